@@ -45,7 +45,13 @@ def test_threshold_and_budget(
 @each_status
 @pytest.mark.parametrize(
     ("num_computed", "threshold", "budget", "expected"),
-    [(0, 0, 16_384, 10_000), (0, 8192, 2048, 2048), (6144, 2048, 16_384, 2048), (9000, 2048, 16_384, 1000)],
+    [
+        (0, 0, 16_384, 10_000),
+        (0, 8192, 2048, 2048),
+        (6144, 2048, 16_384, 2048),
+        (9000, 2048, 16_384, 1000),
+        (512, 9000, 16_384, 9000),
+    ],
 )
 def test_long_prompts_follow_the_same_rule(
     phase5: ModuleType, status: RequestStatus, num_computed: int, threshold: int, budget: int, expected: int

@@ -1,13 +1,48 @@
 """Graded tests of task 5.3."""
 
+import random
+from copy import copy
 from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase5.cases import RUNNING, WAITING, expect_same, policy_of
+from course.labtest.expect import Told, expect_equal
+from course.labtest.moments import Living, told_of_memory, varied
+from course.labtest.phase5.cases import ALONE, RUNNING, USED_BEFORE, WAITING, expect_same, policy_of
 from course.labtest.phase5.memories import request_in
+from course.labtest.recorded import Answers
 from course.labtest.support import fields_of
+from mini_vllm.core.interfaces import ChunkPolicy
+from mini_vllm.core.request import Request
+
+
+def check_sampling(
+    phase5: ModuleType,
+    policy: ChunkPolicy,
+    request: Request,
+    num_computed: int,
+    expected: bool | Answers,
+    *,
+    is_used: bool,
+) -> None:
+    situation = (
+        f"{request.num_prompt_tokens} prompt and {request.num_output_tokens} generated tokens; should_sample(request, "
+        f"{num_computed}) while the request's own counter is {request.num_computed_tokens}"
+        + (USED_BEFORE if is_used else "")
+    )
+    before = fields_of(request)
+    yours = policy.should_sample(request, num_computed)
+    right = expected(bool(yours)) if isinstance(expected, Answers) else expected
+    told: Told = {
+        "rule": "A request samples in the step that computes its last known token, generated ones included.",
+        "situation": situation,
+        "hint": "the logits of a token predict the next one: after which token is the next one not known yet?",
+    }
+    if is_used and yours != right:
+        new = policy_of(phase5)
+        told = told_of_memory(told, lambda: new.should_sample(copy(request), num_computed), right, ALONE)
+    expect_equal(yours, right, **told)
+    expect_same(request, before, method="should_sample", situation=situation)
 
 
 @pytest.mark.parametrize(
@@ -31,20 +66,23 @@ def test_a_token_is_sampled_only_after_the_last_known_token(
     policy = policy_of(phase5)
     for counter in (0, num_computed, num_prompt + num_outputs):
         request = request_in(RUNNING, "A", num_prompt, num_outputs, computed=counter)
-        situation = (
-            f"{num_prompt} prompt and {num_outputs} generated tokens; should_sample(request, {num_computed}) "
-            f"while the request's own counter is {counter}"
+        check_sampling(phase5, policy, request, num_computed, expected, is_used=False)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_moments_of_living_requests(phase5: ModuleType, answers: Answers, seed: int) -> None:
+    rng = random.Random(seed)
+    living, policy = Living(rng), policy_of(phase5)
+    for _ in range(150):
+        num_prompt, num_outputs = (
+            rng.choice([rng.randint(1, 9), rng.randint(1, 500)]),
+            rng.choice([0, rng.randint(1, 90)]),
         )
-        before = fields_of(request)
-        yours = policy.should_sample(request, num_computed)
-        expect_equal(
-            yours,
-            expected,
-            rule="A request samples in the step that computes its last known token, generated ones included.",
-            situation=situation,
-            hint="the logits of a token predict the next one: after which token is the next one not known yet?",
-        )
-        expect_same(request, before, method="should_sample", situation=situation)
+        num_tokens = num_prompt + num_outputs
+        borders = [num_tokens, num_tokens, num_tokens - 1, num_prompt, rng.randint(1, num_tokens)]
+        request = request_in(RUNNING, rng.choice("AAB"), num_prompt, num_outputs, rng.randint(0, num_tokens))
+        request, num_computed = living.now(varied(request, rng)), max(1, rng.choice(borders))
+        check_sampling(phase5, policy, request, num_computed, answers, is_used=True)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,14 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase6.batches import check_on, naive_flat_batch, random_rows, row_of
+from course.labtest.phase6.batches import (
+    LivingRows,
+    check_answers_apart,
+    check_on,
+    naive_flat_batch,
+    random_rows,
+    row_of,
+)
 from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.core.step import ScheduledRequest
 
@@ -16,8 +23,8 @@ def check_flat(
 ) -> None:
     names = "input_ids", "positions", "query_start_loc"
 
-    def flattened() -> dict[str, list[int]]:
-        parts = [whole_numbers(numbers, "flatten_tokens") for numbers in phase6.flatten_tokens(batch)]
+    def flattened(given: Sequence[ScheduledRequest]) -> dict[str, list[int]]:
+        parts = [whole_numbers(numbers, "flatten_tokens") for numbers in phase6.flatten_tokens(given)]
         return dict(zip(names, parts, strict=True))
 
     check_on(
@@ -34,7 +41,7 @@ def check_flat(
 def check_logits_rows(phase6: ModuleType, batch: Sequence[ScheduledRequest], expected: list[int]) -> None:
     check_on(
         batch,
-        lambda: whole_numbers(phase6.select_logits_rows(batch), "select_logits_rows"),
+        lambda given: whole_numbers(phase6.select_logits_rows(given), "select_logits_rows"),
         expected,
         function="select_logits_rows",
         rule="Logits are taken from the last token of each request that needs a token, counted in the step's row.",
@@ -66,19 +73,24 @@ def test_logits_rows_are_those_of_requests_that_need_a_token(phase6: ModuleType)
     check_logits_rows(phase6, [chunk], [])
 
 
+@pytest.mark.parametrize("function", ["flatten_tokens", "select_logits_rows"])
+def test_the_answer_for_a_step_is_its_own(phase6: ModuleType, function: str) -> None:
+    check_answers_apart(lambda batch: getattr(phase6, function)(batch), function)
+
+
 def test_long_chunks_and_many_requests(phase6: ModuleType) -> None:
-    chunk = row_of("A", 300, 200, list(range(1, 40)), num_more=9, samples=False)
-    batch = [chunk, *(row_of(name, 400, 1, [7]) for name in "BCDEFGHIJKLMNOPQRST"), row_of("U", 0, 70, [9])]
-    flat = naive_flat_batch(batch, block_size=512)
+    chunk = row_of("A", 300, 2000, list(range(1, 40)), num_more=9, samples=False)
+    batch = [chunk, *(row_of(f"R{number}", 400, 1, [7]) for number in range(2, 102)), row_of("U", 0, 70, [9])]
+    flat = naive_flat_batch(batch, block_size=4096)
     check_flat(phase6, batch, flat.input_ids.tolist(), flat.positions.tolist(), flat.query_start_loc.tolist())
-    check_logits_rows(phase6, batch, [*range(200, 219), 288])
+    check_logits_rows(phase6, batch, [*range(2000, 2100), 2169])
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_batches_flat(phase6: ModuleType, seed: int) -> None:
-    rng = random.Random(seed)
-    for _ in range(20):
-        batch = random_rows(rng, block_size=4)
+    rng, living = random.Random(seed), LivingRows(seed)
+    for _ in range(30):
+        batch = living.now(random_rows(rng, block_size=4))
         flat = naive_flat_batch(batch, block_size=4)
         check_flat(phase6, batch, flat.input_ids.tolist(), flat.positions.tolist(), flat.query_start_loc.tolist())
         check_logits_rows(phase6, batch, flat.logits_indices.tolist())

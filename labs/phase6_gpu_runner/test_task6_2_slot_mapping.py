@@ -6,7 +6,14 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase6.batches import check_on, naive_flat_batch, random_rows, row_of
+from course.labtest.phase6.batches import (
+    LivingRows,
+    check_answers_apart,
+    check_on,
+    naive_flat_batch,
+    random_rows,
+    row_of,
+)
 from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.core.step import ScheduledRequest
 
@@ -14,7 +21,7 @@ from mini_vllm.core.step import ScheduledRequest
 def check_slots(phase6: ModuleType, batch: Sequence[ScheduledRequest], block_size: int, expected: list[int]) -> None:
     check_on(
         batch,
-        lambda: whole_numbers(phase6.compute_slot_mapping(batch, block_size), "compute_slot_mapping"),
+        lambda given: whole_numbers(phase6.compute_slot_mapping(given, block_size), "compute_slot_mapping"),
         expected,
         block_size,
         function="compute_slot_mapping",
@@ -28,7 +35,9 @@ def check_tables(
 ) -> None:
     check_on(
         batch,
-        lambda: [whole_numbers(table, "pad_block_tables") for table in phase6.pad_block_tables(batch, block_size)],
+        lambda given: [
+            whole_numbers(table, "pad_block_tables") for table in phase6.pad_block_tables(given, block_size)
+        ],
         expected,
         block_size,
         function="pad_block_tables",
@@ -55,19 +64,25 @@ def test_tables_are_cut_then_padded(phase6: ModuleType) -> None:
     check_tables(phase6, [row_of("E", 2, 2, [8, 3, 10, 6])], 1, [[8, 3, 10, 6]])
 
 
+@pytest.mark.parametrize("function", ["compute_slot_mapping", "pad_block_tables"])
+def test_the_answer_for_a_step_is_its_own(phase6: ModuleType, function: str) -> None:
+    check_answers_apart(lambda batch: getattr(phase6, function)(batch, 4), function)
+
+
 def test_long_contexts_in_large_pools(phase6: ModuleType) -> None:
-    chunk = row_of("A", 250, 100, [70_000 + 3 * index for index in range(30)], num_more=40, samples=False)
-    batch = [chunk, row_of("B", 515, 1, list(range(40_000, 39_967, -1))), row_of("C", 15, 2, [5, 65_537, 6])]
+    chunk = row_of("A", 250, 1000, [70_000 + 3 * index for index in range(90)], num_more=40, samples=False)
+    batch = [chunk, row_of("B", 515, 1, list(range(40_000, 39_967, -1))), row_of("C", 15, 2, [5, 2**28 + 7, 6])]
+    batch += [row_of(f"R{number}", number, 1, list(range(20 * number, 20 * number + 8))) for number in range(10, 100)]
     flat = naive_flat_batch(batch, 16)
     check_slots(phase6, batch, 16, flat.slot_mapping.tolist())
     check_tables(phase6, batch, 16, flat.block_tables.tolist())
 
 
-@pytest.mark.parametrize(("seed", "block_size"), [(0, 1), (1, 2), (2, 4), (3, 3), (4, 16)])
+@pytest.mark.parametrize(("seed", "block_size"), [(0, 1), (1, 2), (2, 4), (3, 3), (4, 16), (5, 32), (6, 5)])
 def test_random_batches_in_blocks(phase6: ModuleType, seed: int, block_size: int) -> None:
-    rng = random.Random(seed)
+    rng, living = random.Random(seed), LivingRows(seed)
     for _ in range(20):
-        batch = random_rows(rng, block_size)
+        batch = living.now(random_rows(rng, block_size))
         flat = naive_flat_batch(batch, block_size)
         check_slots(phase6, batch, block_size, flat.slot_mapping.tolist())
         check_tables(phase6, batch, block_size, flat.block_tables.tolist())

@@ -1,5 +1,6 @@
 """Graded tests of task 6.3."""
 
+import random
 from types import ModuleType
 
 import pytest
@@ -7,26 +8,30 @@ import torch
 
 from course.labtest.crash_hints import CrashHint, learners_call
 from course.labtest.expect import expect_equal
-from course.labtest.phase6.batches import as_the_model_gives_it
-from course.labtest.phase6.devices import with_arguments_on_a_device
+from course.labtest.phase6.batches import as_the_model_gives_it, ids_shown
+from course.labtest.phase6.devices import call_on_a_device
 from course.labtest.phase6.threads import one_thread as one_thread
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize(("block_size", "num_kv_heads"), [(4, 1), (4, 3), (1, 2), (16, 2)])
-@pytest.mark.parametrize("slots", [[5], [9, 2, 14, 3, 8], [15, 0, 7], [4, 6, 5, 7]], ids=str)
-def test_write_fills_the_given_slots_in_place(
-    phase6: ModuleType, block_size: int, num_kv_heads: int, slots: list[int], dtype: torch.dtype
+def check_write(
+    phase6: ModuleType,
+    num_slots: int,
+    block_size: int,
+    num_kv_heads: int,
+    head_dim: int,
+    slots: list[int],
+    dtype: torch.dtype,
 ) -> None:
+    """Write K and V of a token for each slot into caches of old numbers, and compare every slot."""
     generator = torch.Generator().manual_seed(1)
-    shape = (16 // block_size, block_size, num_kv_heads, 2)
+    shape = (num_slots // block_size, block_size, num_kv_heads, head_dim)
     caches = [torch.randn(shape, generator=generator).to(dtype) for _ in range(2)]
-    new = [torch.randn((len(slots), num_kv_heads, 2), generator=generator).to(dtype) for _ in range(2)]
+    new = [torch.randn((len(slots), num_kv_heads, head_dim), generator=generator).to(dtype) for _ in range(2)]
     expected = [cache.clone() for cache in caches]
     for token, slot in enumerate(slots):
         for cache, numbers in zip(expected, new, strict=True):
             cache[slot // block_size, slot % block_size] = numbers[token]
-    situation = f"{dtype} caches of {list(shape)}, slot_mapping {slots}"
+    situation = f"{dtype} caches of {list(shape)}, slot_mapping {ids_shown(slots)}"
     slot_mapping = torch.tensor(slots)
     key, value = map(as_the_model_gives_it, new)
     slot_taken_for_block = CrashHint(
@@ -35,9 +40,9 @@ def test_write_fills_the_given_slots_in_place(
         word=f"for dimension 0 with size {shape[0]}",
     )
     with learners_call([situation], [slot_taken_for_block]):
-        with_arguments_on_a_device(lambda: phase6.write_kv(key, value, *caches, slot_mapping), "write_kv", situation)
+        call_on_a_device(phase6.write_kv, key, value, *caches, slot_mapping, name="write_kv", situation=situation)
     wrong = [
-        [slot for slot in range(16) if not torch.equal(yours.flatten(0, 1)[slot], right.flatten(0, 1)[slot])]
+        [slot for slot in range(num_slots) if not torch.equal(yours.flatten(0, 1)[slot], right.flatten(0, 1)[slot])]
         for yours, right in zip(caches, expected, strict=True)
     ]
     expect_equal(
@@ -49,10 +54,27 @@ def test_write_fills_the_given_slots_in_place(
         if wrong[0] == wrong[1]
         else "what does your code do differently for K and for V?",
     )
+    before = {"slot_mapping": torch.tensor(slots), "key": new[0], "value": new[1]}
+    now = {"slot_mapping": slot_mapping, "key": key, "value": value}
     expect_equal(
-        slot_mapping.tolist(),
-        slots,
-        rule="write_kv leaves slot_mapping as it is: the next layer writes with the same one.",
-        situation=situation,
+        [name for name, tensor in now.items() if not torch.equal(tensor, before[name])],
+        [],
+        rule="write_kv changes the caches and nothing else: the next layer writes with the same slot_mapping.",
+        situation=f"{situation}\ncompared: which of your arguments were changed",
         hint="which of your operations works in place? In torch their names end in `_`.",
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize(("block_size", "num_kv_heads"), [(4, 1), (4, 3), (1, 2), (16, 2)])
+@pytest.mark.parametrize("slots", [[5], [9, 2, 14, 3, 8], [15, 0, 7], [4, 6, 5, 7]], ids=str)
+def test_write_fills_the_given_slots_in_place(
+    phase6: ModuleType, block_size: int, num_kv_heads: int, slots: list[int], dtype: torch.dtype
+) -> None:
+    check_write(phase6, 16, block_size, num_kv_heads, 2, slots, dtype)
+
+
+@pytest.mark.parametrize(("num_slots", "num_kv_heads", "head_dim"), [(4096, 1, 5), (1024, 8, 64), (1024, 5, 129)])
+def test_a_large_step_fills_its_slots(phase6: ModuleType, num_slots: int, num_kv_heads: int, head_dim: int) -> None:
+    slots = random.Random(num_slots).sample(range(16, num_slots), num_slots // 2)
+    check_write(phase6, num_slots, 16, num_kv_heads, head_dim, slots, torch.float32)

@@ -10,17 +10,13 @@ from torch import Tensor
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase6.attention_checks import check_averages, expect_attention
-from course.labtest.phase6.batches import as_the_model_gives_it, describe_rows, naive_flat_batch, row_of
-from course.labtest.phase6.devices import with_arguments_on_a_device
+from course.labtest.phase6.batches import as_the_model_gives_it, describe_rows, naive_flat_batch, number_of, row_of
+from course.labtest.phase6.devices import call_on_a_device
 from course.labtest.phase6.reference_attention import AttentionSteps
 from course.labtest.phase6.threads import one_thread as one_thread
 from mini_vllm.runner.steps import RunnerSteps
 
 FIRST_IS_1 = "1 for the first token of the request, 2 for the second, and so on"
-
-
-def number_of(name: str) -> int:
-    return ord(name) - ord("A") + 1
 
 
 @pytest.mark.parametrize("num_computed", [0, 3, 4, 5, 12])
@@ -51,7 +47,9 @@ def test_requests_of_a_batch_do_not_see_each_other(phase6: ModuleType, order: st
     )
 
 
-@pytest.mark.parametrize(("num_kv_heads", "group"), [(2, 2), (3, 2), (2, 4), (4, 1), (1, 4)])
+@pytest.mark.parametrize(
+    ("num_kv_heads", "group"), [(2, 2), (3, 2), (2, 4), (4, 1), (1, 4), (2, 3), (2, 6), (2, 7), (3, 16)]
+)
 def test_query_heads_share_kv_heads(phase6: ModuleType, num_kv_heads: int, group: int) -> None:
     batch = [row_of("A", 4, 1, [7, 2]), row_of("B", 1, 3, [4]), row_of("C", 2, 1, [1])]
     check_averages(
@@ -65,7 +63,7 @@ def test_query_heads_share_kv_heads(phase6: ModuleType, num_kv_heads: int, group
 
 
 @pytest.mark.parametrize("n", [1, 3], ids=["decode", "chunk"])
-@pytest.mark.parametrize(("num_kv_heads", "group"), [(2, 2), (2, 4), (3, 2)])
+@pytest.mark.parametrize(("num_kv_heads", "group"), [(2, 2), (2, 4), (3, 2), (2, 7)])
 def test_each_head_attends_with_its_own_query(phase6: ModuleType, n: int, num_kv_heads: int, group: int) -> None:
     # Query head h scores high with the token at position h alone; V is 10 times that position plus the K/V head.
     num_heads = num_kv_heads * group
@@ -96,6 +94,35 @@ def test_each_head_attends_with_its_own_query(phase6: ModuleType, n: int, num_kv
     )
 
 
+def test_many_long_requests(phase6: ModuleType) -> None:
+    # 8 decodes of 1,100 tokens are two groups of one shape in the engine; 100 short ones and a chunk come after them.
+    long = [row_of(f"R{number}", 1099, 1, range(69 * number, 69 * number + 69)) for number in range(1, 9)]
+    short = [row_of(f"R{number}", number % 7, 1, [700 + number]) for number in range(9, 109)]
+    check_averages(
+        phase6.paged_attention,
+        [*long, row_of("R109", 0, 300, range(900, 919)), *short, row_of("R110", 5000, 2, range(1000, 1313))],
+        block_size=16,
+        value_of=lambda name, _, __: number_of(name),
+        values_are="1 for R1, 2 for R2, and so on",
+    )
+
+
+@pytest.mark.parametrize("num_computed", [0, 255, 300, 700])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_a_token_of_a_long_context_sees_itself_and_not_the_next_one(
+    phase6: ModuleType, num_computed: int, dtype: torch.dtype
+) -> None:
+    # In bfloat16, numbers above 256 are even: positions in the query's dtype are another token's.
+    check_averages(
+        phase6.paged_attention,
+        [row_of("A", num_computed, 6, range(1, 46)), row_of("B", 2, 1, [50])],
+        block_size=16,
+        dtype=dtype,
+        value_of=lambda _, position, __: 100.0 * 2 ** (position - num_computed) if position >= num_computed else 0.0,
+        values_are=f"0 up to position {num_computed - 1}, then 100, 200, 400 and so on",
+    )
+
+
 @pytest.mark.parametrize("scale", [0.25, 1.0])
 @pytest.mark.parametrize("n", [1, 2])
 def test_scale_multiplies_the_scores(phase6: ModuleType, scale: float, n: int) -> None:
@@ -120,13 +147,18 @@ def test_scale_multiplies_the_scores(phase6: ModuleType, scale: float, n: int) -
     )
 
 
-@pytest.mark.parametrize(("num_kv_heads", "group"), [(1, 1), (2, 1), (1, 2), (2, 2), (1, 4), (2, 4)])
+@pytest.mark.parametrize(("num_kv_heads", "group"), [(1, 1), (2, 1), (1, 2), (2, 2), (1, 4), (2, 4), (2, 3), (1, 7)])
 @pytest.mark.parametrize("block_size", [1, 3, 16])
 def test_random_steps_against_the_naive_attention(
     phase6: ModuleType, block_size: int, num_kv_heads: int, group: int
 ) -> None:
     for seed in range(3):
         AttentionSteps(seed, block_size, num_kv_heads, group).play(phase6.paged_attention)
+
+
+@pytest.mark.parametrize(("head_dim", "num_kv_heads"), [(5, 2), (3, 1), (64, 2), (80, 1), (128, 5), (256, 1)])
+def test_heads_of_any_size(phase6: ModuleType, head_dim: int, num_kv_heads: int) -> None:
+    AttentionSteps(1, 4, num_kv_heads, group=2, head_dim=head_dim).play(phase6.paged_attention, num_steps=2)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -147,8 +179,8 @@ def attend_in_bfloat16(phase6: ModuleType, n: int) -> tuple[Tensor, str]:
     caches = [torch.zeros(5, 4, 1, 2, dtype=torch.bfloat16) for _ in range(2)]
     query, flat = torch.ones(n + 1, 2, 2, dtype=torch.bfloat16), naive_flat_batch(batch, 4)
     situation = f"query and caches in bfloat16\n{describe_rows(batch, 4)}"
-    yours: Tensor = with_arguments_on_a_device(
-        lambda: phase6.paged_attention(query, *caches, flat, 0.5), "paged_attention", situation
+    yours: Tensor = call_on_a_device(
+        phase6.paged_attention, query, *caches, flat, 0.5, name="paged_attention", situation=situation
     )
     return yours, situation
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase6.sampling_checks import logs, sampled
+from course.labtest.phase6.sampling_checks import expect_tokens, logs, sampled
 from course.labtest.phase6.threads import one_thread as one_thread
 from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.sampling_params import SamplingParams
@@ -57,10 +57,11 @@ def test_draws_walk_from_the_likeliest_on(phase6: ModuleType, settings: dict[str
     draws = [0.0, 0.45, 0.55, 0.77, 0.93, 0.999999]
     logits = logs(0.3, 0.05, 0.5, 0.15)
     params = SamplingParams(temperature=1.0, **settings)  # type: ignore[arg-type]
-    yours = sampled(phase6, [(logits, params, draw) for draw in draws])
-    expect_equal(
-        {f"draw {draw}": token for draw, token in zip(draws, yours, strict=True)},
-        {f"draw {draw}": token for draw, token in zip(draws, expected, strict=True)},
+    expect_tokens(
+        phase6,
+        [(logits, params, draw) for draw in draws],
+        expected,
+        [f"draw {draw}" for draw in draws],
         rule="First top_k, then top_p, each time scaled to 1; then walk from the likeliest on until over the draw.",
         situation=f"probabilities {{2: 0.5, 0: 0.3, 3: 0.15, 1: 0.05}}, temperature 1, {settings or 'no filter'}",
         hint="which tokens are kept, what are their shares of what is kept, and where in these does the draw fall?",
@@ -70,11 +71,11 @@ def test_draws_walk_from_the_likeliest_on(phase6: ModuleType, settings: dict[str
 def test_temperature_divides_the_logits(phase6: ModuleType) -> None:
     # 0.6 and 0.4: at temperature 0.5 their squares, 0.692 and 0.308; at 2 their roots, 0.551 and 0.449.
     rows = [(logs(0.4, 0.6), SamplingParams(temperature=t), d) for t in (0.5, 1.0, 2.0) for d in (0.57, 0.65)]
-    yours = sampled(phase6, rows)
-    names = [f"temperature {row[1].temperature}, draw {row[2]}" for row in rows]
-    expect_equal(
-        dict(zip(names, yours, strict=True)),
-        dict(zip(names, [1, 1, 1, 0, 0, 0], strict=True)),
+    expect_tokens(
+        phase6,
+        rows,
+        [1, 1, 1, 0, 0, 0],
+        [f"temperature {row[1].temperature}, draw {row[2]}" for row in rows],
         rule="Logits are divided by the temperature: below 1 the likeliest token gets likelier.",
         situation="two tokens with probabilities 0.4 and 0.6 at temperature 1",
         hint="is the temperature applied before the softmax or after it, and by which operation?",
@@ -84,9 +85,11 @@ def test_temperature_divides_the_logits(phase6: ModuleType) -> None:
 def test_top_p_counts_at_the_rows_own_temperature(phase6: ModuleType) -> None:
     # 0.6, 0.3, 0.1 become 0.783, 0.196, 0.022 at temperature 0.5: one token reaches 0.7.
     params = SamplingParams(temperature=0.5, top_p=0.7)
-    expect_equal(
-        sampled(phase6, [(logs(0.6, 0.3, 0.1), params, 0.95)]),
+    expect_tokens(
+        phase6,
+        [(logs(0.6, 0.3, 0.1), params, 0.95)],
         [0],
+        ["token"],
         rule="top_p counts probabilities after the temperature.",
         situation="probabilities 0.6, 0.3, 0.1 at temperature 1; temperature 0.5, top_p 0.7, draw 0.95",
         hint="in which order does the docstring name the steps?",
@@ -127,15 +130,82 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
         (logits[::-1], SamplingParams(), 0.8),
         (logits, SamplingParams(temperature=1.0, top_p=0.6), 0.0),
     ]
-    expect_equal(
-        {
-            "five rows": sampled(phase6, rows),
-            "no rows": whole_numbers(phase6.sample(torch.zeros(0, 4), [], []), "sample"),
-        },
-        {"five rows": [1, 2, 3, 1, 2], "no rows": []},
-        rule="Each row is sampled with its own settings and its own draw; without rows the result is [].",
-        situation="greedy rows between random ones; then logits of the shape [0, 4]",
+    expect_tokens(
+        phase6,
+        rows,
+        [1, 2, 3, 1, 2],
+        ["drawn", "greedy", "top_k=2", "greedy, other logits", "top_p=0.6"],
+        rule="Each row is sampled with its own settings and its own draw.",
+        situation=f"five rows in one call, greedy ones between drawn ones; draws {[row[2] for row in rows]}",
         hint="which of your operations look at more than one row?",
+    )
+    expect_equal(
+        whole_numbers(phase6.sample(torch.zeros(0, 4), [], []), "sample"),
+        [],
+        rule="Without rows the result is [].",
+        situation="logits of the shape [0, 4]: no request of the step needs a token",
+        hint="which of your operations needs at least one row?",
+    )
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"temperature": 0.5}, {"temperature": 1.0, "top_k": 3}, {"temperature": 2.0, "top_p": 0.9}]
+)
+def test_a_forbidden_token_never_comes(phase6: ModuleType, params: dict[str, float]) -> None:
+    # min_tokens sets the logits of end tokens to -inf; of three equal tokens two are left, or one.
+    draws, settings = [0.0, 0.4, 0.6, 0.99], SamplingParams(**params)  # type: ignore[arg-type]
+    for logits, allowed in (
+        ([-math.inf, 3.0, 3.0, -math.inf], {1, 2}),
+        ([-math.inf, -math.inf, -80.0, -math.inf], {2}),
+    ):
+        yours = sampled(phase6, [(logits, settings, draw) for draw in draws])
+        is_drawn = settings.temperature > 0
+        expect_equal(
+            {"tokens that are forbidden": sorted({*yours} - allowed), "different tokens": len({*yours})},
+            {
+                "tokens that are forbidden": [],
+                "different tokens": len(allowed) if is_drawn else len({*yours} & allowed),
+            },
+            rule="A logit of -inf is probability 0: min_tokens forbids the end of a text so.",
+            situation=f"logits {logits}, {settings}, draws {draws}; yours are {yours}",
+            hint="which of your operations makes NaN of -inf (as -inf - -inf and 0 * inf do)?",
+        )
+
+
+@pytest.mark.parametrize(
+    ("params", "num_kept"), [({"top_k": 2}, 2), ({"top_k": 5}, 5), ({"top_p": 0.5}, 4), ({"top_p": 0.1}, 1)]
+)
+def test_of_equal_tokens_no_more_are_kept_than_asked_for(
+    phase6: ModuleType, params: dict[str, float], num_kept: int
+) -> None:
+    settings = SamplingParams(temperature=1.0, **params)  # type: ignore[arg-type]
+    draws = [(step + 0.5) / 40 for step in range(40)]
+    yours = sampled(phase6, [([2.0] * 8, settings, draw) for draw in draws])
+    expect_equal(
+        len({*yours}),
+        num_kept,
+        rule="top_k keeps that many tokens, and top_p the fewest that reach it, even if the next ones are as likely.",
+        situation=f"eight equal logits, {params}, 40 draws from 0.0125 to 0.9875; yours are the tokens "
+        f"{sorted({*yours})}; counted: different tokens",
+        hint="does your code count tokens, or compare their probabilities with a limit that equal ones reach as well?",
+    )
+
+
+def test_a_large_vocabulary_is_sampled_to_its_end(phase6: ModuleType) -> None:
+    # Three tokens with probabilities 0.5, 0.3 and 0.2, far apart in a vocabulary of 151,936.
+    row = torch.full((151_936,), -90.0)
+    for token, share in ((151_935, 0.5), (3, 0.3), (77_001, 0.2)):
+        row[token] = math.log(share)
+    logits = row.tolist()
+    drawn, cut = SamplingParams(temperature=1.0), SamplingParams(temperature=1.0, top_k=100_000)
+    expect_tokens(
+        phase6,
+        [(logits, SamplingParams(), 0.9), (logits, drawn, 0.1), (logits, drawn, 0.6), (logits, cut, 0.9)],
+        [151_935, 151_935, 3, 77_001],
+        ["greedy", "draw 0.1", "draw 0.6", "draw 0.9, top_k=100,000"],
+        rule="Every token of the vocabulary can be sampled.",
+        situation="151,936 logits: token 151,935 has probability 0.5, token 3 0.3, token 77,001 0.2",
+        hint="which of your operations knows how many tokens there are?",
     )
 
 
@@ -144,10 +214,11 @@ def test_a_low_temperature_still_draws(phase6: ModuleType, temperature: float) -
     # At any temperature t, logits that differ by t * log(1.5) have probabilities 0.6 and 0.4.
     logits = [8.0 - temperature * math.log(1.5), 8.0]
     draws = [0.3, 0.55, 0.65, 0.9]
-    yours = sampled(phase6, [(logits, SamplingParams(temperature=temperature), draw) for draw in draws])
-    expect_equal(
-        dict(zip(draws, yours, strict=True)),
-        dict(zip(draws, [1, 1, 0, 0], strict=True)),
+    expect_tokens(
+        phase6,
+        [(logits, SamplingParams(temperature=temperature), draw) for draw in draws],
+        [1, 1, 0, 0],
+        [f"draw {draw}" for draw in draws],
         rule="Only temperature 0 is greedy; any other one divides the logits.",
         situation=f"temperature {temperature}; logits {logits}, which are probabilities 0.4 and 0.6; token by draw",
         hint="which operation uses the temperature, and for which ones does your code not look at the draw?",

@@ -7,9 +7,9 @@ from types import ModuleType
 import pytest
 import torch
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase6.devices import with_arguments_on_a_device
-from course.labtest.phase6.sampling_checks import Row, logs, naive_sample, random_row, sampled
+from course.labtest.expect import Told, expect_equal
+from course.labtest.phase6.devices import call_on_a_device
+from course.labtest.phase6.sampling_checks import Row, logs, naive_sample, random_row, sampled, told_of_row
 from course.labtest.phase6.threads import one_thread as one_thread
 from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.sampling_params import SamplingParams
@@ -90,7 +90,7 @@ def test_sample_makes_its_tensors_on_the_device_of_the_logits(phase6: ModuleType
     logits = torch.tensor([logs(0.3, 0.05, 0.5, 0.15)] * 3)
     params = [SamplingParams(temperature=1.0, top_k=3, top_p=0.9), SamplingParams(), SamplingParams(temperature=0.7)]
     situation = "three rows of four logits"
-    tokens = with_arguments_on_a_device(lambda: phase6.sample(logits, params, [0.5] * 3), "sample", situation)
+    tokens = call_on_a_device(phase6.sample, logits, params, [0.5] * 3, name="sample", situation=situation)
     assert len(whole_numbers(tokens, "sample")) == 3
 
 
@@ -101,21 +101,27 @@ def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vo
     num_rows = 60 if vocab_size < 1000 else 20  # a sampler in plain Python takes a second for these 20
     while len(rows) < num_rows:
         row = random_row(rng, vocab_size)
+        if rng.random() < 0.2:  # ties: any of equal tokens may come first
+            row = ([float(round(logit / 2)) if math.isfinite(logit) else logit for logit in row[0]], *row[1:])
         token = naive_sample(*row)
         if token is not None:
             rows.append(row)
             expected.append(token)
     yours = sampled(phase6, rows)
-    wrong = [index for index in range(num_rows) if yours[index : index + 1] != expected[index : index + 1]]
+    wrong = [
+        index
+        for index, (row, token) in enumerate(zip(rows, yours, strict=True))
+        if row[0][token] != row[0][expected[index]]
+    ]
     if wrong:
         logits, params, draw = rows[wrong[0]]
         likeliest = sorted(range(vocab_size), key=lambda token: -logits[token])[:8]
-        expect_equal(
-            yours[wrong[0] : wrong[0] + 1],
-            [expected[wrong[0]]],
-            rule="Temperature, top_k, top_p, then the walk: in this order.",
-            situation=f"row {wrong[0]} of {num_rows}; temperature={params.temperature} top_k={params.top_k} "
+        told: Told = {
+            "rule": "Temperature, top_k, top_p, then the walk: in this order.",
+            "situation": f"row {wrong[0]} of {num_rows}; temperature={params.temperature} top_k={params.top_k} "
             f"top_p={params.top_p:.3f} draw={draw:.6f}\n"
             f"likeliest tokens and logits: {', '.join(f'{token}: {logits[token]:.3f}' for token in likeliest)}",
-            hint="work this row out by hand: what is kept, and where does the draw fall?",
-        )
+            "hint": "work this row out by hand: what is kept, and where does the draw fall?",
+        }
+        right = expected[wrong[0]]
+        expect_equal([yours[wrong[0]]], [right], **told_of_row(phase6, rows[wrong[0]], right, told))

@@ -71,6 +71,14 @@ def test_token_0_is_a_token_like_any_other(phase7: ModuleType, answers: Answers)
     check_lookup(phase7, answers, [3, 0, 4, 0, 3, 0], 1, 1, 2)
 
 
+def test_ids_that_hold_others_are_other_tokens(phase7: ModuleType, answers: Answers) -> None:
+    check_lookup(phase7, answers, [12, 3, 2, 4, 2], 2, 1, 2)  # 2 stands in 12, digit by digit
+    check_lookup(phase7, answers, [1, 23, 9, 12, 3, 8, 12, 3], 1, 1, 2)
+    check_lookup(phase7, answers, [300, 5, 7, 300], 2, 1, 2)
+    check_lookup(phase7, answers, [2**31 + 5, 9, 5, 8, 5], 1, 1, 1)
+    check_lookup(phase7, answers, [256, 9, 0, 8, 0], 1, 1, 1)
+
+
 def test_the_drafts_are_a_list_of_their_own(phase7: ModuleType, answers: Answers) -> None:
     check_lookup(phase7, answers, [7, 8, 7], 9, 1, 3)
     check_lookup(phase7, answers, [4, 5, 6, 4], 9, 1, 3)

@@ -6,6 +6,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal
+from course.labtest.moments import Living
 from course.labtest.phase7.counters import check_schedule_drafts, drafted, random_drafted, scheduling_of
 from course.labtest.recorded import Answers
 
@@ -66,5 +67,6 @@ def test_the_scheduled_drafts_are_a_list_of_their_own(phase7: ModuleType) -> Non
 @pytest.mark.parametrize("seed", range(5))
 def test_random_requests_against_tokens_in_a_row(phase7: ModuleType, answers: Answers, seed: int) -> None:
     rng = random.Random(seed)
+    living, scheduling = Living(rng), scheduling_of(phase7)
     for _ in range(200):
-        check_schedule_drafts(phase7, random_drafted(rng), answers)
+        check_schedule_drafts(phase7, living.now(random_drafted(rng)), answers, scheduling)

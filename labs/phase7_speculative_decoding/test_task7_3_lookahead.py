@@ -1,10 +1,12 @@
 """Graded tests of task 7.3: slots and hits for a drafter with a KV cache."""
 
+import random
 from types import ModuleType
 
 import pytest
 
 from course.labtest.expect import expect_equal, explained
+from course.labtest.moments import NOTHING_KEPT, varied
 from course.labtest.phase7.counters import drafted, scheduling_of
 from course.labtest.support import fields_of
 from course.labtest.whole_numbers import list_of, number_of
@@ -20,7 +22,7 @@ WAITING, RUNNING, PREEMPTED = RequestStatus.WAITING, RequestStatus.RUNNING, Requ
 
 @pytest.mark.parametrize("status", [WAITING, RUNNING, PREEMPTED], ids=lambda status: status.name.lower())
 @pytest.mark.parametrize("has_kv_cache", [True, False], ids=["with a KV cache", "without"])
-@pytest.mark.parametrize("num_drafts", [4, 1])
+@pytest.mark.parametrize("num_drafts", [4, 1, 12])
 def test_a_running_request_gets_slots_for_the_drafter(
     phase7: ModuleType, status: RequestStatus, has_kv_cache: bool, num_drafts: int
 ) -> None:
@@ -28,6 +30,7 @@ def test_a_running_request_gets_slots_for_the_drafter(
     for drafts, computed in (([5], 13), ([0, 6, 7], 13), ([], 13), ([], 6)):
         request = drafted(10, 0 if status is WAITING else 4, list(drafts), computed=computed * (status is RUNNING))
         request.status = status
+        request = varied(request, random.Random(computed), keep=("spec_token_ids",))
         before = fields_of(request)
         scheduling = scheduling_of(phase7, num_drafts, has_kv_cache=has_kv_cache)
         situation = (
@@ -76,7 +79,27 @@ def hint_of_slots(request: Request, yours: int, num_drafts: int, num_given: int,
     return "this request has no drafts at the moment: does that say how many come after this step?"
 
 
-@pytest.mark.parametrize("hit_blocks", [[3, 8, 5], [3, 8], [7], []], ids=lambda blocks: counted(len(blocks), "block"))
+def test_every_answer_is_about_the_moment(phase7: ModuleType) -> None:
+    scheduling, hit_blocks = scheduling_of(phase7, 4, has_kv_cache=True), [3, 8, 5]
+    yours, request = dict[str, object](), drafted(10, 4, [5], computed=13)
+    for step, status in enumerate((WAITING, RUNNING, PREEMPTED, RUNNING)):
+        request.status = status
+        yours[f"{step}: the request is {status.name}"] = scheduling.num_lookahead_tokens(request)
+        yours[f"{step}: hit blocks {hit_blocks}"] = list(scheduling.usable_hit_blocks(hit_blocks))
+        hit_blocks.append(20 + step)
+    expect_equal(
+        yours,
+        dict(zip(yours, (0, [3, 8], 4, [3, 8, 5], 0, [3, 8, 5, 20], 4, [3, 8, 5, 20, 21]), strict=True)),
+        rule=f"{NOTHING_KEPT} {RULE_OF_SLOTS} {RULE_OF_HITS}",
+        situation="one object with num_speculative_tokens=4 for a drafter with a KV cache; the same request and the "
+        "same list of hits, which change between the calls",
+        hint="which of your answers is that of an earlier moment?",
+    )
+
+
+@pytest.mark.parametrize(
+    "hit_blocks", [[3, 8, 5], [3, 8], [7], [], [*range(40, 70), 5]], ids=lambda blocks: counted(len(blocks), "block")
+)
 def test_the_last_block_of_a_hit_is_no_use_to_a_drafter_with_a_cache(phase7: ModuleType, hit_blocks: list[int]) -> None:
     for has_kv_cache in (True, False):
         given = list(hit_blocks)

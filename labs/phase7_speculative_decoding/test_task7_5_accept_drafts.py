@@ -6,6 +6,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal, explained
+from course.labtest.phase7.lookups import new_objects
 from course.labtest.recorded import Answers
 from course.labtest.whole_numbers import list_of
 
@@ -17,6 +18,7 @@ RULE_OF_ACCEPTED = (
 def check_accepted(phase7: ModuleType, answers: Answers, drafts: list[int], sampled: list[int]) -> None:
     """Compare the tokens that are kept of a step."""
     given = list(drafts), list(sampled)
+    drafts, sampled = new_objects(drafts), new_objects(sampled)
     situation = f"drafts {given[0]}, sampled {given[1]}"
     with explained([situation], rule=RULE_OF_ACCEPTED):
         answer = phase7.accept_drafts(drafts, sampled)
@@ -39,9 +41,10 @@ def check_accepted(phase7: ModuleType, answers: Answers, drafts: list[int], samp
 
 def random_pair(rng: random.Random) -> tuple[list[int], list[int]]:
     """Return drafts and samples, of which most are equal."""
-    drafts = [rng.randint(0, 2) for _ in range(rng.randint(0, 6))]
-    sampled = [token if rng.random() < 0.7 else rng.randint(0, 2) for token in drafts]
-    return drafts, [*sampled, rng.randint(0, 2)]
+    kinds = rng.choice([(0, 1, 2), (300, 151_643, 2**31 + 1), (2**31 + 1, 1, 0)])
+    drafts = [rng.choice(kinds) for _ in range(rng.choice([rng.randint(0, 6), 20]))]
+    sampled = [token if rng.random() < rng.choice([0.7, 0.97]) else rng.choice(kinds) for token in drafts]
+    return drafts, [*sampled, rng.choice(kinds)]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,13 @@ def test_a_right_draft_behind_a_wrong_one_does_not_count(phase7: ModuleType, ans
     check_accepted(phase7, answers, [1, 2, 3, 4], [9, 2, 3, 4, 5])
     check_accepted(phase7, answers, [1, 2, 3, 4], [1, 9, 3, 4, 5])
     check_accepted(phase7, answers, [6, 6, 6], [6, 7, 6, 6])
+
+
+def test_large_ids_are_compared_by_their_value(phase7: ModuleType, answers: Answers) -> None:
+    check_accepted(phase7, answers, [300, 151_643, 2**31], [300, 151_643, 2**31, 5])
+    check_accepted(phase7, answers, [300, 2**31 + 5, 7], [300, 5, 7, 7])  # equal in 31 bits
+    check_accepted(phase7, answers, [256, 257], [0, 1, 9])  # equal in 8 bits
+    check_accepted(phase7, answers, [8, -1, -1], [8, 4, 6, 2])  # a stand-in is never right
 
 
 def test_token_0_can_be_right_and_wrong(phase7: ModuleType, answers: Answers) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from course.labtest.expect import expect_equal
+from course.labtest.phase6.devices import call_on_a_device
 from course.labtest.phase6.threads import one_thread as one_thread
 from course.labtest.phase7.rejections import LARGEST, Case, called, check_rejection, check_repeats, random_case
 from course.labtest.recorded import Answers
@@ -94,6 +95,42 @@ def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
             situation=[*case.describe(), f"yours are {yours}; compared: is it one token, and 1 or 2?"],
             hint="all the weights of your replacement are 0 here: which token do you draw then?",
         )
+
+
+@pytest.mark.parametrize("part", [2**-8, 2**-12])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+def test_a_small_surplus_is_a_surplus(phase7: ModuleType, answers: Answers, part: float, dtype: torch.dtype) -> None:
+    drafter, target = [0.5 + part, 0.25, 0.25 - part], [0.5, 0.25, 0.25]
+    for choose in (0.0, 0.4, LARGEST):
+        case = Case([0], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
+        check_rejection(phase7, answers, case, dtype=dtype)
+
+
+def test_rejection_makes_its_tensors_on_the_device_of_its_arguments(phase7: ModuleType) -> None:
+    # One draft is kept, one replaced; and one call in which all are kept.
+    tensors = [torch.tensor([DRAFTER, DRAFTER]), torch.tensor([TARGET, TARGET, SAYS_1])]
+    for drafts, keep in (([2, 0], 0.9), ([2, 2], 0.1), ([0, 1], 0.9)):
+        case = Case(drafts, [DRAFTER] * 2, [TARGET, TARGET, SAYS_1], [(keep, 0.3)] * 3)
+        call_on_a_device(
+            phase7.rejection_sample,
+            drafts,
+            *tensors,
+            case.draws,
+            name="rejection_sample",
+            situation="\n".join(case.describe()),
+        )
+
+
+def test_large_vocabularies_and_many_drafts(phase7: ModuleType, answers: Answers) -> None:
+    row = [0.0] * 60_000
+    drafter, target = list(row), list(row)
+    drafter[5], drafter[59_999], target[59_999], target[300] = 0.75, 0.25, 0.25, 0.75
+    for choose in (0.0, 0.5, LARGEST):
+        check_rejection(phase7, answers, Case([5], [drafter], [target, drafter], [(0.3, choose), (0.5, 0.5)]))
+        check_rejection(phase7, answers, Case([59_999], [drafter], [target, target], [(0.3, 0.5), (0.5, choose)]))
+    for keep in (0.1, 0.9):
+        draws = [(0.1, 0.5)] * 15 + [(keep, 0.5)] * 2
+        check_rejection(phase7, answers, Case([0] * 16, [DRAFTER] * 16, [*[TARGET] * 16, SAYS_1], draws))
 
 
 def test_the_same_arguments_give_the_same_tokens(phase7: ModuleType) -> None:

@@ -1,11 +1,13 @@
 """Graded tests of task 8.1: what a step takes that samples."""
 
+import random
 from types import ModuleType
 
 import pytest
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase8.cases import STAND_INS, check_take, request_with, scheduling_of, shown
+from course.labtest.moments import Living, varied
+from course.labtest.phase8.cases import STAND_INS, check_fill, check_take, request_with, scheduling_of, shown
 from course.views.text import counted
 from mini_vllm.core.request import RequestStatus
 
@@ -21,6 +23,7 @@ from mini_vllm.core.request import RequestStatus
         (3, 0, 1, 4),  # a decode, the first token in flight
         (3, 4, 1, 8),
         (2000, 47, 1, 2048),
+        (100_000, 5000, 1, 105_001),
     ],
 )
 @pytest.mark.parametrize("most", [3, 1, 0])
@@ -64,6 +67,7 @@ def test_a_chunk_before_the_last_known_token_takes_nothing(
         (3, 4, 11, 1, 4),
         (3, 6, 15, 3, 5),
         (9, 8, 20, 0, 7),
+        (9, 34, 62, 16, 16),  # a step with 16 drafts and one with 16 more
     ],
 )
 def test_every_draft_has_a_placeholder_too(
@@ -85,6 +89,28 @@ def test_a_request_that_was_preempted_before_is_counted_like_any_other(phase8: M
     request.num_output_placeholders = 0
     request.status, request.num_computed_tokens = RequestStatus.RUNNING, 8
     check_take(scheduling, request, 0, 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_moments_of_living_requests(phase8: ModuleType, seed: int) -> None:
+    rng = random.Random(seed)
+    living, most = Living(rng), rng.choice([0, 2, 5, 16])
+    scheduling = scheduling_of(phase8, most)
+    for _ in range(100):
+        num_prompt, num_outputs, num_drafts = (
+            rng.randint(1, 40),
+            rng.choice([0, rng.randint(1, 40)]),
+            rng.randint(0, most),
+        )
+        places = rng.choice([0, 1, 1 + most])
+        known = num_prompt + num_outputs + places + num_drafts
+        computed = rng.choice([known, known, known - 1, num_prompt, rng.randint(1, known)])
+        moment = request_with(num_prompt, num_outputs, computed=computed, placeholders=places, name=rng.choice("AAB"))
+        request = living.now(varied(moment, rng, keep=("num_output_placeholders", "spec_token_ids")))
+        if rng.random() < 0.3:
+            check_fill(scheduling, request, rng.randint(0, places))
+        else:
+            check_take(scheduling, request, num_drafts, most)
 
 
 @pytest.mark.parametrize("most", [5, 2, 1])

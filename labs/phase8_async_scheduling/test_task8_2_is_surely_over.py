@@ -1,12 +1,16 @@
 """Graded tests of task 8.2: whether the step in flight is the last one of a request."""
 
+import random
 from collections.abc import Sequence
+from copy import copy
 from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal, expect_unchanged, explained
+from course.labtest.expect import Told, expect_equal, expect_unchanged, explained
+from course.labtest.moments import Living, told_of_memory, varied
 from course.labtest.phase8.cases import OWNER, facts, request_with, scheduling_of
+from course.labtest.recorded import Answers
 from course.labtest.support import fields_of
 from course.views.text import counted
 from mini_vllm.core.electives import AsyncScheduling
@@ -54,16 +58,20 @@ def check_row(scheduling: AsyncScheduling, requests: Sequence[Request], expected
             hint="which line of yours assigns to the request, or to a list that belongs to it?",
         )
     labels = [label(request) for request in requests]
-    expect_equal(
-        dict(zip(labels, yours, strict=True)),
-        dict(zip(labels, expected, strict=True)),
-        rule=RULE,
-        situation=lines,
-        hint="for which of these will all tokens be known once the step in flight has brought what is certain?",
-    )
+    told: Told = {
+        "rule": RULE,
+        "situation": lines,
+        "hint": "for which of these will all tokens be known once the step in flight has brought what is certain?",
+    }
+    if yours != list(expected) and len(requests) == 1:
+        other = copy(requests[0])
+        other.request_id = "a copy"
+        alone = "the same question, about a copy of the request with another id"
+        told = told_of_memory(told, lambda: scheduling.is_surely_over(other), expected[0], alone)
+    expect_equal(dict(zip(labels, yours, strict=True)), dict(zip(labels, expected, strict=True)), **told)
 
 
-@pytest.mark.parametrize("max_tokens", [7, 3, 2, 1])
+@pytest.mark.parametrize("max_tokens", [7, 3, 2, 1, 300])
 @pytest.mark.parametrize("num_prompt", [3, 1, 40])
 def test_without_drafts_the_step_that_brings_the_last_token_is_the_last_one(
     phase8: ModuleType, num_prompt: int, max_tokens: int
@@ -77,7 +85,7 @@ def test_without_drafts_the_step_that_brings_the_last_token_is_the_last_one(
 
 
 @pytest.mark.parametrize("max_tokens", [8, 3, 2, 1])
-@pytest.mark.parametrize(("num_drafts", "most"), [(2, 2), (1, 1), (1, 4), (4, 4), (0, 3)])
+@pytest.mark.parametrize(("num_drafts", "most"), [(2, 2), (1, 1), (1, 4), (4, 4), (0, 3), (16, 16)])
 def test_with_drafts_only_one_token_is_certain(phase8: ModuleType, max_tokens: int, num_drafts: int, most: int) -> None:
     check_row(
         scheduling_of(phase8, most),
@@ -114,3 +122,23 @@ def test_a_resumed_request_is_not_over_before_it_samples(phase8: ModuleType) -> 
         [*[False] * 7, True],
         "max_tokens=5; a preempted request is computed again in chunks, and samples with the last one",
     )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_moments_of_living_requests(phase8: ModuleType, answers: Answers, seed: int) -> None:
+    # A request that is over may be preempted and resumed, or its id be used again.
+    rng = random.Random(seed)
+    living, most = Living(rng), rng.choice([0, 2, 7])
+    scheduling = scheduling_of(phase8, most)
+    for _ in range(100):
+        num_outputs, num_drafts = rng.randint(0, 12), rng.randint(0, most)
+        max_tokens = num_outputs + rng.choice([1, 1, 2, 2, 3, 500])
+        moment = in_flight(rng.randint(1, 30), num_outputs, max_tokens, num_drafts, most)
+        if rng.random() < 0.3:  # nothing in flight samples for it
+            moment.num_output_placeholders, moment.num_computed_tokens = 0, rng.randrange(moment.num_tokens)
+        moment.request_id = rng.choice("AAB")
+        kept = ("num_output_placeholders", "spec_token_ids", "sampling_params")
+        request = living.now(varied(moment, rng, keep=kept))
+        expected = answers(lambda: scheduling.is_surely_over(request))  # noqa: B023
+        why = f"max_tokens={max_tokens}; the object was asked before, about requests of this name at other moments"
+        check_row(scheduling, [request], [expected], why)

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+from course.labtest.moments import Living
 from course.labtest.phase8.shares import PlannedShare, check_share
 
 
@@ -59,10 +60,11 @@ def test_rejected_drafts_and_new_ones_are_two_things(
 @pytest.mark.parametrize("seed", range(4))
 def test_random_shares(phase8: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
+    living = Living(rng)
     for _ in range(200):
-        num_stand_ins = rng.choice([0, 1, 2, 5])
+        num_stand_ins = rng.choice([0, 1, 2, 5, 18])
         num_rejected = rng.randint(0, 5)
-        drafts = [rng.randint(0, 40) for _ in range(rng.randint(0, 6))]
-        num_known = 1 if num_stand_ins else rng.randint(1, 30)
-        plan = PlannedShare(rng.randint(9, 60), num_known, num_stand_ins, num_rejected, drafts)
-        check_share(phase8, plan, needs_token=bool(num_stand_ins) or rng.random() < 0.5)
+        drafts = [rng.choice([rng.randint(0, 40), 151_643]) for _ in range(rng.choice([rng.randint(0, 6), 17]))]
+        num_known = 1 if num_stand_ins else rng.choice([rng.randint(1, 30), 4000])
+        plan = PlannedShare(rng.choice([rng.randint(9, 60), 9000]), num_known, num_stand_ins, num_rejected, drafts)
+        check_share(phase8, plan, needs_token=bool(num_stand_ins) or rng.random() < 0.5, living=living)

@@ -1,10 +1,12 @@
 """Checks that several tasks of phase 5 use."""
 
 import random
+from copy import copy
 from numbers import Integral
 from types import ModuleType
 
-from course.labtest.expect import expect_equal, expect_unchanged
+from course.labtest.expect import Told, expect_equal, expect_unchanged
+from course.labtest.moments import Living, told_of_memory, varied
 from course.labtest.phase5.memories import request_in
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of
@@ -15,6 +17,8 @@ WAITING, RUNNING, PREEMPTED = RequestStatus.WAITING, RequestStatus.RUNNING, Requ
 
 RULE_OF_CAPS = "A request gets the tokens it has not computed, cut by the caps in their order."
 
+USED_BEFORE = "\nthe policy was asked before, about this request at other moments and about others of its name"
+ALONE = "a new policy, asked about a copy of the request"
 HINT_OF_CAPS = {
     WAITING: "which caps hold for a request that is not RUNNING, and in which order?",
     PREEMPTED: "a preempted request waits like any other: which caps hold for it?",
@@ -68,7 +72,7 @@ def check_caps(
         f"{status.name} request of {request.num_tokens} tokens, its own counter {request.num_computed_tokens}, "
         f"preempted {request.num_preemptions}x so far\nnum_new_tokens(request, {num_computed}, {budget}) with "
         f"threshold={threshold or 'off'}  max_model_len={max_model_len}  chunked prefill {'on' if chunking else 'off'}"
-        + ("\nthe policy has answered for other requests of the same name before" if used_before else "")
+        + (USED_BEFORE if used_before else "")
     )
     yours = policy.num_new_tokens(request, num_computed, budget)
     right = expected(yours) if isinstance(expected, Answers) else expected
@@ -77,12 +81,17 @@ def check_caps(
         if yours is None:
             hint = "does every path through num_new_tokens return a number, the one that refuses too?"
         expect_equal(f"{yours!r}, a {type(yours).__name__}", right, rule=rule, situation=situation, hint=hint)
-    expect_equal(yours, right, rule=rule, situation=situation, hint=hint or HINT_OF_CAPS[status])
+    told: Told = {"rule": rule, "situation": situation, "hint": hint or HINT_OF_CAPS[status]}
+    if used_before and yours != right:
+        new = policy_of(phase5, threshold=threshold, max_model_len=max_model_len, chunking=chunking)
+        told = told_of_memory(told, lambda: new.num_new_tokens(copy(request), num_computed, budget), right, ALONE)
+    expect_equal(yours, right, **told)
     expect_same(request, before, method="num_new_tokens", situation=situation)
 
 
 def compare_random_caps(phase5: ModuleType, answers: Answers, seed: int, *, chunking: bool) -> None:
     rng = random.Random(seed)
+    living = Living(rng)
     for number in range(200):
         if number % 8 == 0:
             most = rng.choice([60, 60, 3000])
@@ -92,9 +101,9 @@ def compare_random_caps(phase5: ModuleType, answers: Answers, seed: int, *, chun
         num_prompt = rng.randint(1, max_model_len)
         num_outputs = 0 if status is WAITING else rng.randint(0, max_model_len + 1 - num_prompt)
         num_computed = rng.randint(0, min(num_prompt + num_outputs, max_model_len) - 1)
-        request = request_in(status, "A", num_prompt, num_outputs, computed=num_computed)
-        request.num_preemptions = rng.choice([0, 2]) if num_outputs or status is PREEMPTED else 0
-        budget = rng.choice([rng.randint(1, 40), rng.randint(1, max_model_len)])
+        request = request_in(status, rng.choice("AAB"), num_prompt, num_outputs, computed=num_computed)
+        request = living.now(varied(request, rng))
+        budget = rng.choice([rng.randint(0, 40), rng.randint(1, max_model_len)])
         check_caps(
             phase5,
             request,

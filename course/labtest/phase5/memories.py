@@ -7,6 +7,7 @@ from copy import copy
 
 import pytest
 
+from course.labtest.moments import varied
 from course.labtest.support import make_request
 from mini_vllm.core.interfaces import ChunkPolicy
 from mini_vllm.core.request import Request, RequestStatus
@@ -30,7 +31,7 @@ class FrozenKV:
         self.block_size = block_size
         self.num_usable_blocks = num_blocks
         self.tables = {request_id: list(table) for request_id, table in tables.items()}
-        self.counts = Counter(block_id for table in tables.values() for block_id in table)
+        self.counts = dict(Counter(block_id for table in tables.values() for block_id in table))
         self.free_queue = [block_id for block_id in range(1, num_blocks + 1) if block_id not in self.counts]
 
     def contents(self) -> dict[str, object]:
@@ -74,6 +75,10 @@ def blocks_counted(
 ) -> tuple[int, int]:
     """Return the blocks that a policy wants for the request, and those that it keeps for the running ones."""
 
+    # A running request holds more blocks than its tokens need if it has room for drafts, so what is promised may be
+    # less than nothing. Beside a request without blocks there is always something to count.
+    other = request_in(RequestStatus.RUNNING, "beside", 20 * kv.block_size)
+
     def fewest_free(others: Sequence[Request]) -> int:
         memory = copy(kv)
         memory.free_queue = []
@@ -81,8 +86,7 @@ def blocks_counted(
             memory.free_queue.append(0)
         return len(memory.free_queue)
 
-    needed = fewest_free([])
-    return needed, fewest_free(running) - needed
+    return fewest_free([]), fewest_free([*running, other]) - fewest_free([other])
 
 
 def account_of(
@@ -102,16 +106,21 @@ def account_of(
 
 
 def random_memory(rng: random.Random) -> tuple[Request, list[int], list[Request], FrozenKV]:
-    """Return a waiting request, its hit blocks, the running requests in any order, and the memory."""
-    block_size = rng.choice([1, 2, 4, 16])
-    num_blocks = rng.randint(4, 30)
+    """Return a waiting request, its hit blocks, the running requests in any order, and the memory.
+
+    Some of them have blocks for drafts, one or two more than their tokens need.
+    """
+    block_size = rng.choice([1, 2, 3, 4, 16, 32])
+    num_blocks = rng.choice([rng.randint(4, 30), rng.randint(4, 30), rng.randint(60, 120)])
+    is_large = num_blocks > 30
     unused = list(range(1, num_blocks + 1))
     rng.shuffle(unused)
     running: list[Request] = []
     tables: dict[str, list[int]] = {}
-    for name in "ABCD"[: rng.randint(0, 4)]:
+    for name in rng.sample(["A", "B", "C", "D", "r1", "r10", "r11", "1"], rng.randint(0, 8 if is_large else 4)):
         num_tokens = rng.randint(1, 5 * block_size)
-        num_held = min(rng.randint(1, -(-num_tokens // block_size)), len(unused))
+        num_needed = -(-num_tokens // block_size)
+        num_held = min(rng.choice([rng.randint(1, num_needed), num_needed + rng.randint(0, 2)]), len(unused))
         if num_held:
             other = rng.choice([[], *tables.values()])
             shared = other[: rng.randint(0, min(len(other), num_held))]
@@ -124,10 +133,10 @@ def random_memory(rng: random.Random) -> tuple[Request, list[int], list[Request]
     rng.shuffle(running)
     status = rng.choice([RequestStatus.WAITING, RequestStatus.PREEMPTED])
     num_outputs = rng.randint(1, block_size) if status is RequestStatus.PREEMPTED else 0
-    request = request_in(status, "W", rng.randint(1, 6 * block_size), num_outputs)
+    request = request_in(status, "W", rng.randint(1, (num_blocks if is_large else 6) * block_size), num_outputs)
     for one in (request, *running):
-        one.num_preemptions = rng.choice([0, 0, 2])
+        varied(one, rng)
     max_num_hits = (request.num_tokens - 1) // block_size
     held = tables[rng.choice(running).request_id] if running else []
-    hit_blocks = [*held[: rng.randint(0, len(held))], *rng.sample(unused, rng.randint(0, min(2, len(unused))))]
+    hit_blocks = [*held[: rng.randint(0, len(held))], *rng.sample(unused, min(rng.choice([0, 1, 2, 9]), len(unused)))]
     return request, hit_blocks[:max_num_hits], running, FrozenKV(block_size, num_blocks, tables)

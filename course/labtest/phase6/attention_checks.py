@@ -8,12 +8,16 @@ from torch import Tensor
 
 from course.labtest.expect import lab_failure
 from course.labtest.phase6.batches import as_the_model_gives_it, describe_rows, naive_flat_batch
+from course.views.text import counted
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.steps import FlatBatch, PagedAttention
 
 RULE = "Each token attends to its own request's tokens up to itself, and to nothing else."
 QUESTION = "which tokens may this one see, of which K/V head, and where do their K and V lie?"
-NOWHERE = 1000  # V of every slot that no request has written
+NOWHERE = 1000
+"""V of every slot that no request has written."""
+TOLERANCE = {torch.bfloat16: 0.1}
+"""For sums of many V in bfloat16, which has 8 significant bits; 0.001 for other dtypes."""
 
 
 def expect_attention(
@@ -25,9 +29,10 @@ def expect_attention(
     rule: str = RULE,
     hint: str = QUESTION,
 ) -> None:
-    """Continue if the outputs agree; else show the first token and head that differ.
+    """Continue if the outputs agree; else show the first token and head that differ, and what the wrong ones share.
 
-    `owners` are the request ids of the tokens in the row.
+    `owners` are the request ids of the tokens in the row. If the last number of all expected vectors is 1, it is 1 in V
+    of all slots, so that a token's last number is the sum of its weights.
     """
     if not isinstance(yours, Tensor) or yours.shape != expected.shape:
         lab_failure(
@@ -37,20 +42,57 @@ def expect_attention(
             yours=tuple(yours.shape) if isinstance(yours, Tensor) else repr(yours),
             hint="which dimension is which after your last transpose or reshape?",
         )
-    # Sums in another order differ a little in float32, and a wrong token by far more.
-    is_off = ~torch.isclose(yours.to(expected.dtype), expected, rtol=1e-3, atol=1e-3).all(dim=-1)
+    # Sums in another order differ a little, and a wrong token by far more.
+    tolerance = TOLERANCE.get(yours.dtype, 1e-3)
+    is_off = ~torch.isclose(yours.to(expected.dtype), expected, rtol=tolerance, atol=tolerance).all(dim=-1)
     if not is_off.any():
         return
     token, head = (int(number) for number in is_off.nonzero()[0])
     num_off = int(is_off.any(dim=-1).sum())
+    facts, question = pattern_of(is_off, flat, owners)
+    total = float(yours[token, head, -1])
+    if bool((expected[..., -1] == 1).all()) and abs(total - 1) > tolerance:
+        facts = [f"the weights of this token add up to {total:.3g}, not to 1", *facts]
+        question = "over which places do you take the softmax, and what is cut away, hidden or added after it?"
     lab_failure(
         rule=rule,
         situation=f"{situation}\n{num_off} of {len(is_off)} tokens differ, the first: token {token} of the row, "
-        f"request {owners[token]}, position {int(flat.positions[token])}, query head {head}",
+        f"request {owners[token]}, position {int(flat.positions[token])}, query head {head}\n" + "\n".join(facts),
         expected=[round(float(number), 3) for number in expected[token, head]],
         yours=[round(float(number), 3) for number in yours[token, head]],
-        hint=hint,
+        hint=question or hint,
     )
+
+
+def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[list[str], str]:
+    """Return what the wrong tokens and heads have in common, and a question about it, both perhaps empty.
+
+    `is_off` [T, heads] is True for the vectors that differ.
+    """
+    wrong, facts, question = is_off.any(dim=-1).tolist(), list[str](), ""
+    name = owners[wrong.index(True)]
+    rows = _rows_of(name, owners)
+    num_right = [wrong[row] for row in rows].index(True)
+    if num_right and all(wrong[row] for row in rows[num_right:]):
+        position = int(flat.positions[rows[num_right]])
+        facts.append(f"{name} is right up to position {position - 1} and wrong from {position} on")
+        question = (
+            f"position {position - 1} and all before it are right: what is different in your code from position "
+            f"{position} on, after {counted(num_right, 'token')} of this step?"
+        )
+    right = [one for one in dict.fromkeys(owners) if not any(map(wrong.__getitem__, _rows_of(one, owners)))]
+    if right:
+        facts.append(f"all is right for {', '.join(right[:8])}{', ...' if len(right) > 8 else ''}")
+    by_head = is_off.any(dim=0).tolist()
+    if not all(by_head):
+        heads = [str(head) for head, is_wrong in enumerate(by_head) if is_wrong]
+        facts.append(f"of {len(by_head)} query heads these differ: {', '.join(heads)}; the others are right everywhere")
+        question = question or "which K/V head do these query heads read (rule 7), and which one should they?"
+    return facts, question
+
+
+def _rows_of(name: str, owners: Sequence[str]) -> list[int]:
+    return [row for row, owner in enumerate(owners) if owner == name]
 
 
 def expect_same_tensors(yours: FlatBatch, expected: FlatBatch, situation: str) -> None:
@@ -97,34 +139,35 @@ def check_averages(
     block_size: int = 4,
     num_kv_heads: int = 1,
     group: int = 1,
+    dtype: torch.dtype = torch.float32,
     value_of: Callable[[str, int, int], float],
     values_are: str,
 ) -> None:
     """Check a step in which all K are 0, so that each token gets the plain average of the V that it may see.
 
     `value_of(request_id, position, kv_head)` fills the V of the requests; `values_are` describes it. In all other
-    slots V is 1000.
+    slots V is 1000. The last number of every V is 1: see `expect_attention`.
     """
     num_blocks = max(block_id for row in batch for block_id in row.block_ids) + 2
-    key_cache = torch.zeros(num_blocks, block_size, num_kv_heads, 2)
+    key_cache = torch.zeros(num_blocks, block_size, num_kv_heads, 2, dtype=dtype)
     value_cache = torch.full_like(key_cache, NOWHERE)
-    flat = naive_flat_batch(batch, block_size)
-    expected = torch.zeros(len(flat.positions), num_kv_heads * group, 2)
-    owners = [row for row in batch for _ in range(row.num_scheduled_tokens)]
+    value_cache[..., 1] = 1
+    flat, averages = naive_flat_batch(batch, block_size), []
     for row in batch:
-        for position in range(row.num_computed_tokens + row.num_scheduled_tokens):
-            for head in range(num_kv_heads):
-                block, place = row.block_ids[position // block_size], position % block_size
-                value_cache[block, place, head] = value_of(row.request.request_id, position, head)
-    for token, row in enumerate(owners):
-        for head in range(num_kv_heads * group):
-            seen = range(int(flat.positions[token]) + 1)
-            values = [value_of(row.request.request_id, earlier, head // group) for earlier in seen]
-            expected[token, head] = sum(values) / len(values)
+        end, name = row.num_computed_tokens + row.num_scheduled_tokens, row.request.request_id
+        values = torch.tensor([[value_of(name, p, head) for head in range(num_kv_heads)] for p in range(end)])
+        positions = torch.arange(end)
+        blocks = torch.tensor(row.block_ids)[positions // block_size]
+        value_cache[blocks, positions % block_size, :, 0] = values.to(dtype)
+        averages.append((values.double().cumsum(0) / (positions + 1)[:, None])[row.num_computed_tokens :])
+    seen = torch.cat(averages).float().repeat_interleave(group, dim=1)
+    expected = torch.stack([seen, torch.ones_like(seen)], dim=-1)
     situation = (
-        f"{num_kv_heads * group} query heads, {num_kv_heads} K/V heads; all K are 0, so a token gets the average "
-        f"of the V it sees;\nV is {values_are}, and {NOWHERE} in slots that no request has written\n"
-        f"{describe_rows(batch, block_size)}"
+        f"{num_kv_heads * group} query heads, {num_kv_heads} K/V heads, {dtype}; all K are 0, so a token gets the "
+        f"average of the V it sees;\nV is {values_are}, and {NOWHERE} in slots that no request has written; its last "
+        f"number is 1 everywhere\n{describe_rows(batch, block_size)}"
     )
-    yours = paged_attention(as_the_model_gives_it(torch.ones_like(expected)), key_cache, value_cache, flat, 0.5)
-    expect_attention(yours, expected, situation, flat, [row.request.request_id for row in owners])
+    query = as_the_model_gives_it(torch.ones_like(expected, dtype=dtype))
+    yours = paged_attention(query, key_cache, value_cache, flat, 0.5)
+    owners = [row.request.request_id for row in batch for _ in range(row.num_scheduled_tokens)]
+    expect_attention(yours, expected, situation, flat, owners)

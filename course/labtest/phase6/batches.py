@@ -2,15 +2,25 @@
 
 import random
 from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from course.labtest.expect import expect_equal
+from course.labtest.expect import Told, expect_equal
+from course.labtest.moments import Living, told_of_memory, varied
 from course.labtest.support import make_request
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.steps import FlatBatch
+
+MAX_IDS = 12
+
+
+def number_of(name: str) -> int:
+    """Return 1 for request A, 2 for B, and the number of a name such as R17."""
+    return int(name[1:]) if name[1:] else ord(name) - ord("A") + 1
 
 
 def row_of(
@@ -22,13 +32,14 @@ def row_of(
     num_more: int = 0,
     num_outputs: int = 0,
     samples: bool = True,
+    first_token: int = 0,
 ) -> ScheduledRequest:
     """Return one request's share of a step; `num_more` of its tokens are left for later steps.
 
     The last `num_outputs` of its tokens are generated ones. Request A has tokens from 100 on, B from 200 on.
     """
     num_prompt = num_computed + num_scheduled + num_more - num_outputs
-    first_token = 100 * (ord(name) - ord("A") + 1)
+    first_token = first_token or 100 * number_of(name)
     request = make_request(name, 0, token_ids=range(first_token, first_token + num_prompt))
     request.all_token_ids += range(first_token + 50, first_token + 50 + num_outputs)
     request.num_computed_tokens = num_computed + num_scheduled  # as the scheduler leaves it
@@ -39,12 +50,21 @@ def describe_rows(batch: Sequence[ScheduledRequest], block_size: int | None = No
     lines = [] if block_size is None else [f"block_size={block_size}"]
     for row in batch:
         end = row.num_computed_tokens + row.num_scheduled_tokens
+        own = row.request.num_computed_tokens
         lines.append(
             f"{row.request.request_id}: num_computed={row.num_computed_tokens}, n={row.num_scheduled_tokens}, "
-            f"tokens {row.request.all_token_ids[row.num_computed_tokens : end]}, blocks {row.block_ids}, "
-            f"{'needs a token' if row.needs_token else 'needs no token'}"
+            f"tokens {ids_shown(row.request.all_token_ids[row.num_computed_tokens : end])}, "
+            f"blocks {ids_shown(row.block_ids)}, {'needs a token' if row.needs_token else 'needs no token'}"
+            + (f"; the request's own counter is {own}" if own != end else "")
         )
     return "\n".join(lines)
+
+
+def ids_shown(ids: Sequence[int]) -> str:
+    """Return a list of ids; a long one by its ends."""
+    if len(ids) <= MAX_IDS:
+        return str(list(ids))
+    return f"[{', '.join(map(str, ids[:3]))}, ..., {ids[-1]}] ({len(ids)})"
 
 
 def random_rows(rng: random.Random, block_size: int) -> list[ScheduledRequest]:
@@ -59,20 +79,39 @@ def random_rows(rng: random.Random, block_size: int) -> list[ScheduledRequest]:
         num_outputs = rng.randint(0, num_computed)
         num_blocks = cdiv(num_computed + num_scheduled + num_more, block_size) + rng.choice([0, 0, 1])
         block_ids = [unused.pop() for _ in range(num_blocks)]
-        samples = num_more == 0
-        rows.append(
-            row_of(
-                name,
-                num_computed,
-                num_scheduled,
-                block_ids,
-                num_more=num_more,
-                num_outputs=num_outputs,
-                samples=samples,
-            )
+        row = row_of(
+            name,
+            num_computed,
+            num_scheduled,
+            block_ids,
+            num_more=num_more,
+            num_outputs=num_outputs,
+            samples=num_more == 0,
+            first_token=rng.choice([0, 65_530, 151_000]),
         )
+        end = row.request.num_computed_tokens
+        varied(row.request, rng)
+        # The scheduler may have planned the next step already, or have preempted the request, or taken drafts back.
+        row.request.num_computed_tokens = rng.choice([end, end, end + 1, end + 5, 0, max(0, end - 2)])
+        rows.append(row)
     rng.shuffle(rows)
     return rows
+
+
+class LivingRows:
+    """Batches of requests that live on: their objects and the lists of their blocks change in place."""
+
+    def __init__(self, seed: int) -> None:
+        self.requests = Living(random.Random(seed))
+        self.tables: dict[str, list[int]] = {}
+
+    def now(self, batch: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
+        for row in batch:
+            self.tables.setdefault(row.request.request_id, [])[:] = row.block_ids
+        return [
+            replace(row, request=self.requests.now(row.request), block_ids=self.tables[row.request.request_id])
+            for row in batch
+        ]
 
 
 def naive_flat_batch(batch: Sequence[ScheduledRequest], block_size: int) -> FlatBatch:
@@ -127,7 +166,7 @@ def snapshot(batch: Sequence[ScheduledRequest]) -> dict[str, object]:
 
 def check_on(
     batch: Sequence[ScheduledRequest],
-    call: Callable[[], object],
+    call: Callable[[Sequence[ScheduledRequest]], object],
     expected: object,
     block_size: int | None = None,
     *,
@@ -137,11 +176,31 @@ def check_on(
 ) -> None:
     """Compare what a call on a batch returns; the batch itself must not change."""
     situation, before = describe_rows(batch, block_size), snapshot(batch)
-    expect_equal(call(), expected, situation=situation, rule=rule, hint=hint)
+    told: Told = {"rule": rule, "situation": situation, "hint": hint}
+    if (yours := call(batch)) != expected:
+        told = told_of_memory(
+            told, lambda: call(deepcopy(batch)), expected, "the same call, with copies of the requests"
+        )
+    expect_equal(yours, expected, **told)
     expect_equal(
         snapshot(batch),
         before,
         rule=f"{function} only reads the batch: its lists belong to the requests.",
         situation=situation,
         hint="which of your operations changes a list in place? `+=` on a list makes no new list.",
+    )
+
+
+def check_answers_apart(call: Callable[[Sequence[ScheduledRequest]], object], function: str) -> None:
+    """Call a function for two steps; the answer for the first one must stay as it is."""
+    steps = [[row_of("A", 0, 6, [7, 2])], [row_of("B", 4, 1, [3, 1]), row_of("A", 6, 1, [7, 2])]]
+    first = call(steps[0])
+    before = str(first)
+    call(steps[1])
+    expect_equal(
+        str(first),
+        before,
+        rule=f"{function} returns new lists: those of a step are in use while the next one is planned.",
+        situation=[f"{function} was called for one step, then for another; the answer for the first step:"],
+        hint="which of your lists is the same one in every call?",
     )

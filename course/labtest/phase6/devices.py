@@ -1,10 +1,13 @@
 """Show tensors that are made on the wrong device, without a GPU.
 
-On a machine with a GPU the arguments are on the GPU, and a tensor made without `device=` is on the host. Here such a
-tensor becomes a `HostTensor`, which raises torch's error as soon as an operation mixes it with an argument.
+On a machine with a GPU the arguments are on the GPU, and a tensor made without `device=` is on the host. Here the
+arguments are `DeviceTensor`s, whose `device` is torch's `meta` although their numbers are there. All that is made of
+them or with that device is one, too; every other tensor, however it was made, is on the host. Mixing the two raises
+torch's error.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -12,66 +15,91 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from course.labtest.expect import lab_failure
+from mini_vllm.runner.steps import FlatBatch
 
-FACTORIES = {torch.arange, torch.tensor, torch.zeros, torch.ones, torch.empty, torch.full, torch.eye, torch.linspace}
-MOVES: set[Any] = {Tensor.to, Tensor.cuda, Tensor.type_as}
+DEVICE, HOST = torch.device("meta"), torch.device("cpu")
+DEVICE_OF: Any = Tensor.device.__get__  # type: ignore[attr-defined]
+MOVES: set[Any] = {Tensor.type_as, Tensor.to}
+TO_HOST: set[Any] = {Tensor.cpu, Tensor.numpy}
 MAY_MIX: set[Any] = {Tensor.__getitem__, Tensor.__setitem__, Tensor.copy_, *MOVES}
 """torch takes index tensors from the host, and copies from it."""
 MESSAGE = "Expected all tensors to be on the same device, but found at least two devices: the arguments' and the host"
 
 
-class HostTensor(Tensor):
-    """A tensor that was made without `device=`."""
+class DeviceTensor(Tensor):
+    """A tensor on the device of the arguments."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        tensors = list(_tensors([args, list((kwargs or {}).values())]))
+        if func == DEVICE_OF:
+            return DEVICE
         with torch._C.DisableTorchFunctionSubclass():
             # Single numbers are left out: torch mixes them with tensors of any device.
-            kinds = {isinstance(tensor, HostTensor) for tensor in tensors if tensor.dim() > 0}
-        if len(kinds) > 1 and func not in MAY_MIX:
-            raise RuntimeError(MESSAGE)
-        result = super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
-        on_device = func in MOVES or (func in MAY_MIX and not isinstance(tensors[0], HostTensor)) or False in kinds
-        if on_device and isinstance(result, HostTensor):
-            with torch._C.DisableTorchFunctionSubclass():
-                return result.as_subclass(Tensor)
-        return result
+            kinds = [isinstance(one, DeviceTensor) for one in _tensors([args, kwargs or {}]) if one.dim() > 0]
+            if len(set(kinds)) > 1 and func not in MAY_MIX:
+                raise RuntimeError(MESSAGE)
+            is_on_device = not kinds or kinds[-1 if func in MOVES else 0]
+            return _marked(func(*args, **(kwargs or {})), is_on_device and func not in TO_HOST)
+
+
+class OnDevice(TorchFunctionMode):
+    """Makes what is asked for on the arguments' device a `DeviceTensor`, and what is asked for on the host none."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, torch.device | str)]
+        devices = [torch.device(one) for one in given if str(one).partition(":")[0] in ("meta", "cpu")]
+        if not devices or func is torch.device:
+            return func(*args, **(kwargs or {}))
+        args = [HOST if isinstance(one, torch.device | str) else one for one in args]
+        kwargs = {name: HOST if isinstance(one, torch.device | str) else one for name, one in (kwargs or {}).items()}
+        with torch._C.DisableTorchFunctionSubclass():
+            return _marked(func(*args, **kwargs), devices[0] == DEVICE)
+
+
+def _marked(result: Any, is_on_device: bool) -> Any:
+    """Return a result whose tensors are on the device, or on the host."""
+    if isinstance(result, Tensor):
+        return result.as_subclass(DeviceTensor if is_on_device else Tensor)
+    if isinstance(result, tuple) and hasattr(result, "n_fields"):  # what torch.sort and torch.topk return
+        return type(result)(_marked(one, is_on_device) for one in result)  # type: ignore[arg-type]
+    if isinstance(result, list | tuple):
+        return type(result)(_marked(one, is_on_device) for one in result)
+    return result
 
 
 def _tensors(found: Any) -> Iterator[Tensor]:
     if isinstance(found, Tensor):
         yield found
-    elif isinstance(found, list | tuple):
-        for one in found:
+    elif isinstance(found, list | tuple | dict):
+        for one in found.values() if isinstance(found, dict) else found:
             yield from _tensors(one)
 
 
-class FactoriesOnHost(TorchFunctionMode):
-    """Turns what torch makes without `device=` into a `HostTensor`."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        is_on_host = func in FACTORIES and (kwargs or {}).get("device") is None
-        return result.as_subclass(HostTensor) if is_on_host else result
+def on_device(argument: Any) -> Any:
+    """Return a tensor, or a batch of tensors, as it would be on a GPU. The numbers are the same memory."""
+    if isinstance(argument, FlatBatch):
+        return replace(argument, **{part.name: on_device(getattr(argument, part.name)) for part in fields(argument)})
+    return _marked(argument, True) if isinstance(argument, Tensor) else argument
 
 
-def with_arguments_on_a_device(call: Callable[[], Any], function: str, situation: str) -> Any:
-    """Run a call as if its arguments were on a GPU; explain the error of a tensor that is not."""
-    result, is_mixed = None, False
+def call_on_a_device(function: Callable[..., Any], *arguments: Any, name: str, situation: str) -> Any:
+    """Call a function as if its arguments were on a GPU; explain what is made on the host, or returned there."""
+    result, error = None, ""
     try:
-        with FactoriesOnHost():
-            result = call()
-    except RuntimeError as error:
-        if str(error) != MESSAGE:
+        with OnDevice():
+            result = function(*map(on_device, arguments))
+    except RuntimeError as raised:
+        if str(raised) != MESSAGE:
             raise
-        is_mixed = True  # reported after the handler, or torch's traceback would come first
-    if is_mixed:
+        error = f"RuntimeError: {MESSAGE}"  # reported after the handler, or torch's traceback would come first
+    if isinstance(result, Tensor) and not isinstance(result, DeviceTensor):
+        error = "a tensor on the host"
+    if error:
         lab_failure(
-            rule=f"Tensors that {function} makes are on the device of the tensors it is given.",
+            rule=f"Tensors that {name} makes are on the device of the tensors it is given.",
             situation=f"run as on a machine with a GPU, with all arguments on the GPU\n{situation}",
-            expected="a result",
-            yours=f"RuntimeError: {MESSAGE}",
-            hint="which call of torch.arange, torch.tensor, torch.zeros, torch.ones or torch.empty has no `device=`?",
+            expected="a result on the device of the arguments",
+            yours=error,
+            hint="which call makes a tensor from nothing or from Python's numbers, and has no `device=`?",
         )
-    return result
+    return _marked(result, False)

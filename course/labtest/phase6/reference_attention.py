@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from course.labtest.phase6.attention_checks import expect_attention, expect_only_read, expect_same_tensors
-from course.labtest.phase6.batches import as_the_model_gives_it, describe_rows, naive_flat_batch, row_of
+from course.labtest.phase6.batches import LivingRows, as_the_model_gives_it, describe_rows, naive_flat_batch, row_of
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch, PagedAttention, RunnerSteps
@@ -76,6 +76,9 @@ class AttentionSteps:
         # Leftovers of earlier requests, different in each layer.
         self.key_caches = [self.numbers(*shape) * 5 for _ in range(NUM_LAYERS)]
         self.value_caches = [self.numbers(*shape) * 50 for _ in range(NUM_LAYERS)]
+        for cache in self.value_caches:
+            cache[..., -1] = 1  # so the last number of each result is the sum of its weights
+        self.living = LivingRows(seed)
         unused = list(range(1, num_blocks))
         self.random.shuffle(unused)
         self.sequences = [
@@ -105,7 +108,9 @@ class AttentionSteps:
 
     def step(self, chunks: Sequence[tuple[PlainSequence, int]]) -> None:
         """Compute n more tokens of each request, in every layer: write K and V, attend, compare token by token."""
-        batch = [row_of(one.name, one.num_computed, n, one.block_ids, num_more=one.num_left - n) for one, n in chunks]
+        batch = self.living.now(
+            [row_of(one.name, one.num_computed, n, one.block_ids, num_more=one.num_left - n) for one, n in chunks]
+        )
         text = describe_rows(batch, self.block_size)
         flat = given = naive_flat_batch(batch, self.block_size)
         if self.all_parts is not None:
@@ -121,6 +126,7 @@ class AttentionSteps:
         num_tokens = sum(flat.query_lens)
         query = self.numbers(num_tokens, self.num_heads, self.head_dim) * self.loudness
         new = [self.numbers(num_tokens, self.num_kv_heads, self.head_dim) for _ in range(2)]
+        new[1][..., -1] = 1
         expected = torch.empty_like(query)
         owners = [one for one, n in chunks for _ in range(n)]
         for token, one in enumerate(owners):

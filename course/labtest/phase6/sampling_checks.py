@@ -3,13 +3,16 @@
 import math
 import random
 from collections.abc import Sequence
+from copy import copy
 from itertools import accumulate
 from types import ModuleType
+from typing import Unpack
 
 import torch
 
 from course.labtest.crash_hints import CrashHint, learners_call
-from course.labtest.expect import expect_equal
+from course.labtest.expect import Told, expect_equal
+from course.labtest.moments import told_of_memory
 from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.sampling_params import SamplingParams
 
@@ -27,7 +30,7 @@ CRASH_HINTS = (
 def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.float32) -> list[int]:
     """Return your tokens for rows of logits, settings and draws: one token id per row, and the arguments unchanged."""
     logits = torch.tensor([list(row[0]) for row in rows]).to(dtype)
-    params, draws = [row[1] for row in rows], [row[2] for row in rows]
+    params, draws, before = [row[1] for row in rows], [row[2] for row in rows], logits.clone()
     situation = f"{len(rows)} rows of {logits.shape[1]} logits"
     with learners_call([f"{situation}; the settings of the first row: {params[0]}"], CRASH_HINTS):
         answer = phase6.sample(logits, params, draws)
@@ -42,14 +45,34 @@ def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.
         situation=f"{situation}; yours are {tokens[:12]}",
         hint="logits are [S, vocab]: along which of the two dimensions does each of your operations go?",
     )
+    names = ("logits", "params", "draws")
+    same = (torch.equal(logits, before), params == [row[1] for row in rows], draws == [row[2] for row in rows])
     expect_equal(
-        {"params": params, "draws": draws},
-        {"params": [row[1] for row in rows], "draws": [row[2] for row in rows]},
-        rule="sample only reads the settings and the draws.",
-        situation=situation,
-        hint="which of your operations changes a list in place?",
+        [name for name, is_same in zip(names, same, strict=True) if not is_same],
+        [],
+        rule="sample only reads its arguments: the engine reads the logits again, for logprobs and for drafts.",
+        situation=f"{situation}; the settings of the first row: {params[0]}\ncompared: which arguments were changed",
+        hint="which of your operations works in place (`/=`, `masked_fill_`, `logits[...] =`, a list's methods)?",
     )
     return tokens
+
+
+def expect_tokens(
+    phase6: ModuleType, rows: Sequence[Row], expected: Sequence[int], names: Sequence[object], **told: Unpack[Told]
+) -> None:
+    """Compare the tokens of rows, which have names."""
+    yours = sampled(phase6, rows)
+    wrong = [index for index, token in enumerate(yours) if token != expected[index]]
+    if wrong:
+        told = told_of_row(phase6, rows[wrong[0]], expected[wrong[0]], told)
+    expect_equal(dict(zip(names, yours, strict=True)), dict(zip(names, expected, strict=True)), **told)
+
+
+def told_of_row(phase6: ModuleType, row: Row, right: int, told: Told) -> Told:
+    """Return what a report says of a wrong row: that it is answered correctly alone, if so."""
+    alone = (list(row[0]), copy(row[1]), row[2])
+    what = f"the row with draw {row[2]:.6g} in a call of its own, with equal settings"
+    return told_of_memory(told, lambda: sampled(phase6, [alone]), [right], what)
 
 
 def logs(*probabilities: float) -> list[float]:
@@ -86,9 +109,11 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
 
 
 def random_row(rng: random.Random, vocab_size: int) -> tuple[list[float], SamplingParams, float]:
-    """Return logits, settings and a draw."""
+    """Return logits, settings and a draw. Tokens of -inf are those that `min_tokens` forbids."""
     spread = rng.choice([2, 2, 2, 500])  # 500: exp of a logit is not finite
     logits = [rng.gauss(0, spread) for _ in range(vocab_size)]
+    for token in rng.sample(range(vocab_size), rng.choice([0, 0, 1, vocab_size // 2, vocab_size - 1])):
+        logits[token] = -math.inf
     params = SamplingParams(
         temperature=rng.choice([0.0, 0.01, 0.1, 0.2, 0.3, 0.7, 1.0, 1.7]),
         top_k=rng.choice([0, 0, 1, 2, 3, 5, vocab_size, vocab_size + 5]),

@@ -1,9 +1,11 @@
 """Checks of what the scheduler does with drafts: requests with drafts, and the counters laid out token by token."""
 
 import random
+from copy import copy
 from types import ModuleType
 
-from course.labtest.expect import expect_equal, expect_unchanged, explained
+from course.labtest.expect import Told, expect_equal, expect_unchanged, explained
+from course.labtest.moments import told_of_memory, varied
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of, make_request
 from course.labtest.whole_numbers import list_of
@@ -39,24 +41,31 @@ def drafted(
     return request
 
 
-def check_schedule_drafts(phase7: ModuleType, request: Request, expected: list[int] | Answers) -> None:
-    """Call `schedule_drafts`; compare the drafts that it returns and the state it leaves."""
-    given, before = list(request.spec_token_ids), fields_of(request)
-    owned = request.spec_token_ids
+def check_schedule_drafts(
+    phase7: ModuleType, request: Request, expected: list[int] | Answers, scheduling: Speculation | None = None
+) -> None:
+    """Call `schedule_drafts`, of a scheduling in use or a new one; compare its drafts and the state it leaves."""
+    given, before, as_new = list(request.spec_token_ids), fields_of(request), copy(request)
+    owned, as_new.spec_token_ids = request.spec_token_ids, list(request.spec_token_ids)
     situation = (
         f"{counted(request.num_tokens, 'token')} known, {counted(request.num_output_placeholders, 'placeholder')}, "
         f"drafts {given}; the step is planned: num_computed_tokens={request.num_computed_tokens}"
     )
     with explained([situation], rule=RULE_OF_SCHEDULED):
-        answer = scheduling_of(phase7).schedule_drafts(request)
+        answer = (scheduling or scheduling_of(phase7)).schedule_drafts(request)
     yours = list_of(answer, "schedule_drafts")
-    expect_equal(
-        yours,
-        expected if isinstance(expected, list) else expected(yours),
-        rule=RULE_OF_SCHEDULED,
-        situation=situation,
-        hint="how many of the computed tokens are neither known nor placeholders, and which drafts are those?",
-    )
+    right = expected if isinstance(expected, list) else expected(yours)
+    told: Told = {
+        "rule": RULE_OF_SCHEDULED,
+        "situation": situation,
+        "hint": "how many of the computed tokens are neither known nor placeholders, and which drafts are those?",
+    }
+    if scheduling is not None and yours != right:
+        new = scheduling_of(phase7)
+        told = told_of_memory(
+            told, lambda: list(new.schedule_drafts(as_new)), right, "a new object, for a copy of the request"
+        )
+    expect_equal(yours, right, **told)
     expect_equal(
         {"request.spec_token_ids": list(request.spec_token_ids)},
         {"request.spec_token_ids": []},
@@ -114,9 +123,15 @@ def expect_others_unchanged(
 
 def random_drafted(rng: random.Random) -> Request:
     """Return a request whose step is planned: with all its drafts, some, or none; one in four has placeholders."""
-    num_prompt, num_outputs = rng.randint(1, 20), rng.randint(0, 9)
-    drafts = [rng.choice([-1, 0, rng.randint(1, 99)]) for _ in range(rng.randint(0, 6))]
+    num_prompt, num_outputs = (
+        rng.choice([rng.randint(1, 20), rng.randint(1, 20), 3000]),
+        rng.choice([rng.randint(0, 9), 90]),
+    )
+    drafts = [rng.choice([-1, 0, rng.randint(1, 99), 151_643]) for _ in range(rng.choice([rng.randint(0, 6), 19]))]
     placeholders = rng.choice([0, 0, 0, rng.randint(1, 5)])
     known = num_prompt + num_outputs + placeholders
     computed = rng.choice([known + len(drafts), known + rng.randint(0, len(drafts)), rng.randint(1, known)])
-    return drafted(num_prompt, num_outputs, drafts, computed=computed, placeholders=placeholders)
+    request = drafted(
+        num_prompt, num_outputs, drafts, computed=computed, placeholders=placeholders, name=rng.choice("AAB")
+    )
+    return varied(request, rng, keep=("spec_token_ids", "num_output_placeholders"))

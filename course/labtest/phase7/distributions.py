@@ -47,12 +47,12 @@ class Distributions:
 
 
 class Sampler:
-    """The learner's `rejection_sample` for one row of drafts, perhaps after a first draft that is always kept."""
+    """The learner's `rejection_sample` for one row of drafts, perhaps after drafts that are always kept."""
 
-    def __init__(self, phase7: ModuleType, distributions: Distributions, *, behind_a_kept_draft: bool = False) -> None:
+    def __init__(self, phase7: ModuleType, distributions: Distributions, *, num_kept: int = 0) -> None:
         total = sum(distributions.target)
         one, vocab_size = [1.0] + [0.0] * (len(distributions.target) - 1), len(distributions.target)
-        first = [[1 / vocab_size] * vocab_size] if behind_a_kept_draft else []
+        first = [[1 / vocab_size] * vocab_size] * num_kept
         self.place = len(first)
         self.draft_probs = torch.tensor([*first, [part / total for part in distributions.drafter]], dtype=torch.float64)
         target = [*first, [part / total for part in distributions.target], one]

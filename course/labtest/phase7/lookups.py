@@ -1,10 +1,12 @@
 """Checks of `propose_by_lookup`, and a text that counts what is read of it."""
 
 import random
-from collections.abc import Iterator, Sequence
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, SupportsIndex
+from types import FrameType, ModuleType
+from typing import Any
 
 from course.labtest.expect import difference_report, expect_equal, explained
 from course.labtest.failure import Failed, Report
@@ -13,6 +15,8 @@ from course.labtest.whole_numbers import list_of
 from course.views.text import counted
 
 READS_PER_TOKEN = 100
+BYTES_PER_NUMBER, SMALL_OBJECTS = 8, 4000
+SMALL, LARGE = (2, 12, 21, 1, 122, 22, 0, 212, 11), (300, 151_643, 2**31 + 1, 1, 2**16 + 1, 257, 256, 43, 0)
 RULE_OF_LOOKUP = (
     "The drafts are what followed the first earlier occurrence of the newest tokens, as many of them as occur earlier."
 )
@@ -49,7 +53,7 @@ class Lookup:
 
 def lookup_report(phase7: ModuleType, answers: Answers, lookup: Lookup) -> Report:
     """Return what is wrong with the answer to one call, empty if nothing is."""
-    text = list(lookup.tokens)
+    text = new_objects(lookup.tokens)
     with explained(lookup.describe().splitlines(), rule=RULE_OF_LOOKUP):
         answer = phase7.propose_by_lookup(text, lookup.num_drafts, lookup.shortest, lookup.longest)
     yours = list_of(answer, "propose_by_lookup")
@@ -78,74 +82,126 @@ def check_lookup(
 
 
 def random_lookup(rng: random.Random) -> Lookup:
-    """Return a text of few different tokens, so that much of it occurs twice."""
-    num_kinds = rng.choice([1, 2, 2, 3, 3, 4, 9])
-    tokens = tuple(rng.randrange(num_kinds) for _ in range(rng.randint(1, 24)))
-    shortest = rng.randint(1, 3)
-    return Lookup(tokens, rng.randint(1, 6), shortest, shortest + rng.randint(0, 3))
+    """Return a text of few different tokens, so that much of it occurs twice. Ids may hold others, digit by digit."""
+    kinds = list(rng.choice([range(9), SMALL, SMALL, LARGE]))[: rng.choice([1, 2, 2, 3, 3, 4, 9])]
+    tokens = tuple(rng.choice(kinds) for _ in range(rng.choice([rng.randint(1, 24), rng.randint(1, 24), 60])))
+    shortest = rng.choice([1, 2, 3, 3, 6])
+    return Lookup(tokens, rng.choice([rng.randint(1, 6), 24]), shortest, shortest + rng.choice([0, 1, 2, 3, 9]))
+
+
+def new_objects(numbers: Iterable[int]) -> list[int]:
+    """Return equal numbers, each an object of its own if it is over 256: tokens are equal, not identical."""
+    return [int(str(number)) for number in numbers]
+
+
+class Work:
+    """What a lookup does: tokens read of the text, and comparisons of tokens, those of a copy of the text too."""
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 class CountedText(list[int]):
     """A text that counts how many of its tokens are read."""
 
-    num_read = 0
+    work: Work
 
     def __getitem__(self, place: Any) -> Any:
         found = super().__getitem__(place)
-        self.num_read += len(found) if isinstance(place, slice) else 1
+        if isinstance(place, slice):
+            self.work.count += len(found)
+            return counted_text(found, self.work)
+        self.work.count += 1
         return found
 
     def __iter__(self) -> Iterator[int]:
         for token_id in super().__iter__():
-            self.num_read += 1
+            self.work.count += 1
             yield token_id
 
     def __reversed__(self) -> Iterator[int]:
         for token_id in super().__reversed__():
-            self.num_read += 1
+            self.work.count += 1
             yield token_id
 
-    def __contains__(self, token_id: object) -> bool:
-        self.num_read += len(self)
-        return super().__contains__(token_id)
-
-    def index(self, token_id: int, start: SupportsIndex = 0, stop: SupportsIndex = 2**62) -> int:
-        # `list.index` takes bounds as a slice does: below 0 from the end, beyond it cut.
-        first, end = (range(len(self))[slice(start, stop)] or range(1)).start, min(len(self), int(stop))
-        try:
-            found = super().index(token_id, start, stop)
-        except ValueError:
-            self.num_read += max(0, end - first)
-            raise
-        self.num_read += found - first + 1
-        return found
-
-    def count(self, token_id: int) -> int:
-        self.num_read += len(self)
-        return super().count(token_id)
-
     def copy(self) -> list[int]:
-        self.num_read += len(self)
-        return super().copy()
+        return counted_text(self, self.work)
+
+
+def counted_text(tokens: Iterable[int], work: Work) -> CountedText:
+    """Return a text of tokens that count in `work`."""
+    text = CountedText(tokens)
+    text.work = work
+    return text
+
+
+def text_of(tokens: Iterable[int], work: Work) -> CountedText:
+    """Return a text of equal tokens, no two of which are one object; each comparison and hash of them counts."""
+
+    class Token(int):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            work.count += 1
+            return int(self) == other
+
+        def __ne__(self, other: object) -> bool:
+            return not self == other
+
+        def __hash__(self) -> int:
+            work.count += 1
+            return hash(int(self))
+
+    return counted_text(map(Token, tokens), work)
 
 
 def check_reads(phase7: ModuleType, answers: Answers, what: str, tokens: Sequence[int]) -> None:
-    """Look up a long text: the answer must be right, and no token may be read too often."""
-    lookup = Lookup(tuple(tokens), 4, 1, 3)
-    text = CountedText(tokens)
+    """Look up a long text: the answer must be right, and no token may be looked at too often."""
+    work, lookup = Work(), Lookup(tuple(tokens), 4, 1, 3)
+    text = text_of(tokens, work)
     size, settings = counted(len(tokens), "token"), lookup.describe().splitlines()[1]
     with explained([f"a text of {size}, {what}", settings], rule=RULE_OF_LOOKUP):
-        answer = phase7.propose_by_lookup(text, 4, 1, 3)
+        answer, num_copied = with_copies_counted(lambda: phase7.propose_by_lookup(text, 4, 1, 3), str(phase7.__file__))
+    num_done = work.count + num_copied
     yours = list_of(answer, "propose_by_lookup")
     expect_equal(
         yours, answers(yours), rule=RULE_OF_LOOKUP, situation=f"a text of {size}, {what}\n{settings}", hint=WHICH_RUN
     )
-    per_token = text.num_read / len(tokens)
+    per_token = num_done / len(tokens)
     expect_equal(
         per_token <= READS_PER_TOKEN or f"{per_token:,.0f} reads per token",
         True,
         rule=f"A lookup reads each token of the text a few times; {READS_PER_TOKEN} reads per token are the limit.",
         situation=f"a text of {size}, {what}; prompt_lookup_max=3, so 3 reads at each place are plenty\n"
-        "compared: is the number of reads within the limit?",
+        "counted: tokens read, compared or copied; compared: is their number within the limit?",
         hint="how long are the slices that you take at each place of the text?",
     )
+
+
+def with_copies_counted(call: Callable[[], Any], file: str) -> tuple[Any, int]:
+    """Call; return the result and how many numbers the lines of `file` have copied into new lists, by their memory.
+
+    A slice of a plain list runs no code that could count. After each line, the most memory that it held in addition is
+    added up.
+    """
+    num_bytes = held = 0
+
+    def trace(frame: FrameType, event: str, value: object) -> Any:
+        nonlocal num_bytes, held
+        if frame.f_code.co_filename != file:
+            return None
+        now, most = tracemalloc.get_traced_memory()
+        num_bytes += max(0, most - held - SMALL_OBJECTS)
+        tracemalloc.reset_peak()
+        held = now
+        return trace
+
+    before = sys.gettrace()
+    tracemalloc.start()
+    sys.settrace(trace)
+    try:
+        result = call()
+    finally:
+        sys.settrace(before)
+        tracemalloc.stop()
+    return result, num_bytes // BYTES_PER_NUMBER

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from course.labtest.expect import expect_equal, explained
+from course.labtest.moments import varied
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of, make_request
 from course.labtest.whole_numbers import list_of
@@ -21,10 +22,12 @@ def chunk(name: str, first: int, size: int, num_prompt: int = 20) -> ScheduledRe
 
 
 def last(name: str, num_tokens: int, size: int, drafts: Sequence[int] = ()) -> ScheduledRequest:
-    """Return the last `size` known tokens of a request, followed by its drafts."""
+    """Return the last `size` known tokens of a request, followed by its drafts, which the request has as tokens too."""
     request = make_request(name, max(1, num_tokens - 2), num_output_tokens=min(2, num_tokens - 1))
-    first = num_tokens - size
-    return ScheduledRequest(request, first, size + len(drafts), [3, 4], needs_token=True, draft_token_ids=drafts)
+    first, size = num_tokens - size, size + len(drafts)
+    request.num_computed_tokens = first + size
+    share = ScheduledRequest(request, first, size, [3, 4], needs_token=True, draft_token_ids=drafts)
+    return share.with_drafts()  # as the runner passes it
 
 
 def check_rows(phase7: ModuleType, answers: Answers, batch: list[ScheduledRequest]) -> None:
@@ -63,8 +66,8 @@ def check_rows(phase7: ModuleType, answers: Answers, batch: list[ScheduledReques
 def random_batch(rng: random.Random) -> list[ScheduledRequest]:
     """Return prompt chunks, whole prompts, decodes and drafts in any order."""
     batch: list[ScheduledRequest] = []
-    for index in range(rng.randint(1, 6)):
-        drafts = [rng.randint(0, 9) for _ in range(rng.randint(0, 5))]
+    for index in range(rng.choice([rng.randint(1, 6), rng.randint(1, 6), 40])):
+        drafts = [rng.choice([0, 7, 300, 151_643]) for _ in range(rng.choice([rng.randint(0, 5), 17]))]
         kinds = [
             chunk(f"r{index}", rng.randint(0, 9), rng.randint(1, 9)),
             last(f"r{index}", num_tokens := rng.randint(1, 12), rng.randint(1, num_tokens)),
@@ -72,4 +75,8 @@ def random_batch(rng: random.Random) -> list[ScheduledRequest]:
             last(f"r{index}", num_tokens := rng.randint(2, 12), rng.randint(1, num_tokens), tuple(drafts)),
         ]
         batch.append(rng.choice(kinds))
+        # The scheduler may have planned the next step already, or have preempted the request.
+        varied(batch[-1].request, rng).num_computed_tokens += rng.choice(
+            [0, 0, 1, 6, -batch[-1].request.num_computed_tokens]
+        )
     return batch

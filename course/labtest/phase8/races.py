@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from course.labtest.expect import Told, expect_equal, explained
+from course.labtest.moments import varied
 from course.labtest.phase8.cases import request_with, shown
 from course.labtest.recorded import Answers
 from course.views.text import counted
@@ -93,10 +94,21 @@ class Turn:
 class Race:
     """One request, whose steps are planned with your methods."""
 
-    def __init__(self, scheduling: AsyncScheduling, name: str, num_prompt: int, max_tokens: int, most: int) -> None:
+    def __init__(
+        self,
+        scheduling: AsyncScheduling,
+        name: str,
+        num_prompt: int,
+        max_tokens: int,
+        most: int,
+        rng: random.Random | None = None,
+    ) -> None:
         self.request = request_with(
             num_prompt, computed=0, max_tokens=max_tokens, name=name, status=RequestStatus.WAITING
         )
+        if rng is not None:
+            kept = ("spec_token_ids", "num_output_placeholders", "sampling_params", "num_cached_tokens")
+            varied(self.request, rng, keep=kept)
         self.pipeline = Pipeline(scheduling, self.request)
         prompt, drafts = counted(num_prompt, "token"), counted(most, "draft")
         self.history = [f"{name}: prompt of {prompt}, max_tokens={max_tokens}, at most {drafts}"]
@@ -149,18 +161,32 @@ class Race:
     def _told(self, event: str) -> Told:
         return {
             "rule": RULE_OF_PLANS,
-            "situation": [*self.history[:1], *self.history[1:][-8:], f"now: {event}"],
+            "situation": [*shortened(self.history), f"now: {event}"],
             "hint": "do the tests of task 8.1 pass? If so: which counter is not what it should be, and since which "
             "step?",
         }
 
 
+def shortened(history: list[str]) -> list[str]:
+    """Return the first line of a history, all that tell of a preemption, and the last eight."""
+    last = len(history) - 8
+    return [line for place, line in enumerate(history) if place in (0, *range(last, len(history))) or "preempt" in line]
+
+
 def random_races(
     scheduling: AsyncScheduling, most: int, rng: random.Random
 ) -> Iterator[tuple[dict[str, object], Told]]:
-    """Let three requests run on one object; yield the counters of all their turns."""
-    races = [Race(scheduling, name, rng.randint(1, 12), rng.randint(1, 9), most) for name in "ABC"]
+    """Let three requests run on one object, then three others of the same names; yield the counters of all turns."""
     is_tight, preempts = rng.random() < 0.5, rng.random() < 0.4
+    for _ in range(2):
+        races = [Race(scheduling, name, rng.randint(1, 12), rng.randint(1, 9), most, rng) for name in "ABC"]
+        yield from take_turns(races, most, rng, is_tight=is_tight, preempts=preempts)
+
+
+def take_turns(
+    races: list[Race], most: int, rng: random.Random, *, is_tight: bool, preempts: bool
+) -> Iterator[tuple[dict[str, object], Told]]:
+    """Let requests run to their ends, in random order and with random budgets."""
     for _ in range(120):
         for race in rng.sample(races, len(races)):
             if race.is_done:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from course.labtest.expect import expect_equal, explained
+from course.labtest.moments import Living, varied
 from course.labtest.phase8.cases import changed_besides, request_with, shown
 from course.labtest.support import fields_of
 from course.views.text import counted
@@ -56,10 +57,15 @@ def rule_of(plan: PlannedShare) -> str:
     return BEGINS_EARLIER if plan.num_rejected else RULE
 
 
-def check_share(phase8: ModuleType, plan: PlannedShare, *, needs_token: bool = True) -> None:
-    """Correct a share and compare all of it, and that nothing was changed."""
+def check_share(
+    phase8: ModuleType, plan: PlannedShare, *, needs_token: bool = True, living: Living | None = None
+) -> None:
+    """Correct a share, perhaps of a request that lives on, and compare all of it, and that nothing was changed."""
     num_tokens = plan.start - plan.num_rejected + plan.num_known
     request = request_with(3, max(0, num_tokens - 3), computed=plan.start + plan.size)
+    if living is not None:
+        request = living.now(varied(request, living.random))
+        request.num_computed_tokens += living.random.choice([0, 3])  # the step after this one may be planned, too
     stand_ins, blocks, drafts = [-1] * plan.num_stand_ins, [7, 3, 9], list(plan.drafts)
     share = ScheduledRequest(request, plan.start, plan.size, blocks, needs_token, stand_ins)
     before = fields_of(request)
