@@ -1,18 +1,25 @@
 """How one request's tokens are sampled, and when it stops."""
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
 
 MAX_LOGPROBS = 20
+MIN_TEMPERATURE = 0.01
+"""Logits divided by much less are not finite. (vLLM: `_MAX_TEMP`.)"""
+FLOATS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+INTEGERS = ("max_tokens", "top_k", "seed", "min_tokens", "logprobs")
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """The sampling settings of one request, named as in vLLM.
 
-    `temperature=0` is greedy. `top_k=0` and `top_p=1` switch the two filters off. `seed` makes the request's draws
-    repeatable, whatever else is in the batch. `max_tokens` and `min_tokens` count output tokens.
+    `temperature=0` is greedy; one between 0 and 0.01 counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` switch the two
+    filters off. `seed` makes the request's draws repeatable, whatever else is in the batch. `max_tokens` and
+    `min_tokens` count output tokens.
     The penalties and `logit_bias` (token id to what is added) change the logits before sampling: presence and frequency
     penalties look at a token's uses in the output, the repetition penalty at the whole text. `logprobs` asks how likely
     each token was, and for that many of the likeliest tokens in its place.
@@ -34,6 +41,18 @@ class SamplingParams:
     logit_bias: Mapping[int, float] | None = None
     logprobs: int | None = None
 
+    def __post_init__(self) -> None:
+        """Make Python's own numbers of others, such as numpy's, and floats of integers where a float is meant."""
+        for name in FLOATS:
+            value = getattr(self, name)
+            if _is_number(value):
+                is_low = name == "temperature" and 0 < value < MIN_TEMPERATURE
+                object.__setattr__(self, name, MIN_TEMPERATURE if is_low else float(value))
+        for name in INTEGERS:
+            value = getattr(self, name)
+            if isinstance(value, Integral) and not isinstance(value, bool):
+                object.__setattr__(self, name, int(value))
+
     @property
     def changes_logits(self) -> bool:
         """Whether sampling sees logits different from the model's."""
@@ -44,7 +63,7 @@ class SamplingParams:
         """Raise `ValueError` naming the first setting that is out of its range."""
         if type(self.max_tokens) is not int or self.max_tokens < 1:
             raise ValueError(f"max_tokens must be an integer of at least 1, got {self.max_tokens!r}")
-        if not _is_number(self.temperature) or not math.isfinite(self.temperature) or self.temperature < 0:
+        if not _is_number(self.temperature) or self.temperature < 0:
             raise ValueError(f"temperature must be a finite number of at least 0, got {self.temperature!r}")
         if not _is_number(self.top_p) or not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be over 0 and at most 1, got {self.top_p!r}")
@@ -74,5 +93,6 @@ class SamplingParams:
             raise ValueError(f"logprobs must be an integer from 0 to {MAX_LOGPROBS}, got {self.logprobs!r}")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number that a float can hold; NaN, infinity and True are none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max  # type: ignore[operator]

@@ -95,15 +95,15 @@ def test_each_head_attends_with_its_own_query(phase6: ModuleType, n: int, num_kv
 
 
 def test_many_long_requests(phase6: ModuleType) -> None:
-    # 8 decodes of 1,100 tokens are two groups of one shape in the engine; 100 short ones and a chunk come after them.
-    long = [row_of(f"R{number}", 1099, 1, range(69 * number, 69 * number + 69)) for number in range(1, 9)]
+    # 8 decodes of about 1,095 tokens are two groups of one shape in the engine. After them: 100 short ones and chunks.
+    long = [row_of(f"R{number}", 1099 - number, 1, range(69 * number, 69 * number + 69)) for number in range(1, 9)]
     short = [row_of(f"R{number}", number % 7, 1, [700 + number]) for number in range(9, 109)]
     check_averages(
         phase6.paged_attention,
         [*long, row_of("R109", 0, 300, range(900, 919)), *short, row_of("R110", 5000, 2, range(1000, 1313))],
         block_size=16,
-        value_of=lambda name, _, __: number_of(name),
-        values_are="1 for R1, 2 for R2, and so on",
+        value_of=lambda name, position, _: number_of(name) + 100 * (position // 1000),
+        values_are="1 for R1, 2 for R2 and so on; 100 more from position 1,000 on, 200 more from 2,000 on and so on",
     )
 
 

@@ -123,11 +123,11 @@ def test_rejection_makes_its_tensors_on_the_device_of_its_arguments(phase7: Modu
 
 def test_large_vocabularies_and_many_drafts(phase7: ModuleType, answers: Answers) -> None:
     row = [0.0] * 60_000
-    drafter, target = list(row), list(row)
+    drafter, target, last = list(row), list(row), [*row[1:], 1.0]
     drafter[5], drafter[59_999], target[59_999], target[300] = 0.75, 0.25, 0.25, 0.75
     for choose in (0.0, 0.5, LARGEST):
-        check_rejection(phase7, answers, Case([5], [drafter], [target, drafter], [(0.3, choose), (0.5, 0.5)]))
-        check_rejection(phase7, answers, Case([59_999], [drafter], [target, target], [(0.3, 0.5), (0.5, choose)]))
+        check_rejection(phase7, answers, Case([5], [drafter], [target, last], [(0.3, choose), (0.5, 0.5)]))
+        check_rejection(phase7, answers, Case([59_999], [drafter], [target, last], [(0.3, 0.5), (0.5, choose)]))
     for keep in (0.1, 0.9):
         draws = [(0.1, 0.5)] * 15 + [(keep, 0.5)] * 2
         check_rejection(phase7, answers, Case([0] * 16, [DRAFTER] * 16, [*[TARGET] * 16, SAYS_1], draws))

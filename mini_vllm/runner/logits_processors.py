@@ -44,7 +44,8 @@ def _process_row(logits: Tensor, request: Request, output_token_ids: Sequence[in
     if params.repetition_penalty != 1:
         seen = list({*request.prompt_token_ids, *output_token_ids})
         old = logits[seen]
-        logits[seen] = torch.where(old > 0, old / params.repetition_penalty, old * params.repetition_penalty)
+        changed = torch.where(old > 0, old / params.repetition_penalty, old * params.repetition_penalty)
+        logits[seen] = changed.clamp(max=torch.finfo(old.dtype).max)  # a penalty near 0 makes infinity
     if params.frequency_penalty or params.presence_penalty:
         counts = Counter(output_token_ids)
         times = torch.tensor(list(counts.values()), dtype=logits.dtype, device=logits.device)

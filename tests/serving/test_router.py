@@ -67,6 +67,64 @@ def test_a_replica_that_begins_anew_knows_nothing() -> None:
     assert router.choose(chained(["a"]), IDLE) == 0
 
 
+def test_the_others_still_know_what_they_knew() -> None:
+    router = PrefixAware()
+    for replica, text in enumerate("abc"):
+        router.choose(chained([text, "more"]), {replica: 0})
+    router.forget(1)
+    assert [router.num_known_blocks(chained([text, "more"]), replica) for replica, text in enumerate("abc")] == [
+        2,
+        0,
+        2,
+    ]
+    assert router.choose(chained(["c", "more"]), {0: 0, 1: 0, 2: 5}) == 2
+
+
+def test_each_replica_knows_as_many_blocks_as_the_limit_says() -> None:
+    router = PrefixAware(max_blocks_known=3)
+    for replica in range(4):
+        router.choose(chained([replica, "b", "c"]), {replica: 0})
+    assert [router.num_known_blocks(chained([replica, "b", "c"]), replica) for replica in range(4)] == [3] * 4
+
+
+def test_turns_go_on_when_a_replica_ends_or_begins() -> None:
+    router = RoundRobin()
+    chosen = [router.choose((), IDLE), router.choose((), {0: 0, 2: 0}), router.choose((), IDLE)]
+    chosen += [router.choose((), dict.fromkeys(range(5), 0)) for _ in range(2)]
+    assert chosen == [0, 2, 2, 3, 4]
+
+
+class CountedKey(int):
+    """A key that counts how often a key is compared."""
+
+    num_compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedKey.num_compared += 1
+        return int(self) == other
+
+    def __hash__(self) -> int:
+        return hash(int(self))
+
+
+def test_a_choice_looks_each_block_up_once_however_many_are_known() -> None:
+    router = PrefixAware()
+    known = range(1, 3000)
+    router.choose(list(map(CountedKey, known)), {0: 0})
+    router.choose(list(map(CountedKey, known)), {1: 0})
+    CountedKey.num_compared = 0
+    assert router.choose([*map(CountedKey, range(2900, 2950)), CountedKey(0)], {0: 1, 1: 0, 2: 3}) == 1
+    assert CountedKey.num_compared <= 50 * 10
+
+
+def test_the_same_text_from_a_user_and_from_an_assistant_is_another_prompt() -> None:
+    text = "a line of text, " * 20
+    one, other = (prefix_of({"messages": [{"role": role, "content": text}]}) for role in ("user", "assistant"))
+    assert len(one) > 3
+    assert not set(one) & set(other)
+    assert not set(one) & set(prefix_of({"messages": [{"role": "us", "content": f"er {text}"}]}))
+
+
 def test_what_was_not_used_for_longest_is_forgotten_last_blocks_first() -> None:
     router = PrefixAware(max_blocks_known=4)
     old, new = chained(["o1", "o2", "o3"]), chained(["n1", "n2"])

@@ -16,7 +16,7 @@ from course.views.text import counted
 
 READS_PER_TOKEN = 100
 BYTES_PER_NUMBER, SMALL_OBJECTS = 8, 4000
-SMALL, LARGE = (2, 12, 21, 1, 122, 22, 0, 212, 11), (300, 151_643, 2**31 + 1, 1, 2**16 + 1, 257, 256, 43, 0)
+SMALL, LARGE = (2, 12, 21, 1, 122, 22, 0, 212, 11), (300, 151_643, 1_000_003, 1, 2**16 + 1, 257, 256, 43, 0)
 RULE_OF_LOOKUP = (
     "The drafts are what followed the first earlier occurrence of the newest tokens, as many of them as occur earlier."
 )
