@@ -33,12 +33,18 @@ def check_slots(phase6: ModuleType, batch: Sequence[ScheduledRequest], block_siz
 def check_tables(
     phase6: ModuleType, batch: Sequence[ScheduledRequest], block_size: int, expected: list[list[int]]
 ) -> None:
+    def named(tables: list[list[int]]) -> dict[str, object]:
+        names = [f"table of {row.request.request_id}" for row in batch]
+        return {"number of tables": len(tables), **dict(zip(names, tables, strict=False))}
+
+    def padded(given: Sequence[ScheduledRequest]) -> dict[str, object]:
+        tables = phase6.pad_block_tables(given, block_size)
+        return named([whole_numbers(table, "pad_block_tables") for table in tables])
+
     check_on(
         batch,
-        lambda given: [
-            whole_numbers(table, "pad_block_tables") for table in phase6.pad_block_tables(given, block_size)
-        ],
-        expected,
+        padded,
+        named(expected),
         block_size,
         function="pad_block_tables",
         rule="Each table is cut to the blocks that hold tokens after this step, then padded with block 0.",
@@ -69,15 +75,6 @@ def test_the_answer_for_a_step_is_its_own(phase6: ModuleType, function: str) -> 
     check_answers_apart(lambda batch: getattr(phase6, function)(batch, 4), function)
 
 
-def test_long_contexts_in_large_pools(phase6: ModuleType) -> None:
-    chunk = row_of("A", 250, 1000, [70_000 + 3 * index for index in range(90)], num_more=40, samples=False)
-    batch = [chunk, row_of("B", 515, 1, list(range(40_000, 39_967, -1))), row_of("C", 15, 2, [5, 2**28 + 7, 6])]
-    batch += [row_of(f"R{number}", number, 1, list(range(20 * number, 20 * number + 8))) for number in range(10, 100)]
-    flat = naive_flat_batch(batch, 16)
-    check_slots(phase6, batch, 16, flat.slot_mapping.tolist())
-    check_tables(phase6, batch, 16, flat.block_tables.tolist())
-
-
 @pytest.mark.parametrize(("seed", "block_size"), [(0, 1), (1, 2), (2, 4), (3, 3), (4, 16), (5, 32), (6, 5)])
 def test_random_batches_in_blocks(phase6: ModuleType, seed: int, block_size: int) -> None:
     rng, living = random.Random(seed), LivingRows(seed)
@@ -86,3 +83,12 @@ def test_random_batches_in_blocks(phase6: ModuleType, seed: int, block_size: int
         flat = naive_flat_batch(batch, block_size)
         check_slots(phase6, batch, block_size, flat.slot_mapping.tolist())
         check_tables(phase6, batch, block_size, flat.block_tables.tolist())
+
+
+def test_long_contexts_in_large_pools(phase6: ModuleType) -> None:
+    chunk = row_of("A", 250, 1000, [70_000 + 3 * index for index in range(90)], num_more=40, samples=False)
+    batch = [chunk, row_of("B", 515, 1, list(range(40_000, 39_967, -1))), row_of("C", 15, 2, [5, 2**28 + 7, 6])]
+    batch += [row_of(f"R{number}", number, 1, list(range(20 * number, 20 * number + 8))) for number in range(10, 100)]
+    flat = naive_flat_batch(batch, 16)
+    check_slots(phase6, batch, 16, flat.slot_mapping.tolist())
+    check_tables(phase6, batch, 16, flat.block_tables.tolist())

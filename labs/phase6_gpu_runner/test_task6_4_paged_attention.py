@@ -94,35 +94,6 @@ def test_each_head_attends_with_its_own_query(phase6: ModuleType, n: int, num_kv
     )
 
 
-def test_many_long_requests(phase6: ModuleType) -> None:
-    # 8 decodes of about 1,095 tokens are two groups of one shape in the engine. After them: 100 short ones and chunks.
-    long = [row_of(f"R{number}", 1099 - number, 1, range(69 * number, 69 * number + 69)) for number in range(1, 9)]
-    short = [row_of(f"R{number}", number % 7, 1, [700 + number]) for number in range(9, 109)]
-    check_averages(
-        phase6.paged_attention,
-        [*long, row_of("R109", 0, 300, range(900, 919)), *short, row_of("R110", 5000, 2, range(1000, 1313))],
-        block_size=16,
-        value_of=lambda name, position, _: number_of(name) + 100 * (position // 1000),
-        values_are="1 for R1, 2 for R2 and so on; 100 more from position 1,000 on, 200 more from 2,000 on and so on",
-    )
-
-
-@pytest.mark.parametrize("num_computed", [0, 255, 300, 700])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_a_token_of_a_long_context_sees_itself_and_not_the_next_one(
-    phase6: ModuleType, num_computed: int, dtype: torch.dtype
-) -> None:
-    # In bfloat16, numbers above 256 are even: positions in the query's dtype are another token's.
-    check_averages(
-        phase6.paged_attention,
-        [row_of("A", num_computed, 6, range(1, 46)), row_of("B", 2, 1, [50])],
-        block_size=16,
-        dtype=dtype,
-        value_of=lambda _, position, __: 100.0 * 2 ** (position - num_computed) if position >= num_computed else 0.0,
-        values_are=f"0 up to position {num_computed - 1}, then 100, 200, 400 and so on",
-    )
-
-
 @pytest.mark.parametrize("scale", [0.25, 1.0])
 @pytest.mark.parametrize("n", [1, 2])
 def test_scale_multiplies_the_scores(phase6: ModuleType, scale: float, n: int) -> None:
@@ -172,6 +143,35 @@ def test_random_steps_through_all_your_parts(phase6: ModuleType, seed: int) -> N
     names = [field.name for field in fields(RunnerSteps) if field.default is MISSING]
     parts = RunnerSteps(**{name: getattr(phase6, name) for name in names})
     AttentionSteps(seed, 4, num_kv_heads=2, group=2).play(parts.paged_attention, parts)
+
+
+@pytest.mark.parametrize("num_computed", [0, 255, 300, 700])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_a_token_of_a_long_context_sees_itself_and_not_the_next_one(
+    phase6: ModuleType, num_computed: int, dtype: torch.dtype
+) -> None:
+    # In bfloat16, numbers above 256 are even: positions in the query's dtype are another token's.
+    check_averages(
+        phase6.paged_attention,
+        [row_of("A", num_computed, 6, range(1, 46)), row_of("B", 2, 1, [50])],
+        block_size=16,
+        dtype=dtype,
+        value_of=lambda _, position, __: 100.0 * 2 ** (position - num_computed) if position >= num_computed else 0.0,
+        values_are=f"0 up to position {num_computed - 1}, then 100, 200, 400 and so on",
+    )
+
+
+def test_many_long_requests(phase6: ModuleType) -> None:
+    # 8 decodes of about 1,095 tokens are two groups of one shape in the engine. After them: 100 short ones and chunks.
+    long = [row_of(f"R{number}", 1099 - number, 1, range(69 * number, 69 * number + 69)) for number in range(1, 9)]
+    short = [row_of(f"R{number}", number % 7, 1, [700 + number]) for number in range(9, 109)]
+    check_averages(
+        phase6.paged_attention,
+        [*long, row_of("R109", 0, 300, range(900, 919)), *short, row_of("R110", 5000, 2, range(1000, 1313))],
+        block_size=16,
+        value_of=lambda name, position, _: number_of(name) + 100 * (position // 1000),
+        values_are="1 for R1, 2 for R2 and so on; 100 more from position 1,000 on, 200 more from 2,000 on and so on",
+    )
 
 
 def attend_in_bfloat16(phase6: ModuleType, n: int) -> tuple[Tensor, str]:

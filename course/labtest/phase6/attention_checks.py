@@ -80,6 +80,14 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
             f"position {position - 1} and all before it are right: what is different in your code from position "
             f"{position} on, after {counted(num_right, 'token')} of this step?"
         )
+    positions = flat.positions.tolist()
+    last_right = max((place for place, is_wrong in zip(positions, wrong, strict=True) if not is_wrong), default=-1)
+    first_wrong = min(place for place, is_wrong in zip(positions, wrong, strict=True) if is_wrong)
+    if not question and 0 <= last_right < first_wrong:
+        facts.append(
+            f"in all requests: tokens up to position {last_right} are right, those from {first_wrong} on wrong"
+        )
+        question = f"what does your code do differently when a token sees {first_wrong + 1} tokens?"
     right = [one for one in dict.fromkeys(owners) if not any(map(wrong.__getitem__, _rows_of(one, owners)))]
     if right:
         facts.append(f"all is right for {', '.join(right[:8])}{', ...' if len(right) > 8 else ''}")

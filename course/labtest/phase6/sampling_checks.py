@@ -70,7 +70,8 @@ def expect_tokens(
 
 def told_of_row(phase6: ModuleType, row: Row, right: int, told: Told) -> Told:
     """Return what a report says of a wrong row: that it is answered correctly alone, if so."""
-    alone = (list(row[0]), copy(row[1]), row[2])
+    copies = [copy(row[1]) for _ in range(1000)]  # the last one at an address that no settings have had before
+    alone = (list(row[0]), copies[-1], row[2])
     what = f"the row with draw {row[2]:.6g} in a call of its own, with equal settings"
     return told_of_memory(told, lambda: sampled(phase6, [alone]), [right], what)
 
