@@ -18,7 +18,7 @@ from course.labtest.expect import lab_failure
 from mini_vllm.runner.steps import FlatBatch
 
 DEVICE, HOST = torch.device("meta"), torch.device("cpu")
-DEVICE_OF: Any = Tensor.device.__get__  # type: ignore[attr-defined]
+DEVICE_OF: Any = Tensor.device.__get__
 MOVES: set[Any] = {Tensor.type_as, Tensor.to}
 TO_HOST: set[Any] = {Tensor.cpu, Tensor.numpy}
 MAY_MIX: set[Any] = {Tensor.__getitem__, Tensor.__setitem__, Tensor.copy_, *MOVES}
@@ -60,8 +60,6 @@ def _marked(result: Any, is_on_device: bool) -> Any:
     """Return a result whose tensors are on the device, or on the host."""
     if isinstance(result, Tensor):
         return result.as_subclass(DeviceTensor if is_on_device else Tensor)
-    if isinstance(result, tuple) and hasattr(result, "n_fields"):  # what torch.sort and torch.topk return
-        return type(result)(_marked(one, is_on_device) for one in result)  # type: ignore[arg-type]
     if isinstance(result, list | tuple):
         return type(result)(_marked(one, is_on_device) for one in result)
     return result

@@ -66,7 +66,7 @@ def check_rows(phase7: ModuleType, answers: Answers, batch: list[ScheduledReques
 def random_batch(rng: random.Random) -> list[ScheduledRequest]:
     """Return prompt chunks, whole prompts, decodes and drafts in any order."""
     batch: list[ScheduledRequest] = []
-    for index in range(rng.choice([rng.randint(1, 6), rng.randint(1, 6), 40])):
+    for index in range(40 if rng.random() < 0.03 else rng.randint(1, 6)):
         drafts = [rng.choice([0, 7, 300, 151_643]) for _ in range(rng.choice([rng.randint(0, 5), 17]))]
         kinds = [
             chunk(f"r{index}", rng.randint(0, 9), rng.randint(1, 9)),
