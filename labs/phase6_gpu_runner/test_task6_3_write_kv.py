@@ -40,7 +40,7 @@ def check_write(
         word=f"for dimension 0 with size {shape[0]}",
     )
     with learners_call([situation], [slot_taken_for_block]):
-        call_on_a_device(phase6.write_kv, key, value, *caches, slot_mapping, name="write_kv", situation=situation)
+        phase6.write_kv(key, value, *caches, slot_mapping)
     wrong = [
         [slot for slot in range(num_slots) if not torch.equal(yours.flatten(0, 1)[slot], right.flatten(0, 1)[slot])]
         for yours, right in zip(caches, expected, strict=True)
@@ -78,3 +78,8 @@ def test_write_fills_the_given_slots_in_place(
 def test_a_large_step_fills_its_slots(phase6: ModuleType, num_slots: int, num_kv_heads: int, head_dim: int) -> None:
     slots = random.Random(num_slots).sample(range(16, num_slots), num_slots // 2)
     check_write(phase6, num_slots, 16, num_kv_heads, head_dim, slots, torch.float32)
+
+
+def test_write_makes_its_tensors_on_the_device_of_its_arguments(phase6: ModuleType) -> None:
+    arguments = [*torch.zeros(2, 3, 1, 2), *torch.zeros(2, 4, 4, 1, 2), torch.tensor([9, 2, 14])]
+    call_on_a_device(phase6.write_kv, *arguments, name="write_kv", situation="three tokens, slot_mapping [9, 2, 14]")
