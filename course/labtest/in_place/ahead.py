@@ -1,0 +1,152 @@
+"""Phases 7 and 8 as they stand around each other in an engine of the tests. Nothing here is to be filled in.
+
+Local functions: what a starter could import here would be the answer to a task.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from types import SimpleNamespace
+from typing import Any
+
+from course.labtest.in_place.neighbours import drawn
+from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.runner.fake_model_runner import FakeModelRunner, fake_continuation
+
+LETTERS = b"abc"  # so few that a text repeats itself, and lookup finds drafts
+NUM_SHARES = 8
+
+
+def any_speculation() -> SpeculationFunctions:
+    """Return phase 7 for the tests of phase 8: drafts are right as far as the model agrees, and some are left out."""
+
+    def schedule_drafts(request: Request) -> list[int]:
+        known = len(request.all_token_ids) + request.num_output_placeholders
+        drafts = request.spec_token_ids[: max(0, request.num_computed_tokens - known)]
+        request.spec_token_ids = []
+        return drafts
+
+    def roll_back(request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
+        for _ in range(num_sampled_tokens, num_draft_tokens + 1):
+            request.num_computed_tokens -= request.num_computed_tokens > 0
+            request.num_output_placeholders -= request.num_output_placeholders > 0
+
+    scheduling: Any = SimpleNamespace(
+        num_lookahead_tokens=lambda request: 0,
+        usable_hit_blocks=lambda hit_blocks: hit_blocks,
+        schedule_drafts=schedule_drafts,
+        roll_back=roll_back,
+    )
+
+    def accept_drafts(drafts: Sequence[int], sampled: Sequence[int]) -> list[int]:
+        right = takewhile(lambda pair: pair[0] == pair[1], zip(drafts, sampled, strict=False))
+        return list(sampled[: sum(1 for _ in right) + 1])
+
+    def rows(batch: Sequence[ScheduledRequest]) -> list[int]:
+        firsts = [sum(one.num_scheduled_tokens for one in batch[:number]) for number in range(1, len(batch) + 1)]
+        return [
+            end - back
+            for one, end in zip(batch, firsts, strict=True)
+            for back in range(len(one.draft_token_ids) + 1, 0, -1)
+            if one.needs_token
+        ]
+
+    none: Any = None
+    return SpeculationFunctions(lambda *given: scheduling, none, rows, accept_drafts, none)
+
+
+def any_placeholders(seed: int) -> AsyncFunctions:
+    """Return phase 8 for the tests of phase 7: steps take a drawn number of stand-ins, and no request is ever over."""
+
+    def make(num_drafts: int) -> Any:
+        def take(request: Request, num_draft_tokens: int) -> None:
+            ahead = request.num_computed_tokens - request.num_tokens - request.num_output_placeholders
+            if ahead >= num_draft_tokens:
+                request.num_output_placeholders += ahead + 1
+                number = drawn(seed, request.request_id, request.num_computed_tokens) % (num_drafts + 1)
+                request.spec_token_ids = [-1 for _ in range(number)]
+
+        def fill(request: Request, num_tokens: int) -> None:
+            request.num_output_placeholders = max(0, request.num_output_placeholders - num_tokens)
+
+        return SimpleNamespace(is_surely_over=lambda request: False, take_placeholders=take, fill_placeholders=fill)
+
+    def correct(share: ScheduledRequest, rejected: int, guesses: Sequence[int]) -> ScheduledRequest:
+        fitting = [guess for guess, _ in zip(guesses, share.draft_token_ids, strict=False)]
+        start, lost = share.num_computed_tokens - rejected, len(share.draft_token_ids) - len(fitting)
+        size = share.num_scheduled_tokens - lost
+        return replace(share, num_computed_tokens=start, num_scheduled_tokens=size, draft_token_ids=fitting)
+
+    return AsyncFunctions(make, correct)
+
+
+class Guesses:
+    """A proposer that knows the fake model, and errs in drawn places. With `draws` the drafts are drawn at random."""
+
+    cost_of_a_draft = 0.1
+
+    def __init__(self, *, draws: bool) -> None:
+        self.draws = draws
+        self.draft_probs: dict[str, Any] = {}
+
+    def propose(
+        self,
+        batch: Sequence[ScheduledRequest],
+        sampled_token_ids: Mapping[str, Sequence[int]],
+        num_drafts: Mapping[str, int],
+    ) -> dict[str, list[int]]:
+        drafts: dict[str, list[int]] = {}
+        for one in batch:
+            name = one.request.request_id
+            text = [*one.request.all_token_ids, *sampled_token_ids.get(name, ())]
+            right = fake_continuation(text, num_drafts.get(name, 0), LETTERS)
+            errs = [drawn(text[-3:], place) % 5 == 0 for place in range(len(right))]
+            drafts[name] = [LETTERS[0] if wrong else token for token, wrong in zip(right, errs, strict=True)]
+            if self.draws and right:
+                self.draft_probs[name] = shares_of([text + drafts[name][:place] for place in range(len(right))], 2)
+        return drafts
+
+
+def shares_of(texts: Sequence[Sequence[int]], salt: int) -> Any:
+    """Return a distribution over `LETTERS` for each text, in a tensor as wide as the letters' ids."""
+    import torch
+
+    shares = torch.zeros(len(texts), max(LETTERS) + 1, dtype=torch.float64)
+    for row, text in zip(shares, texts, strict=True):
+        for letter in LETTERS:
+            row[letter] = 1 + drawn(list(text[-4:]), letter, salt) % NUM_SHARES
+    return shares / shares.sum(dim=-1, keepdim=True)
+
+
+class RowsRunner(FakeModelRunner):
+    """The fake model with a row for each token of a step, of which phase 7 selects those that are sampled from."""
+
+    def __init__(self, num_blocks: int, block_size: int, functions: SpeculationFunctions) -> None:
+        super().__init__(num_blocks, block_size, LETTERS)
+        self.functions = functions
+
+    def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
+        shares = [one.with_drafts() for one in batch]
+        for one in shares:
+            self._write(one)
+        tokens = [(one, one.num_computed_tokens + number + 1) for one in shares for number in range(one.num_scheduled_tokens)]
+        wanted = [one for one in shares if one.needs_token for _ in range(len(one.draft_token_ids) + 1)]
+        sampled: dict[str, list[int]] = {}
+        for one, row in zip(wanted, self.functions.select_logits_rows(shares), strict=True):
+            sampled.setdefault(one.request.request_id, []).append(self._next_token(*tokens[row]))
+        for one in shares:
+            if one.needs_token and one.draft_token_ids:
+                name = one.request.request_id
+                sampled[name] = self._accepted(one, sampled[name])
+        return ModelRunnerOutput(sampled)
+
+    def _accepted(self, one: ScheduledRequest, sampled: list[int]) -> list[int]:
+        drafts, name = list(one.draft_token_ids), one.request.request_id
+        if one.draft_probs is None:
+            return list(self.functions.accept_drafts(drafts, sampled))
+        ends = range(len(one.request.all_token_ids) - len(drafts), len(one.request.all_token_ids) + 1)
+        target = shares_of([one.request.all_token_ids[:end] for end in ends], 1)
+        draws = [(drawn(name, end, "keep") / 2**32, drawn(name, end, "choose") / 2**32) for end in ends]
+        return list(self.functions.rejection_sample(drafts, one.draft_probs, target, draws))

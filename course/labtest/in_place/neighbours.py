@@ -1,0 +1,244 @@
+"""Phases 1 to 5 as they stand around yours in an engine of the tests. Nothing here is to be filled in.
+
+They keep the contracts of `mini_vllm/core/interfaces.py` and decide differently from vLLM on purpose: another order,
+other blocks, other victims, other shares. What they decide depends on names and numbers alone, so that it can be
+recorded.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import BlockPool, ChunkPolicy, Clamp, KVCacheManager, Preemption, PrefixCache, RequestQueue
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import Preempted, SchedulerOutput
+from mini_vllm.core.stopping import check_stop
+
+MAX_HIT_BLOCKS = 3
+
+
+def drawn(*about: object) -> int:
+    """Return a number that looks random and is the same whenever it is asked for."""
+    return crc32(repr(about).encode())
+
+
+class AnyStep:
+    """For phase 1: running requests and the front of the queue have their turns in a drawn order.
+
+    With `has_lookahead` memory is asked for some tokens more than are planned.
+    """
+
+    def __init__(self, max_model_len: int, *, has_lookahead: bool) -> None:
+        self.max_model_len = max_model_len
+        self.has_lookahead = has_lookahead
+        self.number = 0
+
+    def schedule_step(
+        self,
+        running: list[Request],
+        waiting: RequestQueue,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        kv: KVCacheManager,
+        preemption: Preemption,
+        chunks: ChunkPolicy,
+    ) -> SchedulerOutput:
+        self.number += 1
+        plan = SchedulerOutput(max_num_batched_tokens)
+        turns = [*enumerate(running), *((-number, None) for number in range(1, 4))]
+        for _, turn in sorted(turns, key=lambda one: drawn(one[0], self.number)):
+            is_new = turn is None
+            if is_new and (not waiting or len(running) >= max_num_seqs or plan.preempted):
+                continue
+            request = waiting.peek_request() if turn is None else turn
+            if not plan.token_budget or (request.status is RequestStatus.RUNNING) is is_new:
+                continue
+            hits = kv.get_computed_blocks(request) if is_new else []
+            start = len(hits) * kv.block_size + (0 if is_new else request.num_computed_tokens)
+            share = chunks.num_new_tokens(request, start, plan.token_budget)
+            if share < 1 or (is_new and not chunks.admits(request, hits, running, kv)):
+                continue
+            lookahead = self._lookahead(request, start + share)
+            if kv.allocate_slots(request, share, hits, lookahead) is None and (
+                is_new or not preemption.make_room(request, share, running, waiting, plan, kv)
+            ):
+                continue
+            if is_new:
+                running.append(waiting.pop_request())
+                request.admit(start)
+            plan.num_scheduled_tokens[request.request_id] = share
+            plan.token_budget -= share
+        return plan
+
+    def update_from_output(
+        self, plan: SchedulerOutput, sampled: dict[str, list[int]], requests: dict[str, Request], *others: Any, **named: Any
+    ) -> dict[str, list[int]]:
+        """Apply the tokens, last request of the plan first."""
+        kept: dict[str, list[int]] = {}
+        for name in reversed([name for name in plan.num_scheduled_tokens if name in requests and sampled.get(name)]):
+            request, kept[name] = requests[name], []
+            while not request.is_finished and len(kept[name]) < len(sampled[name]):
+                kept[name].append(sampled[name][len(kept[name])])
+                request.all_token_ids.append(kept[name][-1])
+                check_stop(request, named["max_model_len"])
+            if request.is_finished:
+                named["kv"].free(request, request.num_computed_tokens)
+                others[0][:] = [other for other in others[0] if other is not request]
+        return kept
+
+    def _lookahead(self, request: Request, end: int) -> int:
+        return min(drawn(request.request_id, end) % 4, self.max_model_len - end) if self.has_lookahead else 0
+
+
+class AnyMemory:
+    """For phase 2: any of the free blocks is handed out, and the first block of a table is freed first."""
+
+    def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: PrefixCache) -> None:
+        self.block_size = block_size
+        self.num_usable_blocks = num_gpu_blocks - 1
+        self.prefix_cache = prefix_cache
+        self.blocks = list(range(1, num_gpu_blocks))
+        self.holders: Counter[int] = Counter()
+        self.tables: dict[str, list[int]] = {}
+
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self.free_block_ids())
+
+    def touch(self, block_id: int) -> None:
+        self.holders[block_id] += 1
+
+    def get_computed_blocks(self, request: Request) -> list[int]:
+        return self.prefix_cache.find_longest_cache_hit(request)
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+    ) -> list[int] | None:
+        name, size = request.request_id, self.block_size
+        start = request.num_computed_tokens + size * len(hit_blocks)
+        end = start + num_new_tokens
+        others = [block_id for block_id in self.free_block_ids() if block_id not in hit_blocks]
+        missing = max(0, cdiv(end + num_lookahead_tokens, size) - len(self.tables.get(name, hit_blocks)))
+        if missing > len(others):
+            return None
+        if name not in self.tables:
+            self.tables[name] = list(hit_blocks)
+            self.prefix_cache.pin(request, hit_blocks, self)
+        taken = [others.pop(drawn(name, end, left) % len(others)) for left in range(missing)]
+        for block_id in taken:
+            self.prefix_cache.evict(block_id)
+            self.touch(block_id)
+        self.tables[name] = self.tables[name] + taken
+        full = min(end, request.num_tokens) // size
+        if start // size < full:
+            self.prefix_cache.cache_full_blocks(request, self.tables[name], start // size, full)
+        return taken
+
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        table = self.tables.pop(request.request_id, [])
+        self.prefix_cache.drop_uncomputed(table[num_computed_tokens // self.block_size :])
+        self.holders.subtract(table)
+        self.blocks = [block_id for block_id in self.blocks if block_id not in table] + table
+
+    def block_ids(self, request_id: str) -> list[int]:
+        return self.tables.get(request_id, [])
+
+    def free_block_ids(self) -> list[int]:
+        return [block_id for block_id in self.blocks if not self.holders[block_id]]
+
+    def ref_counts(self) -> dict[int, int]:
+        return {block_id: count for block_id, count in sorted(self.holders.items()) if count}
+
+
+class AnyVictim:
+    """For phase 3: any running request is preempted, the one that asks last, and waits at the end of the queue."""
+
+    def make_room(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        running: list[Request],
+        waiting: RequestQueue,
+        scheduler_output: SchedulerOutput,
+        kv: KVCacheManager,
+    ) -> bool:
+        if drawn(request.request_id, request.num_tokens, len(running)) % 5 == 0:
+            return False  # and it still runs, as phase 3's contract allows
+        for victim in sorted(running, key=lambda one: (one is request, drawn(one.request_id, one.num_preemptions))):
+            kv.free(victim, victim.num_computed_tokens)
+            running.remove(victim)
+            victim.preempt()
+            waiting.add_request(victim)
+            returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
+            scheduler_output.token_budget += returned
+            scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, returned))
+            if victim is not request and kv.allocate_slots(request, num_new_tokens) is not None:
+                return True
+        return False
+
+
+class AnyCache:
+    """For phase 4: finds at most three blocks of a prefix, of equal ones the block that was cached last."""
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
+        self.content: dict[int, object] = {}
+
+    def update_block_hashes(self, request: Request) -> None:
+        return None
+
+    def find_longest_cache_hit(self, request: Request) -> list[int]:
+        latest = {content: block_id for block_id, content in self.content.items()}
+        most = min(MAX_HIT_BLOCKS, (request.num_tokens - 1) // self.block_size)
+        found = [latest.get(self._prefix(request, number)) for number in range(1, most + 1)]
+        return [block_id for block_id in (*found, None)[: (*found, None).index(None)] if block_id]
+
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+        for block_id in block_ids:
+            pool.touch(block_id)
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        for number in range(num_full_blocks, num_cached_blocks, -1):
+            self.content[block_ids[number - 1]] = self._prefix(request, number)
+
+    def evict(self, block_id: int) -> bool:
+        return self.content.pop(block_id, None) is not None
+
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
+        self.content = {block_id: one for block_id, one in self.content.items() if block_id not in block_ids}
+
+    def cached_blocks(self) -> dict[int, bytes]:
+        return {block_id: repr(one).encode() for block_id, one in self.content.items()}
+
+    def hit_rate(self) -> float:
+        return 0.0
+
+    def _prefix(self, request: Request, num_blocks: int) -> object:
+        return request.cache_salt, request.adapter_id, tuple(request.all_token_ids[: num_blocks * self.block_size])
+
+
+class AnyShare:
+    """For phase 5: drawn shares, sometimes none; some requests wait; samples are taken a token too early."""
+
+    def __init__(self, clamp: Clamp, budget: int) -> None:
+        self.clamp = clamp
+        self.budget = budget
+
+    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        number = drawn(request.request_id, num_computed_tokens, token_budget)
+        if number % 7 == 0 and token_budget < self.budget:
+            return 0
+        return self.clamp(request.num_tokens - num_computed_tokens, token_budget, number % 13)
+
+    def admits(
+        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
+    ) -> bool:
+        return not running or drawn(request.request_id, len(running), kv.num_free_blocks) % 4 > 0
+
+    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
+        return num_computed_tokens + 2 > request.num_tokens

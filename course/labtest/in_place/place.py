@@ -1,0 +1,198 @@
+"""The engine that a phase is tested in: all its frame, your phase, and other phases than the reference's around it."""
+
+import json
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from course.labtest.in_place.ahead import Guesses, RowsRunner, any_placeholders, any_speculation
+from course.labtest.in_place.neighbours import AnyCache, AnyMemory, AnyShare, AnyStep, AnyVictim
+from course.labtest.in_place.scenario import Scenario
+from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
+from mini_vllm.core.interfaces import ModelRunner, SchedulingFunctions
+from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
+from mini_vllm.core.request_queue import FCFSRequestQueue
+from mini_vllm.core.scheduler import Scheduler, SchedulerParts
+from mini_vllm.core.tokenizer import ByteTokenizer
+from mini_vllm.core.tokens_ahead import TokensAhead
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.observers import InvariantChecker
+from mini_vllm.engine.overlapping_engine import OverlappingEngine
+from mini_vllm.engine.runner_thread import RunnerThread
+from mini_vllm.engine.trace_recorder import TraceRecorder
+from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
+from mini_vllm.runner.drafts.proposer import PromptLookup, Proposer
+from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
+
+Record = dict[str, Any]
+RECORDED = "step scheduled total preempted evicted free_after_schedule update_of output finished".split()
+STATE = "running_after waiting_after detail".split()
+
+
+class ForwardPassError(Exception):
+    """A forward pass that fails on purpose."""
+
+
+class Place:
+    """An engine for a scenario with `yours` as its phase, to be run step by step."""
+
+    def __init__(self, phase: int, yours: ModuleType, scenario: Scenario) -> None:
+        self.phase, self.yours, self.scenario = phase, yours, scenario
+        self.number = 0
+        self._arriving, self._failures, config = list(scenario.arrivals), set(scenario.failures), scenario.config
+        self.max_model_len, num_gpu_blocks = config.sizes
+        if phase == 6:
+            from course.labtest.in_place.pocket_model import num_blocks
+
+            num_gpu_blocks = num_blocks(yours, num_gpu_blocks, config.block_size)
+        self.config = config.resolved(self.max_model_len, num_gpu_blocks)
+        self.evicted: list[int] = []
+        drafts = config.speculative_config
+        self.speculation = self._speculation() if drafts else None
+        self.placeholders = self._placeholders() if config.async_scheduling else None
+        self.scheduler = Scheduler(
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_model_len=self.max_model_len,
+            functions=self._functions(),
+            make_parts=self._parts,
+            num_spare_tokens=2 * drafts.num_speculative_tokens if drafts else 4,
+        )
+        self.engine = self._engine()
+
+    @property
+    def finished(self) -> bool:
+        return not self._arriving and not self.engine.has_unfinished_requests()
+
+    def step(self) -> Record:
+        """Let requests arrive and leave, take a step, and return its record."""
+        states = self.engine.processor.states
+        due = [new for new in self._arriving if new.step <= self.number]
+        for new in due:
+            if new.request_id not in states:
+                self._arriving.remove(new)
+                now = self.scenario.gap * (len(self._arriving) // 2)  # pairs arrive at once, the last ones first
+                self.engine.clock = lambda now=now: now  # type: ignore[misc]
+                self.engine.add_request(new.request_id, list(new.prompt), new.params, **new.named)
+        if name := self.scenario.aborts.get(self.number):
+            self.engine.abort_request(name)
+        try:
+            self.engine.step()
+        except ForwardPassError:
+            self.engine.step()
+        self.number += 1
+        return self._record()
+
+    def _record(self) -> Record:
+        scheduler, record = self.scheduler, self.engine.recorder.steps[-1]
+        record["detail"] |= {
+            "hit rate": round(scheduler.prefix_cache.hit_rate(), 6),
+            "usage": round(getattr(scheduler.kv, "usage", 0.0), 6),
+            "requests": {
+                one.request_id: [one.status.name, one.num_cached_tokens, one.num_preemptions]
+                for one in scheduler.requests.values()
+            },
+        }
+        found: Record = json.loads(json.dumps({name: record[name] for name in (*RECORDED, *STATE)}))  # type: ignore[literal-required]
+        return found
+
+    def _functions(self) -> SchedulingFunctions:
+        def clamp(num_new: int, budget: int, threshold: int) -> int:
+            return len(range(num_new)[: threshold or None][: max(0, budget)])
+
+        if self.phase == 1:
+            return SchedulingFunctions(self.yours.clamp, self.yours.schedule_step, self.yours.update_from_output)
+        step = AnyStep(self.max_model_len, has_lookahead=self.scenario.has_lookahead)
+        return SchedulingFunctions(clamp, step.schedule_step, step.update_from_output)
+
+    def _parts(self) -> SchedulerParts:
+        phase, yours, config, functions = self.phase, self.yours, self.config, self._functions()
+        size, num_gpu_blocks = config.block_size, config.sizes[1]
+        inner = yours.HashPrefixCache(size) if phase == 4 else AnyCache(size)
+        cache = ObservedPrefixCache(inner, self.evicted.append)
+        kv = (yours.PagedKVCacheManager if phase == 2 else AnyMemory)(num_gpu_blocks, size, cache)
+        chunks: Any = AnyShare(functions.clamp, config.max_num_batched_tokens)
+        if phase == 5:
+            limits = config.long_prefill_token_threshold, self.max_model_len
+            switches = config.enable_chunked_prefill, config.admission_guard
+            chunks = yours.ChunkedPrefillPolicy(functions.clamp, *limits, *switches)
+        ahead = None
+        if self.speculation or self.placeholders:
+            chunks.should_sample = lambda request, num_computed: not request.all_token_ids[num_computed:]
+            ahead = self._ahead(chunks, kv, cache)
+        is_queue = phase == 3 and config.policy == "priority"
+        return SchedulerParts(
+            kv=ahead.kv if ahead else kv,
+            prefix_cache=cache,
+            preemption=yours.RecomputePreemption(config.policy) if phase == 3 else AnyVictim(),
+            chunks=ahead.chunks if ahead else chunks,
+            waiting=yours.PriorityRequestQueue() if is_queue else FCFSRequestQueue(),
+            ahead=ahead,
+        )
+
+    def _ahead(self, chunks: Any, kv: Any, cache: ObservedPrefixCache) -> TokensAhead:
+        drafts = self.config.speculative_config
+        num_drafts, has_cache = (drafts.num_speculative_tokens, drafts.drafter_has_kv_cache) if drafts else (0, False)
+        return TokensAhead(
+            self.speculation.make_scheduling(num_drafts, has_cache) if self.speculation else None,
+            self.placeholders.make_scheduling(num_drafts) if self.placeholders else None,
+            self.max_model_len,
+            chunks=chunks,
+            kv=kv,
+            prefix_cache=cache,
+        )
+
+    def _speculation(self) -> SpeculationFunctions:
+        if self.phase != 7:
+            return any_speculation()
+        names = "SpeculativeScheduling propose_by_lookup select_logits_rows accept_drafts rejection_sample"
+        return SpeculationFunctions(*(getattr(self.yours, name) for name in names.split()))
+
+    def _placeholders(self) -> AsyncFunctions:
+        if self.phase == 8:
+            return AsyncFunctions(self.yours.PlaceholderScheduling, self.yours.correct_share)
+        return any_placeholders(len(self.scenario.arrivals))
+
+    def _engine(self) -> LLMEngine:
+        recorder = TraceRecorder(self.scheduler, self.evicted)
+        # Neighbours serve in any order, so the queues have none to keep.
+        observers = [recorder, InvariantChecker(self.scheduler, "priority")]
+        parts = self.config, self.scheduler, self._runner(), ByteTokenizer(), observers
+        if self.placeholders is None:
+            return LLMEngine(*parts)
+        return OverlappingEngine(*parts, RunnerThread(self.placeholders.correct_share))
+
+    def _runner(self) -> ModelRunner:
+        size, num_gpu_blocks = self.config.block_size, self.config.sizes[1]
+        runner: ModelRunner = FakeModelRunner(num_gpu_blocks, size, LETTERS)
+        drafts = self.config.speculative_config
+        if self.phase == 6:
+            from course.labtest.in_place.pocket_model import PocketRunner
+
+            runner = PocketRunner(self.yours, num_gpu_blocks, size)
+        elif self.speculation is not None and drafts is not None:
+            is_lookup = self.phase == 7 and drafts.method == "ngram"
+            draws = self.phase == 7 and drafts.draws_drafts
+            looks_up = PromptLookup(drafts, self.speculation.propose_by_lookup)
+            proposer: Proposer = looks_up if is_lookup else Guesses(draws=draws)
+            rows = RowsRunner(num_gpu_blocks, size, self.speculation)
+            runner = DraftingRunner(rows, proposer, drafts, self.max_model_len)
+        compute = runner.execute_model
+        runner.execute_model = lambda batch: self._fail_once() or compute(batch)  # type: ignore[method-assign,func-returns-value]
+        return runner
+
+    def _fail_once(self) -> None:
+        if self.number in self._failures:
+            self._failures.remove(self.number)
+            raise ForwardPassError
+
+
+def trace_of(place: Place, most: int) -> list[Record]:
+    """Run to the end; return the record of each step."""
+    records = []
+    while not place.finished and len(records) < most:
+        records.append(place.step())
+    return records
+
+
+MakePlace = Callable[[], Place]
