@@ -1,4 +1,4 @@
-"""Phase 6, task 7 (optional), reference: the cache's two inner loops as Triton kernels.
+"""Phase 6, task 8 (optional), reference: the cache's two inner loops as Triton kernels.
 
 vLLM: `reshape_and_cache_flash` in `csrc/cache_kernels.cu` and `kernel_paged_attention_2d` in
 `v1/attention/ops/chunked_prefill_paged_decode.py`. The online softmax is that of Milakov and Gimelshein, 2018.

@@ -17,7 +17,7 @@ EDITS = {
             "[tool.pytest.ini_options]",
             '[[tool.mypy.overrides]]\nmodule = ["solutions.*", "classroom.*"]\nignore_missing_imports = true\n\n'
             "[[tool.mypy.overrides]]\n"
-            'module = ["mini_vllm.assembly.parts", "labs.phase6_gpu_runner.optional_task6_7_triton"]\n'
+            'module = ["mini_vllm.assembly.parts", "labs.phase6_gpu_runner.optional_task6_8_triton"]\n'
             "warn_return_any = false\n\n"
             "[tool.pytest.ini_options]",
         ),

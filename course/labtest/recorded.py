@@ -26,7 +26,7 @@ class Answers:
 
     def restart(self) -> None:
         """Begin with the first case again."""
-        self._left = iter(recorded(int(self.test.removeprefix("test_task")[0])).get(self.test, ()))
+        self._left = iter(unpacked(recorded(file_of(self.test)).get(self.test, [])))
 
     def __call__(self, yours: object) -> Any:
         """Return the right answer to the next case. `yours` is what is recorded: an answer, or a function that asks."""
@@ -35,12 +35,18 @@ class Answers:
         raise LookupError(f"{self.test} has more cases than were recorded: python -m tests.mutants.answers")
 
 
+def file_of(test: str) -> str:
+    """Return the file with the answers of a test: those of whole engines are large and lie apart."""
+    engine = "_in_an_engine" if "_in_an_engine.py" in test else ""
+    return f"phase{test.removeprefix('test_task')[0]}{engine}.json"
+
+
 @cache
-def recorded(phase: int) -> dict[str, list[Any]]:
-    """Return the answers of a phase by test; those of a test with many cases are packed."""
-    path = FOLDER / f"phase{phase}.json"
-    answers = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return {test: unpacked(cases) if isinstance(cases, str) else cases for test, cases in answers.items()}
+def recorded(file: str) -> dict[str, list[Any] | str]:
+    """Return the answers in a file by test; those of a test with many cases are packed."""
+    path = FOLDER / file
+    answers: dict[str, list[Any] | str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return answers
 
 
 def packed(cases: list[Any]) -> list[Any] | str:
@@ -49,9 +55,10 @@ def packed(cases: list[Any]) -> list[Any] | str:
     return cases if len(text) < MIN_PACKED else base64.b85encode(zlib.compress(text.encode(), 9)).decode()
 
 
-def unpacked(text: str) -> list[Any]:
-    cases: list[Any] = json.loads(zlib.decompress(base64.b85decode(text)))
-    return cases
+def unpacked(cases: list[Any] | str) -> list[Any]:
+    if isinstance(cases, str):
+        cases = json.loads(zlib.decompress(base64.b85decode(cases)))
+    return list(cases)
 
 
 def first_difference(answers: Answers, run: Callable[[], Iterable[tuple[Mapping[str, object], Told]]]) -> str:

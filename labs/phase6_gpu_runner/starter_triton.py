@@ -1,4 +1,4 @@
-"""Phase 6, task 7 (optional): the cache's two inner loops as Triton kernels.
+"""Phase 6, task 8 (optional): the cache's two inner loops as Triton kernels.
 
 They run on a GPU; without one, the tests use Triton's interpreter. On a GPU the runner uses the kernels
 as soon as all four functions are written. `mini-vllm hint 6.7` has a hint in steps.
@@ -28,7 +28,7 @@ def reshape_and_cache_kernel(
     dim_tile: tl.constexpr,
 ) -> None:
     """One program per token: copy its K and V [num_kv_heads, head_dim] into its slot, unless that is below 0."""
-    raise NotImplementedError("Phase 6, task 7: reshape_and_cache_kernel")
+    raise NotImplementedError("Phase 6, task 8: reshape_and_cache_kernel")
 
 
 @triton.jit
@@ -52,7 +52,7 @@ def paged_decode_kernel(
     block_tile: tl.constexpr,
 ) -> None:
     """One program per request and K/V head: its `group` query heads read the request's blocks, one at a time."""
-    raise NotImplementedError("Phase 6, task 7: paged_decode_kernel")
+    raise NotImplementedError("Phase 6, task 8: paged_decode_kernel")
 
 
 def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor) -> None:
@@ -61,7 +61,7 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
     K and V may be views in which only the last dimension is contiguous. The caches [blocks, block_size, kv_heads,
     head_dim] are contiguous; `slot_mapping` is [T] int64, and a token whose slot is below 0 is not stored.
     """
-    raise NotImplementedError("Phase 6, task 7: reshape_and_cache")
+    raise NotImplementedError("Phase 6, task 8: reshape_and_cache")
 
 
 def paged_decode_attention(
@@ -73,4 +73,4 @@ def paged_decode_attention(
     head_dim]; block_tables [R, longest] and seq_lens [R], int64, each length at least 1. Sums are taken in float32,
     whatever the dtype. The result is new and contiguous, with the query's dtype.
     """
-    raise NotImplementedError("Phase 6, task 7: paged_decode_attention")
+    raise NotImplementedError("Phase 6, task 8: paged_decode_attention")

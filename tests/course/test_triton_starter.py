@@ -14,7 +14,7 @@ from tests.course.surface import ROOT, functions, parse, surface
 
 STARTER = ROOT / "labs" / "phase6_gpu_runner" / "starter_triton.py"
 SOLUTION = ROOT / "solutions" / "phase6_triton_kernels.py"
-TESTS = "labs/phase6_gpu_runner/optional_task6_7_triton.py"
+TESTS = "labs/phase6_gpu_runner/optional_task6_8_triton.py"
 
 
 def test_starter_and_solution_have_the_same_surface() -> None:
@@ -26,7 +26,7 @@ def test_starter_and_solution_have_the_same_surface() -> None:
 def test_the_starter_is_untouched_and_names_its_task() -> None:
     assert touched_in(STARTER) == []
     for node in functions(parse(STARTER)):
-        assert f'NotImplementedError("Phase 6, task 7: {node.name}")' in ast.unparse(node).replace("'", '"')
+        assert f'NotImplementedError("Phase 6, task 8: {node.name}")' in ast.unparse(node).replace("'", '"')
 
 
 def graded(lineup: str, report: Path) -> list[ElementTree.Element]:
@@ -48,7 +48,7 @@ def test_the_reference_passes(tmp_path: Path) -> None:
 def test_the_untouched_starter_fails_with_our_error_only(tmp_path: Path) -> None:
     failures = [case.find("failure") for case in graded("starter", tmp_path / "report.xml")]
     messages = ["passed" if failure is None else failure.get("message") or "" for failure in failures]
-    assert [text for text in messages if not re.match("NotImplementedError: Phase 6, task 7: ", text)] == []
+    assert [text for text in messages if not re.match("NotImplementedError: Phase 6, task 8: ", text)] == []
 
 
 @pytest.mark.skipif(find_spec("triton") is not None, reason="triton is installed")

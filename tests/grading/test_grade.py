@@ -21,8 +21,8 @@ def test_the_plan_is_what_the_reference_collects() -> None:
 
 
 def test_every_task_is_worth_ten_points() -> None:
-    assert [len(phase.tasks) for phase in load_plan()] == [4, 4, 4, 5, 4, 6]
-    assert [len(phase.tasks) for phase in load_whole_plan()[6:]] == [6, 3]
+    assert [len(phase.tasks) for phase in load_plan()] == [5, 5, 5, 6, 5, 7]
+    assert [len(phase.tasks) for phase in load_whole_plan()[6:]] == [7, 4]
     assert {task.points for phase in load_whole_plan() for task in phase.tasks} == {10}
 
 
@@ -42,7 +42,7 @@ def test_untouched_starters(checkout: Checkout, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert len(lines) <= TALLEST
     assert all(len(line) <= WIDEST for line in lines)
-    assert "0 of 270 points" in done.stdout
+    assert "0 of 330 points" in done.stdout
     assert "next: Phase 1, task 1 (labs/phase1_scheduler_step/README.md)" in lines
     assert lines[-1].strip() == "LAB_IMPL=starter pytest labs/phase1_scheduler_step -m task1_1"
     suites = list(ElementTree.parse(tmp_path / "report.xml").getroot())
@@ -66,25 +66,25 @@ def test_untouched_starters_need_no_tests(checkout: Checkout) -> None:
 
 def test_a_solved_course(checkout: Checkout) -> None:
     checkout.solve(*PHASES)
-    graded = checkout.grade("--min-points", "270")
-    assert (graded["total"], graded["max"], graded["exit code"]) == (270, 270, 0)
+    graded = checkout.grade("--min-points", "330")
+    assert (graded["total"], graded["max"], graded["exit code"]) == (330, 330, 0)
     assert [phase["alone"]["status"] for phase in graded["phases"]] == ["passed"] * 6
     assert [phase["stack"]["status"] for phase in graded["phases"]] == ["passed"] * 6, graded["phases"][-1]["stack"]
     assert [phase["alone"]["oracle"]["status"] for phase in graded["phases"]] == ["passed"] * 5 + ["not checked"]
 
 
 def test_an_elective_is_graded_once_it_is_begun_and_counts_apart(checkout: Checkout) -> None:
-    """Untouched electives are one line; phases 1 to 6 stay worth 270 points."""
+    """Untouched electives are one line; phases 1 to 6 stay worth 330 points."""
     checkout.thin_out(3)
     assert "electives (phases 7 and 8) are graded once they are begun" in checkout.run(engines=False).stdout
     checkout.solve(7)
     shown = checkout.run(engines=False).stdout
-    assert "0 of 270 points" in shown
-    assert "electives: 60 of 60 points" in shown
+    assert "0 of 330 points" in shown
+    assert "electives: 70 of 70 points" in shown
     assert "next: Phase 1, task 1" in shown
     graded = checkout.grade(engines=False)
     assert [phase["phase"] for phase in graded["phases"]] == [*PHASES, 7]
-    assert (graded["total"], graded["max"], graded["electives"]) == (0, 270, {"total": 60, "max": 60})
+    assert (graded["total"], graded["max"], graded["electives"]) == (0, 330, {"total": 70, "max": 70})
 
 
 @pytest.mark.parametrize("phase", ELECTIVES)
@@ -102,7 +102,7 @@ def test_an_elective_alone_has_no_points_of_the_course(checkout: Checkout) -> No
     checkout.thin_out(3)
     shown = checkout.run("--phase", "7-8").stdout
     assert "0 of 0" not in shown
-    assert "electives: 0 of 90 points" in shown
+    assert "electives: 0 of 110 points" in shown
     assert "next: Phase 7, task 1 (labs/phase7_speculative_decoding/README.md)" in shown
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from course.labtest.recorded import FOLDER, Answers, packed
+from course.labtest.recorded import FOLDER, Answers, file_of, packed
 from tests.mutants.catalog import PHASES, module_name
 
 
@@ -21,22 +21,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.answers", description=__doc__)
     parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
     os.environ["LAB_IMPL"] = "solution"
-    recorded: defaultdict[str, list[Any]] = defaultdict(list)
+    files: defaultdict[str, defaultdict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
 
     def record(self: Answers, yours: Any) -> Any:
-        recorded[self.test].append(yours() if callable(yours) else yours)
-        return recorded[self.test][-1]
+        recorded = files[file_of(self.test)][self.test]
+        recorded.append(yours() if callable(yours) else yours)
+        return recorded[-1]
 
     Answers.__call__ = record  # type: ignore[method-assign]
     FOLDER.mkdir(exist_ok=True)
     for phase in parser.parse_args().phases or PHASES:
-        recorded.clear()
         if pytest.main([f"labs/{module_name(phase)}", "-q", "-p", "no:cacheprovider"]):
             return 1
-        if recorded:
-            lines = (f"{json.dumps(test)}: {json.dumps(packed(answers))}" for test, answers in recorded.items())
-            text = ",\n".join(lines)
-            (FOLDER / f"phase{phase}.json").write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
+    for file, recorded in files.items():
+        lines = (f"{json.dumps(test)}: {json.dumps(packed(answers))}" for test, answers in recorded.items())
+        text = ",\n".join(lines)
+        (FOLDER / file).write_text(f"{{\n{text}\n}}\n", encoding="utf-8")
     return 0
 
 

@@ -15,12 +15,12 @@ from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.fake_model_runner import FakeModelRunner, fake_continuation
 
-LETTERS = b"abc"  # so few that a text repeats itself, and lookup finds drafts
+LETTERS = b"\0ab"  # so few that a text repeats itself, and lookup finds drafts
 NUM_SHARES = 8
 
 
 def any_speculation() -> SpeculationFunctions:
-    """Return phase 7 for the tests of phase 8: drafts are right as far as the model agrees, and some are left out."""
+    """Return phase 7 for the tests of the others: requests with longer names get more lookahead."""
 
     def schedule_drafts(request: Request) -> list[int]:
         known = len(request.all_token_ids) + request.num_output_placeholders
@@ -34,7 +34,7 @@ def any_speculation() -> SpeculationFunctions:
             request.num_output_placeholders -= request.num_output_placeholders > 0
 
     scheduling: Any = SimpleNamespace(
-        num_lookahead_tokens=lambda request: 0,
+        num_lookahead_tokens=lambda request: len(request.request_id) % 3,
         usable_hit_blocks=lambda hit_blocks: hit_blocks,
         schedule_drafts=schedule_drafts,
         roll_back=roll_back,
@@ -44,28 +44,19 @@ def any_speculation() -> SpeculationFunctions:
         right = takewhile(lambda pair: pair[0] == pair[1], zip(drafts, sampled, strict=False))
         return list(sampled[: sum(1 for _ in right) + 1])
 
-    def rows(batch: Sequence[ScheduledRequest]) -> list[int]:
-        firsts = [sum(one.num_scheduled_tokens for one in batch[:number]) for number in range(1, len(batch) + 1)]
-        return [
-            end - back
-            for one, end in zip(batch, firsts, strict=True)
-            for back in range(len(one.draft_token_ids) + 1, 0, -1)
-            if one.needs_token
-        ]
-
     none: Any = None
-    return SpeculationFunctions(lambda *given: scheduling, none, rows, accept_drafts, none)
+    return SpeculationFunctions(lambda *given: scheduling, none, none, accept_drafts, none)
 
 
-def any_placeholders(seed: int) -> AsyncFunctions:
-    """Return phase 8 for the tests of phase 7: steps take a drawn number of stand-ins, and no request is ever over."""
+def any_placeholders() -> AsyncFunctions:
+    """Return phase 8 for the tests of the others: a drawn number of stand-ins, and no request is ever over."""
 
     def make(num_drafts: int) -> Any:
         def take(request: Request, num_draft_tokens: int) -> None:
             ahead = request.num_computed_tokens - request.num_tokens - request.num_output_placeholders
             if ahead >= num_draft_tokens:
                 request.num_output_placeholders += ahead + 1
-                number = drawn(seed, request.request_id, request.num_computed_tokens) % (num_drafts + 1)
+                number = drawn(request.request_id, request.num_computed_tokens) % (num_drafts + 1)
                 request.spec_token_ids = [-1 for _ in range(number)]
 
         def fill(request: Request, num_tokens: int) -> None:
@@ -131,7 +122,9 @@ class RowsRunner(FakeModelRunner):
         shares = [one.with_drafts() for one in batch]
         for one in shares:
             self._write(one)
-        tokens = [(one, one.num_computed_tokens + number + 1) for one in shares for number in range(one.num_scheduled_tokens)]
+        tokens = [
+            (one, one.num_computed_tokens + number + 1) for one in shares for number in range(one.num_scheduled_tokens)
+        ]
         wanted = [one for one in shares if one.needs_token for _ in range(len(one.draft_token_ids) + 1)]
         sampled: dict[str, list[int]] = {}
         for one, row in zip(wanted, self.functions.select_logits_rows(shares), strict=True):

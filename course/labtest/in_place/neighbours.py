@@ -11,7 +11,15 @@ from typing import Any
 from zlib import crc32
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.interfaces import BlockPool, ChunkPolicy, Clamp, KVCacheManager, Preemption, PrefixCache, RequestQueue
+from mini_vllm.core.interfaces import (
+    BlockPool,
+    ChunkPolicy,
+    Clamp,
+    KVCacheManager,
+    Preemption,
+    PrefixCache,
+    RequestQueue,
+)
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import Preempted, SchedulerOutput
 from mini_vllm.core.stopping import check_stop
@@ -25,15 +33,9 @@ def drawn(*about: object) -> int:
 
 
 class AnyStep:
-    """For phase 1: running requests and the front of the queue have their turns in a drawn order.
+    """For phase 1: running requests and the front of the queue have their turns in a drawn order."""
 
-    With `has_lookahead` memory is asked for some tokens more than are planned.
-    """
-
-    def __init__(self, max_model_len: int, *, has_lookahead: bool) -> None:
-        self.max_model_len = max_model_len
-        self.has_lookahead = has_lookahead
-        self.number = 0
+    number = 0
 
     def schedule_step(
         self,
@@ -61,8 +63,7 @@ class AnyStep:
             share = chunks.num_new_tokens(request, start, plan.token_budget)
             if share < 1 or (is_new and not chunks.admits(request, hits, running, kv)):
                 continue
-            lookahead = self._lookahead(request, start + share)
-            if kv.allocate_slots(request, share, hits, lookahead) is None and (
+            if kv.allocate_slots(request, share, hits) is None and (
                 is_new or not preemption.make_room(request, share, running, waiting, plan, kv)
             ):
                 continue
@@ -74,7 +75,12 @@ class AnyStep:
         return plan
 
     def update_from_output(
-        self, plan: SchedulerOutput, sampled: dict[str, list[int]], requests: dict[str, Request], *others: Any, **named: Any
+        self,
+        plan: SchedulerOutput,
+        sampled: dict[str, list[int]],
+        requests: dict[str, Request],
+        *others: Any,
+        **named: Any,
     ) -> dict[str, list[int]]:
         """Apply the tokens, last request of the plan first."""
         kept: dict[str, list[int]] = {}
@@ -88,9 +94,6 @@ class AnyStep:
                 named["kv"].free(request, request.num_computed_tokens)
                 others[0][:] = [other for other in others[0] if other is not request]
         return kept
-
-    def _lookahead(self, request: Request, end: int) -> int:
-        return min(drawn(request.request_id, end) % 4, self.max_model_len - end) if self.has_lookahead else 0
 
 
 class AnyMemory:
@@ -154,7 +157,7 @@ class AnyMemory:
 
 
 class AnyVictim:
-    """For phase 3: any running request is preempted, the one that asks last, and waits at the end of the queue."""
+    """For phase 3: any running requests are preempted, and wait at the end of the queue."""
 
     def make_room(
         self,
@@ -167,7 +170,7 @@ class AnyVictim:
     ) -> bool:
         if drawn(request.request_id, request.num_tokens, len(running)) % 5 == 0:
             return False  # and it still runs, as phase 3's contract allows
-        for victim in sorted(running, key=lambda one: (one is request, drawn(one.request_id, one.num_preemptions))):
+        for victim in sorted(running, key=lambda one: drawn(one.request_id, one.num_preemptions)):
             kv.free(victim, victim.num_computed_tokens)
             running.remove(victim)
             victim.preempt()
@@ -175,8 +178,8 @@ class AnyVictim:
             returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
             scheduler_output.token_budget += returned
             scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, returned))
-            if victim is not request and kv.allocate_slots(request, num_new_tokens) is not None:
-                return True
+            if victim is request or kv.allocate_slots(request, num_new_tokens) is not None:
+                return victim is not request
         return False
 
 
@@ -188,7 +191,8 @@ class AnyCache:
         self.content: dict[int, object] = {}
 
     def update_block_hashes(self, request: Request) -> None:
-        return None
+        for number in range(len(request.block_hashes), request.num_tokens // self.block_size):
+            request.block_hashes.append(bytes([number % 256]))
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         latest = {content: block_id for block_id, content in self.content.items()}
@@ -233,7 +237,8 @@ class AnyShare:
         number = drawn(request.request_id, num_computed_tokens, token_budget)
         if number % 7 == 0 and token_budget < self.budget:
             return 0
-        return self.clamp(request.num_tokens - num_computed_tokens, token_budget, number % 13)
+        threshold = number % 13 if number % 2 else 0
+        return self.clamp(request.num_tokens - num_computed_tokens, token_budget, threshold)
 
     def admits(
         self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager

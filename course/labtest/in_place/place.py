@@ -1,11 +1,11 @@
 """The engine that a phase is tested in: all its frame, your phase, and other phases than the reference's around it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from course.labtest.in_place.ahead import Guesses, RowsRunner, any_placeholders, any_speculation
+from course.labtest.in_place import ahead
 from course.labtest.in_place.neighbours import AnyCache, AnyMemory, AnyShare, AnyStep, AnyVictim
 from course.labtest.in_place.scenario import Scenario
 from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
@@ -13,6 +13,7 @@ from mini_vllm.core.interfaces import ModelRunner, SchedulingFunctions
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.core.tokens_ahead import TokensAhead
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -39,7 +40,7 @@ class Place:
     def __init__(self, phase: int, yours: ModuleType, scenario: Scenario) -> None:
         self.phase, self.yours, self.scenario = phase, yours, scenario
         self.number = 0
-        self._arriving, self._failures, config = list(scenario.arrivals), set(scenario.failures), scenario.config
+        self._arriving, self._num_batches, config = list(scenario.arrivals), 0, scenario.config
         self.max_model_len, num_gpu_blocks = config.sizes
         if phase == 6:
             from course.labtest.in_place.pocket_model import num_blocks
@@ -48,15 +49,15 @@ class Place:
         self.config = config.resolved(self.max_model_len, num_gpu_blocks)
         self.evicted: list[int] = []
         drafts = config.speculative_config
-        self.speculation = self._speculation() if drafts else None
-        self.placeholders = self._placeholders() if config.async_scheduling else None
+        self.speculation = speculation_for(phase, yours) if drafts else None
+        self.placeholders = placeholders_for(phase, yours) if config.async_scheduling else None
         self.scheduler = Scheduler(
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_model_len=self.max_model_len,
             functions=self._functions(),
             make_parts=self._parts,
-            num_spare_tokens=2 * drafts.num_speculative_tokens if drafts else 4,
+            num_spare_tokens=4 + (2 * drafts.num_speculative_tokens if drafts else 0),
         )
         self.engine = self._engine()
 
@@ -71,7 +72,8 @@ class Place:
         for new in due:
             if new.request_id not in states:
                 self._arriving.remove(new)
-                now = self.scenario.gap * (len(self._arriving) // 2)  # pairs arrive at once, the last ones first
+                # Pairs arrive at once, the last ones first, long after the machine has started.
+                now = 1e5 + self.scenario.gap * (len(self._arriving) // 2)
                 self.engine.clock = lambda now=now: now  # type: ignore[misc]
                 self.engine.add_request(new.request_id, list(new.prompt), new.params, **new.named)
         if name := self.scenario.aborts.get(self.number):
@@ -90,6 +92,7 @@ class Place:
             "usage": round(getattr(scheduler.kv, "usage", 0.0), 6),
             "requests": {
                 one.request_id: [one.status.name, one.num_cached_tokens, one.num_preemptions]
+                + ([len(one.block_hashes)] if self.phase != 4 else [])
                 for one in scheduler.requests.values()
             },
         }
@@ -102,7 +105,7 @@ class Place:
 
         if self.phase == 1:
             return SchedulingFunctions(self.yours.clamp, self.yours.schedule_step, self.yours.update_from_output)
-        step = AnyStep(self.max_model_len, has_lookahead=self.scenario.has_lookahead)
+        step = AnyStep()
         return SchedulingFunctions(clamp, step.schedule_step, step.update_from_output)
 
     def _parts(self) -> SchedulerParts:
@@ -116,42 +119,27 @@ class Place:
             limits = config.long_prefill_token_threshold, self.max_model_len
             switches = config.enable_chunked_prefill, config.admission_guard
             chunks = yours.ChunkedPrefillPolicy(functions.clamp, *limits, *switches)
-        ahead = None
+        tokens_ahead = None
         if self.speculation or self.placeholders:
-            chunks.should_sample = lambda request, num_computed: not request.all_token_ids[num_computed:]
-            ahead = self._ahead(chunks, kv, cache)
+            if phase != 5:
+                chunks.should_sample = lambda request, num_computed: not request.all_token_ids[num_computed:]
+            tokens_ahead = self._tokens_ahead(chunks=chunks, kv=kv, prefix_cache=cache)
         is_queue = phase == 3 and config.policy == "priority"
         return SchedulerParts(
-            kv=ahead.kv if ahead else kv,
+            kv=tokens_ahead.kv if tokens_ahead else kv,
             prefix_cache=cache,
             preemption=yours.RecomputePreemption(config.policy) if phase == 3 else AnyVictim(),
-            chunks=ahead.chunks if ahead else chunks,
+            chunks=tokens_ahead.chunks if tokens_ahead else chunks,
             waiting=yours.PriorityRequestQueue() if is_queue else FCFSRequestQueue(),
-            ahead=ahead,
+            ahead=tokens_ahead,
         )
 
-    def _ahead(self, chunks: Any, kv: Any, cache: ObservedPrefixCache) -> TokensAhead:
+    def _tokens_ahead(self, **parts: Any) -> TokensAhead:
         drafts = self.config.speculative_config
         num_drafts, has_cache = (drafts.num_speculative_tokens, drafts.drafter_has_kv_cache) if drafts else (0, False)
-        return TokensAhead(
-            self.speculation.make_scheduling(num_drafts, has_cache) if self.speculation else None,
-            self.placeholders.make_scheduling(num_drafts) if self.placeholders else None,
-            self.max_model_len,
-            chunks=chunks,
-            kv=kv,
-            prefix_cache=cache,
-        )
-
-    def _speculation(self) -> SpeculationFunctions:
-        if self.phase != 7:
-            return any_speculation()
-        names = "SpeculativeScheduling propose_by_lookup select_logits_rows accept_drafts rejection_sample"
-        return SpeculationFunctions(*(getattr(self.yours, name) for name in names.split()))
-
-    def _placeholders(self) -> AsyncFunctions:
-        if self.phase == 8:
-            return AsyncFunctions(self.yours.PlaceholderScheduling, self.yours.correct_share)
-        return any_placeholders(len(self.scenario.arrivals))
+        speculation = self.speculation.make_scheduling(num_drafts, has_cache) if self.speculation else None
+        placeholders = self.placeholders.make_scheduling(num_drafts) if self.placeholders else None
+        return TokensAhead(speculation, placeholders, self.max_model_len, **parts)
 
     def _engine(self) -> LLMEngine:
         recorder = TraceRecorder(self.scheduler, self.evicted)
@@ -164,27 +152,41 @@ class Place:
 
     def _runner(self) -> ModelRunner:
         size, num_gpu_blocks = self.config.block_size, self.config.sizes[1]
-        runner: ModelRunner = FakeModelRunner(num_gpu_blocks, size, LETTERS)
-        drafts = self.config.speculative_config
+        runner: ModelRunner = FakeModelRunner(num_gpu_blocks, size, (0, *LETTERS))
         if self.phase == 6:
             from course.labtest.in_place.pocket_model import PocketRunner
 
             runner = PocketRunner(self.yours, num_gpu_blocks, size)
-        elif self.speculation is not None and drafts is not None:
-            is_lookup = self.phase == 7 and drafts.method == "ngram"
-            draws = self.phase == 7 and drafts.draws_drafts
-            looks_up = PromptLookup(drafts, self.speculation.propose_by_lookup)
-            proposer: Proposer = looks_up if is_lookup else Guesses(draws=draws)
-            rows = RowsRunner(num_gpu_blocks, size, self.speculation)
-            runner = DraftingRunner(rows, proposer, drafts, self.max_model_len)
+        if self.speculation is not None and (drafts := self.config.speculative_config) is not None:
+            runner = FakeModelRunner(num_gpu_blocks, size, ahead.LETTERS, self.speculation.accept_drafts)
+            proposer: Proposer = ahead.Guesses(draws=self.phase == 7 and drafts.draws_drafts)
+            if self.phase == 7:
+                runner = ahead.RowsRunner(num_gpu_blocks, size, self.speculation)
+                looks_up = PromptLookup(drafts, self.speculation.propose_by_lookup)
+                proposer = looks_up if drafts.method == "ngram" else proposer
+            runner = DraftingRunner(runner, proposer, drafts, self.max_model_len)
         compute = runner.execute_model
-        runner.execute_model = lambda batch: self._fail_once() or compute(batch)  # type: ignore[method-assign,func-returns-value]
+
+        def compute_or_fail(batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
+            self._num_batches += 1
+            if self._num_batches == self.scenario.failing_batch:
+                raise ForwardPassError
+            return compute(batch)
+
+        runner.execute_model = compute_or_fail  # type: ignore[method-assign]
         return runner
 
-    def _fail_once(self) -> None:
-        if self.number in self._failures:
-            self._failures.remove(self.number)
-            raise ForwardPassError
+
+def speculation_for(phase: int, yours: ModuleType) -> SpeculationFunctions:
+    """Return phase 7."""
+    names = "SpeculativeScheduling propose_by_lookup select_logits_rows accept_drafts rejection_sample"
+    functions = [getattr(yours, name) for name in names.split()] if phase == 7 else None
+    return SpeculationFunctions(*functions) if functions else ahead.any_speculation()
+
+
+def placeholders_for(phase: int, yours: ModuleType) -> AsyncFunctions:
+    """Return phase 8."""
+    return AsyncFunctions(yours.PlaceholderScheduling, yours.correct_share) if phase == 8 else ahead.any_placeholders()
 
 
 def trace_of(place: Place, most: int) -> list[Record]:
@@ -193,6 +195,3 @@ def trace_of(place: Place, most: int) -> list[Record]:
     while not place.finished and len(records) < most:
         records.append(place.step())
     return records
-
-
-MakePlace = Callable[[], Place]

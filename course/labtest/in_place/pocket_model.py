@@ -28,7 +28,9 @@ class PocketRunner:
     vocab_size = VOCAB
 
     def __init__(self, phase6: ModuleType, num_blocks: int, block_size: int) -> None:
-        names = "flatten_tokens compute_slot_mapping pad_block_tables select_logits_rows write_kv paged_attention sample"
+        names = (
+            "flatten_tokens compute_slot_mapping pad_block_tables select_logits_rows write_kv paged_attention sample"
+        )
         functions = (getattr(phase6, name) for name in (*names.split(), "kv_block_bytes", "num_blocks_that_fit"))
         self.steps, self.block_size = RunnerSteps(*functions), block_size
         self.buffer = StepBuffer(torch.device("cpu"))

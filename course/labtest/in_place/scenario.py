@@ -1,6 +1,6 @@
 """What runs in an engine of the tests: drawn requests and settings. Nothing here is to be filled in."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -11,8 +11,16 @@ from mini_vllm.runner.fake_model_runner import LETTERS
 from mini_vllm.sampling_params import SamplingParams
 
 NAMES = ("1", "10", "1-0", "2", "r1", "r10", "r9", "R1", "é", "e\u0301", "r1 ", "11")
-KEYS = (None, None, None, "", "t", "山", "川", "é", "x" * 300 + "1", "x" * 300 + "2")
-PRIORITIES = ((0, 1, 2), (-1, 0), (10**8, 10**8 + 1, -(10**8)), (3,))
+# Salts and adapters of a scenario: what is joined, cut or normalised makes two of them alike.
+KEYS: Sequence[Sequence[str | None]] = (
+    (None, None, ""),
+    (None, "a", "ab", "b", "bc", "c"),
+    (None, "山", "川"),
+    ("x" * 300 + "1", "x" * 300 + "2"),
+    ("é", "e\u0301", "e"),
+    (None, "\ud800", "\udfff"),
+)
+PRIORITIES = ((0, 1, 2), (-1, 0, 101, 102), (10**8, 10**8 + 1, -(10**8)), (3,))
 GAPS = (0.0001, 0.0004, 0.3, 5.0)
 
 
@@ -29,17 +37,16 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Scenario:
-    """An engine's input. Before the steps in `aborts` requests are aborted; those in `failures` fail once.
+    """An engine's input. Before the steps in `aborts` requests are aborted; the forward pass `failing_batch` fails.
 
-    `gap` is the time between two arrivals in seconds, `has_lookahead` says whether memory is asked for more.
+    `gap` is the time between two arrivals in seconds.
     """
 
     config: EngineConfig
     arrivals: list[Arrival]
     aborts: Mapping[int, str]
-    failures: frozenset[int]
+    failing_batch: int
     gap: float
-    has_lookahead: bool
 
     def __str__(self) -> str:
         config = self.config
@@ -50,55 +57,52 @@ class Scenario:
 
 
 def draw_scenario(phase: int, seed: int) -> Scenario:
-    """Draw the scenario of a seed for a phase."""
-    rng = Random(100 * seed + phase)
-    block_size, max_model_len = rng.choice((1, 2, 3, 4, 5, 8)), rng.choice((24, 40, 64))
-    num_requests = 24 if seed % 10 == 9 else rng.randrange(4, 10)
-    arrivals = draw_arrivals(rng, num_requests, max_model_len, block_size, is_long=seed % 10 == 8)
+    """Draw the scenario of a seed for a phase: every fifth with many requests, every tenth with large numbers."""
+    rng, is_large = Random(100 * seed + phase), seed % 10 == 3
+    block_size = 8 if is_large else rng.choice((1, 2, 3, 4, 5, 8))
+    max_model_len = (150 if phase == 6 else 600) if is_large else rng.choice((24, 40, 64))
+    num_requests = 24 if seed % 5 == 4 else rng.randrange(4, 13)
+    arrivals = draw_arrivals(rng, phase, num_requests, max_model_len, block_size)
     ends = [min(len(new.prompt) + new.params.max_tokens, max_model_len) for new in arrivals]
     most, is_tight = cdiv(max(ends) + 4, block_size), rng.random() < 0.8
-    is_chunked = rng.random() < 0.8
+    is_chunked = rng.random() < (0.6 if phase == 5 else 0.8)
+    largest = max_model_len if is_large else 64 if phase == 3 else 34  # one share may need several victims' memory
     config = EngineConfig(
-        max_num_seqs=rng.choice((2, 3, 4, 16)),
-        max_num_batched_tokens=rng.randrange(3, 34) if is_chunked else max_model_len + rng.randrange(9),
+        max_num_seqs=rng.choice((2, 3, 5, 16)),
+        max_num_batched_tokens=rng.randrange(3, largest) if is_chunked else max_model_len + rng.randrange(9),
         long_prefill_token_threshold=rng.choice((0, 0, 3, 5, 12)),
         max_model_len=max_model_len,
         enable_chunked_prefill=is_chunked,
         policy="priority" if rng.random() < 0.5 else "fcfs",
         block_size=block_size,
         num_gpu_blocks=1 + most + (rng.randrange(1 + most) if is_tight else 4 * most),
-        admission_guard=rng.random() < 0.5,
+        admission_guard=rng.random() < 0.8,
         check_invariants=True,
     )
-    if phase > 6:
-        config = with_tokens_ahead(rng, phase, config)
     return Scenario(
-        config,
+        with_tokens_ahead(rng, phase, config),
         arrivals,
-        {rng.randrange(2, 20): new.request_id for new in rng.sample(arrivals, 2)},
-        frozenset(rng.sample(range(1, 20), 1)) if rng.random() < 0.3 else frozenset(),
+        {new.step + rng.randrange(1, 9): new.request_id for new in rng.sample(arrivals, len(arrivals) // 3)},
+        rng.randrange(2, 20) if rng.random() < 0.3 else 0,
         rng.choice(GAPS),
-        has_lookahead=rng.random() < 0.3 and phase == 2,
     )
 
 
-def draw_arrivals(
-    rng: Random, num_requests: int, max_model_len: int, block_size: int, *, is_long: bool
-) -> list[Arrival]:
+def draw_arrivals(rng: Random, phase: int, num_requests: int, max_model_len: int, block_size: int) -> list[Arrival]:
     """Draw the requests; most share a beginning, and some come again under the same id."""
-    words = rng.choice((2, 10, 97, 256))
+    words, is_long = rng.choice((2, 10, 97, 256 if phase == 6 else 1000)), rng.random() < 0.1
     beginnings = [[rng.randrange(words) for _ in range(block_size * rng.randrange(1, 5))] for _ in range(2)]
-    names = [rng.choice(NAMES) + rng.choice(("", "", "0")) for _ in range(num_requests)]
-    priorities, keys, arrivals, step = rng.choice(PRIORITIES), rng.sample(KEYS, 3), list[Arrival](), 0
-    for name in names:
-        own = [rng.randrange(words) for _ in range(rng.randrange(1, 20))]
+    longest = 2 * max_model_len // 3 if max_model_len > 64 else 20
+    priorities, keys, arrivals, step = rng.choice(PRIORITIES), rng.choice(KEYS), list[Arrival](), 0
+    for _ in range(num_requests):
+        name = rng.choice(NAMES) + rng.choice(("", "", "0"))
+        own = [rng.randrange(words) for _ in range(rng.randrange(1, longest))]
         prompt = [*rng.choice((*beginnings, [])), *own][: rng.choice((max_model_len - 1, max_model_len // 2))]
-        most = max_model_len if is_long else rng.randrange(1, 13)
-        temperature = rng.choice((0.0, 0.0, 0.7, 1.5))
+        most = min(max_model_len, 64) if is_long else rng.randrange(1, 13)
         params = SamplingParams(
             max_tokens=most,
             min_tokens=min(most, rng.randrange(4)),
-            temperature=temperature,
+            temperature=rng.choice((0.0, 0.0, 0.7, 1.5)),
             top_k=rng.choice((0, 2, 40)),
             top_p=rng.choice((1.0, 0.6, 0.9)),
             seed=rng.randrange(99),
@@ -106,14 +110,20 @@ def draw_arrivals(
             stop_token_ids=tuple(rng.sample(LETTERS, rng.choice((0, 0, 3)))),
             ignore_eos=True,
         )
-        named = {"priority": rng.choice(priorities), "cache_salt": rng.choice(keys), "adapter_id": rng.choice(keys)}
-        arrivals.append(Arrival(step, name, prompt, params, named))
+        salt, adapter = copy_of(rng.choice(keys)), copy_of(rng.choice(keys))
+        named = {"priority": rng.choice(priorities), "cache_salt": salt, "adapter_id": adapter}
+        arrivals.append(Arrival(step, "".join(list(name)), prompt, params, named))
         step += rng.choice((0, 0, 0, 1, 3))
     return arrivals
 
 
+def copy_of(text: str | None) -> str | None:
+    """Return an equal text that is another object."""
+    return text and "".join(list(text))
+
+
 def with_tokens_ahead(rng: Random, phase: int, config: EngineConfig) -> EngineConfig:
-    """Return the settings with drafts, with steps in flight, or with both."""
+    """Return the settings, often with drafts, with steps in flight, or with both; phase 6 has neither."""
     drafts = SpeculativeConfig(
         method=rng.choice(("ngram", "draft_model")),
         num_speculative_tokens=rng.choice((1, 2, 3, 7)),
@@ -121,5 +131,6 @@ def with_tokens_ahead(rng: Random, phase: int, config: EngineConfig) -> EngineCo
         prompt_lookup_max=rng.choice((1, 2, 3)),
         adaptive=False,
     )
-    has_drafts, is_async = phase == 7 or rng.random() < 0.7, phase == 8 or rng.random() < 0.5
+    shares = {2: (0.6, 0.3), 6: (0.0, 0.0), 7: (1.0, 0.5), 8: (0.7, 1.0)}.get(phase, (0.3, 0.3))
+    has_drafts, is_async = (rng.random() < share for share in shares)
     return replace(config, speculative_config=drafts if has_drafts else None, async_scheduling=is_async)

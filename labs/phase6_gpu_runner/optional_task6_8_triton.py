@@ -1,6 +1,6 @@
-"""Tests of the optional task 7, the Triton kernels. Not graded; run them by name:
+"""Tests of the optional task 8, the Triton kernels. Not graded; run them by name:
 
-LAB_IMPL=starter pytest labs/phase6_gpu_runner/optional_task6_7_triton.py
+LAB_IMPL=starter pytest labs/phase6_gpu_runner/optional_task6_8_triton.py
 
 Without a GPU the kernels run in Triton's interpreter, one program after another.
 """

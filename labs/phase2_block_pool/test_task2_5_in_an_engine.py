@@ -1,0 +1,13 @@
+"""Graded tests of task 2.5: the whole phase."""
+
+from types import ModuleType
+
+import pytest
+
+from course.labtest.in_place.check import SEEDS, check_in_an_engine
+from course.labtest.recorded import Answers
+
+
+@pytest.mark.parametrize("seed", SEEDS[2].split())
+def test_in_an_engine(phase2: ModuleType, answers: Answers, seed: str) -> None:
+    check_in_an_engine(2, phase2, answers, int(seed))

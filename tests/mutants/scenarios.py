@@ -1,0 +1,113 @@
+"""`python -m tests.mutants.scenarios --phase N`: choose the scenarios in which a phase is graded in an engine.
+
+First those with most pairs of settings and events for their time, then those that see a mutant which the others do not
+see. The seeds that it prints belong into `course/labtest/in_place/check.py`; then their answers are to be recorded.
+"""
+
+import argparse
+import importlib
+import os
+import resource
+import signal
+import time
+from dataclasses import fields
+from itertools import combinations
+from types import ModuleType
+
+from course.labtest.in_place.check import MAX_STEPS
+from course.labtest.in_place.place import Place, Record, trace_of
+from course.labtest.in_place.scenario import draw_scenario
+from tests.mutants.catalog import PHASES, Subject, module_name, mutants
+
+MAX_SECONDS = 2
+Traces = dict[int, list[Record]]
+
+
+def main() -> None:
+    """Print the seeds of a phase, how many mutants they see, and which they do not see."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.scenarios", description=__doc__)
+    parser.add_argument("--phase", type=int, choices=PHASES, required=True)
+    parser.add_argument("--drawn", type=int, default=60, help="scenarios to choose from (default: 60)")
+    parser.add_argument("--chosen", type=int, default=25, help="how many to choose at most (default: 25)")
+    options = parser.parse_args()
+    phase, subjects, missed = options.phase, mutants(options.phase), list[str]()
+    traces = by_new_facts(phase, options.drawn)
+    chosen = list(traces)[: 4 * options.chosen // 5]
+    for subject in subjects:
+        tried = traces if len(chosen) < options.chosen else chosen
+        seed = first_seen(phase, subject, {seed: traces[seed] for seed in dict.fromkeys([*chosen, *tried])})
+        if seed is None:
+            missed.append(subject.name)
+        elif seed not in chosen:
+            chosen.append(seed)
+    print(f"{phase}: {' '.join(map(str, sorted(chosen, key=lambda seed: len(traces[seed]))))}")
+    num_steps = sum(len(traces[seed]) for seed in chosen)
+    print(f"{len(subjects) - len(missed)} of {len(subjects)} mutants seen in {num_steps} steps; not seen:")
+    print("\n".join(missed))
+
+
+def by_new_facts(phase: int, drawn: int) -> Traces:
+    """Return the reference's traces, each the one with most pairs for its time that those before it have not."""
+    module, traces, facts, seconds = importlib.import_module(f"solutions.{module_name(phase)}"), Traces(), {}, {}
+    for seed in range(drawn):
+        start, place = time.process_time(), Place(phase, module, draw_scenario(phase, seed))
+        try:
+            trace = trace_of(place, MAX_STEPS)
+        except RuntimeError:  # the neighbours give no request a turn
+            continue
+        if place.finished:
+            traces[seed], facts[seed] = trace, facts_of(place, trace)
+            seconds[seed] = time.process_time() - start + 0.01
+    order, known = Traces(), set[object]()
+    while left := traces.keys() - order.keys():
+        best = max(sorted(left), key=lambda seed: len(facts[seed] - known) / seconds[seed])
+        order[best] = traces[best]
+        known |= facts[best]
+    return order
+
+
+def facts_of(place: Place, trace: list[Record]) -> set[object]:
+    """Return the pairs of settings and events of a scenario."""
+    facts = {f"gap {place.scenario.gap}", f"fails {bool(place.scenario.failing_batch)}"}
+    for one in fields(place.config):
+        value = getattr(place.config, one.name)
+        facts.add(f"{one.name} {value if not isinstance(value, int) or value < 17 else 'large'}")
+    for record in trace:
+        facts |= {f"{len(record['preempted'])} victims"} | {str(end[1]) for end in record["finished"]}
+        facts |= {f"{one['kind']} {min(one.get('hit', 0), 1)} {one['n'] > 1}" for one in record["scheduled"]}
+        facts |= {"returned"} if any(victim[2] for victim in record["preempted"]) else set()
+    return set(combinations(sorted(facts), 2))
+
+
+def first_seen(phase: int, subject: Subject, traces: Traces) -> int | None:
+    """Return the first seed at which a mutant differs from the reference; it runs in a process of its own."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_DATA, (2**32, 2**32))
+        module = ModuleType("mutant")
+        exec(subject.text, vars(module))
+        for seed, trace in traces.items():
+            signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # which ends the process
+            os.write(writer, f"{seed} ".encode())
+            if differs(phase, module, seed, trace):
+                os._exit(0)
+        os.write(writer, b"none")
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as seeds:
+        last = seeds.read().split()[-1]
+    os.wait()
+    return None if last == "none" else int(last)
+
+
+def differs(phase: int, module: ModuleType, seed: int, trace: list[Record]) -> bool:
+    """Return whether a scenario runs otherwise than recorded."""
+    try:
+        place = Place(phase, module, draw_scenario(phase, seed))
+        return any(place.step() != right for right in trace)
+    except Exception:
+        return True
+
+
+if __name__ == "__main__":
+    main()
