@@ -1,6 +1,6 @@
 """A phase in an engine, compared step by step with what was recorded. Nothing here is to be filled in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import StringIO
 from types import ModuleType
 from typing import Any, cast
@@ -14,15 +14,14 @@ from course.labtest.in_place.scenario import draw_scenario
 from course.labtest.recorded import Answers
 from course.terminal.differences import differing_parts
 from course.terminal.step_table import step_table
-from mini_vllm.core.invariants import InvariantError
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.errors import StalledError
 
 MAX_STEPS = 150
-WIDTH = 110
+WIDTH, MAX_BLOCKS = 110, 12
 SEEDS = {  # `python -m tests.mutants.scenarios` has chosen them, short runs first
     1: "41 42 57 45 25 35 48 37 51 46 56 5 52 28 15 49 4 27 20 14",
-    2: "0 1 2 3 4 5",
+    2: "7 57 46 12 50 38 5 1 15 40 21 58 56 8 42 28 26 9 29 24 51 44",
     3: "7 57 56 58 51 30 35 36 41 31 17 32 5 26 43 59 14 10 44 42 19 28",
     4: "51 15 53 35 28 56 20 31 21 0 8 42 36 11 27 30 52 34 29 17 14 9",
     5: "32 55 50 58 37 57 26 48 43 17 1 31 16 40 9 39 27 12 8 5 44 29 0 24",
@@ -31,6 +30,10 @@ SEEDS = {  # `python -m tests.mutants.scenarios` has chosen them, short runs fir
     8: "27 22 50 25 2 40 37 36 38 31 26 58 52 21 1 30 47 12 49 59",
 }
 RULE = "In an engine your phase decides as recorded, step by step, and what must hold of every step holds."
+LABELS = {
+    "running_after": "RUNNING after: id, tokens, computed, placeholders",
+    "requests": "requests: status, first hit, preemptions, hashes",
+}
 HINT = "do this step by hand from the state before it: which of your functions gives the first value that differs?"
 
 
@@ -38,50 +41,59 @@ def check_in_an_engine(phase: int, yours: ModuleType, answers: Answers, seed: in
     """Run a scenario with your phase; fail at the first step that differs from the recorded ones."""
     scenario = draw_scenario(phase, seed)
     expected: list[Record] = answers(lambda: trace_of(Place(phase, yours, scenario), MAX_STEPS))
-    records: list[Record] = []
-    with explained([f"scenario {seed}: {scenario}", "your phase is put into the engine"], rule=RULE):
+    heading, records = f"scenario {seed}: {scenario}", list[Record]()
+    with explained([heading, "your phase is put into the engine"], rule=RULE):
         place = Place(phase, yours, scenario)
     for right in expected:
-        before = situation(f"scenario {seed}: {scenario}", records, place)
+        before, stalled = situation(heading, records, place), ""
         try:
             with explained(before, rule=RULE):
                 records.append(place.step())
-        except (InvariantError, StalledError) as error:
-            fail(before, {"what must hold": "holds"}, {"what must hold": str(error)})
-        compare(records, right, before, scenario.config.max_num_batched_tokens)
+        except StalledError as error:
+            stalled = str(error)
+        if stalled:
+            lab_failure(rule=RULE, situation=before, expected="the engine goes on", yours=stalled, hint=HINT)
+        compare(place, records, right, before)
 
 
-def compare(records: Sequence[Record], right: Record, before: Sequence[str], budget: int) -> None:
-    """Fail, with the step drawn, if the last record is not the recorded one."""
-    yours = records[-1]
-    if yours == right:
+def compare(place: Place, records: Sequence[Record], right: Record, before: Sequence[str]) -> None:
+    """Fail, with the step drawn, if the last record is not the recorded one or something that must hold does not."""
+    yours, broken = records[-1], place.what_is_broken()
+    if yours == right and not broken:
         return
     names = [name for name in right if yours[name] != right[name] and name not in ("total", "update_of")]
     parts = [part for name in names for part in differing_parts(name, right[name], yours[name])]
-    shares = Shares(*({one["id"]: one["n"] for one in record["scheduled"]} for record in (right, yours)), budget)
-    drawn = [*before, *drawn_step("expected", [*records[:-1], right]), *drawn_step("yours", records)]
-    expected, found = ({name: pair[side] for name, *pair in parts} for side in (0, 1))
-    fail(drawn, expected, found, shares)
-
-
-def fail(before: Sequence[str], expected: object, yours: object, shares: Shares | None = None) -> None:
-    lab_failure(rule=RULE, situation=before, expected=expected, yours=yours, hint=HINT, shares=shares)
+    parts = [(LABELS.get(name, name), *values) for name, *values in parts]
+    parts += [("what must hold", "holds", broken)] if broken else []
+    expected, found = ({name: pair[side].replace("\n", ", ") for name, *pair in parts} for side in (0, 1))
+    shares = [{one["id"]: one["n"] for one in record["scheduled"]} for record in (right, yours)]
+    lab_failure(
+        rule=RULE,
+        situation=[*before, *drawn_step("expected", [*records[:-1], right]), *drawn_step("yours", records)],
+        expected=expected,
+        yours=found,
+        hint=HINT,
+        shares=Shares(*shares, place.config.max_num_batched_tokens),
+    )
 
 
 def situation(heading: str, records: Sequence[Record], place: Place) -> list[str]:
     """Return how things stand before the next step."""
-    kv, scheduler = place.scheduler.kv, place.scheduler
-    lines = [heading, f"before step {len(records)}:"]
-    for name, queue in (("RUNNING", scheduler.running), ("WAITING", scheduler.waiting)):
-        states = [
-            f"{one.request_id!r} {one.num_computed_tokens}/{one.num_tokens} in {list(kv.block_ids(one.request_id))}"
-            if name == "RUNNING"
-            else f"{one.request_id!r} {one.num_tokens}"
-            for one in queue
-        ]
-        lines.append(f"{name} {', '.join(states) or 'none'}")
-    coming = [new.request_id for new in place.scenario.arrivals if new.step == place.number]
-    return [*lines, f"arriving {coming}, aborted {place.scenario.aborts.get(place.number, 'none')}"]
+    scheduler, number = place.scheduler, place.number
+    tables = [list(scheduler.kv.block_ids(one.request_id)) for one in scheduler.running]
+    running = [
+        f"{one.request_id!r} {one.num_computed_tokens}/{one.num_tokens} in "
+        + (str(table) if len(table) <= MAX_BLOCKS else f"{len(table)} blocks")
+        for one, table in zip(scheduler.running, tables, strict=True)
+    ]
+    waiting = [f"{one.request_id!r} {one.num_tokens}" for one in scheduler.waiting]
+    coming = [new.request_id for new in place.scenario.arrivals if new.step == number]
+    return [
+        heading,
+        f"before step {len(records)} (arrives: {coming or 'none'}, is aborted: {place.scenario.aborts.get(number)})",
+        f"RUNNING {', '.join(running) or 'none'}",
+        f"WAITING {', '.join(waiting) or 'none'}",
+    ]
 
 
 def drawn_step(whose: str, records: Sequence[Record]) -> list[str]:

@@ -10,6 +10,7 @@ from course.labtest.in_place.neighbours import AnyCache, AnyMemory, AnyShare, An
 from course.labtest.in_place.scenario import Scenario
 from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
 from mini_vllm.core.interfaces import ModelRunner, SchedulingFunctions
+from mini_vllm.core.invariants import InvariantError, check_state
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.scheduler import Scheduler, SchedulerParts
@@ -17,7 +18,6 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.core.tokens_ahead import TokensAhead
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.observers import InvariantChecker
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from mini_vllm.engine.runner_thread import RunnerThread
 from mini_vllm.engine.trace_recorder import TraceRecorder
@@ -85,6 +85,14 @@ class Place:
         self.number += 1
         return self._record()
 
+    def what_is_broken(self) -> str:
+        """Return what must hold between two steps and does not, empty if all does."""
+        try:
+            check_state(self.scheduler, "priority")  # neighbours serve in any order, so the queues have none to keep
+        except InvariantError as error:
+            return str(error)
+        return ""
+
     def _record(self) -> Record:
         scheduler, record = self.scheduler, self.engine.recorder.steps[-1]
         record["detail"] |= {
@@ -143,9 +151,7 @@ class Place:
 
     def _engine(self) -> LLMEngine:
         recorder = TraceRecorder(self.scheduler, self.evicted)
-        # Neighbours serve in any order, so the queues have none to keep.
-        observers = [recorder, InvariantChecker(self.scheduler, "priority")]
-        parts = self.config, self.scheduler, self._runner(), ByteTokenizer(), observers
+        parts = self.config, self.scheduler, self._runner(), ByteTokenizer(), [recorder]
         if self.placeholders is None:
             return LLMEngine(*parts)
         return OverlappingEngine(*parts, RunnerThread(self.placeholders.correct_share))

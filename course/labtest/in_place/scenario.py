@@ -49,10 +49,13 @@ class Scenario:
     gap: float
 
     def __str__(self) -> str:
-        config = self.config
+        config, drafts = self.config, self.config.speculative_config
         return (
             f"{len(self.arrivals)} requests; budget {config.max_num_batched_tokens}, at most {config.max_num_seqs} "
-            f"running; {config.num_gpu_blocks} blocks of {config.block_size} with block 0; policy {config.policy}"
+            f"running; {config.num_gpu_blocks} blocks of {config.block_size} with block 0; policy {config.policy};\n"
+            f"  threshold {config.long_prefill_token_threshold}, max_model_len {config.max_model_len}, chunked prefill "
+            f"{config.enable_chunked_prefill}, guard {config.admission_guard}; drafts: "
+            f"{drafts.num_speculative_tokens if drafts else 0}, a step in flight: {config.async_scheduling}"
         )
 
 
