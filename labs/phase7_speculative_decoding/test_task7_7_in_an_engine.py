@@ -2,12 +2,10 @@
 
 from types import ModuleType
 
-import pytest
-
-from course.labtest.in_place.check import SEEDS, check_in_an_engine
+from course.labtest.in_place.check import check_in_an_engine, each_scenario
 from course.labtest.recorded import Answers
 
 
-@pytest.mark.parametrize("seed", SEEDS[7].split())
-def test_in_an_engine(phase7: ModuleType, answers: Answers, seed: str) -> None:
-    check_in_an_engine(7, phase7, answers, int(seed))
+@each_scenario(7)
+def test_in_an_engine(phase7: ModuleType, answers: Answers, seed: int) -> None:
+    check_in_an_engine(7, phase7, answers, seed)

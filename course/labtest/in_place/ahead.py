@@ -40,9 +40,9 @@ def any_speculation() -> SpeculationFunctions:
         roll_back=roll_back,
     )
 
-    def accept_drafts(drafts: Sequence[int], sampled: Sequence[int]) -> list[int]:
-        right = takewhile(lambda pair: pair[0] == pair[1], zip(drafts, sampled, strict=False))
-        return list(sampled[: sum(1 for _ in right) + 1])
+    def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
+        right = takewhile(lambda pair: pair[0] == pair[1], zip(draft_token_ids, sampled_token_ids, strict=False))
+        return list(sampled_token_ids[: sum(1 for _ in right) + 1])
 
     none: Any = None
     return SpeculationFunctions(lambda *given: scheduling, none, none, accept_drafts, none)
@@ -64,11 +64,13 @@ def any_placeholders() -> AsyncFunctions:
 
         return SimpleNamespace(is_surely_over=lambda request: False, take_placeholders=take, fill_placeholders=fill)
 
-    def correct(share: ScheduledRequest, rejected: int, guesses: Sequence[int]) -> ScheduledRequest:
-        fitting = [guess for guess, _ in zip(guesses, share.draft_token_ids, strict=False)]
-        start, lost = share.num_computed_tokens - rejected, len(share.draft_token_ids) - len(fitting)
-        size = share.num_scheduled_tokens - lost
-        return replace(share, num_computed_tokens=start, num_scheduled_tokens=size, draft_token_ids=fitting)
+    def correct(
+        scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]
+    ) -> ScheduledRequest:
+        fitting = [draft for draft, _ in zip(draft_token_ids, scheduled.draft_token_ids, strict=False)]
+        start, lost = scheduled.num_computed_tokens - num_rejected_tokens, len(scheduled.draft_token_ids) - len(fitting)
+        size = scheduled.num_scheduled_tokens - lost
+        return replace(scheduled, num_computed_tokens=start, num_scheduled_tokens=size, draft_token_ids=fitting)
 
     return AsyncFunctions(make, correct)
 

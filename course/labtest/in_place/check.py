@@ -5,6 +5,7 @@ from io import StringIO
 from types import ModuleType
 from typing import Any, cast
 
+import pytest
 from rich.console import Console
 
 from course.labtest.expect import explained, lab_failure
@@ -25,7 +26,7 @@ SEEDS = {  # `python -m tests.mutants.scenarios` has chosen them, short runs fir
     3: "7 57 56 58 51 30 35 36 41 31 17 32 5 26 43 59 14 10 44 42 19 28",
     4: "51 15 53 35 28 56 20 31 21 0 8 42 36 11 27 30 52 34 29 17 14 9",
     5: "32 55 50 58 37 57 26 48 43 17 1 31 16 40 9 39 27 12 8 5 44 29 0 24",
-    6: "0 1 2 3 4 5",
+    6: "28 26 55 46 8 12 6 40 15 48 18 20 32 33 3 7 30 11 0 1",
     7: "48 17 6 41 47 46 27 11 22 8 51 32 5 38 15 25 52 55 1 4 0",
     8: "27 22 50 25 2 40 37 36 38 31 26 58 52 21 1 30 47 12 49 59",
 }
@@ -35,6 +36,11 @@ LABELS = {
     "requests": "requests: status, first hit, preemptions, hashes",
 }
 HINT = "do this step by hand from the state before it: which of your functions gives the first value that differs?"
+
+
+def each_scenario(phase: int) -> pytest.MarkDecorator:
+    """Return the decorator that runs a test with each seed of a phase."""
+    return pytest.mark.parametrize("seed", [int(seed) for seed in SEEDS[phase].split()])
 
 
 def check_in_an_engine(phase: int, yours: ModuleType, answers: Answers, seed: int) -> None:

@@ -11,15 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.interfaces import (
-    BlockPool,
-    ChunkPolicy,
-    Clamp,
-    KVCacheManager,
-    Preemption,
-    PrefixCache,
-    RequestQueue,
-)
+from mini_vllm.core.interfaces import BlockPool, ChunkPolicy, Clamp, KVCacheManager, Preemption, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import Preempted, SchedulerOutput
 from mini_vllm.core.stopping import check_stop
@@ -76,30 +68,34 @@ class AnyStep:
 
     def update_from_output(
         self,
-        plan: SchedulerOutput,
-        sampled: dict[str, list[int]],
+        scheduler_output: SchedulerOutput,
+        sampled_token_ids: dict[str, list[int]],
         requests: dict[str, Request],
-        *others: Any,
-        **named: Any,
+        running: list[Request],
+        *,
+        max_model_len: int,
+        kv: KVCacheManager,
     ) -> dict[str, list[int]]:
         """Apply the tokens, last request of the plan first."""
         kept: dict[str, list[int]] = {}
-        for name in reversed([name for name in plan.num_scheduled_tokens if name in requests and sampled.get(name)]):
+        for name in reversed(scheduler_output.num_scheduled_tokens):
+            if name not in requests or not sampled_token_ids.get(name):
+                continue
             request, kept[name] = requests[name], []
-            while not request.is_finished and len(kept[name]) < len(sampled[name]):
-                kept[name].append(sampled[name][len(kept[name])])
+            while not request.is_finished and len(kept[name]) < len(sampled_token_ids[name]):
+                kept[name].append(sampled_token_ids[name][len(kept[name])])
                 request.all_token_ids.append(kept[name][-1])
-                check_stop(request, named["max_model_len"])
+                check_stop(request, max_model_len)
             if request.is_finished:
-                named["kv"].free(request, request.num_computed_tokens)
-                others[0][:] = [other for other in others[0] if other is not request]
+                kv.free(request, request.num_computed_tokens)
+                running[:] = [other for other in running if other is not request]
         return kept
 
 
 class AnyMemory:
     """For phase 2: any of the free blocks is handed out, and the first block of a table is freed first."""
 
-    def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: PrefixCache) -> None:
+    def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: Any) -> None:
         self.block_size = block_size
         self.num_usable_blocks = num_gpu_blocks - 1
         self.prefix_cache = prefix_cache

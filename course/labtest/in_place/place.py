@@ -104,7 +104,7 @@ class Place:
                 for one in scheduler.requests.values()
             },
         }
-        found: Record = json.loads(json.dumps({name: record[name] for name in (*RECORDED, *STATE)}))  # type: ignore[literal-required]
+        found: Record = json.loads(json.dumps({name: record[name] for name in (*RECORDED, *STATE)}, default=int))  # type: ignore[literal-required]
         return found
 
     def _functions(self) -> SchedulingFunctions:
@@ -197,7 +197,7 @@ def placeholders_for(phase: int, yours: ModuleType) -> AsyncFunctions:
 
 def trace_of(place: Place, most: int) -> list[Record]:
     """Run to the end; return the record of each step."""
-    records = []
+    records = list[Record]()
     while not place.finished and len(records) < most:
         records.append(place.step())
     return records

@@ -18,7 +18,7 @@ KEYS: Sequence[Sequence[str | None]] = (
     (None, "山", "川"),
     ("x" * 300 + "1", "x" * 300 + "2"),
     ("é", "e\u0301", "e"),
-    (None, "\ud800", "\udfff"),
+    (None, "ﬁ", "fi"),
 )
 PRIORITIES = ((0, 1, 2), (-1, 0, 101, 102), (10**8, 10**8 + 1, -(10**8)), (3,))
 GAPS = (0.0001, 0.0004, 0.3, 5.0)
@@ -136,4 +136,10 @@ def with_tokens_ahead(rng: Random, phase: int, config: EngineConfig) -> EngineCo
     )
     shares = {2: (0.6, 0.3), 6: (0.0, 0.0), 7: (1.0, 0.5), 8: (0.7, 1.0)}.get(phase, (0.3, 0.3))
     has_drafts, is_async = (rng.random() < share for share in shares)
-    return replace(config, speculative_config=drafts if has_drafts else None, async_scheduling=is_async)
+    return replace(
+        config,
+        speculative_config=drafts if has_drafts else None,
+        async_scheduling=is_async,
+        # What a running request holds ahead of its tokens is more than the guard's rule speaks of.
+        admission_guard=config.admission_guard and not has_drafts and not is_async,
+    )
