@@ -69,17 +69,17 @@ def compare(place: Place, records: Sequence[Record], right: Record, before: Sequ
         return
     names = [name for name in right if yours[name] != right[name] and name not in ("total", "update_of")]
     parts = [part for name in names for part in differing_parts(name, right[name], yours[name])]
-    parts = [(LABELS.get(name, name), *values) for name, *values in parts]
+    parts = [(LABELS.get(name, name), ours, theirs) for name, ours, theirs in parts]
     parts += [("what must hold", "holds", broken)] if broken else []
     expected, found = ({name: pair[side].replace("\n", ", ") for name, *pair in parts} for side in (0, 1))
-    shares = [{one["id"]: one["n"] for one in record["scheduled"]} for record in (right, yours)]
+    planned, yours_planned = ({one["id"]: one["n"] for one in record["scheduled"]} for record in (right, yours))
     lab_failure(
         rule=RULE,
         situation=[*before, *drawn_step("expected", [*records[:-1], right]), *drawn_step("yours", records)],
         expected=expected,
         yours=found,
         hint=HINT,
-        shares=Shares(*shares, place.config.max_num_batched_tokens),
+        shares=Shares(planned, yours_planned, place.config.max_num_batched_tokens),
     )
 
 

@@ -19,9 +19,9 @@ from mini_vllm.core.stopping import check_stop
 MAX_HIT_BLOCKS = 3
 
 
-def drawn(*about: object) -> int:
-    """Return a number that looks random and is the same whenever it is asked for."""
-    return crc32(repr(about).encode())
+def drawn(*about: Any) -> int:
+    """Return a number that looks random and is the same whenever it is asked for, of numpy's integers too."""
+    return crc32(repr(tuple(one if isinstance(one, str | list) else int(one) for one in about)).encode())
 
 
 class AnyStep:
@@ -97,9 +97,9 @@ class AnyMemory:
 
     def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: Any) -> None:
         self.block_size = block_size
-        self.num_usable_blocks = num_gpu_blocks - 1
         self.prefix_cache = prefix_cache
         self.blocks = list(range(1, num_gpu_blocks))
+        self.num_usable_blocks = len(self.blocks)
         self.holders: Counter[int] = Counter()
         self.tables: dict[str, list[int]] = {}
 
@@ -111,7 +111,8 @@ class AnyMemory:
         self.holders[block_id] += 1
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        return self.prefix_cache.find_longest_cache_hit(request)
+        found: list[int] = self.prefix_cache.find_longest_cache_hit(request)
+        return found
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
@@ -137,10 +138,11 @@ class AnyMemory:
         return taken
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        table = self.tables.pop(request.request_id, [])
-        self.prefix_cache.drop_uncomputed(table[num_computed_tokens // self.block_size :])
-        self.holders.subtract(table)
-        self.blocks = [block_id for block_id in self.blocks if block_id not in table] + table
+        held = self.tables.pop(request.request_id, [])
+        num_full_blocks = int(num_computed_tokens) // self.block_size
+        self.prefix_cache.drop_uncomputed(held[num_full_blocks:])
+        self.holders.subtract(held)
+        self.blocks = [block_id for block_id in self.blocks if block_id not in held] + held
 
     def block_ids(self, request_id: str) -> list[int]:
         return self.tables.get(request_id, [])
@@ -171,9 +173,10 @@ class AnyVictim:
             running.remove(victim)
             victim.preempt()
             waiting.add_request(victim)
-            returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
-            scheduler_output.token_budget += returned
-            scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, returned))
+            name, plan = victim.request_id, scheduler_output
+            share = plan.num_scheduled_tokens.pop(name, 0)
+            plan.token_budget += share
+            plan.preempted.append(Preempted(name, request.request_id, share))
             if victim is request or kv.allocate_slots(request, num_new_tokens) is not None:
                 return victim is not request
         return False

@@ -96,15 +96,16 @@ class Place:
     def _record(self) -> Record:
         scheduler, record = self.scheduler, self.engine.recorder.steps[-1]
         record["detail"] |= {
-            "hit rate": round(scheduler.prefix_cache.hit_rate(), 6),
-            "usage": round(getattr(scheduler.kv, "usage", 0.0), 6),
+            "hit rate": round(float(scheduler.prefix_cache.hit_rate()), 6),
+            "usage": round(float(getattr(scheduler.kv, "usage", 0.0)), 6),
             "requests": {
                 one.request_id: [one.status.name, one.num_cached_tokens, one.num_preemptions]
                 + ([len(one.block_hashes)] if self.phase != 4 else [])
                 for one in scheduler.requests.values()
             },
         }
-        found: Record = json.loads(json.dumps({name: record[name] for name in (*RECORDED, *STATE)}, default=int))  # type: ignore[literal-required]
+        kept = {name: value for name, value in record.items() if name in (*RECORDED, *STATE)}
+        found: Record = json.loads(json.dumps(kept, default=lambda numbers: numbers.tolist()))
         return found
 
     def _functions(self) -> SchedulingFunctions:
