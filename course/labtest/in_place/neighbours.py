@@ -21,7 +21,10 @@ MAX_HIT_BLOCKS = 3
 
 def drawn(*about: Any) -> int:
     """Return a number that looks random and is the same whenever it is asked for, of numpy's integers too."""
-    return crc32(repr(tuple(one if isinstance(one, str | list) else int(one) for one in about)).encode())
+    plain = [
+        list(map(int, one)) if isinstance(one, list) else one if isinstance(one, str) else int(one) for one in about
+    ]
+    return crc32(repr(tuple(plain)).encode())
 
 
 class AnyStep:
