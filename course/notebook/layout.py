@@ -31,6 +31,23 @@ class Layout:
         lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
         return marked_text("\n".join([*lines, "", *self.table_lines()]), self.recorded)
 
+    @property
+    def with_logits(self) -> list[int]:
+        """The rows that need logits."""
+        return [int(row[0]) for row in self.rows if row[-1]]
+
+    def rows_of(self, request: str) -> list[Sequence[str]]:
+        """Return the rows of a request, by its label."""
+        return [row for row in self.rows if row[1] == request]
+
+    def first_slot(self, request: str) -> int:
+        """Return the slot of a request's first row."""
+        return int(self.rows_of(request)[0][4])
+
+    def num_read(self, request: str, place: int) -> int:
+        """Return how many slots a row of a request reads: those of its own position and of all before it."""
+        return int(self.rows_of(request)[place][3]) + 1
+
     def table_lines(self) -> list[str]:
         return [f"block table of {label}: {list(blocks)}" for label, blocks in self.block_tables]
 

@@ -1,37 +1,51 @@
 """The predictions of a notebook: questions that lock before their run is shown, and the score; kept beside the file."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.notice import Notice
-from course.notebook.run_facts import RunFacts
+from course.notebook.truths import fact, facts_of, true_answer
 from course.views.prediction import Answer, Question, checked_answer
 from mini_vllm.assembly.lineup import CHECKOUT
 
 if TYPE_CHECKING:
     from course.views.prediction.widgets import Ask, Score
 
-Truth = Callable[..., Answer | bool]
+SUBJECTS = {
+    "number": "how many",
+    "step": "in which step",
+    "choice": "which one",
+    "several": "which ones",
+    "claim": "true or false",
+}
+QUESTIONS = Path(__file__).parent / "questions"
+"""A file for each notebook: groups of questions, each with its kind and the line that finds its true answer."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A question, and the function that finds its true answer in the runs that `reveal` gets."""
+def question_of(text: str, asked: Mapping[str, Any]) -> tuple[Question, str]:
+    """Return a question and the line that finds its true answer (see `truths.fact`).
 
-    question: Question
-    truth: Truth
+    `asked` has one of `SUBJECTS` with that line, and may have `of` (options), `unit` and `factor`.
+    """
+    (kind,) = asked.keys() & SUBJECTS.keys()
+    options = tuple(asked.get("of", ("true", "false") if kind == "claim" else ()))
+    unit, factor = asked.get("unit", "tokens" if kind == "number" else ""), asked.get("factor", 1)
+    shape: Any = {"step": "number", "claim": "choice"}.get(kind, kind)
+    return Question(text, SUBJECTS[kind], shape, options, unit, factor), asked[kind]
 
 
 class Prediction:
     """A group of questions. Its last expression in a cell shows them; `reveal` shows the run that answers them."""
 
-    def __init__(self, title: str, asked: Sequence[Asked], kept: "Kept") -> None:
-        self.title, self.asked, self.kept = title, asked, kept
-        self.questions = [one.question for one in asked]
+    def __init__(self, title: str, asked: Mapping[str, Mapping[str, Any]], kept: "Kept") -> None:
+        self.title, self.kept = title, kept
+        self.asked = [question_of(text, one) for text, one in asked.items()]
+        self.questions = [question for question, _ in self.asked]
         self.truths: list[Answer | None] | None = None
 
     @property
@@ -53,13 +67,13 @@ class Prediction:
     def reveal(self, shown: Any, *runs: Any) -> "Revealed | Notice":
         """Return what is `shown` behind a veil until the questions are locked, and then with the verdicts.
 
-        The questions' functions get the `runs`. A `Notice` among them, or in place of what is shown, is returned.
+        The questions are about the `runs`. A `Notice` among them, or in place of what is shown, is returned.
         """
         for each in (shown, *runs):
             if isinstance(each, Notice):
                 return each
-        facts = [RunFacts(run) if isinstance(run, WorkloadRun | ChatRun) else run for run in runs]
-        self.truths = [true_answer(one.question, one.truth, facts) for one in self.asked]
+        known = [one for run in runs for one in facts_of(run)]
+        self.truths = [true_answer(question, partial(fact, line, known)) for question, line in self.asked]
         return Revealed(self, shown, self.truths)
 
     def also(self, shown: Any) -> "Revealed | Notice":
@@ -94,50 +108,43 @@ class Revealed:
 
 
 class Predictions:
-    """The predictions of one notebook. What is answered is kept in `NAME.predictions.json` beside it."""
+    """The predictions of one notebook. What is answered is kept in `NAME.predictions.json` beside it.
 
-    def __init__(self, notebook: str, folder: Path = CHECKOUT / "notebooks") -> None:
+    `questions` are groups by title, in each the questions by their text (see `question_of`); by default those of the
+    notebook's file in `questions/`.
+    """
+
+    def __init__(
+        self,
+        notebook: str,
+        folder: Path = CHECKOUT / "notebooks",
+        questions: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
+    ) -> None:
         self.kept = Kept(folder / f"{notebook}.predictions.json")
-        self.groups: dict[str, Prediction] = {}
+        path = QUESTIONS / f"{notebook}.toml"
+        if questions is None:
+            questions = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        self.groups = {title: Prediction(title, asked, self.kept) for title, asked in questions.items()}
 
-    def ask(self, title: str, *asked: Asked) -> Prediction:
-        """Return questions that are answered and locked together; a cell that ends in them shows them.
-
-        The `title` is their name in the file: a notebook uses each once.
-        """
-        self.groups[title] = Prediction(title, asked, self.kept)
+    def ask(self, title: str) -> Prediction:
+        """Return the questions of a group, which are answered and locked together. Raises `ValueError` if unknown."""
+        if title not in self.groups:
+            raise ValueError(f"there are no questions {title!r}; there are {', '.join(self.groups) or 'none'}")
         return self.groups[title]
+
+    def reveal(self, title: str, shown: Any, *runs: Any) -> "Revealed | Notice":
+        """Return what is `shown` behind the veil of a group of questions about the `runs`, with their verdicts."""
+        return self.ask(title).reveal(shown, *runs)
+
+    def also(self, title: str, shown: Any) -> "Revealed | Notice":
+        """Return one more thing behind the veil of a group."""
+        return self.ask(title).also(shown)
 
     def score(self) -> "Score":
         """Return how many answers were right, by subject."""
         from course.views.prediction.widgets import Score
 
         return Score([as_json(prediction) for prediction in self.groups.values()])
-
-    @staticmethod
-    def number(text: str, truth: Truth, unit: str = "tokens", factor: float = 1) -> Asked:
-        """Ask how many. An answer is right within `factor` of the true one."""
-        return Asked(Question(text, "how many", unit=unit, factor=factor), truth)
-
-    @staticmethod
-    def step(text: str, truth: Truth) -> Asked:
-        """Ask in which step."""
-        return Asked(Question(text, "in which step"), truth)
-
-    @staticmethod
-    def choice(text: str, options: Sequence[str], truth: Truth) -> Asked:
-        """Ask which one."""
-        return Asked(Question(text, "which one", "choice", tuple(options)), truth)
-
-    @staticmethod
-    def several(text: str, options: Sequence[str], truth: Truth) -> Asked:
-        """Ask which ones, such as the requests of a step."""
-        return Asked(Question(text, "which ones", "several", tuple(options)), truth)
-
-    @staticmethod
-    def claim(text: str, holds: Callable[..., bool]) -> Asked:
-        """Ask whether a claim is true."""
-        return Asked(Question(text, "true or false", "choice", ("true", "false")), holds)
 
 
 class Kept:
@@ -167,15 +174,6 @@ class Kept:
             return {}
         kept = read.items() if isinstance(read, dict) else []
         return {title: said for title, said in kept if isinstance(said, dict)}
-
-
-def true_answer(question: Question, truth: Truth, runs: Sequence[Any]) -> Answer | None:
-    """Return the true answer, or None if the runs do not show it."""
-    try:
-        answer = truth(*runs)
-        return checked_answer(question, str(answer).lower() if isinstance(answer, bool) else answer)
-    except (LookupError, ZeroDivisionError, ValueError):
-        return None
 
 
 def as_json(prediction: Prediction) -> dict[str, Any]:

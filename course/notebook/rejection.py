@@ -34,6 +34,11 @@ def draw_tokens(draft: Sequence[float], target: Sequence[float], num_draws: int,
     return [[number / num_draws for number in counts], [num_kept / num_draws]]
 
 
+def in_hundred(result: Sequence[Sequence[float]]) -> list[int]:
+    """Return each token's number in a hundred drawn, and that of the drafts kept in a hundred."""
+    return [round(100 * share) for shares in result for share in shares]
+
+
 def token_bars(result: Sequence[Sequence[float]], names: Sequence[str], target: Sequence[float]) -> Picture:
     """Return the result of `draw_tokens`: a bar for each token, and a line across it where the target ends."""
     shares, (kept,) = result

@@ -1,6 +1,5 @@
 """What a question can ask of a run: in which step, how many tokens, which requests."""
 
-import re
 from collections.abc import Iterable
 from functools import cached_property, reduce
 from typing import TypeVar
@@ -8,7 +7,6 @@ from typing import TypeVar
 from course.notebook.pictures import HasRecording
 from course.notebook.recorded_mark import first_mark
 from course.traces.drafts import DraftCounts, Verdict, verdicts_of
-from course.views.picture import Picture
 from mini_vllm.core.step_record import ScheduledRecord
 
 T = TypeVar("T")
@@ -116,6 +114,11 @@ class RunFacts:
         """Return the requests for which there were victims in a step."""
         return self._names(needy for _, needy, *_ in self.recording.steps[step]["preempted"])
 
+    @property
+    def first_victims(self) -> list[str]:
+        """The victims of the first step with a preemption."""
+        return self.preempted(self.first_preemption())
+
     def first_preemption(self) -> int:
         """Return the first step with a preemption."""
         return first(record["step"] for record in self.recording.steps if record["preempted"])
@@ -127,6 +130,14 @@ class RunFacts:
     def resumed(self, request: str) -> int:
         """Return the step in which a request is admitted for the second time."""
         return first(step for step, share in self._admissions(request) if share["kind"] == "resumed")
+
+    def tokens_when_resumed(self, request: str) -> int:
+        """Return the tokens that a request computes in the step in which it is resumed."""
+        return self.tokens_of(request, self.resumed(request))
+
+    def tokens_from(self, request: str, later: int) -> int:
+        """Return the tokens of the step that comes so many steps after a request's admission."""
+        return self.tokens(self.admitted(request) + later)
 
     def first_token(self, request: str) -> int:
         """Return the step in which a request samples its first token."""
@@ -181,8 +192,3 @@ def first(found: Iterable[T]) -> T:
     for one in found:
         return one
     raise LookupError("it did not happen in this run")
-
-
-def hit_in(chain: Picture, prompt: str) -> int:
-    """Return the tokens of a prompt that a picture of hash chains shows as hits."""
-    return int(first(re.findall(rf"^ *{prompt} finds: hit (\d+)", chain.text_alternative, re.MULTILINE)))

@@ -10,6 +10,7 @@ from course.notebook.lab import Lab
 from course.notebook.measurements import Measurement
 from course.notebook.notice import Notice
 from course.simulator.cost_model import roofline
+from course.notebook.result_facts import ByUser, goodput_of
 from course.simulator.experiment import Experiment
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
@@ -24,11 +25,10 @@ from course.views.figures import digits, memory, seconds
 from course.views.policy_comparison import PolicyResult
 from course.views.policy_comparison.figures import NAMES
 from course.views.text import counted
-from course.workloads.percentiles import percentiles
 from course.workloads.timed_request import TimedRequest
 
 SERVED: list[Measure[Served]] = [
-    Measure("TTFT, median", lambda served: served.time_to_first_token([50])[0], seconds),
+    Measure("TTFT, median", lambda served: served.median_ttft, seconds),
     Measure("TTFT, p95", lambda served: served.time_to_first_token([95])[0], seconds),
     Measure("most at once", lambda served: served.most_running, count),
     Measure("preempted", lambda served: served.num_preemptions, count),
@@ -88,19 +88,24 @@ def seat_bars(measured: Sequence[Measurement] | Notice, seats: Sequence[int]) ->
     return bar_charts(by_name, SEATS, ["The same texts." if same else "DIFFERENT texts!"])
 
 
-def trial_bars(settings: Mapping[str, Setting]) -> Charts | Notice:
-    """Return latencies and output of the dial's requests under each setting."""
-    return bar_charts({name: try_setting(setting, Deployment()) for name, setting in settings.items()}, TRIAL)
+def trials_of(settings: Mapping[str, Setting]) -> dict[str, Trial]:
+    """Serve the dial's requests under each setting."""
+    return {name: try_setting(setting, Deployment()) for name, setting in settings.items()}
+
+
+def trial_bars(trials: Mapping[str, Trial]) -> Charts | Notice:
+    """Return latencies and output of each trial."""
+    return bar_charts(trials, TRIAL)
+
+
+def capacities(setups: Mapping[str, Setup]) -> list[Capacity]:
+    """Return the limits of the calculator's setups."""
+    return [capacity_of(setup) for setup in setups.values()]
 
 
 def capacity_bars(setups: Mapping[str, Setup]) -> Charts | Notice:
     """Return how many requests run in each of the calculator's setups, and from which batch on arithmetic limits."""
     return bar_charts({name: capacity_of(setup) for name, setup in setups.items()}, CAPACITY)
-
-
-def goodput_of(policy: str, results: Sequence[PolicyResult]) -> float:
-    """Return the requests per second that keep the SLO under one of the policies."""
-    return next(result.served.goodput(Slo()) for result in results if result.policy == policy)
 
 
 def goodput_bars(contests: Mapping[str, list[PolicyResult] | Notice]) -> Charts | Notice:
@@ -132,18 +137,16 @@ def slo_bars(contests: Mapping[str, list[PolicyResult] | Notice], limits: Sequen
     return bar_charts(contests, measures)
 
 
-def wait_of(user: int, users: Sequence[int], served: Served, percent: float = 95) -> float:
-    """Return a percentile of a user's times to first token, in seconds; `users` has the user of each request."""
-    times = [time for time, owner in zip(served.times_to_first_token, users, strict=True) if owner == user]
-    return percentiles(times, [percent])[0]
-
-
 def user_bars(served: Mapping[str, Served | Notice], users: Sequence[int]) -> Charts | Notice:
     """Return the p95 of each user's time to first token on one scale, and the tokens per second."""
+
+    def wait_of(user: int, each: Served) -> float:
+        return ByUser(each, users).wait_of(user)
+
     known, shown = [each for each in served.values() if not isinstance(each, Notice)], sorted(set(users))
-    most = max((wait_of(user, users, each) for each in known for user in shown), default=0)
+    most = max((wait_of(user, each) for each in known for user in shown), default=0)
     measures: list[Measure[Served]] = [
-        *(Measure(f"user {user}: TTFT, p95", partial(wait_of, user, users), seconds, most) for user in shown),
+        *(Measure(f"user {user}: TTFT, p95", partial(wait_of, user), seconds, most) for user in shown),
         Measure("output tokens per second", lambda each: each.output_tokens_per_second, count),
     ]
     return bar_charts(served, measures)

@@ -73,6 +73,11 @@ class Served:
         """Return percentiles over the requests, in seconds."""
         return percentiles(self.times_to_first_token, percents)
 
+    @property
+    def median_ttft(self) -> float:
+        """The median time to first token in seconds."""
+        return self.time_to_first_token([50])[0]
+
     def inter_token_latency(self, percents: Sequence[float]) -> list[float]:
         """Return percentiles over all gaps between tokens, in seconds."""
         return percentiles([seconds for seconds, _ in self.gaps], percents, [count for _, count in self.gaps])

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from html import escape
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from course.notebook.recorded_mark import marked_html, marked_text
@@ -43,6 +44,12 @@ class Heard:
     @property
     def refused(self) -> list[str]:
         return [name for name, answer in self.answers.items() if isinstance(answer, Refused)]
+
+    @property
+    def first_status(self) -> str:
+        """The status with which the first of them was refused, such as `429 Too Many Requests`."""
+        status = next(answer.status for answer in self.answers.values() if isinstance(answer, Refused))
+        return f"{status} {HTTPStatus(status).phrase}"
 
     @property
     def in_order(self) -> str:

@@ -13,20 +13,17 @@ RUN = """
 from course.notebook import Lab, Predictions, watch
 from course.workloads.small_workload import make_workload
 
-guess = Predictions("{name}")
+asked = {{
+    "How many steps does it take?": {{"number": "num_steps", "unit": "steps"}},
+    "It takes more than two.": {{"claim": "num_steps > 2"}},
+}}
+guess = Predictions("{name}", questions={{"steps": asked}})
 ran = Lab(phase=3, lineup="solution").play(make_workload(1, 4))
 """
-ASK = """
-steps = guess.ask(
-    "steps",
-    guess.number("How many steps does it take?", lambda run: run.num_steps, "steps"),
-    guess.claim("It takes more than two.", lambda run: run.num_steps > 2),
-)
-steps
-"""
+ASK = 'guess.ask("steps")'
 REVEAL = """
 print("a line that tells the end")
-steps.reveal(watch(ran), ran)
+guess.reveal("steps", watch(ran), ran)
 """
 PICTURE = ".mvw-picture svg"
 IMAGE = 'img[src^="data:image/svg+xml"]'

@@ -7,7 +7,8 @@ from course.notebook.charts import Measure, bar_charts, count, percent
 from course.notebook.lab import Lab
 from course.notebook.measurements import Measurement
 from course.notebook.panels import require_result
-from course.notebook.simulated import goodput_of, wait_of, workload_bars
+from course.notebook.result_facts import ByUser, goodput_of
+from course.notebook.simulated import workload_bars
 from course.simulator.served import Served, Slo
 from course.views.policy_comparison import PolicyComparison, compare_policies
 from course.workloads.timed_request import TimedRequest
@@ -71,7 +72,7 @@ def test_goodputs_and_users_share_a_scale() -> None:
     ]
     assert goodput_of("fcfs", results) == results[0].served.goodput(Slo())
     users = [number % 2 for number in range(60)]
-    assert wait_of(1, users, results[0].served) in results[0].served.times_to_first_token[1::2]
+    assert ByUser(results[0].served, users).wait_of(1) in results[0].served.times_to_first_token[1::2]
     assert "user 1: TTFT, p95" in require_result(user_bars({"FCFS": results[0].served}, users)).rows["FCFS"]
 
 

@@ -47,11 +47,10 @@ def cell_with(begins: str, shown: list[Shown]) -> Shown:
 
 def asked_in(names: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield the name of each group of predictions with its questions and their true answers in words."""
-    for name, group in names.items():
-        if any(group is each for each in names["guess"].groups.values()):
-            for question, truth in zip(group.questions, group.truths, strict=True):
-                assert truth is not None, question.text
-                yield name, question.text, in_words(question, truth)
+    for name, group in names["guess"].groups.items():
+        for question, truth in zip(group.questions, group.truths or (), strict=True):
+            assert truth is not None, question.text
+            yield name, question.text, in_words(question, truth)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -72,7 +71,7 @@ def test_the_output_of_the_cells_answers_the_questions_and_bears_out_the_texts(
         assert isinstance(cell.value, Revealed), begins
         for question, (answer, pattern) in pairs.items():
             assert re.search(pattern, cell.text()), f"{question} {answer}: no {pattern!r} in {begins}\n{cell.text()}"
-            listed[begins.partition(".")[0], question] = answer
+            listed[begins.split('"')[1], question] = answer
     true = {(group, question): answer for group, question, answer in asked_in(names)}
     assert {key: listed[key] for key in listed if listed[key] != MEASURED} == {
         key: answer for key, answer in true.items() if listed.get(key) != MEASURED

@@ -12,6 +12,7 @@ import pytest
 from course.fresh.jobs import WorkloadRun
 from course.notebook import Lab, Notice, Predictions, watch
 from course.notebook.predictions import Prediction, Revealed
+from course.notebook.truths import fact
 from course.views.prediction import Question, checked_answer
 from course.views.prediction.question import in_words
 from course.views.prediction.widgets import Reveal
@@ -29,19 +30,16 @@ def run() -> WorkloadRun:
     return played
 
 
-@pytest.fixture
-def guess(tmp_path: Path) -> Predictions:
-    return Predictions("notebook", tmp_path)
+ASKED: dict[str, dict[str, Any]] = {
+    "When does C get its first token?": {"step": "first_token C"},
+    "Which run in step 1?": {"several": "scheduled 1", "of": "ABC"},
+    "C waits in step 1.": {"claim": "scheduled 1 < 3"},
+}
 
 
 @pytest.fixture
-def asked(guess: Predictions) -> Prediction:
-    return guess.ask(
-        "steps",
-        guess.step("When does C get its first token?", lambda run: run.first_token("C")),
-        guess.several("Which run in step 1?", "ABC", lambda run: run.scheduled(1)),
-        guess.claim("C waits in step 1.", lambda run: "C" not in run.scheduled(1)),
-    )
+def asked(tmp_path: Path) -> Prediction:
+    return Predictions("notebook", tmp_path, {"steps": ASKED}).ask("steps")
 
 
 def truths_of(revealed: Any) -> Any:
@@ -79,7 +77,7 @@ def test_answers_in_words() -> None:
     assert in_words(Question("Which?", "s", "several", ("A", "B")), ["A", "B"]) == "A, B"
 
 
-def test_the_true_answers_are_found_in_the_run(asked: Prediction, run: WorkloadRun, guess: Predictions) -> None:
+def test_the_true_answers_are_found_in_the_run(asked: Prediction, run: WorkloadRun) -> None:
     assert truths_of(asked.reveal(watch(run), run)) == [2, ["A", "B"], "true"]
     other = Lab(1, "solution").play(REQUESTS[:2], CONFIG)
     assert truths_of(asked.reveal(watch(other), other)) == [None, ["A", "B"], "true"], "there is no C in it"
@@ -93,24 +91,66 @@ def test_a_notice_is_passed_on(asked: Prediction, run: WorkloadRun) -> None:
     assert asked.also(notice) is notice
 
 
-def test_locked_answers_are_kept_beside_the_notebook(asked: Prediction, guess: Predictions, tmp_path: Path) -> None:
+def test_locked_answers_are_kept_beside_the_notebook(asked: Prediction, tmp_path: Path) -> None:
     widget = asked.ask()
     assert widget.answers == []
     assert list(tmp_path.iterdir()) == [], "nothing is written before an answer"
     widget.answers = [3, ["A"], "true"]
     kept = json.loads((tmp_path / "notebook.predictions.json").read_text(encoding="utf-8"))
     assert list(kept["steps"].values()) == [3, ["A"], "true"]
-    again = Predictions("notebook", tmp_path).ask("steps", *asked.asked)
+    again = Predictions("notebook", tmp_path, {"steps": ASKED}).ask("steps")
     assert again.ask().answers == [3, ["A"], "true"]
-    assert Predictions("another", tmp_path).ask("steps", *asked.asked).answers == []
+    assert Predictions("another", tmp_path, {"steps": ASKED}).ask("steps").answers == []
     widget.answers = []
     assert again.answers == []
 
 
-def test_a_question_that_has_changed_is_open_again(asked: Prediction, guess: Predictions) -> None:
+def test_a_question_that_has_changed_is_open_again(asked: Prediction, tmp_path: Path) -> None:
     asked.ask().answers = [3, ["A"], "true"]
-    changed = guess.ask("steps", *asked.asked[:2], guess.claim("A waits in step 1.", lambda run: False))
-    assert changed.answers == []
+    changed = ASKED | {"A waits in step 1.": {"claim": "scheduled 1 < 3"}}
+    assert Predictions("notebook", tmp_path, {"steps": changed}).ask("steps").answers == []
+
+
+def test_unknown_questions_are_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ValueError, match="there are no questions 'steps'; there are three steps, two at once"):
+        Predictions("01_scheduler_step").ask("steps")
+
+
+class Figures:
+    few, many, share, names = 2, 40, 0.5, ["A", "B"]
+
+    def plus(self, number: int, name: str) -> str:
+        return f"{number + 1}{name}"
+
+
+@pytest.mark.parametrize(
+    ("line", "truth"),
+    [
+        ("many", 40),
+        ("plus 3 B", "4B"),
+        ("1:many - few + 1", 39),
+        ("1.5 * 1:few / 4", 0.75),
+        ("names | -1", "B"),
+        ("names < 3", True),
+        ("names == 1:names", True),
+        ("few ~ many", 0),
+        ("few ~ 1:few", 1),
+        ("many ~ few", 2),
+        ("2:", 0.25),
+        ("3:vllm:tokens_total", 7),
+        ("3: | 0", 7),
+    ],
+)
+def test_a_line_finds_its_fact_in_the_runs(line: str, truth: object) -> None:
+    assert fact(line, [Figures(), Figures(), 0.25, {"vllm:tokens_total": 7}]) == truth
+
+
+def test_the_run_with_the_most_and_any_difference_are_found() -> None:
+    runs = [Figures(), Figures(), Figures()]
+    assert not fact("any many", runs)
+    runs[1].many = 41
+    assert fact("any many", runs)
+    assert fact("most many", runs) == 1
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"steps": 3}', '{"steps": {"C waits in step 1.": "maybe"}}'])

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ from course.notebook.claims.decisions import DECISIONS
 from course.notebook.claims.evidence import EVIDENCE
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
-from course.notebook.predictions import Predictions, true_answer
+from course.notebook.predictions import Predictions
 from course.notebook.run_facts import RunFacts
+from course.notebook.truths import true_answer
 from course.terminal.step_line import LineWriter
 from course.traces.recording import Recording
 from course.traces.run_state import RunState
@@ -117,7 +118,7 @@ def card_of(claim: Claim, played: Played) -> Card:
         truth, pictures, text = None, (), played
     else:
         decision, facts = claim.decided_by, [RunFacts(run) for run in played]
-        truth = true_answer(claim.question, decision.truth, facts)
+        truth = true_answer(claim.question, partial(decision.truth, *facts))
         named = list(zip(claim.setups, facts, strict=True))
         pictures = [run_strip(run.recording, name, looked_at(decision, run)) for name, run in named]
         text = "\n\n".join("\n".join([name, *step_lines(run.recording)]) for name, run in named)
