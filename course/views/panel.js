@@ -152,6 +152,23 @@ function render({ model, el: root }) {
       make("span", { textContent: knob.label }), outputs[knob.name], input));
     showValue(knob);
   }
+  // An element with `data-drag` is a knob too: its right edge is the knob's value, `data-per` of the drawing's px a unit.
+  let dragged = null;
+  picture.onpointerdown = (event) => {
+    dragged = event.target.closest("[data-drag]")?.dataset.drag;
+    if (dragged) picture.setPointerCapture(event.pointerId);
+  };
+  picture.onpointermove = ({ clientX }) => {
+    const grip = dragged && picture.querySelector(`[data-drag="${dragged}"]`);
+    if (!grip) return;
+    const drawn = grip.ownerSVGElement, px = drawn.getBoundingClientRect().width / drawn.viewBox.baseVal.width;
+    inputs[dragged].value = Math.round((clientX - grip.getBoundingClientRect().left) / (Number(grip.dataset.per) * px));
+    turn(knobs.find(({ name }) => name === dragged));
+  };
+  picture.onpointerup = picture.onpointercancel = () => {
+    if (dragged) release();
+    dragged = null;
+  };
   for (const part of root.querySelectorAll("input, select, summary")) part.dataset.lmSuppressShortcuts = "true";
   controls.onchange = release;
   show();

@@ -11,6 +11,7 @@ from course.simulator.policies import POLICIES
 from course.simulator.served import Served, Slo
 from course.traces.recording import Recording
 from course.views.bars import bars
+from course.views.batching import batching
 from course.views.block_life import block_life
 from course.views.calculator import Setup, calculator_picture, capacity_of
 from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
@@ -21,6 +22,9 @@ from course.views.lanes import lanes
 from course.views.paged_batch import paged_batch
 from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_picture
+from course.views.prefix_tree import prefix_tree
+from course.views.race import race
+from course.views.stutter import stutter
 from course.views.time_machine import compare, time_machine, wait_strip
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
@@ -47,6 +51,10 @@ FILMS: dict[str, Callable[[], Film]] = {
     "block life of a shipped trace": lambda: block_life(observed()),
     "block life of a large run": lambda: block_life(large()),
     "one block": lambda: block_life(small(5, 1), [1]),
+    "race": lambda: race({"FCFS": large(), "another": small(3, 40)}),
+    "stutter": lambda: stutter({"one": large(), "two": small(3, 40)}, "r0", float),
+    "prefix tree": lambda: prefix_tree(small()),
+    "prefix tree of a large run": lambda: prefix_tree(large()),
     "drafts": lambda: draft_film(ahead()),
     "drafts ahead": lambda: draft_film(ahead(asynchronous=True)),
     "paged batch": paged_batch,
@@ -97,7 +105,15 @@ def crowds() -> Iterator[Picture]:
         yield from (policy_picture(comparison, results, slo) for slo in (Slo(0.1, 0.1), Slo(10, 0.005)))
 
 
+def batches() -> Iterator[Picture]:
+    """Both knobs at both ends, and many requests."""
+    for width, seats, longest in product((460, 1000), (1, 8), (1, 30)):
+        yield batching([longest, 3, 40, 1], seats, width, horizon=41)
+    yield batching([1, 200] * 20, 6)
+
+
 KNOBS: dict[str, Callable[[], Iterator[Picture]]] = {
+    "batching": batches,
     "chunking dial": dials,
     "calculator": calculators,
     "policy comparison": crowds,
@@ -129,6 +145,14 @@ SHARING = [
     ScheduledRequest(Request("A", [*range(10), 7]), 10, 1, [1, 2, 3], needs_token=True),
     ScheduledRequest(Request("B", [*range(10), 9]), 8, 3, [1, 2, 4], needs_token=True),
 ]
+
+
+def queued(policy: str) -> Recording:
+    return in_blocks_of_4(STREAM, 32, 5, max_num_seqs=1, policy=policy)
+
+
+def typed(threshold: int) -> Recording:
+    return in_blocks_of_4(A_PROMPT_AMONG_DECODES, 20, 5, long_prefill_token_threshold=threshold)
 
 
 def compared(*settings: dict[str, Any], requests: list[TimedRequest], num_blocks: int, phases: list[int]) -> Film:
@@ -201,6 +225,13 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "hash_chain_five": lambda: chain(PROMPTS, salts=SALTS),
     "hash_chain_without_hashes": lambda: hash_chain(PROMPTS, 4, salts=SALTS),
     "hash_chain_wrong": CHAINS["wrong hashes"],
+    "batching": batching,
+    "race": lambda: race({"FCFS": queued("fcfs"), "PRIORITY": queued("priority")})[6],
+    "stutter": lambda: (film := stutter({"whole": typed(0), "chunks of 8": typed(8)}, "A", lambda n: 5.0 + n))[
+        film.first
+    ],
+    "prefix_tree": lambda: prefix_tree(small())[6],
+    "prefix_tree_shared": lambda: prefix_tree(in_blocks_of_4(AGAIN, 12, 4))[1],
     "drafts": lambda: (film := draft_film(ahead()))[film.first],
     "drafts_planned_ahead": lambda: (film := draft_film(ahead(asynchronous=True)))[film.first],
     "drafts_as_text": lambda: (film := draft_film(ahead(), texts=dict.fromkeys(range(256), " a\n") | {0: ""}))[

@@ -22,7 +22,7 @@ CELLS = (
     "lab = Lab(phase=5)\n"
     "watch(lab.play(make_workload(seed=0, num_requests=8)), step=6)",
 )
-NOTEBOOK = "notebooks/preemption.ipynb"
+NOTEBOOK = "notebooks/03_preemption.ipynb"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 CONFIG = EngineConfig(num_gpu_blocks=73, max_num_seqs=12, max_num_batched_tokens=128)
 CHATS = (

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from course.simulator.served import Slo
 from course.traces.recording import Recording
+from course.views.batching import batching
 from course.views.block_life import block_life
 from course.views.calculator import Setup, calculator_picture, capacity_of
 from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
@@ -77,6 +78,7 @@ def policies() -> Picture:
 
 
 VIEWS: dict[str, Callable[[], Picture]] = {
+    "batching": batching,
     "time_machine": lambda: at_preemption(time_machine),
     "block_life": lambda: at_preemption(block_life),
     "hash_chain": three_chains,

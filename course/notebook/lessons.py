@@ -1,0 +1,36 @@
+"""One lesson in motion each: policies in a race, an answer that stutters, a tree of prefixes that grows."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from course.fresh.jobs import WorkloadRun
+from course.notebook.notice import Notice, show
+from course.notebook.recorded_mark import first_mark, marked_film
+from course.notebook.simulated import step_ms
+from course.notebook.tokens_ahead import of_recordings
+from course.views.prefix_tree import prefix_tree
+from course.views.race import race
+from course.views.show import player
+from course.views.stutter import stutter
+
+if TYPE_CHECKING:
+    from course.views.widgets import Player
+
+SPEED = 4
+
+
+def watch_race(runs: Mapping[str, WorkloadRun | Notice], step: int = 0) -> "Player | Notice":
+    """Return the same requests in each of some runs on one clock, each run in a lane."""
+    return of_recordings(runs, lambda recordings, mark: player(marked_film(race(recordings), mark), step))
+
+
+def watch_stutter(runs: Mapping[str, WorkloadRun | Notice], request: str) -> "Player | Notice":
+    """Return what a request's answer has come to at each moment of some runs, in simulated time on an H100."""
+    return of_recordings(
+        runs, lambda recordings, mark: player(marked_film(stutter(recordings, request, step_ms), mark), speed=SPEED)
+    )
+
+
+def watch_tree(run: WorkloadRun | Notice, step: int = 0) -> "Player | Notice":
+    """Return the prefix tree of a run, at one of its steps."""
+    return show(lambda run: player(marked_film(prefix_tree(run.recording), first_mark([run])), step), run)

@@ -1,0 +1,158 @@
+"""The growing prefix tree: the blocks of a run whose content is kept, each behind the block that it continues."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from course.traces.recording import Recording
+from course.traces.run_state import RunState
+from course.views import svg
+from course.views.film import Film
+from course.views.parts import MARGIN, WIDTHS, Part, headline_part, most_lines, page
+from course.views.picture import WIDTH, Layer, Picture
+from course.views.text import counted, spaced
+from course.views.tiles import on_stripes, striped, tile
+from course.views.time_machine.machine import headline, states
+from course.views.typeset import text_width
+
+ROOT = (0, 0)
+Node = tuple[int, int]
+"""A block, and how often it had been handed out before it got this content; block 0 is never handed out."""
+BOX, FIRST, END, HIGH, MIDDLE, ROW, MAX_COLUMN = 34, 56, 20, 26, 13, 36, 96
+
+
+@dataclass
+class Tree:
+    """What is known of a run's blocks: which block each continues, and those whose content is kept now."""
+
+    parents: dict[Node, Node] = field(default_factory=dict)
+    now: dict[int, Node] = field(default_factory=dict)
+
+    def grow(self, state: RunState) -> list[Node]:
+        """Take in the state's step; return the blocks that are new."""
+        assert state.record is not None
+        new = list[Node]()
+        for share in state.record["scheduled"]:
+            for place, block in enumerate(share["blocks"]):
+                if block in share["new_blocks"]:
+                    node = (block, self.now.get(block, (block, 0))[1] + 1)
+                    self.parents[node] = self.now[share["blocks"][place - 1]] if place else ROOT
+                    self.now[block] = node
+                    new.append(node)
+        return new
+
+    def depth(self, node: Node) -> int:
+        return 0 if node == ROOT else 1 + self.depth(self.parents[node])
+
+    def rows(self) -> dict[Node, int]:
+        """Return the row of each node: a first child is in its parent's, each other one below all that came before."""
+        rows, last = {ROOT: 0}, 0
+        stack = [ROOT]
+        while stack:
+            node = stack.pop()
+            children = [child for child, parent in self.parents.items() if parent == node]
+            if node not in rows:
+                siblings = [child for child, parent in self.parents.items() if parent == self.parents[node]]
+                last += node != siblings[0]
+                rows[node] = rows[self.parents[node]] if node == siblings[0] else last
+            stack += reversed(children)
+        return rows
+
+
+def prefix_tree(recording: Recording) -> Film:
+    """Return the tree in each step: who holds which block, what is kept without a holder, and what is found.
+
+    The places are those of the whole run, so a block stays where it appeared. Raises `ValueError` without a step.
+    """
+    whole, told, info = Tree(), list[str](), recording.info
+    for state in states(recording):
+        whole.grow(state)
+        told.append(sentence(state))
+    drawn = {width: pictures(recording, whole, told, width) for width in WIDTHS}
+    follow = [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
+    return Film(drawn.pop(WIDTH), list(drawn.values()), follow)
+
+
+def pictures(recording: Recording, whole: Tree, told: Sequence[str], width: float) -> list[Picture]:
+    rows, tree, made = whole.rows(), Tree(), list[Picture]()
+    column = min(MAX_COLUMN, (width - 2 * MARGIN - FIRST - END) / max(map(whole.depth, rows)))
+    wide = min(BOX, 0.7 * column)
+    places = {node: (FIRST + (whole.depth(node) - 1) * column, float(rows[node] * ROW)) for node in rows}
+    start = Layer("start", svg.text(0, MIDDLE + 4, "start", class_="mv-faint"), MARGIN)
+    for state, words in zip(states(recording), told, strict=True):
+        new = tree.grow(state)
+        kept = state.holders().keys() | state.cached()
+        alive = [tree.now[block] for block in sorted(kept) if block in tree.now]
+        inner = {whole.parents[node] for node in alive}
+        drawn = (draw_node(state, whole, node, places, wide, node in inner, node in new) for node in alive)
+        blocks = Part(
+            [start, Layer("tree", svg.joined(drawn), MARGIN)], ROW * (1 + max(rows.values())) + 6, {"blocks": LEGEND}
+        )
+        title, found = headline(state, len(told)), f"{state.num_hit_tokens} found in the tree"
+        parts = [headline_part(title, f"{state.num_computed_tokens} tokens computed, {found}", width), blocks]
+        text = "\n".join([f"what happens: {words}", *(about(state, whole, node) for node in alive)])
+        made.append(page(f"Prefix tree, {title}", parts, words, text, width, most_lines(told, width)))
+    return made
+
+
+def draw_node(
+    state: RunState,
+    whole: Tree,
+    node: Node,
+    places: Mapping[Node, tuple[float, float]],
+    wide: float,
+    is_inner: bool,
+    is_new: bool,
+) -> svg.Markup:
+    """Return a block with the line from the one before it: striped in its holders' colours, dashed without any."""
+    (x, y), (left, above), info = places[node], places[whole.parents[node]], state.info
+    holders = [info.index(i) for i in state.holders().get(node[0], [])]
+    ends = [info.label(i) for i, table in state.tables.items() if table[-1:] == [node[0]]]
+    bend = f"M{left + wide if whole.parents[node] != ROOT else BOX:.1f} {above + MIDDLE}H{x - 10:.1f}"
+    edge = svg.path(f"{bend}V{y + MIDDLE}H{x:.1f}", class_="mv-rule", stroke_width=2)
+    number = str(node[0]) if text_width(str(node[0]), 12, bold=True) <= wide else ""
+    if holders:
+        parts = [
+            striped(holders, 0, 0, wide, HIGH),
+            *([on_stripes(holders, wide / 2, MIDDLE + 4, number)] * bool(number)),
+        ]
+    else:
+        frame = svg.rect(0.5, 0.5, wide - 1, HIGH - 1, rx=3, class_="mv-ghost")
+        parts = [frame, svg.text(wide / 2, MIDDLE + 4, number, class_="mv-middle mv-faint")]
+    if ends and not is_inner:
+        parts.append(svg.text(wide + 6, MIDDLE + 4, spaced(ends), class_="mv-strong mv-cased"))
+    if is_new:
+        parts.append(svg.rect(-2, -2, wide + 4, HIGH + 4, rx=4, class_="mv-changed"))
+    box = svg.group(svg.tooltip(about(state, whole, node)), *parts, data_id=f"node:{node[0]}:{node[1]}")
+    return svg.group(edge, svg.group(box, transform=svg.at(x, y)), data_request=" ".join(map(str, holders)) or None)
+
+
+LEGEND = [
+    (tile(0, "", 0, 0, 14, 10), "held by a request"),
+    (striped([0, 1], 0, 0, 14, 10), "shared"),
+    (svg.rect(0.5, 0.5, 13, 9, class_="mv-ghost"), "free, content kept"),
+    (svg.rect(1, 1, 12, 8, class_="mv-changed"), "new in this step"),
+]
+
+
+def sentence(state: RunState) -> str:
+    """Return what each admitted request found and added, and what was lost."""
+    assert state.record is not None
+    told = []
+    for share in state.record["scheduled"]:
+        name, size = state.info.label(share["id"]), state.info.block_size
+        if share["kind"] != "running":
+            found, added = share.get("hit", 0) // size, counted(len(share["new_blocks"]), "block")
+            what = f"{counted(found, 'block')} of its prompt" if found else "nothing"
+            told.append(f"{name} finds {what} in the tree and adds {added}.")
+        elif share["new_blocks"]:
+            told.append(f"{name} adds {counted(len(share['new_blocks']), 'block')}.")
+    if lost := state.record["evicted"]:
+        told.append(f"What was in {spaced(lost)} is lost: these blocks were handed out again.")
+    return " ".join(told) or "Nothing is added to the tree."
+
+
+def about(state: RunState, whole: Tree, node: Node) -> str:
+    """Return what a block continues, and who holds it."""
+    before, holders = whole.parents[node], state.holders().get(node[0])
+    held = f"held by {spaced(map(state.info.label, holders))}" if holders else "free, content kept"
+    return f"block {node[0]}: {f'continues block {before[0]}, ' * (before != ROOT)}{held}"
