@@ -50,6 +50,7 @@ class Recording:
             num_blocks=scheduler.kv.num_usable_blocks,
             block_size=scheduler.kv.block_size,
             token_budget=scheduler.max_num_batched_tokens,
+            max_num_seqs=scheduler.max_num_seqs,
         )
         return cls(info, steps)
 
@@ -94,6 +95,7 @@ class Recording:
             num_blocks=scenario.line["trace"]["usable_blocks"],
             block_size=config.block_size,
             token_budget=config.max_num_batched_tokens,
+            max_num_seqs=config.max_num_seqs,
             prefix_caching=config.enable_prefix_caching,
         )
         return cls(info, steps)

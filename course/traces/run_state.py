@@ -14,7 +14,8 @@ class RunInfo:
     """The constants of a run.
 
     `titles` and `num_prompt_tokens` have one entry per request id, in order of arrival. `num_blocks` counts
-    the blocks that requests can hold, without the null block. `priorities` are empty if the run has only one.
+    the blocks that requests can hold, without the null block. `priorities` are empty if the run has only one,
+    `max_num_seqs` is 0 if it is not known.
     """
 
     titles: dict[str, str]
@@ -24,6 +25,7 @@ class RunInfo:
     token_budget: int
     prefix_caching: bool = True
     priorities: dict[str, int] = field(default_factory=dict)
+    max_num_seqs: int = 0
 
     @property
     def unit(self) -> str:

@@ -12,13 +12,13 @@ MAX_SENTENCES = 3
 
 
 def describe_step(state: RunState) -> str:
-    """Return the most interesting events of the current step, rare ones first, in at most three sentences."""
+    """Return the most interesting events of a step, rare ones first, in at most three sentences, and who waits why."""
     if (record := state.record) is None:
         return "No step yet."
     if is_stuck(record):
         return stuck(state, record)
     events = [*preempted(state, record), *admitted(state, record), *chunks(state, record), *finished(state, record)]
-    return " ".join((events or ordinary(state, record))[:MAX_SENTENCES])
+    return " ".join([*(events or ordinary(state, record))[:MAX_SENTENCES], *waiting(state, record)])
 
 
 def is_stuck(record: StepRecord) -> bool:
@@ -88,6 +88,31 @@ def chunks(state: RunState, record: StepRecord) -> list[str]:
         if end < known:
             return [f"{state.info.label(share['id'])} computes a chunk, up to token {end} of {known}."]
     return []
+
+
+def waiting(state: RunState, record: StepRecord) -> list[str]:
+    """Return why the first waiting request that is no victim of this step was not admitted, as far as is known."""
+    info, victims = state.info, {victim for victim, *_ in record["preempted"]}
+    head = next((i for i in record["waiting_after"] if i not in victims), None)
+    why = "" if head is None or head in record["aborted"] else reason(state, record, head)
+    return [f"{info.label(head)} waits: {why}."] if head is not None and why else []
+
+
+def reason(state: RunState, record: StepRecord, request_id: str) -> str:
+    """Return what kept a request from being admitted: in the order in which the scheduler asks."""
+    info, free = state.info, record["free_after_schedule"]
+    num_running, left = len(record["running_after"]) + len(record["finished"]), info.token_budget - record["total"]
+    num_tokens = state.num_known[request_id]
+    num_needed = cdiv(num_tokens, info.block_size)
+    if record["preempted"]:
+        return "a step with a preemption admits no request"
+    if info.max_num_seqs and num_running >= info.max_num_seqs:
+        return f"{num_running} of {info.max_num_seqs} seats are taken"
+    if left <= 0:
+        return f"all {info.token_budget} tokens of the step are used"
+    if num_needed > free:
+        return f"its {num_tokens} tokens fill {num_needed} {info.unit}s, and {free} of {info.num_blocks} are free"
+    return f"its {num_tokens} tokens are more than the {left} left of the budget" if num_tokens > left else ""
 
 
 def finished(state: RunState, record: StepRecord) -> list[str]:

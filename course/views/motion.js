@@ -25,6 +25,7 @@ function travel(svg, running, change, duration) {
   const before = new Map([...places(svg)].map(([key, node]) => [key, centre(node)]));
   for (const animation of running) animation.cancel();
   change();
+  if (!svg.getBoundingClientRect().width) return [];  // out of sight, an element has no place to come from
   const scale = svg.viewBox.baseVal.width / svg.getBoundingClientRect().width;
   const moves = [...places(svg)].map(([key, node]) => [node, before.get(key), centre(node)]);
   return moves.flatMap(([node, from, to]) => {

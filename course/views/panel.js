@@ -169,7 +169,9 @@ function render({ model, el: root }) {
     if (dragged) release();
     dragged = null;
   };
-  for (const part of root.querySelectorAll("input, select, summary")) part.dataset.lmSuppressShortcuts = "true";
+  if (!model.get("player"))
+    controls.append(make("div", { className: "mvw-options" }, ...lectureTools(root, () => picture.querySelector("svg"))));
+  for (const part of root.querySelectorAll("input, button, select, summary")) part.dataset.lmSuppressShortcuts = "true";
   controls.onchange = release;
   show();
   if (model.get("source"))

@@ -5,6 +5,13 @@ const SLOWEST = 1.2, QUICKEST = 0.3, WHOLE_FILM = 30;
 
 // The picture is drawn for several widths. It takes the widest that fits, and grows to the room, but not beyond this.
 const MAX_GROWTH = 1.3;
+// Alone on the screen the drawing for a page of this width fills the screen: its text grows with the window.
+const LECTURE = 720;
+
+const aspect = ({ svg }) => {
+  const [, width, height] = svg.match(/viewBox="0 0 ([\d.]+) ([\d.]+)"/);
+  return width / height;
+};
 
 function unfold(view) {
   const now = [];
@@ -68,6 +75,7 @@ function render({ model, el: root }) {
     meaning.setAttribute("aria-expanded", !legend.hidden);
   });
   meaning.setAttribute("aria-expanded", false);
+  const tools = lectureTools(root, () => svg);
   const place = make("output", { className: "mvw-step" });
   const jumps = {
     first: button("|◀", "first", () => go(0)), previous: button("◀", "previous", () => move(-1)),
@@ -103,19 +111,21 @@ function render({ model, el: root }) {
     const events = [...new Set(film.frames.flatMap(({ stop }) => (stop ? stop.split(", ") : [])))];
     stopping.title = `pause where there is one: ${events.join(", ")}`;
     options.replaceChildren(...(film.has_time ? [scales] : []), speed, ...(events.length ? [stopping] : []),
-      ...(film.follow.length ? [menu] : []), ...(film.legend ? [meaning] : []));
+      ...(film.follow.length ? [menu] : []), ...(film.legend ? [meaning] : []), ...tools);
     for (const part of [root, ...root.querySelectorAll("button, input, select, summary")])
       part.dataset.lmSuppressShortcuts = "true";
     fit();
   }
   function fit() {
-    const room = root.clientWidth, widest = film.views.findLast(({ width }) => width <= room) ?? film.views[0];
+    const room = isAlone(root) ? Math.min(root.clientWidth, LECTURE) : root.clientWidth;
+    const widest = film.views.findLast(({ width }) => width <= room) ?? film.views[0];
+    const grown = isAlone(root) ? `calc(${aspect(widest)} * (100vh - ${bar.offsetHeight + 60}px))` : `${MAX_GROWTH * widest.width}px`;
+    picture.style.maxWidth = grown;
     if (widest === view) return;
     view = widest;
     states = unfold(view);
     picture.innerHTML = view.svg;
     svg = picture.firstElementChild;
-    picture.style.maxWidth = `${MAX_GROWTH * view.width}px`;
     layers = view.names.map((name) => svg.querySelector(`[data-layer="${CSS.escape(name)}"]`));
     shown = [];
     at = null;
@@ -171,7 +181,7 @@ function render({ model, el: root }) {
   root.onkeydown = (event) => {
     const within = event.target !== root;
     const keys = {
-      ArrowRight: () => move(1), ArrowLeft: () => move(-1), PageUp: () => move(-10), PageDown: () => move(10),
+      ArrowRight: () => move(1), ArrowLeft: () => move(-1), PageUp: () => move(-1), PageDown: () => move(1),
       Home: () => go(0), End: () => go(last()), " ": toggle, Escape: () => save("follow", ""),
     };
     if (event.altKey || event.ctrlKey || event.metaKey || !keys[event.key]) return;

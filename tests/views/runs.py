@@ -36,9 +36,8 @@ def played(arrivals: list[TimedRequest], config: EngineConfig, lineup: str = "so
 
 def in_blocks_of_4(requests: list[TimedRequest], num_blocks: int, phases: int, **settings: Any) -> Recording:
     """Play requests with the first phases alone, also to a run that stalls."""
-    config = EngineConfig(
-        max_num_batched_tokens=40, max_model_len=40, block_size=4, num_gpu_blocks=num_blocks + 1, **settings
-    )
+    fixed = {"max_num_batched_tokens": 40, "max_model_len": 40, "block_size": 4, "num_gpu_blocks": num_blocks + 1}
+    config = EngineConfig(**(fixed | settings))
     lineup = parse_lineup(",".join(f"solution:{phase}" for phase in range(1, phases + 1)))
     return play_workload(requests, config, lineup).recording
 

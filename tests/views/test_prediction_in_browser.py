@@ -72,7 +72,7 @@ def test_a_card_shows_its_run_once_it_is_answered(cards: Any) -> None:
     cards.get_by_role("radio", name="B", exact=True).focus()
     cards.keyboard.press("Space")
     cards.keyboard.press("Enter")
-    assert focused(cards).endswith("you said B, it was A")
+    assert focused(cards).endswith("You said “B”, but “A” is the answer.")
     assert cards.locator("svg:visible").count() == 1
     assert "Why one." in cards.locator("#host").inner_text()
     assert cards.get_by_text("As text").count() == 1
@@ -82,7 +82,7 @@ def test_a_card_shows_its_run_once_it_is_answered(cards: Any) -> None:
     cards.get_by_role("spinbutton").focus()
     cards.keyboard.type("9")
     cards.keyboard.press("Enter")
-    assert "you said 9: right" in focused(cards)
+    assert "You said 9: right." in focused(cards)
     assert cards.locator(".mvq-total").text_content() == "1 of 2 right, 0 to go"
 
 

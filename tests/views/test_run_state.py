@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,13 @@ from course.views.parts import WIDTHS, sentence_lines
 from course.views.time_machine.machine import states
 from course.workloads.small_workload import SMALL_POOL, run_workload
 from course.workloads.small_workload import make_workload as small_workload
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import Policy, SpeculativeConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from tests.engine.workloads import add, draft_half_right, make_engine, make_workload, small_config
+from tests.views.runs import in_blocks_of_4
 
 TIGHT = {"num_gpu_blocks": 13, "max_num_batched_tokens": 10, "max_num_seqs": 4, "long_prefill_token_threshold": 6}
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
@@ -187,3 +190,20 @@ def test_no_sentence_of_the_recordings_is_cut(width: float) -> None:
             for state in states(Recording.of_scenario(scenario)):
                 sentence = describe_step(state)
                 assert " ".join(sentence_lines(sentence, width)) == sentence, scenario.name
+
+
+@pytest.mark.parametrize(
+    ("step", "settings", "why"),
+    [
+        (1, {"max_num_seqs": 1}, "B waits: 1 of 1 seats are taken."),
+        (0, {"max_num_batched_tokens": 4}, "B waits: all 4 tokens of the step are used."),
+        (0, {"num_blocks": 4, "lengths": (8, 12)}, "B waits: its 12 tokens fill 3 blocks, and 2 of 4 are free."),
+        (0, {"phases": 4, "lengths": (30, 12)}, "B waits: its 12 tokens are more than the 10 left of the budget."),
+        (0, {}, ""),
+    ],
+)
+def test_a_sentence_says_why_a_request_waits(step: int, settings: dict[str, Any], why: str) -> None:
+    lengths, phases = settings.pop("lengths", (4, 4)), settings.pop("phases", 5)
+    requests = [TimedRequest(0, name, [ord(name)] * length, 3) for name, length in zip("AB", lengths, strict=True)]
+    sentence = describe_step(in_blocks_of_4(requests, settings.pop("num_blocks", 20), phases, **settings).state(step))
+    assert (why in sentence) if why else ("waits" not in sentence)

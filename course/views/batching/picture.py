@@ -153,7 +153,7 @@ def batching_panel() -> "Panel":
         return batching(lengths, int(seats), width, horizon=MAX_LONGEST + max(LENGTHS[SEATS:]))
 
     knobs = [
-        Slide("longest", "longest answer, B (drag its end)", LENGTHS[LONG], 1, MAX_LONGEST, 1, "tokens"),
+        Slide("longest", "answer B, or drag its end", LENGTHS[LONG], 1, MAX_LONGEST, 1, "tokens"),
         Slide("seats", "seats", SEATS, 1, 8, 1),
     ]
     return Panel(knobs, draw, reflows=True)

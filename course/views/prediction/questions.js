@@ -29,12 +29,15 @@ const MARKS = { right: "✓", wrong: "✗", open: "·", none: "?" };
 const marked = (result) => make("span", { className: `mvq-mark mvq-${result}`, ariaHidden: "true", textContent: MARKS[result] });
 
 function verdict(question, said, truth) {
-  const result = outcome(question, said, truth);
-  if (result === "none") return "the run did not show it";
-  if (result === "open") return `it was ${inWords(question, truth)}`;
-  const own = `you said ${inWords({ ...question, unit: "" }, said)}`, was = `it was ${inWords(question, truth)}`;
-  if (result === "wrong") return `${own}, ${was}`;
-  return said === truth || question.kind === "several" ? `${own}: right` : `${own}: right, ${was}`;
+  const result = outcome(question, said, truth), isNumber = question.kind === "number";
+  if (result === "none") return "The run did not show it.";
+  const quoted = (answer, unit) => (isNumber ? inWords({ ...question, unit }, answer) : `“${inWords(question, answer)}”`);
+  const place = isNumber && question.subject === "in which step" ? "step " : "";
+  const was = isNumber ? `it was ${place}${quoted(truth, question.unit)}` : `${quoted(truth)} is the answer`;
+  if (result === "open") return `${was[0].toUpperCase()}${was.slice(1)}.`;
+  const own = `You said ${quoted(said, "")}`;
+  if (result === "wrong") return `${own}, but ${was}.`;
+  return isNumber && said !== truth ? `${own}: right, ${was}.` : `${own}: right.`;
 }
 
 let numberOfNames = 0;
@@ -64,6 +67,12 @@ function formFor(questions, lock) {
   hint.setAttribute("role", "status");
   const submit = make("button", { type: "submit", textContent: questions.length > 1 ? "Lock my answers" : "Lock my answer" });
   const form = make("form", { noValidate: true }, ...all.map((each) => each.element), make("div", { className: "mvq-foot" }, submit, hint));
+  form.onkeydown = (event) => {
+    if (event.key !== "Enter" || !event.target.matches("input")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    form.requestSubmit();
+  };
   form.onsubmit = (event) => {
     event.preventDefault();
     const said = all.map((each) => each.said()), open = said.indexOf(null);
