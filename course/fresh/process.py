@@ -37,6 +37,7 @@ OUTPUT_BYTES = 20_000
 MAX_BYTES = 2**30
 MEMORY_BYTES = 4 * 2**30
 COMMAND = (sys.executable, "-X", "faulthandler", "-m", "course.fresh")  # a crash in C names its line
+WITH_MODEL = "with-model"
 
 
 class FreshError(Exception):
@@ -76,6 +77,11 @@ class CallResult:
 def start_process() -> WorkerProcess:
     """Start a process that serves one call."""
     return WorkerProcess(COMMAND, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES)
+
+
+def start_model_process() -> WorkerProcess:
+    """Start a process that imports torch and the runner before its call comes, which takes some seconds."""
+    return WorkerProcess((*COMMAND, WITH_MODEL), max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES)
 
 
 def in_fresh_process(

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import astuple
 from typing import TypeVar
 
-from course.fresh.process import FreshError, ReadyProcess, in_fresh_process, start_process
+from course.fresh.process import FreshError, ReadyProcess, in_fresh_process, start_model_process, start_process
 from course.notebook.missing import broken_starter, code_that_ran, first_missing, notice_of
 from course.notebook.notice import Notice
 from course.notebook.records import recorded_result
+from course.sandbox.worker import WorkerProcess
 from course.workloads.electives import electives_of
 from mini_vllm.assembly.lineup import PHASE_NAMES, Lineup, parse_lineup
 from mini_vllm.assembly.parts import Impl
@@ -34,6 +35,7 @@ class PhaseCode:
     def __init__(self, phase: int, whole: Lineup) -> None:
         self.phase, self.whole = phase, whole
         self._start = start_process
+        self._ready: ReadyProcess | None = None
 
     def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
         """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent.
@@ -69,7 +71,13 @@ class PhaseCode:
             recorded: T | Notice = recorded_result(missing, function, arguments)
             return recorded
         try:
-            return in_fresh_process(function, *arguments, start=self._start)
+            start = self._start if lineup.runner == "absent" else self._take_model_process
+            return in_fresh_process(function, *arguments, start=start)
         except FreshError as error:
             title = "This needs a task that is not written yet" if error.unwritten else "The engine did not finish"
             return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")
+
+    def _take_model_process(self) -> WorkerProcess:
+        """Return a process for a call with a model; from the first one on, the next process waits with torch loaded."""
+        self._ready = self._ready or ReadyProcess(start_model_process)
+        return self._ready.take()

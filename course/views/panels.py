@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import traitlets
 
-from course.views.alone import PLAYER
+from course.views.alone import PLAYER, alone
 from course.views.film import Film
 from course.views.knobs import Knob, checked
 from course.views.parts import WIDTHS
@@ -28,6 +28,8 @@ class Filmed(Protocol):
     def picture(self, step: int, width: float = WIDTH) -> Picture: ...
     def film(self) -> Film: ...
 
+
+NEEDS_KERNEL = "The knobs of this picture ask Python: they turn in the running notebook."
 
 BrowserDrawing = tuple[str, Mapping[str, Any]]
 """The same picture drawn by the page: a JavaScript module with `draw(question, tables)`, and its tables."""
@@ -88,6 +90,14 @@ class Panel(PictureWidget):
 
     def picture(self) -> Picture:
         return self._picture
+
+    def still(self) -> str:
+        """Return what a page without a kernel shows: knobs that turn where the page draws, else words about them."""
+        if not self.source:
+            return f"{super().still()}<p>{NEEDS_KERNEL}</p>"
+        names = ("knobs", "question", "answer", "reflows", "source", "tables")
+        state = {name: getattr(self, name) for name in names} | {"place": "", "player": ""}
+        return self.picture().html() + alone(state, self._esm)
 
     def _on_question(self, change: Mapping[str, Any]) -> None:
         question = change["new"]

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from course.views.alone import alone
+from course.views.batching import batching_panel
+from course.views.calculator import calculator
 from course.views.film import Film
+from course.views.panels import NEEDS_KERNEL
 from course.views.widgets import Player
 from tests.chromium import Pages
 from tests.views.test_base import counting
@@ -118,3 +121,13 @@ def test_a_film_is_in_the_script_once_and_compressed() -> None:
     assert script.count("<script>") == script.count("</script>") == 1
     assert not re.search(r"https?:", script)
     assert len(script) < len(json.dumps(encoded)) / 3
+
+
+def test_knobs_turn_in_a_saved_page_where_it_draws_and_else_it_says_so(opened: Opened) -> None:
+    page = opened(f"<div>{calculator().still()}</div>")
+    knob = page.get_by_role("slider", name="max_num_seqs")
+    knob.wait_for()
+    before = page.locator(".mvw-picture svg").get_attribute("aria-label")
+    knob.press("Home")
+    assert page.locator(".mvw-picture svg").get_attribute("aria-label") != before
+    assert opened(batching_panel().still()).get_by_text(NEEDS_KERNEL).is_visible()

@@ -14,7 +14,7 @@ from tests.views.runs import observed
 from tests.views.test_base import counting
 
 HEADLINE = '[data-layer="headline"] text'
-KEYS = "ArrowRight 1, ArrowRight 2, ArrowLeft 1, PageDown 11, Home 0, End 11"
+KEYS = "ArrowRight 1, ArrowRight 2, ArrowLeft 1, PageDown 2, PageUp 1, Home 0, End 11"
 UNGUARDED = """() => [...document.querySelectorAll(".mvw, .mvw button, .mvw input, .mvw select, .mvw summary")]
   .filter((part) => part.dataset.lmSuppressShortcuts !== "true").length"""
 
