@@ -9,8 +9,8 @@ from course.notebook.charts import Charts, Measure, bar_charts, count, percent
 from course.notebook.lab import Lab
 from course.notebook.measurements import Measurement
 from course.notebook.notice import Notice
-from course.simulator.cost_model import roofline
 from course.notebook.result_facts import ByUser, goodput_of
+from course.simulator.cost_model import roofline
 from course.simulator.experiment import Experiment
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
