@@ -1,7 +1,7 @@
 """Phase 6, task 8 (optional): the cache's two inner loops as Triton kernels.
 
 They run on a GPU; without one, the tests use Triton's interpreter. On a GPU the runner uses the kernels
-as soon as all four functions are written. `mini-vllm hint 6.7` has a hint in steps.
+as soon as all four functions are written. `mini-vllm hint 6.8` has a hint in steps.
 """
 # mypy: disable-error-code="untyped-decorator, misc"
 

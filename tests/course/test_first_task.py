@@ -86,7 +86,8 @@ def test_a_task_that_is_done_names_the_next_one(learner: Path) -> None:
     shutil.copy(solution_path(1), starter_path(1, learner))
     command = ("pytest", "-q", "-p", "no:cacheprovider", "labs/phase1_scheduler_step", "-m")
     assert "next: task 1.2 (labs/phase1_scheduler_step/README.md)" in run(learner, *command, "task1_1").stdout
-    assert "which runs phase 1 in whole engines too" in run(learner, *command, "task1_4").stdout
+    assert "next: task 1.5 (labs/phase1_scheduler_step/README.md)" in run(learner, *command, "task1_4").stdout
+    assert "which runs phase 1 in whole engines too" in run(learner, *command, "task1_5").stdout
     assert "is done" not in run(learner, *command, "task1_1", "-k", "largest").stdout, (
         "a part of a task is not the task"
     )

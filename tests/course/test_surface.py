@@ -55,7 +55,7 @@ def test_every_starter_body_is_one_raise_that_names_phase_task_and_function(phas
 
 
 def test_the_tasks_that_a_starter_names_are_the_tasks_that_are_graded(phase: int) -> None:
-    files = starter_path(phase).parent.glob("test_task*.py")
+    files = [path for path in starter_path(phase).parent.glob("test_task*.py") if "in_an_engine" not in path.name]
     graded = {match[1] for file in files if (match := re.match(r"test_(task\d+_\d+)_", file.name))}
     raised = re.findall(r"Phase \d+, tasks? ([\d and,]+):", starter_path(phase).read_text(encoding="utf-8"))
     named = {f"task{phase}_{task}" for tasks in raised for task in re.findall(r"\d", tasks)}

@@ -64,7 +64,7 @@ def test_its_commands_show_the_grade(learner: Path) -> None:
         line = line.replace(" grade --json", " grade --phase 1 --json")
         subprocess.run(["bash", "-e", "-c", line], cwd=learner, env=environment, check=True, capture_output=True)
     grade = json.loads((learner / "grade.json").read_text(encoding="utf-8"))
-    assert 0 < grade["total"] < grade["max"] == 40
+    assert 0 < grade["total"] < grade["max"] == 50
     cases = list(ElementTree.parse(learner / "grade.xml").iter("testcase"))
     assert len(cases) == len(load_plan()[0].tests) + 2
     summary = (learner / "summary.md").read_text(encoding="utf-8")
