@@ -13,8 +13,7 @@ class Logprob:
     rank: int
 
 
-TokenLogprobs = dict[int, Logprob]
-"""For one place in a text, by token id: the sampled token and the likeliest ones."""
+TokenLogprobs = dict[int, Logprob]  # for one place in a text, by token id: the sampled token and the likeliest ones
 
 
 @dataclass(slots=True)

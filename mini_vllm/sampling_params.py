@@ -7,8 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 MAX_LOGPROBS = 20
-MIN_TEMPERATURE = 0.01
-"""Logits divided by much less are not finite. (vLLM: `_MAX_TEMP`.)"""
+MIN_TEMPERATURE = 0.01  # logits divided by much less are not finite (vLLM: `_MAX_TEMP`)
 FLOATS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 INTEGERS = ("max_tokens", "top_k", "seed", "min_tokens", "logprobs")
 
@@ -17,9 +16,8 @@ INTEGERS = ("max_tokens", "top_k", "seed", "min_tokens", "logprobs")
 class SamplingParams:
     """The sampling settings of one request, named as in vLLM.
 
-    `temperature=0` is greedy; one between 0 and 0.01 counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` switch the two
-    filters off. `seed` makes the request's draws repeatable, whatever else is in the batch. `max_tokens` and
-    `min_tokens` count output tokens.
+    `temperature=0` is greedy; between 0 and 0.01 it counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` filter nothing.
+    `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens.
     The penalties and `logit_bias` (token id to what is added) change the logits before sampling: presence and frequency
     penalties look at a token's uses in the output, the repetition penalty at the whole text. `logprobs` asks how likely
     each token was, and for that many of the likeliest tokens in its place.
@@ -44,13 +42,11 @@ class SamplingParams:
     def __post_init__(self) -> None:
         """Make Python's own numbers of others, such as numpy's, and floats of integers where a float is meant."""
         for name in FLOATS:
-            value = getattr(self, name)
-            if _is_number(value):
+            if _is_number(value := getattr(self, name)):
                 is_low = name == "temperature" and 0 < value < MIN_TEMPERATURE
                 object.__setattr__(self, name, MIN_TEMPERATURE if is_low else float(value))
         for name in INTEGERS:
-            value = getattr(self, name)
-            if isinstance(value, Integral) and not isinstance(value, bool):
+            if isinstance(value := getattr(self, name), Integral) and not isinstance(value, bool):
                 object.__setattr__(self, name, int(value))
 
     @property
@@ -95,4 +91,5 @@ class SamplingParams:
 
 def _is_number(value: Any) -> bool:
     """Return whether a value is a number that a float can hold; NaN, infinity and True are none."""
-    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= sys.float_info.max  # type: ignore[operator]
+    is_real = isinstance(value, Real) and not isinstance(value, bool)
+    return is_real and abs(value if isinstance(value, int) else float(value)) <= sys.float_info.max

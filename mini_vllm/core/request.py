@@ -130,8 +130,8 @@ class Request:
 
     def finish(self, status: RequestStatus, stop_reason: int | str | None = None) -> None:
         """Any status to a final one. `stop_reason` is the stop token or string that ended the request."""
+        self.stop_reason = stop_reason  # first: an interrupt in between must not end a request without its reason
         self.status = status
-        self.stop_reason = stop_reason
 
     def followed_by(self, token_ids: Sequence[int]) -> "Request":
         """Return a copy with these tokens appended, as if they had been sampled."""

@@ -8,14 +8,9 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
 
-OpenEngine = Callable[[], LLMEngine]
-"""Opens the engine in its process: a function of a module, a method of a picklable object, or a `partial`."""
-
-Watch = Callable[[Callable[[str], None]], None]
-"""Starts what watches the engine, where it is. It may call its argument with the reason why the engine has to end."""
-
-Method = Literal["call", "call_during_step", "abort", "step_once", "pause", "resume", "end"]
-"""The methods of an `EngineThread` that an `EngineProcess` passes on."""
+OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
+Watch = Callable[[Callable[[str], None]], None]  # watches the engine where it is; its argument ends it, with a reason
+Method = Literal["call", "call_during_step", "abort", "step_once", "pause", "resume", "end"]  # of `EngineThread`
 
 
 class Opened(NamedTuple):

@@ -19,8 +19,7 @@ from mini_vllm.outputs import RequestOutput
 Result = TypeVar("Result")
 Deliver = Callable[[list[RequestOutput]], None]
 OnDeath = Callable[[EngineDeadError], None]
-StepClock = c_double
-"""Holds the time at which the current step began, 0 between two steps. Its memory may be shared with a process."""
+StepClock = c_double  # when the current step began, 0 between two steps; its memory may be shared with a process
 logger = logging.getLogger(__name__)
 
 

@@ -15,11 +15,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 CONTRACT_NAME = "mini_vllm_contract"
-TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)
-"""The text each token of the row belongs to. Interleaved: distances in the row differ from those in the text."""
+TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)  # interleaved: distances in the row differ from those in the text
 UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias", "alibi")
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}
-"""Largest difference of two logits, as a share of the largest logit."""
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}  # of two logits, by the largest
 
 
 @dataclass(slots=True)

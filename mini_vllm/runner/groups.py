@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = NDArray[np.int64]
-MAX_GROUP_SLOTS = 4096
-"""Small enough that what a group copies out of the KV cache is still in the CPU's cache when attention reads it."""
-MAX_PIECE_QUERIES = 128
-"""A longer chunk is cut into pieces, because the tokens of a piece need no keys of later pieces."""
-MAX_WASTED_PAIRS = 512
-"""Padding that a group may have, in pairs of a query and a key, before it is cheaper to start another group."""
+MAX_GROUP_SLOTS = 4096  # what a group copies out of the KV cache is in the CPU's cache when attention reads it
+MAX_PIECE_QUERIES = 128  # a longer chunk is cut into pieces, because the tokens of a piece need no keys of later pieces
+MAX_WASTED_PAIRS = 512  # pairs of a query and a key in a group's padding, before another group is cheaper
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.sampling_params import SamplingParams
 
-Rows = Sequence[tuple[ScheduledRequest, int]]
-"""For each row of logits, its request and how many of the request's drafts lie before the token to be sampled."""
+Rows = Sequence[tuple[ScheduledRequest, int]]  # each row's request, and how many of its drafts the token follows
 
 
 def processed_logits(rows: Rows, logits: Tensor) -> Tensor:

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-ROWS_HINT = 32
-"""Number of rows the order is optimized for; measured best or equal from 1 to 2048 rows."""
+ROWS_HINT = 32  # number of rows the order is optimized for; measured best or equal from 1 to 2048 rows
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 PACKED_DTYPES = (torch.float32, torch.bfloat16)
 

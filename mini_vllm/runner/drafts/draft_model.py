@@ -20,8 +20,7 @@ class DraftModel:
     draft. Wrong or missing K and V cost accepted drafts here, but never make a token wrong.
     """
 
-    cost_of_a_draft = 0.4
-    """Measured with the embedded model and its draft model; a larger target makes it smaller."""
+    cost_of_a_draft = 0.4  # measured with the embedded model and its draft model; a larger target makes it smaller
 
     def __init__(self, runner: ModelRunner, block_size: int) -> None:
         self.runner = runner

@@ -9,8 +9,7 @@ from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.drafts.proposer import Proposer
 
-FADING = 0.8
-"""The weight of a step in the estimate, relative to the step after it."""
+FADING = 0.8  # the weight of a step in the estimate, relative to the step after it
 LONGEST_PAUSE = 32
 
 

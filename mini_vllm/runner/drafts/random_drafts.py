@@ -15,8 +15,7 @@ from mini_vllm.runner.paged_model_runner import PagedModelRunner
 class RandomDraftRunner(PagedModelRunner):
     """The runner of a draft model that keeps the distribution of each draft. Greedy requests get greedy drafts."""
 
-    drawn_from: dict[str, list[Tensor]]
-    """The distribution [vocab] of each draft since it was emptied, by request id."""
+    drawn_from: dict[str, list[Tensor]]  # the distribution [vocab] of each draft since it was emptied, by request id
 
     def sample(self, rows: Sequence[tuple[ScheduledRequest, int]], logits: Tensor) -> list[int]:
         """Return a draft for each row of logits [S, vocab]."""
