@@ -16,8 +16,8 @@ def keep_freed_memory() -> bool:
     returns them to the system at once and maps new pages for the next layer; on the embedded model that took longer
     than the arithmetic. All threads share one arena, because memory freed in a thread's own arena is returned in spite
     of the settings, which made an engine on a thread an eighth slower. That part only works before the first thread
-    starts. Only glibc has the settings (mallopt). oneDNN compiles a kernel of 200 kB for each number of rows and pair of
-    sizes; short requests fill its and torch's caches of 1,024 with 400 MB. 128 are as fast; set before the first product.
+    starts. Only glibc has the settings (mallopt). oneDNN compiles a kernel of 200 kB for each number of rows and pair
+    of sizes; short requests fill its and torch's caches of 1,024 with 400 MB. 128 are as fast.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(MAX_KERNELS))
