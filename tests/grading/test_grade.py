@@ -188,7 +188,7 @@ def test_a_test_of_the_plan_that_does_not_exist_is_not_run(checkout: Checkout) -
 def test_points_below_the_limit(checkout: Checkout) -> None:
     done = checkout.run("--phase", "1", "--min-points", "1", engines=False)
     assert done.returncode == 1
-    assert "0 of 40 points" in done.stdout
+    assert "0 of 50 points" in done.stdout
 
 
 @pytest.mark.parametrize("phase", ["0", "9", "x", "3-2", "1-"])
