@@ -90,7 +90,7 @@ def test_a_card_that_the_run_did_not_decide_is_not_counted(cards: Any) -> None:
     cards.get_by_role("combobox", name="card").select_option("2")
     cards.get_by_role("spinbutton").fill("1")
     cards.keyboard.press("Enter")
-    assert "the run did not show it" in focused(cards)
+    assert "The run did not show it." in focused(cards)
     assert cards.locator(".mvq-total").text_content() == "0 of 2 right, 2 to go"
 
 

@@ -32,7 +32,6 @@ CHATS = (
 )
 NOTES = "Notes: The kite of Mina is red. The drum of Ben is blue. The map of Ada is gray. The boat of Finn is green. "
 NAMES, THINGS = ("Mina", "Ben", "Ada", "Finn", "Lily", "Omar"), ("kite", "drum", "map", "boat", "hat", "bell")
-PREEMPTED = "() => Number(document.querySelector('[data-figure=preemptions] b')?.textContent) > 0"
 SIZE = {"width": 1280, "height": 800}
 
 
@@ -59,7 +58,7 @@ def screens() -> dict[str, bytes]:
 
 
 def serving_screens() -> dict[str, bytes]:
-    """Return a PNG per theme. The engine is held until all requests have come, and again after a preemption."""
+    """Return a PNG per theme. All requests come while the engine is held, and every step is asked for."""
     llm = AsyncLLM(build_engine(CONFIG, parse_lineup("solution")))
     with running_server(llm) as server, headless_chromium() as browser:
         page = browser.new_page(viewport=SIZE, color_scheme="light", device_scale_factor=1.1)
@@ -77,13 +76,12 @@ def serving_screens() -> dict[str, bytes]:
         for number, (name, thing) in enumerate(zip(NAMES * 3, THINGS * 3, strict=True)):
             question = f"{NOTES * (number % 2)}Tell me a story about {name} and a {thing}."
             threading.Thread(target=ask, args=(server.base_url, question), daemon=True).start()
-        wait_for_arrivals(page, num_asked + 3 * len(NAMES))
-        page.locator("#pause").click()
-        page.wait_for_function(PREEMPTED)
-        page.locator("#pause").click()
-        page.wait_for_selector("body.paused")
-        while "is preempted" not in page.locator("#sentence").text_content():
-            page.locator("#previous").click()
+            num_asked = wait_for_arrivals(page, num_asked + 1)
+        while "preempted" not in page.locator("#sentence").text_content():
+            before = page.locator("#picture").get_attribute("data-step")
+            page.locator("#step").click()
+            page.wait_for_selector(f"#picture[data-step]:not([data-step='{before}'])")
+        page.add_style_tag(content=".figures { display: none; }")  # its times are those of an engine that was held
         page.locator("#tabs [role=tab]").first.click()
         page.mouse.move(0, 0)
         taken = {}
