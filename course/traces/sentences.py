@@ -12,13 +12,14 @@ MAX_SENTENCES = 3
 
 
 def describe_step(state: RunState) -> str:
-    """Return the most interesting events of a step, rare ones first, in at most three sentences, and who waits why."""
+    """Return the most interesting events of a step, rare ones first, and who waits why: at most three sentences."""
     if (record := state.record) is None:
         return "No step yet."
     if is_stuck(record):
         return stuck(state, record)
     events = [*preempted(state, record), *admitted(state, record), *chunks(state, record), *finished(state, record)]
-    return " ".join([*(events or ordinary(state, record))[:MAX_SENTENCES], *waiting(state, record)])
+    wait = waiting(state, record)
+    return " ".join([*(events or ordinary(state, record))[: MAX_SENTENCES - len(wait)], *wait])
 
 
 def is_stuck(record: StepRecord) -> bool:

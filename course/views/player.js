@@ -92,7 +92,8 @@ function render({ model, el: root }) {
   root.classList.add("mvw");
   root.tabIndex = 0;
   root.setAttribute("role", "group");
-  root.replaceChildren(bar, legend, picture, following, spoken, make("details", {}, summary, text));
+  root.replaceChildren(bar, legend, picture, following, spoken,
+    make("div", { className: "mvw-foot" }, make("details", {}, summary, text), ...tools));
   // The picture saved behind a widget in a notebook is hidden while the widget runs.
   root.append(make("style", { textContent: `[data-place="${model.get("place") ?? ""}"] { display: none; }` }));
 
@@ -111,7 +112,7 @@ function render({ model, el: root }) {
     const events = [...new Set(film.frames.flatMap(({ stop }) => (stop ? stop.split(", ") : [])))];
     stopping.title = `pause where there is one: ${events.join(", ")}`;
     options.replaceChildren(...(film.has_time ? [scales] : []), speed, ...(events.length ? [stopping] : []),
-      ...(film.follow.length ? [menu] : []), ...(film.legend ? [meaning] : []), ...tools);
+      ...(film.follow.length ? [menu] : []), ...(film.legend ? [meaning] : []));
     for (const part of [root, ...root.querySelectorAll("button, input, select, summary")])
       part.dataset.lmSuppressShortcuts = "true";
     fit();
