@@ -137,17 +137,17 @@ def test_a_student_edition(student: Checkout) -> None:
     student.solve(1)
     done = student.run("--phase", "1-2")
     assert done.returncode == 0, done.stderr
-    assert "40 of 80 points" in done.stdout
+    assert "50 of 100 points" in done.stdout
     assert done.stdout.splitlines()[-1].strip() == "pytest labs/phase2_block_pool -m task2_1"
     assert any(
-        line.startswith("1 ") and line.split()[-3:] == ["40/40", "pass", "pass"] for line in done.stdout.splitlines()
+        line.startswith("1 ") and line.split()[-3:] == ["50/50", "pass", "pass"] for line in done.stdout.splitlines()
     )
 
 
 def test_what_is_wrong_only_beside_the_reference_is_shown_as_steps(checkout: Checkout) -> None:
     """The plan of the course is emptied, so that no graded test sees the mistake."""
     plan = json.loads(PLAN_FILE.read_text(encoding="utf-8"))
-    plan["phases"][4]["tasks"] = plan["phases"][4]["tasks"][3:]
+    plan["phases"][4]["tasks"] = plan["phases"][4]["tasks"][3:4]
     (checkout.folder / "course" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     checkout.solve(1, 2, 3, 4)
     wrong = solution(5).replace("self.threshold = long_prefill_token_threshold", "self.threshold = 0")
