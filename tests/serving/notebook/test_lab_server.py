@@ -149,7 +149,7 @@ def test_code_that_raises_is_named(lineup: str, title: str, monkeypatch: pytest.
         assert isinstance(shown, Notice)
         assert shown.title == title
         assert "Phase 1, task" in shown.text or "Phase 4, task 2" in shown.text
-        assert "1 scheduler step: yours" in shown.text
+        assert "1 scheduler step: not written" in shown.text
 
 
 def test_settings_that_cannot_be_served_are_named() -> None:
