@@ -75,8 +75,9 @@ def test_a_dot_stands_for_each_test_and_tasks_are_in_rows(shown: list[Any]) -> N
     assert re.findall(r'mvt-name"><strong>(1\.\d)</strong> ([\w ]+)<', html) == [
         ("1.1", "clamp"),
         ("1.2", "running requests"),
-        ("1.3", "admission and no admission"),
+        ("1.3", "admission and cost and no admission"),
         ("1.4", "update from output"),
+        ("1.5", "in an engine"),
     ]
 
 
