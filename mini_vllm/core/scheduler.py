@@ -128,7 +128,7 @@ class Scheduler:
             self.requests[request_id].spec_token_ids = draft_token_ids
 
     def finish_request(
-        self, request_id: str, status: RequestStatus, num_computed_tokens: int | None = None
+        self, request_id: str, status: RequestStatus, reason: str | None = None, num_computed_tokens: int | None = None
     ) -> Request | None:
         """End an unfinished request with a final `status`, in whichever queue; return it, None if there is none.
 
@@ -138,7 +138,7 @@ class Scheduler:
         if request is None:
             return None
         was_running = request.status is RequestStatus.RUNNING
-        request.finish(status)
+        request.finish(status, reason)
         self._forget(request_id)
         if was_running:
             self.running.remove(request)

@@ -207,8 +207,8 @@ class LLMEngine:
     def _detokenize(self, request_id: str, now: float) -> int:
         """Turn new tokens into text; return how many of them follow a stop string, which ends the request."""
         stop, num_cut = self.processor.take_new_tokens(request_id, now)
-        if stop is not None:
-            self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED)
+        if stop is not None and not self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED, stop):
+            # It has ended already, at its maximum length: the stop string comes first.
             self.processor.states[request_id].request.finish(RequestStatus.FINISHED_STOPPED, stop)
         return num_cut
 
