@@ -17,10 +17,11 @@ from types import ModuleType
 from course.labtest.in_place.check import MAX_STEPS
 from course.labtest.in_place.place import Place, Record, trace_of
 from course.labtest.in_place.scenario import draw_scenario
+from course.labtest.in_place.tape import Tape
 from tests.mutants.catalog import PHASES, Subject, module_name, mutants
 
 MAX_SECONDS = 2
-Traces = dict[int, list[Record]]
+Traces = dict[int, tuple[list[Record], Tape]]
 
 
 def main() -> None:
@@ -40,8 +41,8 @@ def main() -> None:
             missed.append(subject.name)
         elif seed not in chosen:
             chosen.append(seed)
-    print(f"{phase}: {' '.join(map(str, sorted(chosen, key=lambda seed: len(traces[seed]))))}")
-    num_steps = sum(len(traces[seed]) for seed in chosen)
+    print(f"{phase}: {' '.join(map(str, sorted(chosen, key=lambda seed: len(traces[seed][0]))))}")
+    num_steps = sum(len(traces[seed][0]) for seed in chosen)
     print(f"{len(subjects) - len(missed)} of {len(subjects)} mutants seen in {num_steps} steps; not seen:")
     print("\n".join(missed))
 
@@ -50,13 +51,14 @@ def by_new_facts(phase: int, drawn: int) -> Traces:
     """Return the reference's traces, each the one with most pairs for its time that those before it have not."""
     module, traces, facts, seconds = importlib.import_module(f"solutions.{module_name(phase)}"), Traces(), {}, {}
     for seed in range(drawn):
-        start, place = time.process_time(), Place(phase, module, draw_scenario(phase, seed))
+        start, tape = time.process_time(), Tape()
+        place = Place(phase, module, draw_scenario(phase, seed), tape)
         try:
             trace = trace_of(place, MAX_STEPS)
         except RuntimeError:  # the neighbours give no request a turn
             continue
         if place.finished and not place.what_is_broken():
-            traces[seed], facts[seed] = trace, facts_of(place, trace)
+            traces[seed], facts[seed] = (trace, tape), facts_of(place, trace)
             seconds[seed] = time.process_time() - start + 0.01
     order, known = Traces(), set[object]()
     while left := traces.keys() - order.keys():
@@ -86,10 +88,10 @@ def first_seen(phase: int, subject: Subject, traces: Traces) -> int | None:
         resource.setrlimit(resource.RLIMIT_DATA, (2**32, 2**32))
         module = ModuleType("mutant")
         exec(subject.text, vars(module))
-        for seed, trace in traces.items():
+        for seed, (trace, tape) in traces.items():
             signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # which ends the process
             os.write(writer, f"{seed} ".encode())
-            if differs(phase, module, seed, trace):
+            if differs(phase, module, seed, trace, Tape(tape.answers)):
                 os._exit(0)
         os.write(writer, b"none")
         os._exit(0)
@@ -100,10 +102,10 @@ def first_seen(phase: int, subject: Subject, traces: Traces) -> int | None:
     return None if last == "none" else int(last)
 
 
-def differs(phase: int, module: ModuleType, seed: int, trace: list[Record]) -> bool:
+def differs(phase: int, module: ModuleType, seed: int, trace: list[Record], tape: Tape) -> bool:
     """Return whether a scenario runs otherwise than recorded."""
     try:
-        place = Place(phase, module, draw_scenario(phase, seed))
+        place = Place(phase, module, draw_scenario(phase, seed), tape)
         return any(place.step() != right or place.what_is_broken() for right in trace)
     except Exception:
         return True

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from course.labtest.expect import explained, lab_failure
 from course.labtest.failure import Shares
-from course.labtest.in_place.place import Place, Record, trace_of
+from course.labtest.in_place.place import Place, Record, recorded_run
 from course.labtest.in_place.scenario import draw_scenario
+from course.labtest.in_place.tape import OtherRunError, Tape
 from course.labtest.recorded import Answers
 from course.terminal.differences import differing_parts
 from course.terminal.step_table import step_table
@@ -46,19 +47,20 @@ def each_scenario(phase: int) -> pytest.MarkDecorator:
 def check_in_an_engine(phase: int, yours: ModuleType, answers: Answers, seed: int) -> None:
     """Run a scenario with your phase; fail at the first step that differs from the recorded ones."""
     scenario = draw_scenario(phase, seed)
-    expected: list[Record] = answers(lambda: trace_of(Place(phase, yours, scenario), MAX_STEPS))
+    expected, tape = answers(lambda: recorded_run(phase, yours, scenario, MAX_STEPS))
     heading, records = f"scenario {seed}: {scenario}", list[Record]()
     with explained([heading, "your phase is put into the engine"], rule=RULE):
-        place = Place(phase, yours, scenario)
+        place = Place(phase, yours, scenario, Tape(tape))
     for right in expected:
-        before, stalled = situation(heading, records, place), ""
+        before, ended = situation(heading, records, place), ""
         try:
             with explained(before, rule=RULE):
                 records.append(place.step())
-        except StalledError as error:
-            stalled = str(error)
-        if stalled:
-            lab_failure(rule=RULE, situation=before, expected="the engine goes on", yours=stalled, hint=HINT)
+        except (StalledError, OtherRunError) as error:
+            ended = str(error)
+        if ended:
+            lines = [*before, *drawn_step("expected", [*records, right])]
+            lab_failure(rule=RULE, situation=lines, expected="this step is taken", yours=ended, hint=HINT)
         compare(place, records, right, before)
 
 

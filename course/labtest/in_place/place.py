@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from course.labtest.in_place import ahead
+from course.labtest.in_place import drafting
 from course.labtest.in_place.neighbours import AnyCache, AnyMemory, AnyShare, AnyStep, AnyVictim
 from course.labtest.in_place.scenario import Scenario
+from course.labtest.in_place.tape import Tape
 from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
 from mini_vllm.core.interfaces import ModelRunner, SchedulingFunctions
 from mini_vllm.core.invariants import InvariantError, check_state
@@ -35,10 +36,10 @@ class ForwardPassError(Exception):
 
 
 class Place:
-    """An engine for a scenario with `yours` as its phase, to be run step by step."""
+    """An engine for a scenario with `yours` as its phase, to be run step by step. An empty tape records."""
 
-    def __init__(self, phase: int, yours: ModuleType, scenario: Scenario) -> None:
-        self.phase, self.yours, self.scenario = phase, yours, scenario
+    def __init__(self, phase: int, yours: ModuleType, scenario: Scenario, tape: Tape) -> None:
+        self.phase, self.yours, self.scenario, self.tape = phase, yours, scenario, tape
         self.number = 0
         self._arriving, self._num_batches, config = list(scenario.arrivals), 0, scenario.config
         self.max_model_len, num_gpu_blocks = config.sizes
@@ -49,8 +50,8 @@ class Place:
         self.config = config.resolved(self.max_model_len, num_gpu_blocks)
         self.evicted: list[int] = []
         drafts = config.speculative_config
-        self.speculation = speculation_for(phase, yours) if drafts else None
-        self.placeholders = placeholders_for(phase, yours) if config.async_scheduling else None
+        self.speculation = self._speculation() if drafts else None
+        self.placeholders = self._placeholders() if config.async_scheduling else None
         self.scheduler = Scheduler(
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
@@ -91,7 +92,7 @@ class Place:
             check_state(self.scheduler, "priority")  # neighbours serve in any order, so the queues have none to keep
         except InvariantError as error:
             return str(error)
-        return ""
+        return self.tape.unknown
 
     def _record(self) -> Record:
         scheduler, record = self.scheduler, self.engine.recorder.steps[-1]
@@ -131,7 +132,7 @@ class Place:
         tokens_ahead = None
         if self.speculation or self.placeholders:
             if phase != 5:
-                chunks.should_sample = lambda request, num_computed: not request.all_token_ids[num_computed:]
+                chunks.should_sample = self.tape.should_sample(config, functions.clamp)
             tokens_ahead = self._tokens_ahead(chunks=chunks, kv=kv, prefix_cache=cache)
         is_queue = phase == 3 and config.policy == "priority"
         return SchedulerParts(
@@ -157,6 +158,17 @@ class Place:
             return LLMEngine(*parts)
         return OverlappingEngine(*parts, RunnerThread(self.placeholders.correct_share))
 
+    def _speculation(self) -> SpeculationFunctions:
+        if self.phase != 7:
+            return self.tape.speculation(self.config)
+        names = "SpeculativeScheduling propose_by_lookup select_logits_rows accept_drafts rejection_sample"
+        return SpeculationFunctions(*(getattr(self.yours, name) for name in names.split()))
+
+    def _placeholders(self) -> AsyncFunctions:
+        if self.phase != 8:
+            return self.tape.placeholders(self.config)
+        return AsyncFunctions(self.yours.PlaceholderScheduling, self.yours.correct_share)
+
     def _runner(self) -> ModelRunner:
         size, num_gpu_blocks = self.config.block_size, self.config.sizes[1]
         runner: ModelRunner = FakeModelRunner(num_gpu_blocks, size, (0, *LETTERS))
@@ -165,10 +177,10 @@ class Place:
 
             runner = PocketRunner(self.yours, num_gpu_blocks, size)
         if self.speculation is not None and (drafts := self.config.speculative_config) is not None:
-            runner = FakeModelRunner(num_gpu_blocks, size, ahead.LETTERS, self.speculation.accept_drafts)
-            proposer: Proposer = ahead.Guesses(draws=self.phase == 7 and drafts.draws_drafts)
+            runner = FakeModelRunner(num_gpu_blocks, size, drafting.LETTERS, self.speculation.accept_drafts)
+            proposer: Proposer = drafting.Guesses(draws=self.phase == 7 and drafts.draws_drafts)
             if self.phase == 7:
-                runner = ahead.RowsRunner(num_gpu_blocks, size, self.speculation)
+                runner = drafting.RowsRunner(num_gpu_blocks, size, self.speculation)
                 looks_up = PromptLookup(drafts, self.speculation.propose_by_lookup)
                 proposer = looks_up if drafts.method == "ngram" else proposer
             runner = DraftingRunner(runner, proposer, drafts, self.max_model_len)
@@ -178,22 +190,17 @@ class Place:
             self._num_batches += 1
             if self._num_batches == self.scenario.failing_batch:
                 raise ForwardPassError
+            self.tape.require_known()
             return compute(batch)
 
         runner.execute_model = compute_or_fail  # type: ignore[method-assign]
         return runner
 
 
-def speculation_for(phase: int, yours: ModuleType) -> SpeculationFunctions:
-    """Return phase 7."""
-    names = "SpeculativeScheduling propose_by_lookup select_logits_rows accept_drafts rejection_sample"
-    functions = [getattr(yours, name) for name in names.split()] if phase == 7 else None
-    return SpeculationFunctions(*functions) if functions else ahead.any_speculation()
-
-
-def placeholders_for(phase: int, yours: ModuleType) -> AsyncFunctions:
-    """Return phase 8."""
-    return AsyncFunctions(yours.PlaceholderScheduling, yours.correct_share) if phase == 8 else ahead.any_placeholders()
+def recorded_run(phase: int, yours: ModuleType, scenario: Scenario, most: int) -> tuple[list[Record], dict[str, Any]]:
+    """Run a scenario with the reference as `yours` and around it; return the records of its steps, and the tape."""
+    tape = Tape()
+    return trace_of(Place(phase, yours, scenario, tape), most), tape.answers
 
 
 def trace_of(place: Place, most: int) -> list[Record]:

@@ -1,78 +1,15 @@
-"""Phases 7 and 8 as they stand around each other in an engine of the tests. Nothing here is to be filled in.
-
-Local functions: what a starter could import here would be the answer to a task.
-"""
+"""Who guesses and who computes in an engine with drafts. Nothing here is to be filled in."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import takewhile
-from types import SimpleNamespace
 from typing import Any
 
 from course.labtest.in_place.neighbours import drawn
-from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
-from mini_vllm.core.request import Request
+from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.fake_model_runner import FakeModelRunner, fake_continuation
 
 LETTERS = b"\0ab"  # so few that a text repeats itself, and lookup finds drafts
 NUM_SHARES = 8
-
-
-def any_speculation() -> SpeculationFunctions:
-    """Return phase 7 for the tests of the others: requests with longer names get more lookahead."""
-
-    def schedule_drafts(request: Request) -> list[int]:
-        known = len(request.all_token_ids) + request.num_output_placeholders
-        drafts = request.spec_token_ids[: max(0, request.num_computed_tokens - known)]
-        request.spec_token_ids = []
-        return drafts
-
-    def roll_back(request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
-        for _ in range(num_sampled_tokens, num_draft_tokens + 1):
-            request.num_computed_tokens -= request.num_computed_tokens > 0
-            request.num_output_placeholders -= request.num_output_placeholders > 0
-
-    scheduling: Any = SimpleNamespace(
-        num_lookahead_tokens=lambda request: len(request.request_id) % 3,
-        usable_hit_blocks=lambda hit_blocks: hit_blocks,
-        schedule_drafts=schedule_drafts,
-        roll_back=roll_back,
-    )
-
-    def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
-        right = takewhile(lambda pair: pair[0] == pair[1], zip(draft_token_ids, sampled_token_ids, strict=False))
-        return list(sampled_token_ids[: sum(1 for _ in right) + 1])
-
-    none: Any = None
-    return SpeculationFunctions(lambda *given: scheduling, none, none, accept_drafts, none)
-
-
-def any_placeholders() -> AsyncFunctions:
-    """Return phase 8 for the tests of the others: a drawn number of stand-ins, and no request is ever over."""
-
-    def make(num_drafts: int) -> Any:
-        def take(request: Request, num_draft_tokens: int) -> None:
-            ahead = request.num_computed_tokens - request.num_tokens - request.num_output_placeholders
-            if ahead >= num_draft_tokens:
-                request.num_output_placeholders += ahead + 1
-                number = drawn(request.request_id, request.num_computed_tokens) % (num_drafts + 1)
-                request.spec_token_ids = [-1 for _ in range(number)]
-
-        def fill(request: Request, num_tokens: int) -> None:
-            request.num_output_placeholders = max(0, request.num_output_placeholders - num_tokens)
-
-        return SimpleNamespace(is_surely_over=lambda request: False, take_placeholders=take, fill_placeholders=fill)
-
-    def correct(
-        scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]
-    ) -> ScheduledRequest:
-        fitting = [draft for draft, _ in zip(draft_token_ids, scheduled.draft_token_ids, strict=False)]
-        start, lost = scheduled.num_computed_tokens - num_rejected_tokens, len(scheduled.draft_token_ids) - len(fitting)
-        size = scheduled.num_scheduled_tokens - lost
-        return replace(scheduled, num_computed_tokens=start, num_scheduled_tokens=size, draft_token_ids=fitting)
-
-    return AsyncFunctions(make, correct)
 
 
 class Guesses:
