@@ -105,18 +105,18 @@ def test_a_reader_that_leaves_gives_its_blocks_back(llm: AsyncLLM, num_read: int
     """None: its task is cancelled before the request is added; 0: before its first output is read."""
 
     async def leave() -> None:
+        llm.pause()  # an engine in a thread would end all 200 steps before the third output is read
         stream = llm.generate(PROMPTS[0], SamplingParams(200), "left")
-
-        async def read() -> list[RequestOutput]:
-            return [await anext(stream) for _ in range(num_read or 1)]
-
-        reading = asyncio.create_task(read())
-        if num_read:
-            await reading
-        else:
+        for _ in range(num_read or 1):
+            reading = asyncio.ensure_future(anext(stream))
             await (asyncio.sleep(0) if num_read is None else until(lambda: llm.num_unfinished_requests == 1))
-            reading.cancel()
-            await asyncio.wait([reading])
+            if not num_read:
+                reading.cancel()
+                await asyncio.wait([reading])
+                break
+            await llm.step_once()
+            await reading
+        llm.resume()
         await stream.aclose()
         assert await llm.call(held) == (0, 0, 63)
         assert await text_of(llm, PROMPTS[0], "left") == offline()[0], "the name is free again"
