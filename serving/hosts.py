@@ -23,8 +23,8 @@ class KnownHosts:
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app = app
-        self.known = {name_of(f"//{host}") for host in (*LOCAL[:2], "[::1]", *settings.allowed_hosts)}
-        self.known.add(settings.host.lower())
+        # Not the empty name: it is what a malformed header or the origin `null` has.
+        self.known = {*LOCAL, settings.host.lower(), *(name_of(f"//{host}") for host in settings.allowed_hosts)} - {""}
         self.is_local = settings.host in LOCAL
         self.allows_all = "*" in settings.allowed_hosts
 
@@ -62,7 +62,5 @@ def is_address(name: str) -> bool:
 
 def refusal(header: str, value: str) -> ApiError:
     """Return the error for a request to, or from a page of, a server that this one is not."""
-    message = (
-        f"{header} {value[:100]!r} is not a name of this server; if it should be, start it with --allowed-host NAME"
-    )
+    message = f"{header} {value[:100]!r} is not a name of this server; if it should be: serve --allowed-host NAME"
     return ApiError(403, message, code="host_not_allowed")

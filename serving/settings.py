@@ -1,6 +1,7 @@
 """The server's settings: one frozen value, checked when it is created."""
 
 import math
+import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -8,6 +9,7 @@ from mini_vllm.config import require_at_least
 
 TIMEOUTS = ("header_timeout", "body_timeout", "send_timeout", "step_timeout", "request_timeout")
 MAX_OPEN_FILES = 65536
+ALLOWED_HOST = re.compile(r"\*|\[[\da-fA-F:.]+\]|[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class ServerSettings:
             raise ValueError("api_key must be printable ASCII, and not empty")
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port must be from 0 (any free one) to 65535, got {self.port}")
+        if wrong := [host for host in self.allowed_hosts if not ALLOWED_HOST.fullmatch(host)]:
+            raise ValueError(f"allowed_hosts must be names such as lab.example, without a port, or *, got {wrong[0]!r}")
         require_at_least(self, 1, "max_header_bytes", "max_body_bytes", "max_choices")
         for name in TIMEOUTS:
             seconds = getattr(self, name)

@@ -97,6 +97,7 @@ def test_a_priority_decides_under_the_priority_policy() -> None:
         ("port", -1), ("port", 65536), ("header_timeout", 0), ("body_timeout", float("nan")), ("send_timeout", -1),
         ("request_timeout", 0), ("shutdown_timeout", -1), ("shutdown_timeout", float("inf")), ("max_body_bytes", 0),
         ("max_header_bytes", 0), ("max_choices", 0), ("model_name", ""), ("api_key", ""), ("api_key", "ключ"),
+        *(("allowed_hosts", (host,)) for host in ("", "http://lab.example", "x:80", "::1", "a@b", "a,b", "*.a")),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_named(setting: str, value: Any) -> None:
