@@ -1,4 +1,4 @@
-"""Watches the learner's code in a server: a call into it that does not end is told with its line and variables."""
+"""Watches the learner's code in a server: a call into it that does not end is reported, with line and variables."""
 
 import os
 import sys
@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_stack
 from types import FrameType
 
 from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import hint_for, lines_of
 from course.sandbox.frames import is_learners
 
-LIMIT, PAUSE, IDLE = 8.0, 0.25, 0.1
-"""Seconds that a call may take; between two looks; and of CPU time below which a call has only waited."""
-Frames = list[tuple[FrameType, int]]
+LIMIT, PAUSE = 8.0, 0.25  # seconds that a call may take, and between two looks
+IDLE, WAITING_FACTOR = 0.1, 10  # a call with less CPU time has only waited; one that looks now and then may take longer
 
 
 @dataclass
@@ -26,16 +26,18 @@ class Call:
     cpu_start: float
     num_looks: int = 0
 
-    def verdict(self, thread: int) -> str:
-        """Return what is wrong with this call after another look; empty if nothing is."""
+    def verdict(self, thread: int) -> tuple[str, str] | None:
+        """Return what is wrong with this call after another look, and a hint; None if nothing is."""
         self.num_looks += 1
         cpu_seconds = cpu_time(thread) - self.cpu_start
         if cpu_seconds >= LIMIT:
-            return f"Your code was still running after {LIMIT:g} seconds of CPU time in one call"
+            words = f"Your code was still running after {LIMIT:g} seconds of CPU time in one call:"
+            return words, hint_for(OutOfTime())
+        limit = LIMIT if cpu_seconds < IDLE else WAITING_FACTOR * LIMIT
         # Looks are counted and not seconds: while the machine sleeps, no code can run.
-        if self.num_looks * PAUSE >= LIMIT and cpu_seconds < IDLE:
-            return f"Your code has waited for {LIMIT:g} seconds in one call"
-        return ""
+        if self.num_looks * PAUSE >= limit:
+            return f"Your code has waited for {limit:g} seconds in one call:", "what does it wait for?"
+        return None
 
 
 def watch_calls(give_up: Callable[[str], None]) -> None:
@@ -49,25 +51,17 @@ def _watch(give_up: Callable[[str], None]) -> None:
         time.sleep(PAUSE)
         before, calls = calls, {}
         for thread, frame in sys._current_frames().items():
-            if not (frames := learners_frames_of(frame)):
+            frames = [(one, line) for one, line in walk_stack(frame) if is_learners(one.f_code.co_filename)][::-1]
+            if not frames:
                 continue
-            outermost, known = frames[0][0], before.get(thread)
-            is_same = known is not None and known.outermost is outermost
-            call = calls[thread] = known if known and is_same else Call(outermost, cpu_time(thread))
+            call = before.get(thread)
+            if call is None or call.outermost is not frames[0][0]:
+                call = Call(frames[0][0], cpu_time(thread))
+            calls[thread] = call
             if verdict := call.verdict(thread):
-                hint = f"Hint: {hint_for(OutOfTime())}" if "CPU" in verdict else "Hint: what does it wait for?"
-                give_up("\n".join([f"{verdict}:", *lines_of(frames, in_loop=True), hint]))
+                words, hint = verdict
+                give_up("\n".join([words, *lines_of(frames, in_loop=True), f"Hint: {hint}"]))
                 return
-
-
-def learners_frames_of(frame: FrameType | None) -> Frames:
-    """Return the learner's frames of a running stack with their lines, outermost first."""
-    frames: Frames = []
-    while frame is not None:
-        if is_learners(frame.f_code.co_filename):
-            frames.insert(0, (frame, frame.f_lineno))
-        frame = frame.f_back
-    return frames
 
 
 def cpu_time(thread: int) -> float:

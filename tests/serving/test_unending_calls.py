@@ -1,11 +1,13 @@
 """A learner's code that does not end, whatever stops it from ending, and an engine that dies: all are told why."""
 
 import linecache
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import httpx
@@ -21,7 +23,7 @@ from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.llm_engine import LLMEngine
 from serving.cli import call_watch
-from serving.cli.call_watch import watch_calls
+from serving.cli.call_watch import Call, watch_calls
 from serving.cli.engine_spec import EngineSpec
 from serving.served_model import max_tokens_of_request
 from tests.serving.page.conftest import watching
@@ -146,6 +148,14 @@ def test_a_process_that_was_stopped_for_a_while_is_not_given_up(monkeypatch: pyt
         time.sleep(2.0)
         process.resume()
         assert server.call(max_tokens_of_request) > 0
+
+
+def test_a_call_that_looks_now_and_then_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_seconds = count(0.0, 0.01)
+    monkeypatch.setattr(call_watch, "cpu_time", lambda thread: next(cpu_seconds))
+    call = Call(sys._getframe(), 0.0)
+    num_looks, (words, _) = next((looks, found) for looks in count(1) if (found := call.verdict(0)))
+    assert (num_looks, words) == (320, "Your code has waited for 80 seconds in one call:")
 
 
 def test_long_work_in_many_short_calls_is_no_endless_call(monkeypatch: pytest.MonkeyPatch) -> None:
