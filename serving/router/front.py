@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from serving.errors import engine_error, install_error_handlers, unavailable
+from serving.errors import ApiError, engine_error, install_error_handlers, unavailable
 from serving.hosts import KnownHosts
 from serving.limits import ended_by_disconnect, read_body
 from serving.router.policies import Router, prefix_of_bytes
@@ -79,7 +79,7 @@ class Front:
         try:
             answer = await self.client.get(f"{replica.address}/health", timeout=SECONDS_TO_ANSWER)
         except httpx.TimeoutException:
-            return replica.is_silent()
+            return replica.note_silence()
         except httpx.HTTPError as error:
             return f"it cannot be reached: {error}"
         replica.num_silent = 0
@@ -88,12 +88,10 @@ class Front:
     async def health(self) -> JSONResponse:
         """Return which replicas take requests, and why the others do not; 503 if none does."""
         await self._look()
-        problems = {str(replica.index): replica.problem for replica in self.replicas.all}
-        told = "; ".join(f"replica {index}: {problem}" for index, problem in problems.items() if problem)
-        if self.replicas.is_shutting_down or all(problems.values()):
-            raise unavailable(f"no replica takes requests. {told}", "no_replica")
-        states = {"status": "ok", "replicas": {index: not problem for index, problem in problems.items()}}
-        return JSONResponse(states | ({"message": told} if told else {}))
+        states, problems = {str(one.index): not one.problem for one in self.replicas.all}, self.replicas.problems
+        if self.replicas.is_shutting_down or not any(states.values()):
+            raise self._no_replica()
+        return JSONResponse({"status": "ok", "replicas": states} | ({"message": problems} if problems else {}))
 
     async def metrics(self) -> Response:
         """Return the metrics of every replica that answers."""
@@ -126,8 +124,10 @@ class Front:
                 # Nothing has been answered yet, so another replica may.
                 self.router.forget(replica.index)
                 await self._look_at(replica)
-        problems = "; ".join(f"replica {replica.index}: {replica.problem}" for replica in self.replicas.all)
-        raise unavailable(f"no replica takes requests. {problems}", "no_replica")
+        raise self._no_replica("" if engine is None else f" {engine}")
+
+    def _no_replica(self, which: str = "") -> ApiError:
+        return unavailable(f"no replica{which} takes requests. {self.replicas.problems}".rstrip(), "no_replica")
 
     async def _answer_of(self, replica: Replica, request: Request, body: bytes) -> Response:
         """Wait for the head of a replica's answer. Raises `httpx.TransportError` if there is no engine to answer."""

@@ -45,20 +45,20 @@ class LeastLoaded(Router):
 
 
 class PrefixAware(Router):
-    """Takes the replica that knows the longest prefix; among several, the least loaded.
+    """Takes the replica whose cache has the longest prefix; among several, the least loaded.
 
-    A replica with over `most_imbalance` unfinished requests more than the least loaded one is passed over: recomputing
+    A replica with over `max_imbalance` unfinished requests more than the least loaded one is passed over: recomputing
     a prefix is cheaper than a long wait. (SGLang's router: `balance_abs_threshold`.)
     """
 
-    def __init__(self, max_blocks_known: int = 1 << 16, most_imbalance: int = 16) -> None:
+    def __init__(self, max_blocks_known: int = 1 << 16, max_imbalance: int = 16) -> None:
         self.max_blocks_known = max_blocks_known
-        self.most_imbalance = most_imbalance
+        self.max_imbalance = max_imbalance
         self._known: dict[int, OrderedDict[int, None]] = {}
 
     def choose(self, prefix: Prefix, loads: Mapping[int, int]) -> int:
         least = min(loads.values())
-        near = [replica for replica, load in loads.items() if load - least <= self.most_imbalance]
+        near = [replica for replica, load in loads.items() if load - least <= self.max_imbalance]
         chosen = min(near, key=lambda replica: (-self.num_known_blocks(prefix, replica), loads[replica], replica))
         self._remember(prefix, chosen)
         return chosen

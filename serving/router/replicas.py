@@ -35,7 +35,7 @@ class Replica:
     def is_alive(self) -> bool:
         return self.process.is_alive()
 
-    def is_silent(self) -> str:
+    def note_silence(self) -> str:
         """Note that the process has not answered in time, and kill it the second time in a row; return the problem.
 
         It is the second time because a machine that wakes up has one late answer without a fault.
@@ -75,6 +75,11 @@ class Replicas:
     def usable(self) -> list[Replica]:
         """The replicas that take requests."""
         return [replica for replica in self.alive if not replica.problem]
+
+    @property
+    def problems(self) -> str:
+        """Why some take no requests, as of the last look at them; empty if all do."""
+        return "; ".join(f"replica {replica.index}: {replica.problem}" for replica in self.all if replica.problem)
 
     @property
     def alive(self) -> list[Replica]:

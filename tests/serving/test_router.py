@@ -51,7 +51,7 @@ def test_the_longest_prefix_counts_and_of_equal_ones_the_load() -> None:
 
 
 def test_a_replica_with_far_more_to_do_is_passed_over() -> None:
-    router = PrefixAware(most_imbalance=4)
+    router = PrefixAware(max_imbalance=4)
     router.choose(chained(["a"]), {0: 0})
     assert router.choose(chained(["a"]), {0: 4, 1: 0}) == 0
     assert router.choose(chained(["a"]), {0: 5, 1: 0}) == 1
@@ -137,7 +137,7 @@ def test_what_was_not_used_for_longest_is_forgotten_last_blocks_first() -> None:
     assert (router.num_known_blocks(old, 0), router.num_known_blocks(new, 0)) == (1, 1)
 
 
-@pytest.mark.parametrize("router", [RoundRobin(), LeastLoaded(), PrefixAware(max_blocks_known=50, most_imbalance=3)])
+@pytest.mark.parametrize("router", [RoundRobin(), LeastLoaded(), PrefixAware(max_blocks_known=50, max_imbalance=3)])
 def test_only_replicas_that_can_be_reached_are_chosen(router: Router) -> None:
     rng = random.Random(0)
     for _ in range(500):
