@@ -156,7 +156,7 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Take at most one more request, which is told that the server is shutting down."""
+        """Take at most one more request, which is refused because the server is shutting down."""
         self._is_last_request = True
         if self.cycle is not None:
             self.cycle.keep_alive = False

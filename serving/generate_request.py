@@ -19,7 +19,7 @@ Outputs = AsyncGenerator[Item, None]
 class TextChoice:
     """One text to generate; `echo` is the prompt to repeat before it, or empty, and `prompt_rows` are its logprobs.
 
-    With `is_empty` nothing is shown of what is generated: the client wants the prompt alone.
+    With `is_empty` the answer has nothing of what is generated, but the prompt alone (`max_tokens: 0`).
     """
 
     prompt_token_ids: list[int]

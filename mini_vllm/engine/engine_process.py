@@ -163,7 +163,7 @@ class EngineProcess:
         self._complete_pending()
 
     def _listen(self) -> None:
-        """Give the process up if its heart stands still. Looks are counted, because the machine may have slept."""
+        """Give the process up if its heartbeat stops. Looks are counted, because the machine may have slept."""
         last, num_silent = 0.0, 0
         while not self._over.wait(1.0):
             num_silent = num_silent + 1 if self._clocks[1].value == last else 0

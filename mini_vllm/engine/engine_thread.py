@@ -184,7 +184,7 @@ class EngineThread:
 
 
 def complete(future: Future[Any], function: Callable[[], Any]) -> None:
-    """Complete a future with what a function returns or raises, unless its caller was told of the end meanwhile."""
+    """Complete a future with what a function returns or raises, unless its caller has had an error meanwhile."""
     with suppress(InvalidStateError):
         try:
             result = function()
