@@ -12,12 +12,15 @@ from course.views.typeset import text_width
 from mini_vllm.core.step_record import StepRecord
 
 HIGH, ROW, GAP = 20, 26, 6
-MORE, WAITING = 76, 64
+MORE, NAMED, WAITING = 76, 104, 64
 MIN_ROOM_FOR_ONE_ROW = 560
 
 
-def queues_part(state: RunState, width: float, *, in_rows: bool = False) -> Part:
-    """Return running and waiting requests, in two rows where asked for or needed; those that joined are outlined."""
+def queues_part(state: RunState, width: float, *, in_rows: bool = False, followed: str = "") -> Part:
+    """Return running and waiting requests, in two rows where asked for or needed; those that joined are outlined.
+
+    The id of a `followed` request is named with its place where it does not fit.
+    """
     record = record_of(state)
     running = [request_id for request_id, *_ in record["running_after"]]
     joined = {share["id"] for share in record["scheduled"] if share["kind"] != "running"}
@@ -32,25 +35,30 @@ def queues_part(state: RunState, width: float, *, in_rows: bool = False) -> Part
         title = Layer("waiting-heading", words, x=LEFT + each)
     layers = [
         heading("running", "running", HIGH / 2 + 4, "" if is_high else "after the step"),
-        Layer("running", chips(state, running, joined, each), x=LEFT),
+        Layer("running", chips(state, running, joined, each, followed), x=LEFT),
         title,
-        Layer("waiting", chips(state, waiting, new, each), x=x, y=y),
+        Layer("waiting", chips(state, waiting, new, each, followed), x=x, y=y),
     ]
     return Part(layers, y + ROW + 10)
 
 
-def chips(state: RunState, request_ids: Sequence[str], new: set[str], room: float) -> svg.Markup:
+def chips(state: RunState, request_ids: Sequence[str], new: set[str], room: float, followed: str) -> svg.Markup:
     """Return requests as labels on their colours, as many as fit, and the number of the others."""
     if not request_ids:
         return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
     x, parts, stuck = 0.0, list[svg.Markup](), is_stuck(record_of(state))
+    more = MORE + NAMED * (followed in request_ids)
     for place, request_id in enumerate(request_ids):
         index, label = state.info.index(request_id), state.info.label(request_id)
         priority = state.info.priorities.get(request_id)
         name = label if priority is None else f"{label}, priority {priority}"
         width = max(28, text_width(name, 12, bold=True) + 10)
-        if x + width > room - (MORE if place + 1 < len(request_ids) else 0):
-            parts.append(svg.text(x, HIGH / 2 + 4, f"and {len(request_ids) - place} more", class_="mv-faint"))
+        if x + width > room - (more if place + 1 < len(request_ids) else 0):
+            words, about = f"and {len(request_ids) - place} more", dict[str, str]()
+            if followed in request_ids[place:]:
+                words += f"; {state.info.label(followed)} is number {request_ids.index(followed) + 1}"
+                about = {"data_request": str(state.info.index(followed))}
+            parts.append(svg.text(x, HIGH / 2 + 4, words, class_="mv-faint", **about))
             break
         look = "mv-alert-line" if stuck else "mv-changed"
         frame = svg.rect(x - 1, -1, width + 2, HIGH + 2, rx=4, class_=look, stroke_width=2.5)

@@ -42,7 +42,7 @@ def picture_of(run: LiveRun, look: Look, constants: Mapping[str, Any]) -> Pictur
     parts = [budget_part(state, width, hits=constants["prefix_caching"])]
     if constants["num_drafts"]:
         parts.append(drafts_part(run.verdicts(step), run.info, width))
-    parts.append(queues_part(state, width, in_rows=True))
+    parts.append(queues_part(state, width, in_rows=True, followed=look.follow))
     queue = [free_queue_part(state, width)] if run.info.block_size > 1 else []
     room = look.height - sum(part.height for part in (*parts, *queue)) - BELOW_TIMELINE
     memory = pool_part(state, width, max(MIN_MEMORY, min(MAX_MEMORY, SHARE_OF_MEMORY * room)))

@@ -50,7 +50,7 @@ export class Engine {
     this.listRequests();
   }
 
-  // To a step of those that are kept; behind the newest one the picture is live again.
+  // To a step of those that are kept; after the newest one the picture is live again.
   go(step) {
     if (this.newest < 0) return;
     this.look.set({ step: Math.max(this.oldest, Math.min(this.newest, step)) });
@@ -87,12 +87,12 @@ export class Engine {
 
   listRequests() {
     const menu = this.find("follow"), known = [...this.requests.known.values()];
-    if (document.activeElement === menu && Math.min(known.length, MAX_LISTED) === menu.options.length - 1) return;
-    const isListed = known.slice(-MAX_LISTED).some(({ id }) => id === this.followed), followed = this.requests.get(this.followed);
-    const others = followed && !isListed ? [[followed.id, `request ${followed.letter}`]] : this.followed && !isListed ? [[this.followed, this.followed.replace(":", " ")]] : [];
-    // The newest ones; any other can be clicked in the picture.
-    const choices = [["", "no request"], ...others, ...known.slice(-MAX_LISTED).map(({ id, letter }) => [id, `request ${letter}`])];
-    menu.replaceChildren(...choices.map(([value, name]) => make("option", { value, textContent: name })));
+    // The newest ones and the followed one; any other can be clicked in the picture.
+    const listed = known.slice(-MAX_LISTED), ids = ["", ...listed.map(({ id }) => id)];
+    if (!ids.includes(this.followed)) ids.splice(1, 0, this.followed);
+    if (document.activeElement === menu && ids.length === menu.options.length) return;  // it may be open
+    const nameOf = (id) => id ? (this.requests.get(id) ? `request ${this.requests.get(id).letter}` : id.replace(":", " ")) : "no request";
+    menu.replaceChildren(...ids.map((value) => make("option", { value, textContent: nameOf(value) })));
     menu.value = this.followed;
   }
 

@@ -114,7 +114,7 @@ def test_a_page_gets_what_changes_and_no_more(crowded: Watched) -> None:
     assert viewer.message(run, look, picture, step)["layers"] == {}
 
 
-def test_the_followed_request_has_a_row_in_any_crowd() -> None:
+def test_the_followed_request_has_a_row_and_a_place_in_its_queue_in_any_crowd() -> None:
     watched = Watched.build(replace(CROWDED, max_num_seqs=4))
     for _ in range(60):
         watched.add()
@@ -123,7 +123,11 @@ def test_the_followed_request_has_a_row_in_any_crowd() -> None:
     last = list(run.info.titles)[-1]
     about = f"request:{run.info.index(last)}"
     assert not marked(picture_of(run, Look(None, 720, 400), facts), "about", about)
-    assert marked(picture_of(run, Look(None, 720, 400, follow=last), facts), "about", about)
+    picture = picture_of(run, Look(None, 720, 400, follow=last), facts)
+    assert marked(picture, "about", about)
+    [words] = [text for text in texts(layers(picture)["waiting"]) if "more" in text]
+    assert words.endswith(f" more; {run.info.label(last)} is number {len(watched.engine.scheduler.waiting)}")
+    assert marked(picture, "request", about.partition(":")[2])
 
 
 def test_drafts_are_marked_one_by_one() -> None:
