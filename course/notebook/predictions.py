@@ -4,12 +4,11 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course.notebook.notice import Notice
-from course.notebook.truths import fact, facts_of, true_answer
+from course.notebook.truths import facts_of, true_answer
 from course.views.prediction import Answer, Question, checked_answer
 from mini_vllm.assembly.lineup import CHECKOUT
 
@@ -73,7 +72,7 @@ class Prediction:
             if isinstance(each, Notice):
                 return each
         known = [one for run in runs for one in facts_of(run)]
-        self.truths = [true_answer(question, partial(fact, line, known)) for question, line in self.asked]
+        self.truths = [true_answer(question, line, known) for question, line in self.asked]
         return Revealed(self, shown, self.truths)
 
     def also(self, shown: Any) -> "Revealed | Notice":

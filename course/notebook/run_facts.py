@@ -7,6 +7,7 @@ from typing import TypeVar
 from course.notebook.pictures import HasRecording
 from course.notebook.recorded_mark import first_mark
 from course.traces.drafts import DraftCounts, Verdict, verdicts_of
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import ScheduledRecord
 
 T = TypeVar("T")
@@ -115,9 +116,9 @@ class RunFacts:
         return self._names(needy for _, needy, *_ in self.recording.steps[step]["preempted"])
 
     @property
-    def first_victims(self) -> list[str]:
-        """The victims of the first step with a preemption."""
-        return self.preempted(self.first_preemption())
+    def first_victim(self) -> str:
+        """The first request that is preempted, or `neither`."""
+        return self.preempted(self.first_preemption())[0] if self.num_preemptions else "neither"
 
     def first_preemption(self) -> int:
         """Return the first step with a preemption."""
@@ -134,6 +135,10 @@ class RunFacts:
     def tokens_when_resumed(self, request: str) -> int:
         """Return the tokens that a request computes in the step in which it is resumed."""
         return self.tokens_of(request, self.resumed(request))
+
+    def tokens_when_admitted(self, request: str) -> int:
+        """Return the tokens that a request computes in the step in which it is admitted."""
+        return self.tokens_of(request, self.admitted(request))
 
     def tokens_from(self, request: str, later: int) -> int:
         """Return the tokens of the step that comes so many steps after a request's admission."""
@@ -174,6 +179,13 @@ class RunFacts:
         owner = self.ids[request]
         shares = ((record["step"], share) for record in self.recording.steps for share in record["scheduled"])
         return first(step for step, share in shares if share["id"] == owner and len(share["blocks"]) >= num_blocks)
+
+    @property
+    def takes_what_is_missing(self) -> bool:
+        """Whether each allocation takes the blocks of all tokens so far, less those held already."""
+        size = self.recording.info.block_size
+        shares = [share for record in self.recording.steps for share in record["scheduled"]]
+        return all(len(share["blocks"]) == cdiv(share["computed"] + share["n"], size) for share in shares)
 
     def _admissions(self, request: str) -> list[tuple[int, ScheduledRecord]]:
         return [

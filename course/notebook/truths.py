@@ -24,8 +24,9 @@ def movement(now: float, before: float) -> int:
 
 EQUALITIES: Mapping[str, Callable[[Any, Any], Any]] = {"==": operator.eq, "!=": operator.ne}
 OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "and": operator.and_,
     **EQUALITIES,
-    **{"<": operator.lt, ">": operator.gt, "~": movement},
+    **{"<": operator.lt, "<=": operator.le, ">": operator.gt, "~": movement},
     **{"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv},
 }
 """From the one that binds least. `~` compares two figures: less, about the same, more."""
@@ -70,10 +71,10 @@ def counted(value: Any) -> Any:
     return len(value) if isinstance(value, list | str) else value
 
 
-def true_answer(question: Question, truth: Callable[[], Any]) -> Answer | None:
-    """Return the true answer, or None if the runs do not show it; the place of an option stands for it."""
+def true_answer(question: Question, line: str, runs: Sequence[Any]) -> Answer | None:
+    """Return the true answer by its line, or None if the runs do not show it; the place of an option stands for it."""
     try:
-        answer = truth()
+        answer = fact(line, runs)
         if question.kind == "number":
             answer = counted(answer)
         elif isinstance(answer, list) and question.kind == "choice":

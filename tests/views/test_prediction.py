@@ -133,6 +133,8 @@ class Figures:
         ("names | -1", "B"),
         ("names < 3", True),
         ("names == 1:names", True),
+        ("few < many and 1:many <= 40", True),
+        ("few <= many and names != 1:names", False),
         ("few ~ many", 0),
         ("few ~ 1:few", 1),
         ("many ~ few", 2),

@@ -1,10 +1,9 @@
 """A claim from a public text, and what decides it: runs of the learner's engine, or other evidence."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from course.notebook.run_facts import RunFacts
 from course.views.picture import Picture
 from course.views.prediction import Answer, Question
 from course.workloads.timed_request import TimedRequest
@@ -18,13 +17,6 @@ class ClaimSetup(NamedTuple):
     config: EngineConfig
 
 
-class Decision(NamedTuple):
-    """What decides a claim about a schedule: the answer in the facts of its runs, and the step to look at."""
-
-    truth: Callable[..., Answer | bool]
-    step: Callable[[RunFacts], int] = lambda run: 0
-
-
 class Evidence(NamedTuple):
     """What decides a claim that is not about a schedule: its true answer, pictures, and the same as lines."""
 
@@ -35,7 +27,11 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, the question about it, its runs by name if it is about a schedule, and how it is decided."""
+    """A claim and the question about it.
+
+    If it is about a schedule it has runs by name, and lines about their facts (see `truths.fact`): the true answer, and
+    the step to look at. Else its evidence decides it.
+    """
 
     title: str
     claim: str
@@ -43,4 +39,5 @@ class Claim:
     why: str
     question: Question
     setups: Mapping[str, ClaimSetup]
-    decided_by: Decision | Callable[[], Evidence]
+    decided_by: str
+    step: str

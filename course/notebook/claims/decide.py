@@ -3,20 +3,19 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course.fresh.jobs import WorkloadRun, play_workload
 from course.fresh.process import describe
-from course.notebook.claims.claim import Claim, ClaimSetup, Decision
-from course.notebook.claims.decisions import DECISIONS
+from course.notebook.claims.claim import Claim, ClaimSetup
 from course.notebook.claims.evidence import EVIDENCE
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.notebook.predictions import Predictions
 from course.notebook.run_facts import RunFacts
-from course.notebook.truths import true_answer
+from course.notebook.truths import fact, true_answer
 from course.terminal.step_line import LineWriter
 from course.traces.recording import Recording
 from course.traces.run_state import RunState
@@ -52,9 +51,8 @@ def claim_of(subject: str, card: Mapping[str, Any], engine: EngineConfig, named:
         requests = named[run["requests"]] if isinstance(run["requests"], str) else run["requests"]
         arrivals = [request_of(**request) for request in requests]
         setups[run["name"]] = ClaimSetup(arrivals, replace(engine, **run.get("engine", {})))
-    title = card["title"]
-    decided_by = DECISIONS[title] if setups else EVIDENCE[title]
-    return Claim(title, card["claim"], card["setup"], card["why"], asked, setups, decided_by)
+    texts = (card[part] for part in ("title", "claim", "setup", "why"))
+    return Claim(*texts, asked, setups, card.get("decided_by", ""), card.get("step", "0"))
 
 
 def request_of(id: str, prompt: str, max_tokens: int, step: int = 0, priority: int = 0) -> TimedRequest:
@@ -112,23 +110,23 @@ def card_of(claim: Claim, played: Played) -> Card:
     """Return a claim with what its runs have shown."""
     truth: Answer | None
     pictures: Sequence[Picture]
-    if not isinstance(claim.decided_by, Decision):
-        truth, pictures, text = claim.decided_by()
+    if not claim.setups:
+        truth, pictures, text = EVIDENCE[claim.title]()
     elif isinstance(played, str):
         truth, pictures, text = None, (), played
     else:
-        decision, facts = claim.decided_by, [RunFacts(run) for run in played]
-        truth = true_answer(claim.question, partial(decision.truth, *facts))
+        facts = [RunFacts(run) for run in played]
+        truth = true_answer(claim.question, claim.decided_by, facts)
         named = list(zip(claim.setups, facts, strict=True))
-        pictures = [run_strip(run.recording, name, looked_at(decision, run)) for name, run in named]
+        pictures = [run_strip(run.recording, name, looked_at(claim, run)) for name, run in named]
         text = "\n\n".join("\n".join([name, *step_lines(run.recording)]) for name, run in named)
     return Card(claim.title, claim.claim, claim.setup, claim.question, truth, claim.why, pictures, text)
 
 
-def looked_at(decision: Decision, run: RunFacts) -> int:
+def looked_at(claim: Claim, run: RunFacts) -> int:
     """Return the step to look at, or the last one if the run has no such step."""
     try:
-        return min(decision.step(run), run.last_step)
+        return min(int(fact(claim.step, [run])), run.last_step)
     except LookupError:
         return run.last_step
 
