@@ -1,10 +1,11 @@
 """A sequence of pictures of one shape, encoded so that unchanged layers are stored once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
-from course.views.picture import Picture, html
+from course.traces.run_state import RunInfo
+from course.views.picture import WIDTH, Picture, html
 from course.views.svg import Markup
 
 
@@ -26,6 +27,12 @@ class Film:
     has_time: bool = False
     word: str = "step"
     first: int = 0
+
+    @classmethod
+    def of(cls, drawn: Mapping[float, Sequence[Picture]], follow: Sequence[tuple[str, str]] = (), **shown: Any) -> Self:
+        """Return the film of the pictures for pages of each width."""
+        also = [pictures for width, pictures in drawn.items() if width != WIDTH]
+        return cls(drawn[WIDTH], also, follow, **shown)
 
     def __post_init__(self) -> None:
         if not self.pictures:
@@ -85,6 +92,11 @@ class Film:
             "has_time": self.has_time,
             "word": self.word,
         }
+
+
+def requests_of(info: RunInfo) -> list[tuple[str, str]]:
+    """Return the requests of a run as what a reader can follow."""
+    return [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
 
 
 def view_of(pictures: Sequence[Picture], numbers: dict[str, int]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The growing prefix tree: the blocks of a run whose content is kept, each behind the block that it continues."""
+"""The growing prefix tree: the blocks of a run whose content is kept, each after the block that it continues."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from course.traces.recording import Recording
 from course.traces.run_state import RunState
 from course.views import svg
-from course.views.film import Film
+from course.views.film import Film, requests_of
 from course.views.parts import MARGIN, WIDTHS, Part, headline_part, most_lines, page
-from course.views.picture import WIDTH, Layer, Picture
+from course.views.picture import Layer, Picture
 from course.views.text import counted, spaced
 from course.views.tiles import on_stripes, striped, tile
 from course.views.time_machine.machine import headline, states
+from course.views.time_machine.queues import record_of
 from course.views.typeset import text_width
 
 ROOT = (0, 0)
@@ -22,39 +23,35 @@ BOX, FIRST, END, HIGH, MIDDLE, ROW, MAX_COLUMN = 34, 56, 20, 26, 13, 36, 96
 
 @dataclass
 class Tree:
-    """What is known of a run's blocks: which block each continues, and those whose content is kept now."""
+    """A run's blocks: which block each continues, how many blocks lead to each, and the last content of each."""
 
     parents: dict[Node, Node] = field(default_factory=dict)
+    depths: dict[Node, int] = field(default_factory=lambda: {ROOT: 0})
     now: dict[int, Node] = field(default_factory=dict)
 
     def grow(self, state: RunState) -> list[Node]:
-        """Take in the state's step; return the blocks that are new."""
-        assert state.record is not None
+        """Add the blocks that were handed out in the state's step, and return them."""
         new = list[Node]()
-        for share in state.record["scheduled"]:
+        for share in record_of(state)["scheduled"]:
             for place, block in enumerate(share["blocks"]):
                 if block in share["new_blocks"]:
                     node = (block, self.now.get(block, (block, 0))[1] + 1)
-                    self.parents[node] = self.now[share["blocks"][place - 1]] if place else ROOT
-                    self.now[block] = node
+                    before = self.now[share["blocks"][place - 1]] if place else ROOT
+                    self.parents[node], self.depths[node], self.now[block] = before, self.depths[before] + 1, node
                     new.append(node)
         return new
 
-    def depth(self, node: Node) -> int:
-        return 0 if node == ROOT else 1 + self.depth(self.parents[node])
-
     def rows(self) -> dict[Node, int]:
         """Return the row of each node: a first child is in its parent's, each other one below all that came before."""
-        rows, last = {ROOT: 0}, 0
-        stack = [ROOT]
-        while stack:
-            node = stack.pop()
-            children = [child for child, parent in self.parents.items() if parent == node]
-            if node not in rows:
-                siblings = [child for child, parent in self.parents.items() if parent == self.parents[node]]
-                last += node != siblings[0]
-                rows[node] = rows[self.parents[node]] if node == siblings[0] else last
-            stack += reversed(children)
+        children = dict[Node, list[Node]]()
+        for child, parent in self.parents.items():
+            children.setdefault(parent, []).append(child)
+        rows, last, open_nodes = dict[Node, int](), -1, [(ROOT, True)]
+        while open_nodes:
+            node, is_first = open_nodes.pop()
+            last += node == ROOT or not is_first
+            rows[node] = rows[self.parents[node]] if is_first and node != ROOT else last
+            open_nodes += [(child, place == 0) for place, child in enumerate(children.get(node, ()))][::-1]
         return rows
 
 
@@ -63,20 +60,19 @@ def prefix_tree(recording: Recording) -> Film:
 
     The places are those of the whole run, so a block stays where it appeared. Raises `ValueError` without a step.
     """
-    whole, told, info = Tree(), list[str](), recording.info
+    whole, told = Tree(), list[str]()
     for state in states(recording):
         whole.grow(state)
         told.append(sentence(state))
     drawn = {width: pictures(recording, whole, told, width) for width in WIDTHS}
-    follow = [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
-    return Film(drawn.pop(WIDTH), list(drawn.values()), follow)
+    return Film.of(drawn, requests_of(recording.info))
 
 
 def pictures(recording: Recording, whole: Tree, told: Sequence[str], width: float) -> list[Picture]:
     rows, tree, made = whole.rows(), Tree(), list[Picture]()
-    column = min(MAX_COLUMN, (width - 2 * MARGIN - FIRST - END) / max(map(whole.depth, rows)))
+    column = min(MAX_COLUMN, (width - 2 * MARGIN - FIRST - END) / max(whole.depths.values()))
     wide = min(BOX, 0.7 * column)
-    places = {node: (FIRST + (whole.depth(node) - 1) * column, float(rows[node] * ROW)) for node in rows}
+    places = {node: (FIRST + (whole.depths[node] - 1) * column, float(rows[node] * ROW)) for node in rows}
     start = Layer("start", svg.text(0, MIDDLE + 4, "start", class_="mv-faint"), MARGIN)
     for state, words in zip(states(recording), told, strict=True):
         new = tree.grow(state)
@@ -136,9 +132,8 @@ LEGEND = [
 
 def sentence(state: RunState) -> str:
     """Return what each admitted request found and added, and what was lost."""
-    assert state.record is not None
     told = []
-    for share in state.record["scheduled"]:
+    for share in record_of(state)["scheduled"]:
         name, size = state.info.label(share["id"]), state.info.block_size
         if share["kind"] != "running":
             found, added = share.get("hit", 0) // size, counted(len(share["new_blocks"]), "block")
@@ -146,7 +141,7 @@ def sentence(state: RunState) -> str:
             told.append(f"{name} finds {what} in the tree and adds {added}.")
         elif share["new_blocks"]:
             told.append(f"{name} adds {counted(len(share['new_blocks']), 'block')}.")
-    if lost := state.record["evicted"]:
+    if lost := record_of(state)["evicted"]:
         told.append(f"What was in {spaced(lost)} is lost: these blocks were handed out again.")
     return " ".join(told) or "Nothing is added to the tree."
 

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from course.traces.recording import Recording
-from course.traces.run_state import RunState
+from course.traces.run_state import RunInfo
 from course.views import svg
-from course.views.film import Film
+from course.views.film import Film, requests_of
 from course.views.parts import LEFT, MARGIN, WIDTHS, Part, headline_part, most_lines, page, span_of, stacked
-from course.views.picture import WIDTH, Layer, Picture
+from course.views.picture import Layer, Picture
 from course.views.text import facts, spaced
 from course.views.tiles import tile
 from course.views.time_machine.history import Histories
+from course.views.time_machine.machine import states
+from course.views.time_machine.queues import record_of
 from course.views.typeset import shorten
 
 ZONES = ("waiting", "running", "answered")
@@ -21,57 +23,48 @@ HIGH, MIDDLE, LANE, GAP, LEAST, MORE = 28, 14, 64, 3, 26, 32
 
 @dataclass(frozen=True)
 class Lane:
-    """One policy in one step: the requests of each zone, and how many steps each waited for its first token."""
+    """One run in one step: the requests of each zone, the tokens generated for each, and the mean wait in steps."""
 
     name: str
-    state: RunState
+    info: RunInfo
     zones: Mapping[str, Sequence[str]]
-    waits: Sequence[int]
-
-    @property
-    def mean(self) -> float:
-        return fmean(self.waits) if self.waits else 0.0
+    done: Mapping[str, int]
+    mean: float
 
 
 def race(runs: Mapping[str, Recording]) -> Film:
     """Return a picture for each step of the longest run. Raises `ValueError` without a run."""
     if not runs:
         raise ValueError("a race needs at least one run")
-    steps = [[lane_of(name, run, step) for name, run in runs.items()] for step in range(longest(runs))]
-    ends = {name: run.state(len(run.steps) - 1).num_output_tokens for name, run in runs.items()}
-    drawn = {width: pictures(steps, ends, width) for width in WIDTHS}
-    info = next(iter(runs.values())).info
-    follow = [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
-    return Film(drawn.pop(WIDTH), list(drawn.values()), follow)
+    lanes = [lanes_of(name, run) for name, run in runs.items()]
+    steps = [[each[min(step, len(each) - 1)] for each in lanes] for step in range(max(map(len, lanes)))]
+    return Film.of({width: pictures(steps, width) for width in WIDTHS}, requests_of(next(iter(runs.values())).info))
 
 
-def longest(runs: Mapping[str, Recording]) -> int:
-    return max(len(run.steps) for run in runs.values())
-
-
-def lane_of(name: str, run: Recording, step: int) -> Lane:
-    """Return a run's lane after a step; after its last one it stays as it is."""
-    state, histories = RunState(run.info), Histories(list(run.info.titles))
-    for record in run.steps[: step + 1]:
-        state.advance(record)
+def lanes_of(name: str, run: Recording) -> list[Lane]:
+    """Return a run's lane after each of its steps."""
+    info, histories, lanes = run.info, Histories(list(run.info.titles)), list[Lane]()
+    for step, state in enumerate(states(run)):
         histories.add(state)
-    last = min(step, len(run.steps) - 1)
-    running = [i for i, *_ in run.steps[last]["running_after"]]
-    arrived = histories.arrived(step)
-    waiting = [i for i in arrived if i not in running and i not in state.finished]
-    firsts = {i: histories.of[i] for i in arrived}
-    waits = [(last + 1 if one.first_token is None else one.first_token) - one.spans[0].first for one in firsts.values()]
-    return Lane(name, state, dict(zip(ZONES, (waiting, running, list(state.finished)), strict=True)), waits)
+        arrived = {i: histories.of[i] for i in histories.arrived(step)}
+        running = [i for i, *_ in record_of(state)["running_after"]]
+        waiting = [i for i in arrived if i not in running and i not in state.finished]
+        firsts = [(one.spans[0].first, one.first_token) for one in arrived.values()]
+        waits = [(step + 1 if token is None else token) - start for start, token in firsts]
+        zones = dict(zip(ZONES, (waiting, running, list(state.finished)), strict=True))
+        lanes.append(Lane(name, info, zones, dict(state.num_output_tokens), fmean(waits or [0])))
+    return lanes
 
 
-def pictures(steps: Sequence[Sequence[Lane]], ends: Mapping[str, Mapping[str, int]], width: float) -> list[Picture]:
+def pictures(steps: Sequence[Sequence[Lane]], width: float) -> list[Picture]:
     told = [sentence(step, lanes) for step, lanes in enumerate(steps)]
-    num_lines = most_lines(told, width)
-    made = []
+    num_lines, made = most_lines(told, width), []
     for step, lanes in enumerate(steps):
         best = min(lane.mean for lane in lanes)
         headline = headline_part(f"step {step} of {len(steps) - 1}", "mean wait for the first token, in steps", width)
-        tracks = [stacked([track(lane, ends[lane.name], lane.mean == best, width)], lane.name) for lane in lanes]
+        ends = (each.done for each in steps[-1])
+        drawn = [track(lane, end, lane.mean == best, width) for lane, end in zip(lanes, ends, strict=True)]
+        tracks = [stacked([part], lane.name) for part, lane in zip(drawn, lanes, strict=True)]
         text = facts([("what happens", told[step]), *((lane.name, line_of(lane)) for lane in lanes)])
         made.append(page(f"Race, step {step}", [headline, *tracks], told[step], text, width, num_lines))
     return made
@@ -79,7 +72,7 @@ def pictures(steps: Sequence[Sequence[Lane]], ends: Mapping[str, Mapping[str, in
 
 def track(lane: Lane, lengths: Mapping[str, int], leads: bool, width: float) -> Part:
     """Return a lane: in each zone its requests, as wide as their answers; filled as far as the answer is generated."""
-    info, room = lane.state.info, span_of(width) / len(ZONES)
+    info, room = lane.info, span_of(width) / len(ZONES)
     scale = max(0.0, room - 20 - MORE - LEAST * len(lengths)) / (sum(lengths.values()) or 1)
     drawn, grounds = list[svg.Markup](), list[svg.Markup]()
     for place, (zone, request_ids) in enumerate(lane.zones.items()):
@@ -88,16 +81,15 @@ def track(lane: Lane, lengths: Mapping[str, int], leads: bool, width: float) -> 
         grounds.append(svg.text(x + 2, -5, zone, class_="mv-faint"))
         x += 4
         for shown, i in enumerate(request_ids):
-            wide, done = LEAST + scale * lengths.get(i, 0) - GAP, lane.state.num_output_tokens.get(i, 0)
+            wide, done = LEAST + scale * lengths.get(i, 0) - GAP, lane.done.get(i, 0)
             if x + wide > (place + 1) * room - MORE:
                 drawn.append(svg.text(x, MIDDLE + 8, f"+{len(request_ids) - shown}", class_="mv-faint"))
                 break
             share = done / lengths[i] if lengths.get(i) else 0
             box = svg.group(tile(info.index(i), "", 0, 0, wide, HIGH), opacity=0.35)
             about = svg.tooltip(f"{info.label(i)}: {done} of {lengths.get(i, 0)} tokens generated")
-            label = svg.text(
-                wide / 2, MIDDLE + 4, shorten(info.label(i), wide, 12, True), class_="mv-middle mv-strong mv-cased"
-            )
+            name = shorten(info.label(i), wide, 12, True)
+            label = svg.text(wide / 2, MIDDLE + 4, name, class_="mv-middle mv-strong mv-cased")
             bar = tile(info.index(i), "", 0, 0, wide * share, HIGH)
             moving = svg.group(about, box, bar, label, data_id=f"request:{info.index(i)}")
             drawn.append(svg.group(moving, transform=svg.at(x, 4), data_request=str(info.index(i)), class_="mv-link"))
@@ -113,7 +105,7 @@ def track(lane: Lane, lengths: Mapping[str, int], leads: bool, width: float) -> 
 
 
 def sentence(step: int, lanes: Sequence[Lane]) -> str:
-    """Return who has answered how many, and whose requests have waited least."""
+    """Return how many requests each run has answered, and the run with the least waiting."""
     best = min(lanes, key=lambda lane: lane.mean)
     same = all(lane.mean == best.mean for lane in lanes)
     answered = ", ".join(f"{lane.name} {len(lane.zones['answered'])}" for lane in lanes)
@@ -122,6 +114,5 @@ def sentence(step: int, lanes: Sequence[Lane]) -> str:
 
 
 def line_of(lane: Lane) -> str:
-    label = lane.state.info.label
-    zones = (f"{zone} {spaced(map(label, ids)) or 'none'}" for zone, ids in lane.zones.items())
+    zones = (f"{zone} {spaced(map(lane.info.label, ids)) or 'none'}" for zone, ids in lane.zones.items())
     return f"{', '.join(zones)}, mean wait {lane.mean:.1f} steps"

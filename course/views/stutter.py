@@ -10,7 +10,7 @@ from course.traces.recording import Recording
 from course.views import svg
 from course.views.film import Film
 from course.views.parts import MARGIN, NARROW, WIDTHS, Part, headline_part, most_lines, page
-from course.views.picture import WIDTH, Layer, Picture
+from course.views.picture import Layer, Picture
 from course.views.text import counted, facts
 from course.views.tiles import tile
 from course.views.typeset import wrap
@@ -66,7 +66,7 @@ def stutter(runs: Mapping[str, Recording], request: str, step_ms: Callable[[int]
     moments = [total * frame / NUM_FRAMES for frame in range(NUM_FRAMES + 1)]
     drawn = {width: pictures(typings, moments, width) for width in WIDTHS}
     worst = max(range(len(moments)), key=lambda at: max(one.pause(moments[at]) for one in typings))
-    return Film(drawn.pop(WIDTH), list(drawn.values()), word="moment", first=worst)
+    return Film.of(drawn, word="moment", first=worst)
 
 
 def pictures(typings: Sequence[Typing], moments: Sequence[float], width: float) -> list[Picture]:

@@ -9,7 +9,7 @@ from course.views.block_life.cycle import counts, cycle_part
 from course.views.block_life.lives import Life, Strips, busiest, lives_of
 from course.views.block_life.moves import Moves, all_moves
 from course.views.block_life.queue_rows import queue_part
-from course.views.film import Film
+from course.views.film import Film, requests_of
 from course.views.parts import WIDTHS, headline_part, most_lines, page
 from course.views.picture import WIDTH, Picture
 from course.views.text import facts, ranges, spaced
@@ -36,8 +36,7 @@ def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
     strips = {width: Strips(info, lives, max(1, num_steps), width) for width in WIDTHS}
     drawn = {width: pictures(info, steps, strips[width], told, width) for width in WIDTHS}
     follow = [(f"block:{life.block}", f"block {life.block}") for life in lives]
-    follow += [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
-    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events_in(recording))
+    return Film.of(drawn, [*follow, *requests_of(info)], events=events_in(recording))
 
 
 def pictures(

@@ -8,7 +8,7 @@ from course.traces.sentences import events_in
 from course.views import svg
 from course.views.drafts import strips, words
 from course.views.drafts.scene import DraftScene, describe, scenes, text_alternative
-from course.views.film import Film
+from course.views.film import Film, requests_of
 from course.views.parts import LEFT, NARROW, WIDTHS, Part, heading, headline_part, most_lines, page, span_of
 from course.views.picture import WIDTH, Layer, Picture
 from course.views.text import counted, ordinal
@@ -27,14 +27,13 @@ def draft_film(recording: Recording, texts: Mapping[int, str] | None = None) -> 
     Of more than four requests the first four of a step are shown. `texts` has the text of each token; without it tokens
     are numbers. The film begins at a step with both accepted and rejected drafts, if there is one.
     """
-    info, all_scenes = recording.info, list(scenes(recording, texts or {}))
+    all_scenes = list(scenes(recording, texts or {}))
     drawn = {width: pictures(all_scenes, width) for width in WIDTHS}
-    follow = [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
     events = [
         [*happened, *["rejected draft"] * any(verdict.sampled and verdict.num_rejected for verdict in scene.shown)]
         for happened, scene in zip(events_in(recording), all_scenes, strict=True)
     ]
-    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events, first=telling_step(all_scenes))
+    return Film.of(drawn, requests_of(recording.info), events=events, first=telling_step(all_scenes))
 
 
 def telling_step(all_scenes: Sequence[DraftScene]) -> int:

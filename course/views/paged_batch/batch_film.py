@@ -56,7 +56,7 @@ def paged_batch(
     drawn = {width: pictures(scene, step_of, width) for width in WIDTHS}
     follow = [(f"request:{number}", f"request {scene.name(number)}") for number in range(len(batch))]
     follow += [(f"block:{block}", f"block {block}") for block in range(scene.num_blocks)]
-    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, word="row")
+    return Film.of(drawn, follow, word="row")
 
 
 def pictures(scene: BatchScene, step_of: dict[int, int], width: float) -> list[Picture]:

@@ -85,7 +85,7 @@ def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES)
         for frame in frames:
             drawn[frame.width].append(frame.picture(step, pair, events[step], num_lines[frame.width]))
     follow = max((choices(run.info, shelf_for(runs, WIDTH)) for run in runs), key=len)
-    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events_in(*runs), has_time=True)
+    return Film.of(drawn, follow, events=events_in(*runs), has_time=True)
 
 
 def with_common_titles(first: Recording, second: Recording) -> tuple[Recording, Recording]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from course.traces.recording import Recording
 from course.traces.run_state import RunInfo, RunState
 from course.traces.sentences import describe_step, events_in
-from course.views.film import Film
+from course.views.film import Film, requests_of
 from course.views.parts import WIDTHS, headline_part, most_lines, page, span_of
 from course.views.picture import WIDTH, Picture
 from course.views.step_axis import StepAxis, TimeScale
@@ -30,7 +30,7 @@ def time_machine(recording: Recording, *, brief: bool = False) -> Film:
     recording = recording.with_stuck_step()
     drawn = drawings(recording, range(len(recording.steps)), WIDTHS, brief=brief)
     follow = choices(recording.info, Shelf.fitting([recording], span_of(WIDTH)))
-    return Film(drawn.pop(WIDTH), list(drawn.values()), follow, events_in(recording), has_time=True)
+    return Film.of(drawn, follow, events=events_in(recording), has_time=True)
 
 
 def pictures(
@@ -88,9 +88,8 @@ class Outlook:
 
 
 def choices(info: RunInfo, shelf: Shelf) -> list[tuple[str, str]]:
-    requests = [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
     blocks = shelf.blocks(info.block_size, info.num_blocks)
-    return requests + [(f"block:{block}", f"{info.unit} {block}") for block in blocks]
+    return requests_of(info) + [(f"block:{block}", f"{info.unit} {block}") for block in blocks]
 
 
 class MachineFrame:
