@@ -69,7 +69,7 @@ def prefix_tree(recording: Recording) -> Film:
 
 
 def pictures(recording: Recording, whole: Tree, told: Sequence[str], width: float) -> list[Picture]:
-    rows, tree, made = whole.rows(), Tree(), list[Picture]()
+    rows, tree, made, num_lines = whole.rows(), Tree(), list[Picture](), most_lines(told, width)
     column = min(MAX_COLUMN, (width - 2 * MARGIN - FIRST - END) / max(whole.depths.values()))
     wide = min(BOX, 0.7 * column)
     places = {node: (FIRST + (whole.depths[node] - 1) * column, float(rows[node] * ROW)) for node in rows}
@@ -79,14 +79,15 @@ def pictures(recording: Recording, whole: Tree, told: Sequence[str], width: floa
         kept = state.holders().keys() | state.cached()
         alive = [tree.now[block] for block in sorted(kept) if block in tree.now]
         inner = {whole.parents[node] for node in alive}
-        drawn = (draw_node(state, whole, node, places, wide, node in inner, node in new) for node in alive)
-        blocks = Part(
-            [start, Layer("tree", svg.joined(drawn), MARGIN)], ROW * (1 + max(rows.values())) + 6, {"blocks": LEGEND}
-        )
+        # The deepest first: a block covers the ends of the lines to those that continue it.
+        in_order = sorted(alive, key=lambda node: -whole.depths[node])
+        drawn = (draw_node(state, whole, node, places, wide, node in inner, node in new) for node in in_order)
+        layers = [start, Layer("tree", svg.joined(drawn), MARGIN)]
+        blocks = Part(layers, ROW * (1 + max(rows.values())) + 6, {"blocks": LEGEND})
         title, found = headline(state, len(told)), f"{state.num_hit_tokens} found in the tree"
         parts = [headline_part(title, f"{state.num_computed_tokens} tokens computed, {found}", width), blocks]
         text = "\n".join([f"what happens: {words}", *(about(state, whole, node) for node in alive)])
-        made.append(page(f"Prefix tree, {title}", parts, words, text, width, most_lines(told, width)))
+        made.append(page(f"Prefix tree, {title}", parts, words, text, width, num_lines))
     return made
 
 
@@ -142,7 +143,7 @@ def sentence(state: RunState) -> str:
         elif share["new_blocks"]:
             told.append(f"{name} adds {counted(len(share['new_blocks']), 'block')}.")
     if lost := record_of(state)["evicted"]:
-        told.append(f"What was in {spaced(lost)} is lost: these blocks were handed out again.")
+        told.append(f"Handed out again, old content lost: {spaced(lost)}.")
     return " ".join(told) or "Nothing is added to the tree."
 
 

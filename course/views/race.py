@@ -105,11 +105,12 @@ def track(lane: Lane, lengths: Mapping[str, int], leads: bool, width: float) -> 
 
 
 def sentence(step: int, lanes: Sequence[Lane]) -> str:
-    """Return how many requests each run has answered, and the run with the least waiting."""
-    best = min(lanes, key=lambda lane: lane.mean)
-    same = all(lane.mean == best.mean for lane in lanes)
+    """Return how many requests each run has answered, and the runs with the least waiting."""
+    least = min(lane.mean for lane in lanes)
+    best = [lane.name for lane in lanes if lane.mean == least]
     answered = ", ".join(f"{lane.name} {len(lane.zones['answered'])}" for lane in lanes)
-    ahead = "All are level." if same else f"Ahead: {best.name}, with {best.mean:.1f} steps of waiting on average."
+    lead = f"Ahead: {' and '.join(best)}, with {least:.1f} steps of waiting on average."
+    ahead = "All are level." if len(best) == len(lanes) else lead
     return f"Answered after step {step}: {answered}. {ahead}"
 
 

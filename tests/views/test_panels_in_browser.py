@@ -5,24 +5,29 @@ from collections.abc import Iterator
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from course.browser.bare_page import open_widget
 from course.simulator.gpus import GPUS
 from course.simulator.model_shapes import MODEL_SHAPES
+from course.views.batching import batching_panel
 from course.views.calculator import calculator
 from course.views.calculator.drawing import FRONT_END, draw, tables
 from course.views.chunking_dial import chunking_dial
 from course.views.knobs import Slide
 from course.views.panels import FilmPanel, Panel, as_answer
 from course.views.picture import WIDTH
+from course.views.show import player
 from tests.chromium import Pages
+from tests.views.drawing import SVG
 from tests.views.test_base import KNOBS, budget_picture, counting
 from tests.views.test_layout_in_browser import readable
 
 ANSWER = """([ticket, words]) => model.set("answer",
   { ticket, svg: `<svg class="mv"><text>${words}</text></svg>`, sentence: words, text_alternative: words })"""
+SETTLED = "model.state.answer.ticket > 0 && model.state.answer.ticket === model.state.question.ticket"
 NEWS = "(news) => { for (const [name, value] of Object.entries(news)) model.set(name, value); }"
 
 
@@ -146,6 +151,46 @@ def test_a_dragged_budget_leaves_a_ghost(pages: Pages) -> None:
     assert page.locator("svg .mv-title").text_content() == "Token budget 8,192, no limit for long prompts"
     assert page.locator("svg .mv-ghost").count() == 3, "in the legend and in both charts"
     assert "max_num_batched_tokens 2,048 → 8,192" in page.locator("svg desc").text_content(), "the setting at rest"
+
+
+def test_the_end_of_a_bar_is_dragged_like_a_knob(pages: Pages) -> None:
+    page = open_widget(pages, batching_panel(), is_answered=True)
+    page.wait_for_function(SETTLED)
+    bar = page.locator('[data-drag="longest"] rect').first.bounding_box()
+    end, y = bar["x"] + bar["width"], bar["y"] + bar["height"] / 2
+    page.mouse.move(end - 2, y)
+    page.mouse.down()
+    page.mouse.move(end - bar["width"] / 2, y, steps=5)
+    assert page.get_by_role("slider", name="answer B").input_value() == "10", "half of 20"
+    page.mouse.up()
+    page.wait_for_function(f"{SETTLED} && model.state.question.values.longest === 10")
+    assert page.locator('[data-drag="longest"] rect').first.bounding_box()["width"] == pytest.approx(
+        bar["width"] / 2, abs=2
+    )
+    page.mouse.move(end, y)
+    assert page.get_by_role("slider", name="answer B").input_value() == "10", "the mouse is up"
+
+
+@pytest.mark.parametrize("made", [batching_panel, lambda: player(counting(3))], ids=["panel", "player"])
+def test_a_widget_fills_the_screen_and_its_picture_is_saved_in_the_colours_of_the_page(pages: Pages, made: Any) -> None:
+    page = open_widget(pages, made(), dark=True)
+    page.add_style_tag(content=":root { --jp-layout-color0: rgb(1, 2, 3); }")
+    files = {}
+    for kind in ("svg", "png"):
+        with page.expect_download() as saving:
+            page.get_by_label("save the picture").select_option(kind)
+        files[kind] = saving.value.path().read_bytes()
+        assert saving.value.suggested_filename.endswith(f".{kind}")
+    drawn = ElementTree.fromstring(files["svg"])
+    assert drawn.tag == f"{SVG}svg"
+    style = str(drawn.get("style")).replace(" ", "")
+    assert ("--mv-paper:rgb(1,2,3);" in style, "color-scheme:dark;" in style) == (True, True)
+    size = [2 * int(float(side)) for side in str(drawn.get("viewBox")).split()[2:]]
+    assert [int.from_bytes(files["png"][at : at + 4]) for at in (16, 20)] == size, "twice as sharp"
+    page.get_by_role("button", name="full screen").click()
+    page.wait_for_function("document.fullscreenElement?.matches('.mvw')")
+    page.get_by_role("button", name="full screen").click()
+    page.wait_for_function("!document.fullscreenElement")
 
 
 WIDTHS = (460, 480, 600, 720, 1080)
