@@ -20,7 +20,6 @@ from course.notebook.pictures import watch as watch
 from course.notebook.pictures import watch_blocks as watch_blocks
 from course.notebook.predictions import Predictions as Predictions
 from course.notebook.result_facts import ByUser as ByUser
-from course.notebook.simulated import capacities as capacities
 from course.notebook.simulated import capacity_bars as capacity_bars
 from course.notebook.simulated import draft_costs as draft_costs
 from course.notebook.simulated import goodput_bars as goodput_bars
@@ -30,7 +29,6 @@ from course.notebook.simulated import served_bars as served_bars
 from course.notebook.simulated import slo_bars as slo_bars
 from course.notebook.simulated import step_ms as step_ms
 from course.notebook.simulated import trial_bars as trial_bars
-from course.notebook.simulated import trials_of as trials_of
 from course.notebook.simulated import user_bars as user_bars
 from course.notebook.simulated import workload_bars as workload_bars
 from course.notebook.tokens_ahead import draft_figures as draft_figures

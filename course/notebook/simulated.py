@@ -17,9 +17,7 @@ from course.simulator.model_shapes import find_model_shape
 from course.simulator.served import Served, Slo
 from course.simulator.simulation import simulate
 from course.simulator.workloads import WORKLOADS, make_requests
-from course.views.calculator import Setup, capacity_of
 from course.views.calculator.capacity import Capacity
-from course.views.chunking_dial import Deployment, Setting, try_setting
 from course.views.chunking_dial.trial import Trial
 from course.views.figures import digits, memory, seconds
 from course.views.policy_comparison import PolicyResult
@@ -88,24 +86,14 @@ def seat_bars(measured: Sequence[Measurement] | Notice, seats: Sequence[int]) ->
     return bar_charts(by_name, SEATS, ["The same texts." if same else "DIFFERENT texts!"])
 
 
-def trials_of(settings: Mapping[str, Setting]) -> dict[str, Trial]:
-    """Serve the dial's requests under each setting."""
-    return {name: try_setting(setting, Deployment()) for name, setting in settings.items()}
-
-
 def trial_bars(trials: Mapping[str, Trial]) -> Charts | Notice:
     """Return latencies and output of each trial."""
     return bar_charts(trials, TRIAL)
 
 
-def capacities(setups: Mapping[str, Setup]) -> list[Capacity]:
-    """Return the limits of the calculator's setups."""
-    return [capacity_of(setup) for setup in setups.values()]
-
-
-def capacity_bars(setups: Mapping[str, Setup]) -> Charts | Notice:
+def capacity_bars(capacities: Mapping[str, Capacity]) -> Charts | Notice:
     """Return how many requests run in each of the calculator's setups, and from which batch on arithmetic limits."""
-    return bar_charts({name: capacity_of(setup) for name, setup in setups.items()}, CAPACITY)
+    return bar_charts(capacities, CAPACITY)
 
 
 def goodput_bars(contests: Mapping[str, list[PolicyResult] | Notice]) -> Charts | Notice:

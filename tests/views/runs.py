@@ -84,3 +84,24 @@ def ahead(drafts: int = 4, asynchronous: bool = False, num_requests: int = 4) ->
     lineup = f"solution:1-5{',solution:7' * bool(drafts)}{',solution:8' * asynchronous}"
     config = replace(SMALL_POOL, speculative_config=speculative, async_scheduling=asynchronous)
     return played(make_workload(0, num_requests), config, lineup)
+
+
+RANKED = [
+    replace(THREE[0], priority=2),
+    replace(THREE[1], arrival_time=1),
+    replace(THREE[2], arrival_time=1, priority=1),
+]
+HEAD = list(range(100, 108))
+AGAIN = [TimedRequest(0, "A", HEAD, 1), TimedRequest(1, "B", HEAD, 1), TimedRequest(1, "C", [*HEAD, 1], 1)]
+A_PROMPT_AMONG_DECODES = [TimedRequest(0, "A", [65] * 4, max_tokens=12), TimedRequest(2, "B", list(range(32)), 3)]
+IN_A_QUEUE = [TimedRequest(0, "A", [0] * 8, 1), TimedRequest(0, "B", [1] * 12, 1), TimedRequest(1, "C", [2] * 16, 1)]
+STREAM = [TimedRequest(2 * k, f"U{k}", [k] * 4, max_tokens=2, priority=0) for k in range(4)]
+STREAM.insert(1, TimedRequest(1, "N", [99] * 4, 4, priority=1))
+
+
+def queued(policy: str) -> Recording:
+    return in_blocks_of_4(STREAM, 32, 5, max_num_seqs=1, policy=policy)
+
+
+def typed(threshold: int) -> Recording:
+    return in_blocks_of_4(A_PROMPT_AMONG_DECODES, 20, 5, long_prefill_token_threshold=threshold)

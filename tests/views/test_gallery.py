@@ -1,7 +1,6 @@
 """Every view as it was reviewed, what its pictures say and draw kept as text in `snapshots/`; and its extremes."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -32,6 +31,7 @@ from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.snapshots import Snapshots
+from tests.views import runs
 from tests.views.drawing import is_sound, outline
 from tests.views.runs import THREE, ahead, in_a_huge_pool, in_blocks_of_4, large, observed, scenario, small
 from tests.views.test_drafts import in_vain
@@ -130,34 +130,19 @@ def pictures_of(name: str) -> list[Picture]:
     return list(film.pictures[:: max(1, len(film) // 6)])
 
 
-RANKED = [
-    replace(THREE[0], priority=2),
-    replace(THREE[1], arrival_time=1),
-    replace(THREE[2], arrival_time=1, priority=1),
-]
-HEAD = list(range(100, 108))
-AGAIN = [TimedRequest(0, "A", HEAD, 1), TimedRequest(1, "B", HEAD, 1), TimedRequest(1, "C", [*HEAD, 1], 1)]
-A_PROMPT_AMONG_DECODES = [TimedRequest(0, "A", [65] * 4, max_tokens=12), TimedRequest(2, "B", list(range(32)), 3)]
-IN_A_QUEUE = [TimedRequest(0, "A", [0] * 8, 1), TimedRequest(0, "B", [1] * 12, 1), TimedRequest(1, "C", [2] * 16, 1)]
-STREAM = [TimedRequest(2 * k, f"U{k}", [k] * 4, max_tokens=2, priority=0) for k in range(4)]
-STREAM.insert(1, TimedRequest(1, "N", [99] * 4, 4, priority=1))
 SHARING = [
     ScheduledRequest(Request("A", [*range(10), 7]), 10, 1, [1, 2, 3], needs_token=True),
     ScheduledRequest(Request("B", [*range(10), 9]), 8, 3, [1, 2, 4], needs_token=True),
 ]
 
 
-def queued(policy: str) -> Recording:
-    return in_blocks_of_4(STREAM, 32, 5, max_num_seqs=1, policy=policy)
-
-
-def typed(threshold: int) -> Recording:
-    return in_blocks_of_4(A_PROMPT_AMONG_DECODES, 20, 5, long_prefill_token_threshold=threshold)
-
-
 def compared(*settings: dict[str, Any], requests: list[TimedRequest], num_blocks: int, phases: list[int]) -> Film:
-    runs = [in_blocks_of_4(requests, num_blocks, n, **each) for n, each in zip(phases, settings, strict=True)]
-    return compare(runs[0], runs[1], ("one", "two"))
+    one, two = (in_blocks_of_4(requests, num_blocks, n, **each) for n, each in zip(phases, settings, strict=True))
+    return compare(one, two, ("one", "two"))
+
+
+def first_of(film: Film) -> Picture:
+    return film[film.first]
 
 
 def ended_early() -> Film:
@@ -192,18 +177,20 @@ def chain(prompts: dict[str, list[int]], **options: Any) -> Picture:
 SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "time_machine": lambda: time_machine(observed())[6],
     "time_machine_many_requests": lambda: time_machine(small(3, 40))[9],
-    "time_machine_hits": lambda: time_machine(in_blocks_of_4(AGAIN, 12, 4))[1],
+    "time_machine_hits": lambda: time_machine(in_blocks_of_4(runs.AGAIN, 12, 4))[1],
     "time_machine_stalled": lambda: time_machine(in_blocks_of_4(THREE, 4, 2))[5],
     "compare_slots_with_blocks": lambda: compared({}, {}, requests=THREE, num_blocks=6, phases=[1, 2])[1],
     "compare_whole_prompts_with_chunks": lambda: compared(
-        {}, {"long_prefill_token_threshold": 8}, requests=A_PROMPT_AMONG_DECODES, num_blocks=20, phases=[4, 5]
+        {}, {"long_prefill_token_threshold": 8}, requests=runs.A_PROMPT_AMONG_DECODES, num_blocks=20, phases=[4, 5]
     )[11],
-    "compare_priorities": lambda: compared({}, {"policy": "priority"}, requests=RANKED, num_blocks=4, phases=[3, 3])[2],
+    "compare_priorities": lambda: compared(
+        {}, {"policy": "priority"}, requests=runs.RANKED, num_blocks=4, phases=[3, 3]
+    )[2],
     "compare_at_the_difference": lambda: compare(small(), small(caching=False), ("caching on", "caching off"))[0],
     "compare_after_the_difference": lambda: compare(small(), small(caching=False), ("caching on", "caching off"))[2],
     "compare_before_the_end_of_one": lambda: ended_early()[len(small().steps) - 3],
     "compare_after_the_end_of_one": lambda: ended_early()[len(small().steps) - 1],
-    "waits": lambda: wait_strip(in_blocks_of_4(STREAM, 32, 5, max_num_seqs=1, policy="priority"), "PRIORITY"),
+    "waits": lambda: wait_strip(runs.queued("priority"), "PRIORITY"),
     "waits_after_preemption": lambda: wait_strip(
         in_blocks_of_4([TimedRequest(0, name, [ord(name)] * 4, max_tokens=9) for name in "AB"], 4, 3),
         "tight",
@@ -213,7 +200,7 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "block_life_hit": lambda: block_life(observed(), [17, 4])[8],
     "block_life_tail_first": lambda: block_life(scenario("lru_eviction_order"))[1],
     "block_life_evicted": lambda: block_life(scenario("lru_eviction_order"))[5],
-    "block_life_within_a_step": lambda: block_life(in_blocks_of_4(IN_A_QUEUE, 6, 2))[1],
+    "block_life_within_a_step": lambda: block_life(in_blocks_of_4(runs.IN_A_QUEUE, 6, 2))[1],
     "block_life_large_pool": lambda: block_life(large())[0],
     "paged_batch": lambda: paged_batch()[4],
     "paged_batch_wrong_slots": lambda: paged_batch(functions=functions(compute_slot_mapping=by_row_index))[2],
@@ -226,17 +213,15 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "hash_chain_without_hashes": lambda: hash_chain(PROMPTS, 4, salts=SALTS),
     "hash_chain_wrong": CHAINS["wrong hashes"],
     "batching": batching,
-    "race": lambda: race({"FCFS": queued("fcfs"), "PRIORITY": queued("priority")})[6],
-    "stutter": lambda: (film := stutter({"whole": typed(0), "chunks of 8": typed(8)}, "A", lambda n: 5.0 + n))[
-        film.first
-    ],
+    "race": lambda: race({"FCFS": runs.queued("fcfs"), "PRIORITY": runs.queued("priority")})[6],
+    "stutter": lambda: first_of(
+        stutter({"whole": runs.typed(0), "chunks of 8": runs.typed(8)}, "A", lambda n: 5.0 + n)
+    ),
     "prefix_tree": lambda: prefix_tree(small())[6],
-    "prefix_tree_shared": lambda: prefix_tree(in_blocks_of_4(AGAIN, 12, 4))[1],
-    "drafts": lambda: (film := draft_film(ahead()))[film.first],
-    "drafts_planned_ahead": lambda: (film := draft_film(ahead(asynchronous=True)))[film.first],
-    "drafts_as_text": lambda: (film := draft_film(ahead(), texts=dict.fromkeys(range(256), " a\n") | {0: ""}))[
-        film.first
-    ],
+    "prefix_tree_shared": lambda: prefix_tree(in_blocks_of_4(runs.AGAIN, 12, 4))[1],
+    "drafts": lambda: first_of(draft_film(ahead())),
+    "drafts_planned_ahead": lambda: first_of(draft_film(ahead(asynchronous=True))),
+    "drafts_as_text": lambda: first_of(draft_film(ahead(), texts=dict.fromkeys(range(256), " a\n") | {0: ""})),
     "drafts_in_vain": lambda: draft_film(in_vain()[0])[in_vain()[1]],
     "drafts_of_a_run_without": lambda: draft_film(small())[0],
     "lanes": lambda: lanes(RUNS, 4, 8),
