@@ -10,6 +10,7 @@ from classroom.worker.answers import Json
 from classroom.worker.text import one_line
 from course.oracle.divergence import COMPARED, Divergence
 from course.sandbox.channel import ChannelError
+from course.sandbox.explain import no_answer_within
 
 MAX_ITEMS = 200
 NOT_WRITTEN = "Not written yet"
@@ -86,7 +87,7 @@ def outcome_of_error(error: ChannelError, seconds: float, worker: JailedWorker, 
     worker.close()
     scenario = asked.scenario if asked else None
     if error.reason == "timeout":
-        return Outcome("late", f"No answer within {seconds:g} seconds. Your code was still busy.", scenario)
+        return Outcome("late", no_answer_within(f"{seconds:g} seconds"), scenario)
     if error.reason == "malformed":
         return Outcome("stopped", f"Your process sent what the judge cannot read: {error}.", scenario)
     return Outcome("stopped", "Your code ended the whole process (os._exit, a crash, or too much memory).", scenario)

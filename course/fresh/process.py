@@ -109,7 +109,7 @@ def in_fresh_process(
     if printed:
         print(printed, end="" if printed.endswith("\n") else "\n")
     if ending is None:
-        raise FreshError(explain_death(status, "", seconds)[1])
+        raise FreshError(explain_death(status, "", seconds, seconds)[1])
     if ending.problem:
         raise FreshError(ending.problem, unwritten=ending.unwritten)
     value: T = ending.value

@@ -89,7 +89,7 @@ def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.E
             if isinstance(event, Importing):
                 importing = event.phase
         status = None if worker.is_running else worker.status
-        message = explain_death(status, worker.trace, seconds)[1]
+        message = explain_death(status, worker.trace, seconds, patience)[1]
         return EngineCheck("not graded", message, [importing]) if importing else EngineCheck("failed", message)
 
 

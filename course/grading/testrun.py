@@ -112,7 +112,7 @@ def run_worker(
             return True
         status = None if worker.is_running else worker.status
         seconds = IMPORT_SECONDS if run.importing else SECONDS_PER_TEST
-        outcome, message = explain_death(status, worker.trace, seconds)
+        outcome, message = explain_death(status, worker.trace, seconds, SILENCE_SECONDS)
         if run.running is not None:
             finish(run, TestResult(run.running, outcome, message))
             run.num_slow += outcome == "timeout"

@@ -138,11 +138,23 @@ def place_in(error: BaseException) -> str:
     return place_of(*frames[-1]) if frames else ""
 
 
-def explain_death(status: int | None, trace: str, seconds: float) -> tuple[Literal["timeout", "crashed"], str]:
-    """Return (outcome, message) for a process that ended without an answer. `status` None: it was killed."""
+def no_answer_within(limit: str) -> str:
+    """Return what is sure after a limit: not whether the code, or the machine, was slow."""
+    return f"No answer within {limit}: the code does not end, or the machine is busy with other work. Try it again."
+
+
+def explain_death(
+    status: int | None, trace: str, seconds: float, waited: float | None = None
+) -> tuple[Literal["timeout", "crashed"], str]:
+    """Return (outcome, message) for a process that ended without an answer. `status` None: it was killed.
+
+    `seconds` is its limit of CPU time, `waited` the seconds by the clock after which it was killed; None: both limits
+    of a `Watchdog` counted.
+    """
     where = _place_in_trace(trace)
     if status is None:
-        return "timeout", f"No answer in time, on a machine that may be busy with other work: try it again.{where}"
+        both = f"{seconds:g} seconds of CPU time, or {waiting_seconds(seconds):g} by the clock"
+        return "timeout", no_answer_within(both if waited is None else f"{waited:g} seconds") + where
     if trace.startswith("Timeout"):
         used = f"No answer within {waiting_seconds(seconds):g} seconds, of which less than {seconds:g} were computed"
         return "timeout", f"{used}: the code waits for something, or the machine is busy with other work.{where}"

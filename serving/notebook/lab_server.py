@@ -51,7 +51,7 @@ class LabServerProcess:
             self._worker.kill()
             trace = self._worker.output  # only whole once the process is dead
             self._end()
-            raise FreshError(explain_death(status, trace, START_SECONDS)[1]) from None
+            raise FreshError(explain_death(status, trace, START_SECONDS, START_SECONDS)[1]) from None
         except BaseException:
             self._end()
             raise

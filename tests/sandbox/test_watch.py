@@ -1,6 +1,7 @@
 """A watched process ends at its limit of CPU time, and not because it gets little of it."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -64,3 +65,13 @@ def test_a_child_without_its_own_limit_is_killed_soon(monkeypatch: pytest.Monkey
             pass
         os._exit(0)
     assert wait(child, 0.1) is None
+
+
+@pytest.mark.parametrize(
+    ("waited", "limit"), [(None, r"0\.2 seconds of CPU time, or 2 by the clock"), (90.0, "90 seconds")]
+)
+def test_the_end_by_a_limit_names_the_limit_and_blames_nothing(waited: float | None, limit: str) -> None:
+    outcome, message = explain_death(None, "", 0.2, waited)
+    assert outcome == "timeout"
+    assert re.match(f"No answer within {limit}: .* or the machine is busy", message)
+    assert "Your code" not in message
