@@ -1,4 +1,4 @@
-"""Every number that a handout claims and that can be recomputed is recomputed here."""
+"""Every number that a handout, the README or the teachers' guide claims, and that can be recomputed, is."""
 
 import ast
 import importlib
@@ -9,21 +9,28 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-LABS = Path(__file__).parents[2] / "labs"
+ROOT = Path(__file__).parents[2]
+LABS = ROOT / "labs"
+DOCUMENTS = [*sorted(LABS.rglob("README.md")), ROOT / "README.md", ROOT / "docs" / "teaching.md"]
 CHECK = re.compile(r"<!--\s*check:\s*(.*?)\s*-->", re.DOTALL)
 WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 NUM_CHARACTERS_BEFORE = 700
 
 
+def name_of(path: Path) -> str:
+    """Return the name of a handout's folder, or of a document elsewhere: `phase1_scheduler_step`, `teaching`."""
+    return path.parent.name if path.is_relative_to(LABS) else path.stem.lower()
+
+
 def checks() -> list[tuple[str, str, str]]:
-    """Return (place, expression, text before it) of every check in every handout."""
+    """Return (place, expression, text before it) of every check in every document."""
     found = []
-    for path in sorted(LABS.rglob("README.md")):
+    for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
         for match in CHECK.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
             before = text[max(0, match.start() - NUM_CHARACTERS_BEFORE) : match.start()]
-            found.append((f"{path.parent.name}:{line}", match[1], CHECK.sub("", before)))
+            found.append((f"{name_of(path)}:{line}", match[1], CHECK.sub("", before)))
     return found
 
 
@@ -31,7 +38,7 @@ CHECKS = checks()
 
 
 @pytest.mark.parametrize(("place", "expression", "before"), CHECKS, ids=[place for place, _, _ in CHECKS])
-def test_every_claim_of_the_handouts_holds(place: str, expression: str, before: str) -> None:
+def test_every_claim_holds(place: str, expression: str, before: str) -> None:
     assert eval(expression, dict(namespace(place))) is True, f"{place}: {expression}"
     for number in numbers_claimed(expression):
         digits = re.search(rf"(?<![\d.,]){number:,}(?!\d)|(?<![\d.,]){number}(?!\d)", before)
@@ -40,10 +47,10 @@ def test_every_claim_of_the_handouts_holds(place: str, expression: str, before: 
 
 
 def namespace(place: str) -> dict[str, object]:
-    """Return what the checks of one handout may call: all that is in `checks/phase1.py` for phase 1, and so on."""
-    handout = re.match(r"phase\d+|[a-z]+", place)
-    assert handout is not None
-    module = importlib.import_module(f"tests.course.checks.{handout[0]}")
+    """Return what the checks of one document may call: all that is in `checks/phase1.py` for phase 1, and so on."""
+    document = re.match(r"phase\d+|[a-z]+", place)
+    assert document is not None
+    module = importlib.import_module(f"tests.course.checks.{document[0]}")
     return vars(module)
 
 
@@ -60,7 +67,7 @@ def test_every_handout_checks_something() -> None:
     assert handouts == {place.split(":")[0] for place, _, _ in CHECKS if place.startswith("phase")}
 
 
-@pytest.mark.parametrize("path", sorted(LABS.rglob("README.md")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_no_check_breaks_a_paragraph(path: Path) -> None:
     """A line that begins with a comment ends a paragraph, and Markdown leaves the rest of the line unformatted."""
     blocks = [token for token in MarkdownIt("commonmark").parse(path.read_text(encoding="utf-8")) if token.map]
@@ -69,4 +76,4 @@ def test_no_check_breaks_a_paragraph(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     for before, line in pairwise(lines):
         if line.lstrip().startswith("<!-- check") and before.strip():
-            assert before.startswith(("```", "<!-- check")), f"{path.parent.name}: {line}"
+            assert before.startswith(("```", "<!-- check")), f"{name_of(path)}: {line}"

@@ -1,0 +1,15 @@
+"""What the checks of `docs/teaching.md` may call: the minutes of a class and the points of the judge."""
+
+from classroom.judge.groups import TEST_GROUPS
+from tests.course.checks.labs import sizes
+from tests.grading.checkout import PHASES
+
+
+def course_minutes() -> int:
+    """Return the minutes of all phases, to read and to write."""
+    return sum(sum(sizes(phase)[1:]) for phase in PHASES)
+
+
+def judge_points() -> list[int]:
+    """Return the points of each phase."""
+    return [sum(group.points for group in TEST_GROUPS if group.phase == phase) for phase in PHASES]
