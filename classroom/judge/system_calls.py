@@ -24,18 +24,10 @@ KERNEL = (
     *("open_by_handle_at", "name_to_handle_at", "personality", "syslog", "quotactl", "acct", "reboot", "kexec_load"),
     *("init_module", "finit_module", "delete_module", "fanotify_init", "lookup_dcookie", "vhangup", "swapon"),
 )
-DENIED: tuple[str, ...] = (
-    *NO_MORE_PROCESSES,
-    *NEW_NAMESPACES,
-    *KEYS,
-    *OTHER_PROCESSES,
-    *SHARED_MEMORY,
-    *KERNEL,
-    *SOCKETS,
-    *PINNED_PAGES,
-)
-DENIED += KEPT_BY_THE_KERNEL
+DENIED: tuple[str, ...] = NO_MORE_PROCESSES + NEW_NAMESPACES + KEYS + OTHER_PROCESSES + SHARED_MEMORY
+DENIED += KERNEL + SOCKETS + PINNED_PAGES + KEPT_BY_THE_KERNEL
 CLONE_THREAD = 0x10000
+LOW_HALF = 0xFFFFFFFF  # all that the kernel looks at in an argument of type int
 
 
 class NoFilterError(ValueError):
@@ -62,7 +54,7 @@ def filter_program() -> bytes:
     for kind in (mmap.MAP_SHARED, GROWS_DOWN):
         rules.add_rule(deny, "mmap", pyseccomp.Arg(3, masked, kind, kind))
     for command in FILE_LOCKS_AND_PIPE_SIZE:
-        rules.add_rule(deny, "fcntl", pyseccomp.Arg(1, pyseccomp.EQ, command))
+        rules.add_rule(deny, "fcntl", pyseccomp.Arg(1, masked, LOW_HALF, command))
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)

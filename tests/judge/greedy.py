@@ -7,6 +7,8 @@ import ctypes, mmap
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.syscall.argtypes = [ctypes.c_long] * 4
+CALLS = {'x86_64': {'fcntl': 72}, 'aarch64': {'fcntl': 25}}[os.uname().machine]
 libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 def call(name, *arguments):
     found = getattr(libc, name)(*arguments)
@@ -30,6 +32,7 @@ DENIED_CALLS = {
     "a POSIX queue": "call('mq_open', b'/x', 0o102, 0o600, None)",
     "a file in memory": "os.memfd_create('x')",
     "large pipes": "import fcntl; " + PIPE.format(command=1031, argument=2**20),
+    "large pipes by a long number": "ends = os.pipe(); call('syscall', CALLS['fcntl'], ends[1], 2**32 | 1031, 2**20)",
     "pages in a pipe": SPLICE + "call('vmsplice', ends[1], part, 1, 0)",
     "pages of a file in a pipe": SPLICE + "call('splice', os.open(os.__file__, 0), None, ends[1], None, 9, 0)",
     "sockets": "__import__('socket').socketpair()",
