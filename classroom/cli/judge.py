@@ -128,9 +128,8 @@ def judge(
     handed_in = name_submissions(submissions)
     shown = make_console(stderr=True)
     if resume is not None and resume.exists():
-        given = {
-            name for name in OPTIONS if (source := context.get_parameter_source(name)) and source.name != "DEFAULT"
-        }
+        sources = {name: context.get_parameter_source(name) for name in OPTIONS}
+        given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
         settings = continued(resume, settings, given)
         shown.print(f"Continuing {resume} with its seed and settings.", markup=False, soft_wrap=True)
     record = Record(settings, resume)
@@ -148,12 +147,13 @@ def judge(
     report = ClassResults(settings.seed, settings.situations, settings.jailed, summaries)
     show(make_console(), report)
     unwritten += write_tables(report, json_file=files.json_file, csv_file=files.csv_file)
+    if gradebooks is not None:
+        unwritten += gradebooks.write(report)
+        for left_out in gradebooks.left_out(report):
+            shown.print(f"{left_out}, so left out of the gradebooks", markup=False, soft_wrap=True)
     if unwritten:
         again = "" if resume else f" For the same again: --seed {settings.seed}"
         raise ValueError("; ".join(sorted(set(unwritten))) + again)
-    if gradebooks is not None:
-        for left_out in gradebooks.write(report):
-            shown.print(f"{left_out}, so left out of the gradebooks", markup=False, soft_wrap=True)
     if any(summary["error"] for summary in summaries):
         raise typer.Exit(1)
 
@@ -179,22 +179,20 @@ def run(
     return results, unwritten
 
 
-# Options that the points depend on, and the settings that they are.
-OPTIONS = {
-    **{name: name for name in ("seed", "situations", "seconds", "minutes")},
-    **{"phase": "phases", "no_jail": "jailed"},
-}
+# Options that the points depend on, and the settings that they are; with `--no-jail`, which is compared in any case.
+OPTIONS = {"seed": "seed", "situations": "situations", "seconds": "seconds", "minutes": "minutes", "phase": "phases"}
 
 
 def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> JudgeSettings:
     """Return the settings of a record. Raises `ValueError` if the options given ask for others, or for another jail."""
     settings = recorded_settings(path)
-    for option, name in OPTIONS.items():
-        if option in {*given, "no_jail"} and getattr(asked, name) != getattr(settings, name):
-            shown = f"--{option.replace('_', '-')}"
-            what = "without" if shown == "--no-jail" and settings.jailed else "with another"
-            what = "with" if shown == "--no-jail" and not settings.jailed else what
-            raise ValueError(f"{path} is a run {what} {shown}: give the same options, or name another file")
+    differ = [
+        f"with another --{name}" for name in given if getattr(asked, OPTIONS[name]) != getattr(settings, OPTIONS[name])
+    ]
+    if asked.jailed != settings.jailed:
+        differ.append(f"{'without' if settings.jailed else 'with'} --no-jail")
+    if differ:
+        raise ValueError(f"{path} is a run {differ[0]}: give the same options, or name another file")
     return settings
 
 

@@ -9,7 +9,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from classroom.judge.report import FORMULA, write_whole
+from classroom.judge.report import FORMULA, write_all
 from classroom.judge.results import ClassResults
 from mini_vllm.assembly.lineup import ALL_NAMES
 
@@ -77,11 +77,12 @@ class Gradebooks:
         return cls(found, canvas, moodle)
 
     def write(self, results: ClassResults) -> list[str]:
-        """Write the files; return a sentence for each submission that is not in them."""
-        if self.canvas is not None:
-            write_whole(self.canvas, as_canvas(results, self.roster))
-        if self.moodle is not None:
-            write_whole(self.moodle, as_moodle(results, self.roster))
+        """Write the files; return why some could not be written."""
+        texts = {self.moodle: as_moodle(results, self.roster)}
+        return write_all(texts | ({self.canvas: as_canvas(results, self.roster)} if self.canvas else {}))
+
+    def left_out(self, results: ClassResults) -> list[str]:
+        """Return a sentence for each submission that is not in the files."""
         return [
             f"{one['name']}: {'not in the roster' if one['name'] not in self.roster.ids else 'not read'}"
             for one in results.submissions

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -119,7 +119,11 @@ def require_writable(files: Iterable[Path | None], folder: Path | None = None) -
 
 def write_tables(report: ClassResults, *, json_file: Path | None, csv_file: Path | None) -> list[str]:
     """Write the requested tables, each atomically; return why some could not be written."""
-    texts = {json_file: json.dumps(report.as_json(), indent=1) + "\n", csv_file: as_csv(report)}
+    return write_all({json_file: json.dumps(report.as_json(), indent=1) + "\n", csv_file: as_csv(report)})
+
+
+def write_all(texts: Mapping[Path | None, str]) -> list[str]:
+    """Write each text that has a path, atomically; return why some could not be written."""
     failures = list[str]()
     for path, text in texts.items():
         try:

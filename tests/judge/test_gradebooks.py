@@ -52,7 +52,7 @@ def test_what_could_not_be_read_has_no_points_rather_than_none(tmp_path: Path) -
     )
     roster = Roster("ID", {"ada": "7", "bob": "9"})
     assert [line[0] for line in rows(as_moodle(found, roster))] == ["ID", "9"]
-    assert Gradebooks(roster, None, tmp_path / "m.csv").write(found) == ["ada: not read"]
+    assert Gradebooks(roster, None, tmp_path / "m.csv").left_out(found) == ["ada: not read"]
 
 
 def test_nothing_that_a_learner_wrote_reaches_a_gradebook() -> None:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from classroom.judge import archives
 from classroom.judge.class_run import Record, RecordedResult, RecordError, recorded_settings
 from classroom.judge.report import write_whole
+from classroom.judge.results import SubmissionGrade
 from classroom.judge.settings import JudgeSettings
 from cli.main import app
 from tests.grading.checkout import solution
@@ -21,19 +22,8 @@ from tests.judge.test_class_run import handed_in
 from tests.judge.test_submission import make_tar, make_zip, read
 
 SETTINGS = JudgeSettings("mishaps", situations=1, phases=(1,))
-RESULT: RecordedResult = {
-    "summary": {
-        "name": "x",
-        "error": None,
-        "points": 0.0,
-        "max": 0,
-        "together": {"up_to_phase": 0, "status": "-"},
-        "phases": [],
-    },
-    "feedback": "x" * 3000,
-    "seconds": 0.0,
-    "digests": {},
-}
+SUMMARY = SubmissionGrade("x").result()
+RESULT: RecordedResult = {"summary": SUMMARY, "feedback": "x" * 3000, "seconds": 0.0, "digests": {}}
 
 
 @contextmanager
@@ -70,12 +60,19 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
 
 
 def test_a_full_disk_costs_no_points_that_were_given(tmp_path: Path) -> None:
+    """Whatever cannot be written, all the other files are, the gradebooks too."""
     handed_in(tmp_path, ada=solution(1))
-    feedback, table = tmp_path / "f", tmp_path / "p.csv"
-    (feedback / ".ada.txt.partial").mkdir(parents=True)  # so that this file cannot be written, and no other
-    code, told = judge(tmp_path / "ada", "--feedback", feedback, "--csv", table, "--seed", "s")
-    assert (code, "40/40" in told, "ada.txt cannot be written" in told, "--seed s" in told) == (2, True, True, True)
-    assert "ada,40" in table.read_text()
+    (tmp_path / "roster").write_text("submission,ID\nada,7\n")
+    names = ("csv", "json", "canvas", "moodle", "feedback")
+    for lost in names:
+        out = tmp_path / f"without_{lost}"
+        partial = out / "feedback" / ".ada.txt.partial" if lost == "feedback" else out / f".{lost}.partial"
+        partial.mkdir(parents=True)  # so that this file cannot be written, and no other
+        places = [word for name in names for word in (f"--{name}", out / name)]
+        code, told = judge(tmp_path / "ada", *places, "--roster", tmp_path / "roster", "--seed", "s")
+        assert (code, "40/40" in told, "cannot be written" in told, "--seed s" in told) == (2, True, True, True)
+        written = {name for name in names if (out / name).is_file() or (out / name / "ada.txt").is_file()}
+        assert written == set(names) - {lost}
 
 
 @pytest.mark.parametrize("option", ["--json", "--csv", "--resume", "--canvas"])
