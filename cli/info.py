@@ -117,7 +117,7 @@ def check_load() -> Iterator[Finding]:
     load, usable = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
     if load > usable:
         fix = "set OMP_NUM_THREADS=1 while other programs compute, and measure nothing until they have ended"
-        yield Finding("load", "warn", f"{load:.1f} programs want {usable} CPUs", fix)
+        yield Finding("load", "warn", f"load average {load:.1f} on {usable} CPUs", fix)
 
 
 def check_triton() -> Finding:

@@ -2,7 +2,7 @@
 
 Canvas: `lovelaceada_LATE_123_4567_phase1.py`, all in one folder. Moodle: `Ada Lovelace_123_assignsubmission_file/...`,
 or with the file's name after it where folders were switched off. Display names and file names are the learners' own
-choice, so a name that can be read in two ways is nobody's, and no name ends the sorting of the others.
+choice, so a name that can be read in two ways is left out, and no name ends the sorting of the others.
 """
 
 import csv

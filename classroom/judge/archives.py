@@ -119,11 +119,10 @@ def files_of_zip(path: Path) -> Iterator[Starter]:
 def require_short_directory(path: Path) -> None:
     """Raise `SubmissionError` if a zip lists too many files: `zipfile` would keep the whole list."""
     with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - NUM_LOCATOR_BYTES - NUM_END_BYTES - MAX_COMMENT_BYTES))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - NUM_LOCATOR_BYTES - NUM_END_BYTES - MAX_COMMENT_BYTES))
         tail = file.read()
     at = tail.rfind(END_OF_DIRECTORY)
-    if at < 0 and size and is_zip_begun(path):
+    if at < 0 and is_zip_begun(path):
         raise SubmissionError("the zip is cut short: hand it in again")
     if at < 0 or len(tail) < at + NUM_END_BYTES:
         raise SubmissionError("it cannot be read: not a zip, not a .tar.gz, and not named like a starter")
@@ -142,7 +141,7 @@ def is_zip_begun(path: Path) -> bool:
 
 
 def entries_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Return the entries of a zip. Raises `SubmissionError` if there are more of them than the zip admits to."""
+    """Return the entries of a zip. Raises `SubmissionError` if there are more of them than its end says."""
     if len(archive.infolist()) > MAX_ENTRIES:
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     return archive.infolist()

@@ -58,10 +58,8 @@ class Record:
         self.results[name] = result
         if self._path is not None:
             with self._path.open("ab", buffering=0) as file:
-                num_bytes, line = (
-                    file.seek(0, os.SEEK_END),
-                    json.dumps({"name": name, "result": result}).encode() + b"\n",
-                )
+                num_bytes = file.seek(0, os.SEEK_END)
+                line = json.dumps({"name": name, "result": result}).encode() + b"\n"
                 try:
                     if file.write(line) < len(line):
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

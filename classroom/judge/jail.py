@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from classroom.judge.system_calls import NoFilterError, as_open_file, filter_program
-from classroom.judge.visible_files import file_options, folders_above, secret_packages
+from classroom.judge.visible_files import file_options, folders_above
 from mini_vllm.assembly.lineup import CHECKOUT
 
 COURSE = Path("/course")
@@ -78,8 +78,6 @@ class Jail:
         for name, value in ENVIRONMENT.items():
             options += ["--setenv", name, value]
         options += file_options()
-        for path in secret_packages():
-            options += ["--tmpfs", path, "--remount-ro", path]
         options += [*self._course(labs), "--perms", "0755", "--dir", "/tmp", "--proc", "/proc", "--dev", "/dev"]
         for path in ("/proc", "/dev", "/"):  # /proc/self/mem writes where the process itself cannot
             options += ["--remount-ro", path]

@@ -30,7 +30,7 @@ MORE_TIME = 4  # factor for the second try of a situation that was late: the mac
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
 PHASES_WITH_TENSORS = (6, 7)
-TIME_IS_UP = "Not played: the situations before took all the time."
+NO_TIME = Outcome("not played", "Not played: the situations before took all the time.")
 
 
 class Judge:
@@ -49,7 +49,7 @@ class Judge:
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
         self.on_progress("drawing situations", 0)
-        self.draw(submission.starters)  # before the clock starts: the judge's own time is nobody's fault
+        self.draw(submission.starters)  # before the clock starts: this time is the judge's own
         start = monotonic()
         self._deadline = start + 60 * self.settings.minutes
         grade = SubmissionGrade(submission.name, submission.error)
@@ -62,8 +62,7 @@ class Judge:
                 grade.together_up_to = up_to
                 for number in range(len(TOGETHER)):
                     is_late = any(outcome.status == "late" for outcome in grade.together)
-                    played = Outcome("not played", TIME_IS_UP) if is_late else None
-                    grade.together.append(played or self.play_together(number, up_to, submission_dir))
+                    grade.together.append(NO_TIME if is_late else self.play_together(number, up_to, submission_dir))
         grade.seconds = monotonic() - start
         return grade
 
@@ -92,7 +91,7 @@ class Judge:
             if session.error:
                 outcomes.append(Outcome("not played", session.error))
             elif num_late >= MAX_TIMEOUTS or monotonic() > session.deadline:
-                outcomes.append(Outcome("not played", TIME_IS_UP))
+                outcomes.append(NO_TIME)
             else:
                 outcomes.append(session.play(self.situation(group, number)))
         failure = next((outcome for outcome in outcomes if outcome.status != "right"), None)
@@ -103,7 +102,7 @@ class Judge:
     def play_together(self, number: int, up_to: int, submission_dir: SubmissionDir) -> Outcome:
         """Play a situation with all phases up to one in the same engine; one that is late gets a second chance."""
         if monotonic() > self._deadline:
-            return Outcome("not played", TIME_IS_UP)
+            return NO_TIME
         asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
 
         def play_in(seconds: float) -> Outcome:
@@ -181,7 +180,7 @@ def with_second_chance(play_in: Callable[[float], Outcome], seconds: float, dead
     outcome = play_in(seconds)
     if outcome.status == "late" and monotonic() < deadline:
         outcome = play_in(MORE_TIME * seconds)
-    return Outcome("not played", TIME_IS_UP) if outcome.status == "late" and monotonic() >= deadline else outcome
+    return NO_TIME if outcome.status == "late" and monotonic() >= deadline else outcome
 
 
 def load(worker: JailedWorker, phase: int, *, with_torch: bool) -> Outcome | None:

@@ -44,17 +44,14 @@ attempt("write to /tmp", lambda: open("/tmp/x", "w"))
 attempt("open a socket", lambda: socket.socket(socket.AF_UNIX))
 attempt("read the machine's files", lambda: os.listdir("/usr/share"))
 libc = ctypes.CDLL(None, use_errno=True)
-def denied(name, *arguments):
-    if libc.syscall(CALLS[name], *arguments) < 0:
+def call(function, *arguments):
+    if function(*arguments) < 0:
         raise OSError(ctypes.get_errno())
-def queue(create, *arguments):
-    if create(*arguments) < 0:
-        raise OSError(ctypes.get_errno())
-attempt("fill a queue of the kernel", lambda: queue(libc.msgget, 0, 0o1600))
-attempt("fill semaphores of the kernel", lambda: queue(libc.semget, 0, 1, 0o1600))
+attempt("fill a queue of the kernel", lambda: call(libc.msgget, 0, 0o1600))
+attempt("fill semaphores of the kernel", lambda: call(libc.semget, 0, 1, 0o1600))
 for name, arguments in (("keyctl", (0, -3, 0)), ("unshare", (0x10000000,)), ("userfaultfd", (0,))):
     if name in CALLS:
-        attempt(f"call {name}", lambda: denied(name, *arguments))
+        attempt(f"call {name}", lambda: call(libc.syscall, CALLS[name], *arguments))
 if len([name for name in os.listdir("/proc") if name.isdigit()]) > 3:
     done.append("see other processes")
 if "MINI_VLLM_JUDGE_CANARY" in os.environ:

@@ -31,8 +31,9 @@ def file_options() -> list[str]:
     files = [sys.executable, os.path.realpath(sys.executable), f"{sys.prefix}/pyvenv.cfg", LINKER_CACHE]
     for path in outer([*folders, *filter(os.path.exists, files), *linked_libraries(folders)]):
         options += [*folders_above(path), "--ro-bind", os.path.realpath(path), path]
-    hidden = {os.path.join(folder, name) for folder in folders for name in ("site-packages", "dist-packages")}
-    for path in sorted(path for path in hidden - set(folders) if os.path.isdir(path)):  # another Python's
+    another_pythons = {f"{folder}/{name}" for folder in folders for name in ("site-packages", "dist-packages")}
+    installed_course = {f"{folder}/{name}" for folder in folders for name in SECRET_PACKAGES}
+    for path in sorted(filter(os.path.isdir, another_pythons - set(folders) | installed_course)):
         options += ["--tmpfs", path, "--remount-ro", path]
     return options
 
@@ -47,8 +48,8 @@ def library_folders() -> list[str]:
 def linked_libraries(folders: Iterable[str]) -> list[str]:
     """Return the shared libraries that Python and the binaries in its folders are linked with."""
     binaries = [path for folder in folders for one in BINARIES for path in glob(f"{folder}/{one}", recursive=True)]
-    told = subprocess.run(["ldd", sys.executable, *binaries], capture_output=True, text=True, check=False).stdout
-    found = set(LINKED.findall(told))
+    listed = subprocess.run(["ldd", sys.executable, *binaries], capture_output=True, text=True, check=False).stdout
+    found = set(LINKED.findall(listed))
     found |= {f"{os.path.dirname(path)}/{UNWINDER}" for path in found}
     paths = {os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in found}
     return sorted(path for path in paths if os.path.exists(path))
@@ -66,10 +67,3 @@ def folders_above(path: str) -> list[str]:
     for folder in list(Path(path).parents)[-2::-1]:
         options += ["--perms", "0755", "--dir", str(folder)]
     return options
-
-
-def secret_packages() -> list[str]:
-    """Return the folders of an installed copy of the course, which must not be visible."""
-    return sorted(
-        f"{folder}/{name}" for folder in library_folders() for name in SECRET_PACKAGES if Path(folder, name).is_dir()
-    )

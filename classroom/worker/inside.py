@@ -23,9 +23,7 @@ from course.sandbox.limits import Limits, limit_resources
 from mini_vllm.assembly.lineup import CHECKOUT
 
 MEMORY_BYTES = 1536 * 2**20  # beyond what is mapped already: Python, its libraries, torch
-STACK_BYTES = 8 * 2**20
-MAX_SIGNALS = 64
-LIMITS = Limits(memory_bytes=2 * 2**30, file_bytes=2**20, num_open_files=64, cpu_seconds=300)
+LIMITS = Limits(2 * 2**30, stack_bytes=2**23, file_bytes=2**20, num_open_files=64, cpu_seconds=300, num_signals=64)
 MAX_PROCESSES = 32
 
 
@@ -71,14 +69,9 @@ def load(phase: int, with_torch: bool) -> Any:
 
 def limit_memory() -> None:
     """Limit all memory that can be mapped from here on: pages that may not be written count as no data, and stay."""
-    if sys.platform != "linux":
-        return
-    num_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    values = {resource.RLIMIT_AS: num_bytes + MEMORY_BYTES, resource.RLIMIT_STACK: STACK_BYTES}
-    for kind, value in (values | {resource.RLIMIT_SIGPENDING: MAX_SIGNALS}).items():
-        _, hard = resource.getrlimit(kind)
-        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (most, most))
+    if sys.platform == "linux":
+        num_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limit_resources(Limits(address_bytes=num_bytes + MEMORY_BYTES))
 
 
 def describe_error(error: BaseException) -> str:

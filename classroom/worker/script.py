@@ -41,7 +41,7 @@ STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
 
 
 def elsewhere() -> AbstractContextManager[Any]:
-    """Make tensors of nobody's device where none is named: an answer lies where its arguments lie."""
+    """Put tensors on no real device where none is named: an answer lies where its arguments lie."""
     device: AbstractContextManager[Any] = importlib.import_module("torch").device("meta")
     return device
 

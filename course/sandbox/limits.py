@@ -12,10 +12,13 @@ class Limits:
     """
 
     memory_bytes: int | None = None
+    address_bytes: int | None = None
+    stack_bytes: int | None = None
     file_bytes: int | None = None
     num_open_files: int | None = None
     num_processes: int | None = None
     cpu_seconds: int | None = None
+    num_signals: int | None = None
 
 
 def limit_resources(limits: Limits) -> None:
@@ -26,12 +29,16 @@ def limit_resources(limits: Limits) -> None:
 
     values = {
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_DATA: limits.memory_bytes,  # not RLIMIT_AS: torch reserves addresses that it never uses
+        resource.RLIMIT_DATA: limits.memory_bytes,
+        resource.RLIMIT_AS: limits.address_bytes,  # with torch only once it is loaded: it reserves more than it uses
+        resource.RLIMIT_STACK: limits.stack_bytes,
         resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NOFILE: limits.num_open_files,
         resource.RLIMIT_NPROC: limits.num_processes,
         resource.RLIMIT_CPU: limits.cpu_seconds,
     }
+    if sys.platform == "linux":
+        values[resource.RLIMIT_SIGPENDING] = limits.num_signals
     for kind, value in values.items():
         _, hard = resource.getrlimit(kind)
         if value is not None and (hard == resource.RLIM_INFINITY or value <= hard):  # the hard one can only be lowered

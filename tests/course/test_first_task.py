@@ -1,4 +1,4 @@
-"""The first line of code is met early by all who read from the start; a hint is met by nobody who has not asked."""
+"""The first line of code comes early for all who read from the start; a hint comes only to those who ask for it."""
 
 import re
 import shutil

@@ -47,7 +47,7 @@ def main() -> None:
 
 
 class Counted(JailedWorker):
-    """A worker that adds up what its processes took: bubblewrap's are not waited for by anybody."""
+    """A worker that adds up what its processes took: bubblewrap's are never waited for."""
 
     seconds: ClassVar[list[float]] = []
 

@@ -135,7 +135,6 @@ HOSTILE = (
     Hostile("forks a lot", FORK, is_for_jail=True),
     Hostile("leaves a daemon", DAEMON, "PermissionError", is_for_jail=True),
     Hostile("writes files", OUTSIDE, is_for_jail=True),
-    Hostile("fills the disk", "open('/tmp/big', 'wb').write(b'x' * 10**8)", "OSError", is_for_jail=True),
     Hostile("opens the network", NETWORK, is_for_jail=True),
     Hostile("kills the judge", KILL, ENDED, is_for_jail=True),
     Hostile("reads memory, environment, command lines, the course", SNOOP, is_for_jail=True),

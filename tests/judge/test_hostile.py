@@ -65,24 +65,12 @@ def test_an_attack_in_a_jail(attack: Hostile, jail: Jail, monkeypatch: pytest.Mo
 def test_memory_and_the_machine_s_files_stay_out_of_reach(
     attack: Hostile, jail: Jail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    most = MostHeld()
-    monkeypatch.setattr(memory_watch, "held_bytes", most)
+    held, count = list[int](), memory_watch.held_bytes
+    monkeypatch.setattr(memory_watch, "held_bytes", lambda pid: held.append(count(pid)) or held[-1])
     with tempfile.NamedTemporaryFile(dir=Path(sys.base_prefix), prefix=MARK) as planted:
         os.chmod(planted.name, 0o644)
         check(attack, grade(attack, jail, PLANTED=planted.name, HOME=str(Path.home())))
-    assert 0 < most.num_bytes < memory_watch.MAX_HELD_BYTES
-
-
-class MostHeld:
-    """Counts what a process holds, and keeps the largest count."""
-
-    def __init__(self) -> None:
-        self.num_bytes = 0
-        self._count = memory_watch.held_bytes
-
-    def __call__(self, pid: int) -> int:
-        self.num_bytes = max(self.num_bytes, found := self._count(pid))
-        return found
+    assert 0 < max(held) < memory_watch.MAX_HELD_BYTES
 
 
 @pytest.mark.parametrize("attack", TOO_MUCH, ids=lambda attack: attack.name)
