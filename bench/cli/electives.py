@@ -58,7 +58,7 @@ def bench_speculative(
 
         return measure_speculative(team, BATCH_SIZES[:2] if quick else BATCH_SIZES, 1 if quick else rounds, report)
 
-    measure(team, threads, cases, show_speculative, WHY_DRAFTS, how_long(quick, 8, rounds), as_json=as_json)
+    measure(team, threads, cases, show_speculative, WHY_DRAFTS, how_long(quick, rounds), as_json=as_json)
 
 
 @friendly
@@ -85,14 +85,14 @@ def bench_async(
             return measure_overlap(team, BATCH_SIZES[:2], [EMBEDDED], 1, report)
         return measure_overlap(team, BATCH_SIZES, [EMBEDDED, LARGER], rounds, report)
 
-    measure(team, threads, cases, show_overlap, WHY_OVERLAP, how_long(quick, 8, rounds), as_json=as_json)
+    measure(team, threads, cases, show_overlap, WHY_OVERLAP, how_long(quick, rounds), as_json=as_json)
 
 
-def how_long(quick: bool, num_cases: int, rounds: int) -> str:
+def how_long(quick: bool, rounds: int) -> str:
     """Return what is known of the time before a benchmark starts: it depends on the machine."""
     if quick:
         return "A trial run: less than a minute on two quiet cores."
-    return f"{num_cases} cases, {rounds} rounds of each. They grow with the batch, so the first ones are the shortest."
+    return f"8 cases, {rounds} rounds of each. They grow with the batch, so the first ones are the shortest."
 
 
 C = TypeVar("C", "OverlapCase", "SpeculativeCase")

@@ -16,8 +16,6 @@ from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.config import EngineConfig
 
 RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
-
-
 WHOLE_REFERENCE = "solution:1-8"  # electives too: the settings decide whether they are used
 TURNS_ON = {7: "--speculative-method ngram", 8: "--async-scheduling"}
 

@@ -17,7 +17,7 @@ from classroom.judge.memory_watch import family, read
 from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from classroom.judge.worker import JailedWorker
-from tests.course.surface import starter_path
+from course.starter_status import starter_path
 from tests.judge.files import solved
 
 PHASES = range(1, 7)

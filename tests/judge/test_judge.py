@@ -15,7 +15,7 @@ from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from classroom.judge.worker import JailedWorker
 from course.grading.plan import PlannedPhase, load_plan
-from tests.course.surface import starter_path
+from course.starter_status import starter_path
 from tests.grading.checkout import solution
 from tests.judge.__main__ import thinned
 from tests.judge.files import fair_texts, mutant, solved

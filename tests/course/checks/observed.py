@@ -9,7 +9,7 @@ from mini_vllm.core.step_record import StepRecord
 
 
 def pool() -> list[int]:
-    """Return the settings of the trace: slots, budget, threshold, usable blocks, tokens per block."""
+    """Return the settings of the trace: seats, budget, threshold, usable blocks, tokens per block."""
     config = SMALL_POOL
     assert config.num_gpu_blocks is not None
     caps = [config.max_num_seqs, config.max_num_batched_tokens, config.long_prefill_token_threshold]

@@ -9,6 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from course.labtest.support import make_request
+from course.simulator.gpus import find_gpu
+from course.simulator.roofline import saturation_batch
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.config import EngineConfig
@@ -170,11 +172,6 @@ def bfloat16_sum(numbers: Sequence[float]) -> float:
 
 def bfloat16(number: float) -> float:
     return float(torch.tensor(number, dtype=torch.bfloat16))
-
-
-def saturation_batch(flops: float, bandwidth: float, bytes_per_weight: int) -> int:
-    """Return the tokens at which 2 FLOP per weight and token take as long as reading the weight once."""
-    return round(flops * bytes_per_weight / 2 / bandwidth)
 
 
 def is_here(prompt: str) -> bool:
