@@ -86,32 +86,28 @@ def check_keeps_nothing(
 
 def num_entries(phase: ModuleType, *objects: object) -> int:
     """Return how many entries all containers hold that these objects, or the globals of a phase, lead to."""
-    num_found, todo = 0, [value for name, value in vars(phase).items() if not name.startswith("__")] + list(objects)
+    left = [*objects, *(value for name, value in vars(phase).items() if not name.startswith("__"))]
+    num_found = 0
     seen: dict[int, object] = {}  # keeps what it has seen, so that no id comes twice
-    while todo:
-        thing = todo.pop()
+    while left:
+        thing = left.pop()
         if id(thing) not in seen and not isinstance(thing, str | bytes | range):
             seen[id(thing)] = thing
             if isinstance(thing, Mapping):
-                todo.extend(thing.keys())
+                left.extend(thing.keys())
             if isinstance(thing, Collection) and not isinstance(thing, type):
                 num_found += len(thing)
-                todo.extend(thing.values() if isinstance(thing, Mapping) else thing)
+                left.extend(thing.values() if isinstance(thing, Mapping) else thing)
             if hasattr(thing, "cache_info"):
                 num_found += thing.cache_info().currsize
             elif phase.__name__ in (getattr(thing, "__module__", ""), type(thing).__module__):
-                todo += _parts(thing)
+                left += _parts(thing)
     return num_found
 
 
 def _parts(thing: Any) -> list[object]:
     """Return what an object, a class or a function of the phase leads to."""
     slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+    parts = [getattr(thing, name, None) for name in (*slots, "__defaults__", "__kwdefaults__")]
     cells = [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]
-    defaults = [getattr(thing, "__defaults__", None), getattr(thing, "__kwdefaults__", None)]
-    return [
-        *getattr(thing, "__dict__", {}).values(),
-        *(getattr(thing, name, None) for name in slots),
-        *cells,
-        *defaults,
-    ]
+    return [*getattr(thing, "__dict__", {}).values(), *parts, *cells]

@@ -5,10 +5,11 @@ from types import ModuleType
 
 import pytest
 
+from course.labtest.cost import check_constant_work
 from course.labtest.expect import difference_report, expect_equal, fail_with_smallest
 from course.labtest.phase2.cases import NUM_STATES, SEEDS
-from course.labtest.phase2.doubles import CountedBlock, LookCounter
 from course.labtest.phase2.queue_harness import FreeQueueHarness, check_value_error
+from course.labtest.phase2.work import queue_call, work_on_blocks
 
 
 @pytest.mark.parametrize("block_ids", [[], [4], [1, 2, 3], [7, 3, 5, 1], [*range(3000, 0, -1)]])
@@ -163,28 +164,10 @@ def _queue_differs(phase2: ModuleType, rng: random.Random, many: int) -> str:
 
 @pytest.mark.parametrize("call", ["remove", "append", "popleft"])
 def test_a_long_queue_costs_no_more_than_a_short_one(phase2: ModuleType, call: str) -> None:
-    looks = {length: _looks_at_blocks(phase2, call, length) for length in (9, 900)}
-    expect_equal(
-        {"more looks at the long queue": looks[900] > looks[9]},
-        {"more looks at the long queue": False},
-        rule="append, remove and popleft take constant time: the length of the queue does not matter.",
-        situation=[
-            f"{call} on a queue of 9 blocks, and on one of 900 (the removed block lies in the middle)",
-            f"times that your queue looked at a block: {looks[9]} of 9, {looks[900]} of 900",
-        ],
-        hint="a block that knows its neighbours can leave without a search. Where do you search?",
+    check_constant_work(
+        work_on_blocks(phase2, queue_call(phase2, call)),
+        call,
+        "free blocks",
+        "append, remove and popleft take constant time: the length of the queue does not matter.",
+        "a block that knows its neighbours can leave without a search. Where do you search?",
     )
-
-
-def _looks_at_blocks(phase2: ModuleType, call: str, length: int) -> int:
-    looks = LookCounter()
-    blocks = [CountedBlock(block_id, looks) for block_id in range(length + 1)]
-    queue = phase2.FreeKVCacheBlockQueue(blocks[:-1])
-    looks.count = 0
-    if call == "remove":
-        queue.remove(blocks[length // 2])
-    elif call == "append":
-        queue.append(blocks[-1])
-    else:
-        queue.popleft()
-    return looks.count

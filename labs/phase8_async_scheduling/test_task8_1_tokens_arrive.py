@@ -36,28 +36,21 @@ def test_a_request_that_was_preempted_in_flight_gets_its_tokens_all_the_same(
     check_fill(scheduling_of(phase8, 2), request, num_tokens)
 
 
-def test_steps_take_and_give_back_in_turns(phase8: ModuleType) -> None:
-    scheduling, request = scheduling_of(phase8, 0), request_with(3, computed=3)
-    check_take(scheduling, request, 0, 0)
-    for token_id in (0, 0, 7):  # 0 is a token like any other
-        request.num_computed_tokens += 1
-        check_take(scheduling, request, 0, 0)  # the next step is planned
-        request.all_token_ids.append(token_id)  # and the results of the one before arrive
-        check_fill(scheduling, request, 1)
-
-
-def test_steps_with_drafts_take_and_give_back_in_turns(phase8: ModuleType) -> None:
-    scheduling, request = scheduling_of(phase8, 2), request_with(3, computed=3)
-    check_take(scheduling, request, 0, 2)
+@pytest.mark.parametrize("most", [0, 2])
+def test_steps_take_and_give_back_in_turns(phase8: ModuleType, most: int) -> None:
+    scheduling, request = scheduling_of(phase8, most), request_with(3, computed=3)
+    check_take(scheduling, request, 0, most)
     num_drafts_in_flight = 0
     for num_right in (0, 1, 2, 0, 2):
         request.spec_token_ids = []
-        request.num_computed_tokens += 3
-        check_take(scheduling, request, 2, 2)
+        request.num_computed_tokens += 1 + most
+        check_take(
+            scheduling, request, most, most
+        )  # the next step is planned, and the results of the one before arrive
         num_rejected = num_drafts_in_flight - min(num_right, num_drafts_in_flight)
         request.take_back(num_rejected)  # phase 7 does it
         request.num_output_placeholders -= num_rejected
         num_tokens = 1 + num_drafts_in_flight - num_rejected
-        request.all_token_ids += range(num_tokens)
+        request.all_token_ids += range(num_tokens)  # 0 is a token like any other
         check_fill(scheduling, request, num_tokens)
-        num_drafts_in_flight = 2
+        num_drafts_in_flight = most

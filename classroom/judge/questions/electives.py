@@ -1,14 +1,13 @@
 """Questions to the electives: phases 7 and 8."""
 
-from collections import deque
 from random import Random
 
+from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question
 from classroom.judge.script import Script
 from course.labtest.phase7.counters import random_drafted
 from course.labtest.phase7.lookups import random_lookup
 from course.labtest.phase7.rows import random_batch
-from course.labtest.phase8.races import random_races
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.sampling_params import SamplingParams
@@ -111,7 +110,7 @@ def placeholder_orders(rng: Random) -> JudgeQuestion:
     """Plans of prompt chunks, of decodes, of drafts that were cut; tokens that arrive late, and victims."""
     script = Script(8, only=("take_placeholders", "fill_placeholders"))
     for most in (0, 1, 3):
-        deque(random_races(script.functions.PlaceholderScheduling(most), most, rng), maxlen=0)
+        random_answers(script.functions.PlaceholderScheduling(most), most, rng)
     return script.question()
 
 

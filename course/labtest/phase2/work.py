@@ -34,6 +34,18 @@ def work_on_blocks(phase2: ModuleType, prepare: Prepare) -> Callable[[int], int]
     return work_with
 
 
+def queue_call(phase2: ModuleType, call: str) -> Prepare:
+    """Return what prepares one call of a free queue; the block that `remove` takes out lies in the middle."""
+
+    def prepare(length: int) -> Callable[[], object]:
+        blocks = [phase2.KVCacheBlock(block_id) for block_id in range(length + 1)]
+        queue = phase2.FreeKVCacheBlockQueue(blocks[:-1])
+        given = {"append": blocks[-1:], "remove": blocks[length // 2 : length // 2 + 1]}.get(call, [])
+        return lambda: getattr(queue, call)(*given)
+
+    return prepare
+
+
 def pool_call(phase2: ModuleType, call: str) -> Prepare:
     """Return what prepares one call of a pool whose blocks are free, but for block 1."""
 

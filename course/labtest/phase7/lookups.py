@@ -1,13 +1,12 @@
 """Checks of `propose_by_lookup`, and a text that counts what is read of it."""
 
 import random
-import sys
-import tracemalloc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
+from course.labtest.cost import work_of
 from course.labtest.expect import difference_report, expect_equal, explained
 from course.labtest.failure import Failed, Report
 from course.labtest.recorded import Answers
@@ -15,7 +14,6 @@ from course.labtest.whole_numbers import list_of
 from course.views.text import counted
 
 READS_PER_TOKEN = 100
-BYTES_PER_NUMBER, SMALL_OBJECTS = 8, 4000
 SMALL, LARGE = (2, 12, 21, 1, 122, 22, 0, 212, 11), (300, 151_643, 1_000_003, 1, 2**16 + 1, 257, 256, 43, 0)
 RULE_OF_LOOKUP = (
     "The drafts are what followed the first earlier occurrence of the newest tokens, as many of them as occur earlier."
@@ -160,48 +158,19 @@ def check_reads(phase7: ModuleType, answers: Answers, what: str, tokens: Sequenc
     work, lookup = Work(), Lookup(tuple(tokens), 4, 1, 3)
     text = text_of(tokens, work)
     size, settings = counted(len(tokens), "token"), lookup.describe().splitlines()[1]
+    answer: list[Any] = []
     with explained([f"a text of {size}, {what}", settings], rule=RULE_OF_LOOKUP):
-        answer, num_copied = with_copies_counted(lambda: phase7.propose_by_lookup(text, 4, 1, 3), str(phase7.__file__))
-    num_done = work.count + num_copied
-    yours = list_of(answer, "propose_by_lookup")
+        num_lines = work_of(lambda: answer.append(phase7.propose_by_lookup(text, 4, 1, 3)), str(phase7.__file__))
+    yours = list_of(answer[0], "propose_by_lookup")
     expect_equal(
         yours, answers(yours), rule=RULE_OF_LOOKUP, situation=f"a text of {size}, {what}\n{settings}", hint=WHICH_RUN
     )
-    per_token = num_done / len(tokens)
+    per_token = (work.count + num_lines) / len(tokens)
     expect_equal(
         per_token <= READS_PER_TOKEN or f"{per_token:,.0f} reads per token",
         True,
         rule=f"A lookup reads each token of the text a few times; {READS_PER_TOKEN} reads per token are the limit.",
         situation=f"a text of {size}, {what}; prompt_lookup_max=3, so 3 reads at each place are plenty\n"
-        "counted: tokens read, compared or copied; compared: is their number within the limit?",
+        "counted: tokens read, compared or copied, and lines run; compared: is their number within the limit?",
         hint="how long are the slices that you take at each place of the text?",
     )
-
-
-def with_copies_counted(call: Callable[[], Any], file: str) -> tuple[Any, int]:
-    """Call; return the result and how many numbers the lines of `file` have copied into new lists, by their memory.
-
-    A slice of a plain list runs no code that could count. After each line, the most memory that it held in addition is
-    added up.
-    """
-    num_bytes = held = 0
-
-    def trace(frame: FrameType, event: str, value: object) -> Any:
-        nonlocal num_bytes, held
-        if frame.f_code.co_filename != file:
-            return None
-        now, most = tracemalloc.get_traced_memory()
-        num_bytes += max(0, most - held - SMALL_OBJECTS)
-        tracemalloc.reset_peak()
-        held = now
-        return trace
-
-    before = sys.gettrace()
-    tracemalloc.start()
-    sys.settrace(trace)
-    try:
-        result = call()
-    finally:
-        sys.settrace(before)
-        tracemalloc.stop()
-    return result, num_bytes // BYTES_PER_NUMBER

@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 from functools import cache
 
+from classroom.judge.planned_ahead import Pipeline
 from cli.parity import load
 from course.labtest.phase8.cases import request_with
-from course.labtest.phase8.races import Pipeline
-from course.labtest.phase8.small_engine import ANSWERS, SmallEngine
 from course.parity.scenario import PUBLIC_TRACES
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.runner.fake_model_runner import fake_continuation
-from mini_vllm.sampling_params import SamplingParams
 from solutions import phase8_async_scheduling as reference
 from solutions.phase8_async_scheduling import PlaceholderScheduling
 
@@ -44,13 +41,11 @@ def rows(
     pipeline = Pipeline((PlaceholderScheduling if rule else NeverOver)(num_drafts), request)
     found: list[Row] = []
     for number in range(99):
-        num_planned, _ = pipeline.plan(100)
+        num_planned = pipeline.plan(100)
         found.append((request.num_tokens, num_planned, request.num_computed_tokens, request.num_output_placeholders))
         if number:
-            before = pipeline.in_flight[0]
-            right = accepted[number - 1] if number <= len(accepted) else 0
-            pipeline.update(min(right, before.num_drafts))
-        if request.num_output_tokens >= max_tokens:
+            pipeline.update(accepted[number - 1] if number <= len(accepted) else 0)
+        if pipeline.is_done:
             break
     return found
 
@@ -62,7 +57,7 @@ def after(num_prompt: int, num_steps: int, num_drafts: int, accepted: Sequence[i
     for number in range(num_steps):
         pipeline.plan(100)
         if number:
-            pipeline.update(min(accepted[number - 1], pipeline.in_flight[0].num_drafts))
+            pipeline.update(accepted[number - 1])
     return request.num_tokens, request.num_computed_tokens, request.num_output_placeholders
 
 
@@ -79,19 +74,6 @@ def corrected(start: int, size: int, places: int, rejected: int, drafts: Sequenc
     share = ScheduledRequest(request_with(3, computed=start + size), start, size, [1], True, [-1] * places)
     result = reference.correct_share(share, rejected, drafts)
     return result.num_computed_tokens, result.num_scheduled_tokens, list(result.draft_token_ids)
-
-
-@cache
-def in_vain(num_drafts: int) -> int:
-    """Return how many tokens are planned for a request after its stop token, the fourth of its answer."""
-    prompt = [5, 6, 7]
-    outputs = fake_continuation(prompt, 20, ANSWERS)
-    params = SamplingParams(max_tokens=20, stop_token_ids=(outputs[3],))
-    engine = SmallEngine(reference, num_drafts=num_drafts)
-    engine.add(Request("A", prompt, params))
-    engine.run()
-    assert engine.requests["A"].output_token_ids == outputs[: outputs.index(outputs[3]) + 1]
-    return engine.num_wasted_tokens
 
 
 @cache
