@@ -29,8 +29,8 @@ class Film:
     first: int = 0
 
     @classmethod
-    def of(cls, drawn: Mapping[float, Sequence[Picture]], follow: Sequence[tuple[str, str]] = (), **shown: Any) -> Self:
-        """Return the film of the pictures for pages of each width."""
+    def of(cls, drawn: Mapping[Any, Sequence[Picture]], follow: Sequence[tuple[str, str]] = (), **shown: Any) -> Self:
+        """Return the film of the pictures by the width in px that each is drawn for."""
         also = [pictures for width, pictures in drawn.items() if width != WIDTH]
         return cls(drawn[WIDTH], also, follow, **shown)
 

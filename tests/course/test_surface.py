@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from course.starter_status import starter_path
 from tests.course.surface import (
     PHASES,
     attributes_set,
@@ -12,7 +13,6 @@ from tests.course.surface import (
     functions,
     parse,
     solution_path,
-    starter_path,
     surface,
 )
 

@@ -66,7 +66,12 @@ def test_memory_and_the_machine_s_files_stay_out_of_reach(
     attack: Hostile, jail: Jail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, count = list[int](), memory_watch.held_bytes
-    monkeypatch.setattr(memory_watch, "held_bytes", lambda pid: held.append(count(pid)) or held[-1])
+
+    def counted(pid: int) -> int:
+        held.append(count(pid))
+        return held[-1]
+
+    monkeypatch.setattr(memory_watch, "held_bytes", counted)
     with tempfile.NamedTemporaryFile(dir=Path(sys.base_prefix), prefix=MARK) as planted:
         os.chmod(planted.name, 0o644)
         check(attack, grade(attack, jail, PLANTED=planted.name, HOME=str(Path.home())))

@@ -51,8 +51,10 @@ def claim_of(subject: str, card: Mapping[str, Any], engine: EngineConfig, named:
         requests = named[run["requests"]] if isinstance(run["requests"], str) else run["requests"]
         arrivals = [request_of(**request) for request in requests]
         setups[run["name"]] = ClaimSetup(arrivals, replace(engine, **run.get("engine", {})))
-    texts = (card[part] for part in ("title", "claim", "setup", "why"))
-    return Claim(*texts, asked, setups, card.get("decided_by", ""), card.get("step", "0"))
+    about = {part: card[part] for part in ("title", "claim", "setup", "why")}
+    return Claim(
+        **about, question=asked, setups=setups, decided_by=card.get("decided_by", ""), step=card.get("step", "0")
+    )
 
 
 def request_of(id: str, prompt: str, max_tokens: int, step: int = 0, priority: int = 0) -> TimedRequest:
