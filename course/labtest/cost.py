@@ -1,5 +1,6 @@
 """What a call costs and what it leaves behind: lines run, bytes taken, entries kept. No clock is read."""
 
+import gc
 import sys
 import tracemalloc
 from collections.abc import Callable, Collection, Mapping
@@ -7,6 +8,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from course.labtest.expect import expect_equal
+from mini_vllm.core.request import Request
 
 BYTES_PER_UNIT = 64  # a copy of a list with 8 entries counts like one line
 BYTES_OF_A_CALL = 1024  # a call takes its frame, and so does the tracing
@@ -63,25 +65,36 @@ def check_constant_work(work_with: Callable[[int], int], call: str, things: str,
 
 
 def check_keeps_nothing(
-    phase: ModuleType, use: Callable[[str], object], *objects: object, what: str, rule: str, hint: str
+    phase: ModuleType, use: Callable[[str], Request], *objects: object, what: str, rule: str, hint: str
 ) -> None:
     """Check that requests which come and go leave no entries in the objects, or in anything global of the phase.
 
-    `use` is given the id of a request that comes and goes.
+    `use` is given the id of a request that comes and goes, and returns it: nothing may refer to it then.
     """
     for number in range(NUM_REQUESTS):
         use(f"first {number}")
     before = num_entries(phase, *objects)
-    for number in range(NUM_REQUESTS):
-        use(f"then {number}")
+    gone = [use(f"then {number}") for number in range(NUM_REQUESTS)]
     num_kept = num_entries(phase, *objects) - before
     expect_equal(
-        {"entries left by them": num_kept if num_kept > ROOM else 0},
-        {"entries left by them": 0},
+        {"entries left by them": num_kept if num_kept > ROOM else 0, "references to them": num_references(gone)},
+        {"entries left by them": 0, "references to them": 0},
         rule=rule,
-        situation=f"{NUM_REQUESTS} {what}, after as many before; counted: entries of all lists, dicts and sets",
+        situation=f"{NUM_REQUESTS} {what}, after as many before; counted: entries of all lists, dicts and sets,\n"
+        "and what still refers to one of the requests",
         hint=hint,
     )
+
+
+def num_references(requests: list[Request]) -> int:
+    """Return how many references there are to requests, besides those of this list."""
+
+    def count() -> int:
+        return sum(map(sys.getrefcount, requests)) - sum(map(sys.getrefcount, [object() for _ in requests]))
+
+    if count():
+        gc.collect()  # functions within a function may refer to each other, and go later
+    return count()
 
 
 def num_entries(phase: ModuleType, *objects: object) -> int:

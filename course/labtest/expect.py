@@ -13,6 +13,7 @@ MAX_LINES = 12
 MAX_COLUMNS = 120
 MAX_ENTRIES = 60
 MAX_CHARACTERS = 600
+LONG_START = "x" * 300  # of ids that differ in their ends only
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
 
@@ -52,6 +53,14 @@ def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> 
     if yours == expected:
         return Report()
     return _report(*_shortened(yours, expected), **told)
+
+
+def alone(yours: Mapping[str, object], expected: Mapping[str, object]) -> str:
+    """Return a question about what differs if that is one thing beside the decisions; else an empty text."""
+    wrong = [label for label in expected if yours.get(label) != expected[label]]
+    if len(wrong) == 1 and wrong[0] in ("statuses", "also changed", "budget left", "preempted"):
+        return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines changes that, and when?"
+    return ""
 
 
 def naming(rule: str, yours: Mapping[str, object], expected: Mapping[str, object]) -> str:
@@ -162,6 +171,7 @@ def _report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
     if calls:
         parts += ["", "  your calls, in order:", *(f"    {call}" for call in calls)]
     text = "\n".join([*parts, f"Hint: {told['hint']}"]).replace("\u0301", "\\u0301")  # an accent of its own is not seen
+    text = text.replace(LONG_START, "x...x")
     return Report.of(text, Failure(told["rule"], list(lines), rows, list(calls), told["hint"], told.get("shares")))
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from course.labtest.expect import Told, difference_report, naming
+from course.labtest.expect import Told, alone, difference_report, naming
 
 FOLDER = Path(__file__).with_name("recorded_answers")
 MIN_PACKED = 5000
@@ -71,6 +71,7 @@ def first_difference(answers: Answers, run: Callable[[], Iterable[tuple[Mapping[
         expected = with_tuples(decided)
         if yours != expected:
             told["rule"] = naming(told["rule"], yours, expected)
+            told["hint"] = alone(yours, expected) or told["hint"]
             return difference_report(yours, expected, **told)
     return ""
 

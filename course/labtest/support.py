@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from copy import copy
 from random import Random
+from typing import cast
 
+from course.labtest.expect import LONG_START
+from mini_vllm.config import Policy
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 
@@ -38,6 +41,11 @@ def make_request(
     return request
 
 
+def as_typed(policy: Policy) -> Policy:
+    """Return an equal text that is another object, as a command line or a file gives it."""
+    return cast(Policy, "".join(list(policy)))
+
+
 def fields_of(request: Request) -> dict[str, object]:
     """Return a copy of everything a request consists of, by name."""
     return {name: copy(getattr(request, name)) for name in Request.__slots__}
@@ -45,7 +53,7 @@ def fields_of(request: Request) -> dict[str, object]:
 
 def some_ids(rng: Random, count: int) -> list[str]:
     """Return different ids of one family; many ids may differ in their ends only, after 300 characters."""
-    family, start = rng.choice(FAMILIES_OF_IDS), rng.choice(("", "x" * 300))
+    family, start = rng.choice(FAMILIES_OF_IDS), rng.choice(("", LONG_START))
     return rng.sample([*family, *(f"{start}{name}.{n}" for n in range(count // 8) for name in family)], count)
 
 

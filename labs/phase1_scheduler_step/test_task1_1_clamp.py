@@ -11,13 +11,16 @@ NUMBERS = (0, 1, 7, 12, 63, 100, 511, 1000, 2048, 4095, 4097, 8192, 10_007, 70_0
 
 
 def check_clamp(phase1: ModuleType, num_new: int, budget: int, threshold: int, expected: int) -> None:
+    tokens = phase1.clamp(num_new, budget, threshold)
     expect_equal(
-        {"tokens": phase1.clamp(num_new, budget, threshold)},
+        {"tokens": tokens},
         {"tokens": expected},
         rule="clamp returns the largest number that num_new, budget and threshold (0: no limit) all allow, and 0 if "
         "there is none.",
         situation=f"clamp(num_new={num_new}, budget={budget}, threshold={threshold})",
-        hint="which of the three is the smallest here, and is it in force?",
+        hint="can a request compute fewer than 0 tokens?"
+        if tokens < 0
+        else "which of the three is the smallest here, and is it in force?",
     )
 
 

@@ -9,6 +9,7 @@ from course.labtest.expect import expect_equal
 from course.labtest.phase1.cases import decoding
 from course.labtest.phase1.situations import Scene, Situation
 from course.labtest.support import make_request
+from mini_vllm.core.request import Request
 
 
 @pytest.mark.parametrize(("num_admitted", "most"), [(300, 20 * 300), (2, 60)])
@@ -30,10 +31,10 @@ def test_admission_costs_the_same_for_each_request(phase1: ModuleType, num_admit
 
 
 def test_steps_leave_nothing_behind(phase1: ModuleType) -> None:
-    def use(name: str) -> None:
-        situation = Situation([decoding("R")], [make_request(name, 4)], hits={name: [3, 2]}, evictions={"R": ["R"]})
-        scene = Scene(situation)
-        scene.take_step(phase1)
+    def use(name: str) -> Request:
+        request = make_request(name, 4)
+        Scene(Situation([decoding("R")], [request], hits={name: [3, 2]}, evictions={"R": ["R"]})).take_step(phase1)
+        return request
 
     check_keeps_nothing(
         phase1,

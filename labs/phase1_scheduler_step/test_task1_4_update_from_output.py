@@ -12,6 +12,7 @@ from course.labtest.phase1.cases import NUM_STATES, SEEDS, narrowed
 from course.labtest.phase1.random_cases import random_update
 from course.labtest.phase1.updates import EOS, Update, caught_up
 from course.labtest.recorded import Answers
+from mini_vllm.core.request import Request
 
 
 def test_sampled_tokens_are_appended(phase1: ModuleType) -> None:
@@ -188,9 +189,14 @@ def test_an_update_looks_at_its_own_requests_only(phase1: ModuleType) -> None:
 
 
 def test_updates_leave_nothing_behind(phase1: ModuleType) -> None:
+    def use(name: str) -> Request:
+        request = caught_up(name)
+        Update([request], {name: [EOS]}).apply(phase1)
+        return request
+
     check_keeps_nothing(
         phase1,
-        lambda name: Update([caught_up(name)], {name: [EOS]}).apply(phase1),
+        use,
         what="requests ended",
         rule="Your file remembers no request that has ended: a server would never forget it.",
         hint="which list, dict or set outside of the function does an update add to?",

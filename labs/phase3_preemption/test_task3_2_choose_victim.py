@@ -8,7 +8,7 @@ import pytest
 from course.labtest.expect import expect_equal
 from course.labtest.phase3.cases import NUM_STATES, RANKS, SEEDS, runner
 from course.labtest.phase3.queue_harness import rank
-from course.labtest.support import some_ids, with_a_past
+from course.labtest.support import as_typed, some_ids, with_a_past
 from mini_vllm.config import Policy
 from mini_vllm.core.request import Request
 
@@ -16,7 +16,7 @@ from mini_vllm.core.request import Request
 def check_victim(phase3: ModuleType, running: list[Request], policy: Policy, victim: str, rule: str, hint: str) -> None:
     order = [r.request_id for r in running]
     situation = [f"RUNNING {', '.join(map(rank, running))}", f"policy  {policy}"]
-    chosen = phase3.choose_victim(running, policy)
+    chosen = phase3.choose_victim(running, as_typed(policy))
     name = next(
         (r.request_id for r in running if r is chosen), f"not in RUNNING: {getattr(chosen, 'request_id', chosen)!r}"
     )

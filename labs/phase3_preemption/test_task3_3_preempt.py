@@ -41,6 +41,7 @@ def check_preempt(
         "status": request.status.name,
         "computed tokens": request.num_computed_tokens,
         "preemptions": request.num_preemptions,
+        "drafts": request.spec_token_ids,
         "WAITING": [r.request_id if r is request or r.request_id != request.request_id else "a copy" for r in waiting],
         "kv calls": kv.calls,
         "blocks held": kv.tables.get(request.request_id, []),
@@ -55,15 +56,18 @@ def check_preempt(
 
 def test_a_preempted_request_starts_again(phase3: ModuleType) -> None:
     request = make_request("A", 9, num_computed_tokens=11, num_output_tokens=3)
+    request.spec_token_ids = [7, 8]
     check_preempt(
         phase3,
         request,
         StrictQueue([]),
-        "A preempted request is PREEMPTED, has 0 computed tokens, keeps its tokens, and counts one preemption more.",
-        "status, computed tokens, preemptions, the place in WAITING: which of your lines changes which of them?",
+        "A preempted request is PREEMPTED, has 0 computed tokens and no drafts, keeps its tokens, and counts one "
+        "preemption more.",
+        "status, computed tokens, preemptions, drafts, the place in WAITING: which of your lines changes which?",
         status="PREEMPTED",
         computed_tokens=0,
         preemptions=1,
+        drafts=[],
         WAITING=["A"],
     )
 

@@ -13,7 +13,10 @@ from course.labtest.phase3.random_room import room_differs
 from course.labtest.phase3.room_harness import RoomHarness
 from course.labtest.recorded import Answers
 from mini_vllm.config import Policy
+from mini_vllm.core.request import Request
 from mini_vllm.core.step import SchedulerOutput
+
+REMEMBERS = "An object remembers nothing but the policy: a server would never forget the rest."
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
@@ -75,17 +78,20 @@ def test_an_empty_list_ends_the_preemptions(phase3: ModuleType) -> None:
 def test_nothing_is_remembered_but_the_policy(phase3: ModuleType) -> None:
     preemption = phase3.RecomputePreemption("fcfs")
 
-    def use(name: str) -> None:
-        running = [runner(f"{name} needs"), runner(name)]
-        RoomHarness(running, num_blocks=4).make_room(preemption, running[0], 1)
+    def use(name: str) -> Request:
+        needing, victim = runner(f"{name} needs"), runner(name)
+        harness = RoomHarness([needing, victim], num_blocks=4)
+        harness.make_room(preemption, needing, 1)
+        harness.check(REMEMBERS, "what does your object remember from one call to the next?", make_room=True)
+        return victim
 
     check_keeps_nothing(
         phase3,
         use,
         preemption,
         what="requests were preempted",
-        rule="An object remembers nothing but the policy: a server would never forget the rest.",
-        hint="which of your dicts, lists and sets grows when a request is preempted?",
+        rule=REMEMBERS,
+        hint="which of your attributes, dicts, lists and sets still leads to a request that was preempted?",
     )
 
 

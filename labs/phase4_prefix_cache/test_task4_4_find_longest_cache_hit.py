@@ -6,7 +6,24 @@ import pytest
 
 from course.labtest.expect import expect_equal
 from course.labtest.phase4.cases import ABC, RecordingPool, cache_with_abc, cached_ids, commit, hit, pin, request_of
-from course.labtest.phase4.work import check_cost
+from course.labtest.phase4.work import CALLS, check_cost
+
+
+def test_two_caches_share_nothing(phase4: ModuleType) -> None:
+    first, second = cache_with_abc(phase4), phase4.HashPrefixCache(4)
+    before = hit(second, request_of("second", [*ABC, 41]))
+    commit(second, request_of("second", ABC), [1, 2, 3], 0, 3)
+    expect_equal(
+        {
+            "hit in the new cache": before,
+            "hit in it after its commit": hit(second, request_of("third", [*ABC, 41])),
+            "hit in the first cache": hit(first, request_of("third", [*ABC, 41])),
+        },
+        {"hit in the new cache": [], "hit in it after its commit": [1, 2, 3], "hit in the first cache": [7, 5, 9]},
+        rule="Each cache has maps of its own: two engines in one process share no block.",
+        situation="A, B, C are in blocks 7, 5, 9 of one cache; then another is made, and has them in blocks 1, 2, 3",
+        hint="where do your maps belong: to each object, or to the class or the file, where all caches see them?",
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +154,7 @@ def test_hit_stays_with_the_tenant(phase4: ModuleType) -> None:
     )
 
 
-@pytest.mark.parametrize("call", ["find_longest_cache_hit, per block", "find_longest_cache_hit without a hit"])
+@pytest.mark.parametrize("call", [call for call in CALLS if call.startswith("find_longest_cache_hit")])
 def test_a_lookup_costs_the_same_for_each_block(phase4: ModuleType, call: str) -> None:
     check_cost(phase4, call)
 

@@ -20,6 +20,7 @@ from course.labtest.phase4.cases import (
 from course.labtest.phase4.random_workload import RandomWorkload
 from course.labtest.phase4.work import check_cost
 from course.labtest.recorded import Answers
+from mini_vllm.core.request import Request
 
 
 def test_evict_returns_whether_the_block_was_cached(phase4: ModuleType) -> None:
@@ -130,20 +131,23 @@ def test_drop_uncomputed_forgets_only_the_given_blocks(phase4: ModuleType) -> No
 def test_an_emptied_cache_keeps_nothing(phase4: ModuleType, way_out: str) -> None:
     cache = phase4.HashPrefixCache(4)
 
-    def use(name: str) -> None:
+    def use(name: str) -> Request:
         request = request_of(name, [*name.encode()] * 4, salt=name)
+        cache.find_longest_cache_hit(request_of("waits", request.all_token_ids, salt=f"{name} is aborted"))
         cache.find_longest_cache_hit(request)
         cache.pin(request, [], RecordingPool())
+        for block_id in (8, 7):  # what a request has filled stays until the next one is here
+            evict(cache, block_id) if way_out == "evict" else drop(cache, [block_id])
         commit(cache, request, [7], 0, 1)
         commit(cache, request, [8], 0, 1)
-        for block_id in (8, 7):
-            evict(cache, block_id) if way_out == "evict" else drop(cache, [block_id])
+        return request
 
     check_keeps_nothing(
         phase4,
         use,
         cache,
-        what=f"requests were looked up, admitted, cached in two blocks and forgotten by {way_out}",
+        what="requests were looked up and aborted, and others admitted and cached in two blocks,\nwhich the next one "
+        f"forgets by {way_out}",
         rule="A forgotten block leaves nothing behind, a hash without blocks leaves the map, and no request is "
         "remembered. Else a server keeps an entry for every block that it has ever cached.",
         hint="what becomes of a hash when the last block that holds it is forgotten? What do you keep of a request?",

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from types import ModuleType
 from typing import Any, NotRequired, TypedDict, Unpack
 
-from course.labtest.expect import difference_report, expect_equal
+from course.labtest.expect import alone, difference_report, expect_equal
 from course.labtest.failure import Shares
 from course.labtest.phase1.situations import Scene, Situation, describe_plan, read_plan
 from course.labtest.recorded import Answers, with_tuples
@@ -21,6 +21,11 @@ CLAMP = (
 OTHER_LISTS = (
     "make_room is given the very RUNNING and WAITING of your step: it moves its victims from the one to the other.",
     "in this step make_room was given another object as {names}. Where does that object come from?",
+)
+ADMITS_AFTER_REFUSAL = (
+    "Once a running request was refused memory, no request is admitted in this step.",
+    "{refused} was refused in this step, and {admitted} is admitted later in it. Where does your code remember the "
+    "refusal?",
 )
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60
@@ -88,9 +93,7 @@ def narrowed(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     wrong = [label for label in expected if yours[label] != expected[label]]
     if wrong == ["calls"]:
         return f"the calls alone differ, the rest is as expected. {parting(yours, expected)}"
-    if len(wrong) == 1 and wrong[0] in ("statuses", "also changed", "budget left"):
-        return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines changes that, and when?"
-    return ""
+    return alone(yours, expected)
 
 
 def parting(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
@@ -108,11 +111,15 @@ def shares_of(step: SchedulerOutput, expected: Mapping[str, int], budget: int) -
 
 
 def seen_by_the_doubles(scene: Scene) -> tuple[str, str] | None:
-    """Return (rule, hint) if the scene's last step called something with wrong arguments, or a wrong `clamp`."""
+    """Return (rule, hint) if the scene's last step made a call that is wrong whatever else differs."""
     if scene.chunks.wrong_clamp:
         return CLAMP[0], CLAMP[1].format(call=scene.chunks.wrong_clamp)
     if names := list(dict.fromkeys(scene.preemption.wrong_lists)):
         return OTHER_LISTS[0], OTHER_LISTS[1].format(names=" and ".join(f"`{name}`" for name in names))
+    refused = scene.preemption.asked_for
+    admitted = [request.request_id for request in scene.running if request.request_id in scene.chunks.asked_with]
+    if refused and admitted:
+        return ADMITS_AFTER_REFUSAL[0], ADMITS_AFTER_REFUSAL[1].format(refused=refused[0], admitted=admitted[0])
     return None
 
 

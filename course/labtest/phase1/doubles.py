@@ -179,6 +179,7 @@ class ScriptedPreemption:
         self.script = dict(script or {})
         self.lists: tuple[object, object] | None = None
         self.wrong_lists: list[str] = []
+        self.asked_for: list[str] = []
 
     def make_room(
         self,
@@ -189,6 +190,7 @@ class ScriptedPreemption:
         scheduler_output: SchedulerOutput,
         kv: BlockCountingKV,
     ) -> bool:
+        self.asked_for.append(request.request_id)
         if self.lists is not None:
             given = zip(("running", "waiting"), (running, waiting), self.lists, strict=True)
             self.wrong_lists += [name for name, one, own in given if one is not own]

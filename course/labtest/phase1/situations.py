@@ -179,6 +179,8 @@ class Scene:
             self.before.append(f"hits    {hits}")
         self.before += self.situation.describe_script()
         self.waiting.cost = 0
+        self.chunks.asked_with.clear()
+        self.preemption.asked_for.clear()
 
     def _also_changed(self, scheduler_output: SchedulerOutput) -> list[str]:
         """Return what your code changed about requests besides status and counter: `A.arrival_time`."""

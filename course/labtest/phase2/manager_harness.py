@@ -111,16 +111,19 @@ class ManagerHarness:
         self._check_unchanged("get_computed_blocks", before, fields_of(request))
 
     def free(self, request: Request) -> None:
-        """Free with the request's counter as the argument, and the counter itself at 0: the argument counts.
+        """Free with the request's counter as the argument, and the counter itself at another number: 0, or past it.
 
         A block table that was read before must not change: the running step still uses it.
         """
         name, computed = request.request_id, request.num_computed_tokens
         held = self.kv.block_ids(name)
         table = as_block_ids(held, "block_ids", self.history)
-        request.num_computed_tokens = 0
+        request.num_computed_tokens = computed + self.block_size if computed % 2 else 0
         before = fields_of(request)
-        self.history.append(f"free({name}, num_computed_tokens={computed})   {name}: {request.status.name}")
+        self.history.append(
+            f"free({name}, num_computed_tokens={computed})   {name}: {request.status.name}, its own counter is "
+            f"{request.num_computed_tokens}"
+        )
         with learners_call(self.history, FREE_HINTS):
             self.kv.free(request, computed)
         self._check_unchanged("free", before, fields_of(request))

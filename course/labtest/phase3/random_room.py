@@ -12,7 +12,7 @@ from course.labtest.phase3.queue_harness import rank
 from course.labtest.phase3.room_harness import RoomHarness, own_blocks
 from course.labtest.recorded import Answers, first_difference
 from course.labtest.strict_queue import StrictQueue
-from course.labtest.support import make_request, some_ids, with_a_past
+from course.labtest.support import as_typed, make_request, some_ids, with_a_past
 from mini_vllm.config import Policy
 from mini_vllm.core.interfaces import RequestQueue
 from mini_vllm.core.request import Request
@@ -40,7 +40,7 @@ def three_steps(
     for request in waiting:
         queue.add_request(request)
     harness = RoomHarness(**room, queue=queue)
-    preemption = phase3.RecomputePreemption(policy)
+    preemption = phase3.RecomputePreemption(as_typed(policy))
     other_policy: Policy = "priority" if policy == "fcfs" else "fcfs"
     phase3.RecomputePreemption(other_policy)  # state of the class would show
     for budget in budgets:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from course.labtest.expect import expect_equal, explained
+from course.labtest.expect import alone, expect_equal, explained
 from course.labtest.phase3.doubles import SharedBlocksKV
 from course.labtest.phase3.queue_harness import rank
 from course.labtest.strict_queue import StrictQueue
@@ -13,16 +13,11 @@ from mini_vllm.core.step import SchedulerOutput
 
 ASKS_MEMORY = (
     "Memory is asked by allocate_slots, again after each victim. It alone knows whether there is room, and it hands "
-    "out the slots. Your code did not call it.",
-    "how does your code find out whether there is room, and what does the request hold when make_room returns True?",
+    "out the slots. Your code did not ask the memory that this call was given.",
+    "which memory tells your code whether there is room, and what does the request hold when make_room returns True?",
 )
-DROPPED_DRAFTS: tuple[str, object, RequestStatus] = (
-    "spec_token_ids",
-    [],
-    RequestStatus.PREEMPTED,
-)  # `Request.preempt` does that
 LABELS = {"budget_left": "budget left", "block_tables": "block tables"}
-VICTIM_CHANGES = ("status", "num_computed_tokens", "num_preemptions")
+VICTIM_CHANGES = ("status", "num_computed_tokens", "num_preemptions", "spec_token_ids")
 
 
 class RoomHarness:
@@ -87,9 +82,15 @@ class RoomHarness:
                 for name, r in sorted(self.requests.items())
                 for field, value in fields_of(r).items()
                 if value != self._fields_before[name][field] and field not in VICTIM_CHANGES
-                if (field, value, r.status) != DROPPED_DRAFTS
-            ],
+            ]
+            + [f"{name}: the drafts" for name, r in sorted(self.requests.items()) if not self._has_right_drafts(r)],
         }
+
+    def _has_right_drafts(self, request: Request) -> bool:
+        """Return whether a victim has no drafts, and any other request those that it had."""
+        before = self._fields_before[request.request_id]
+        is_victim = request.status is RequestStatus.PREEMPTED and before["status"] is RequestStatus.RUNNING
+        return request.spec_token_ids == ([] if is_victim else before["spec_token_ids"])
 
     def _name(self, request: Request) -> str:
         own = self.requests.get(request.request_id)
@@ -102,6 +103,7 @@ class RoomHarness:
         yours = {label: outcome[label] for label in wanted}
         if not any(call.startswith("kv.allocate_slots") for call in self.kv.calls):
             rule, hint = ASKS_MEMORY
+        hint = alone(yours, wanted) or hint
         expect_equal(yours, wanted, rule=rule, situation=self.before, hint=hint, calls=self.kv.calls)
 
 
