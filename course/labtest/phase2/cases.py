@@ -36,7 +36,7 @@ def random_use(
         "situation": harness.history,
         "hint": "which rule of the handout is about what differs, and what does it say of the last call?",
     }
-    names = some_ids(rng, 4 if many == 1 else 7)
+    names = some_ids(rng, 4 if many == 1 else 8)
     requests: dict[str, Request] = {}
     for _ in range(rng.randint(4, 12) if many == 1 else 45):
         if with_free and rng.random() < 0.05:

@@ -18,10 +18,6 @@ CALLS: dict[str, Call] = {
     "find_longest_cache_hit without a hit": lambda cache, cached, new: cache.find_longest_cache_hit(
         request_of("B", [1] * 9)
     ),
-    "find_longest_cache_hit of a long prompt without its first block": lambda cache, cached, new: (
-        cache.evict(0),
-        cache.find_longest_cache_hit(cached),
-    ),
     "cache_full_blocks with one new block": lambda cache, cached, new: cache.cache_full_blocks(
         request_of("B", [1] * 4), [0], 0, 1
     ),
@@ -42,7 +38,6 @@ def check_cost(phase4: ModuleType, call: str) -> None:
         cache.update_block_hashes(cached)  # a list that grows by one may copy itself once; from then on it has room
         cached.all_token_ids += range(4)
         work = work_of(lambda: CALLS[call](cache, cached, new), str(phase4.__file__))
-        # one slice of a long prompt's hashes may be copied, but no line runs for each of them
-        return work // (num_blocks if call.endswith("per block") else 8 if "long prompt" in call else 1)
+        return work // num_blocks if call.endswith("per block") else work
 
     check_constant_work(work_with, call, "blocks", RULE, HINT)
