@@ -51,7 +51,7 @@ def band(width: float, mark: str) -> tuple[Markup, float]:
 
 def marked_film(film: Film, mark: str) -> Film:
     """Return the film with every picture marked; unchanged without a mark."""
-    return film.changed(lambda picture: marked_picture(picture, mark))
+    return film.changed(lambda picture: marked_picture(picture, mark)) if mark else film
 
 
 def marked_html(page: str, mark: str) -> str:

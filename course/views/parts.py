@@ -36,7 +36,7 @@ def stacked(parts: Iterable[Part], prefix: str = "") -> Part:
     y, legend, side = 0.0, dict[str, Samples](), {"side": prefix} if prefix else {}
     for part in parts:
         for layer in part.layers:
-            layers.append(replace(layer, name=prefix + layer.name, y=layer.y + y, data={**layer.data, **side}))
+            layers.append(Layer(prefix + layer.name, layer.content, layer.x, layer.y + y, {**layer.data, **side}))
         y += part.height
         legend |= part.legend
     return Part(layers, y, legend)

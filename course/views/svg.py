@@ -6,6 +6,7 @@ page: hatch patterns and arrow heads are drawn as paths.
 
 import re
 from collections.abc import Iterable
+from functools import cache, lru_cache
 from html import escape
 from typing import NewType
 
@@ -25,10 +26,20 @@ def plain(text: str) -> str:
     return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+@lru_cache(2048)  # a film asks for a few colours and classes some hundred thousand times
+def quoted(value: str) -> str:
+    return escape(plain(value))
+
+
+@cache
+def hyphened(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
+
+
 def element(name: str, *children: Markup, **attributes: Value) -> Markup:
     """Return an element. `class_` is `class`, other underscores are hyphens; an attribute of None is left out."""
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(plain(value) if isinstance(value, str) else number(value))}"'
+        f' {hyphened(key)}="{quoted(value) if isinstance(value, str) else number(value)}"'
         for key, value in attributes.items()
         if value is not None
     )

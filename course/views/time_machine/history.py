@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from course.traces.run_state import RunInfo, RunState
 from course.traces.sentences import is_stuck
@@ -91,9 +92,16 @@ class Histories:
 
     def waits(self, info: RunInfo, step: int, *, first: bool) -> str:
         """Return the tokens computed before each request's first token, or in its longest wait for a next one."""
-        waits = [(i, [w for w in history.waits(self.num_tokens) if w.last <= step]) for i, history in self.of.items()]
-        longest = [(i, max((w.num_tokens for w in found if w.is_first == first), default=0)) for i, found in waits]
+        longest = [
+            (i, max((wait.num_tokens for wait in waits if wait.last <= step and wait.is_first == first), default=0))
+            for i, waits in self.all_waits.items()
+        ]
         return ", ".join(f"{info.label(i)} {num_tokens}" for i, num_tokens in longest if num_tokens)
+
+    @cached_property
+    def all_waits(self) -> dict[str, list[Wait]]:
+        """The waits of each request, once the run is over."""
+        return {i: history.waits(self.num_tokens) for i, history in self.of.items()}
 
     def add(self, state: RunState) -> None:
         record = record_of(state)

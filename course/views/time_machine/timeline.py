@@ -50,7 +50,11 @@ class Timeline:
         self.num_rows = max(num_rows, len(self.shown))
         self.row = max(MIN_ROW_HEIGHT, min(MAX_ROW_HEIGHT, int(most_high / max(1, self.num_rows))))
         self.height = self.row * self.num_rows
-        self.rows = {scale: self._rows(scale) for scale in axes}
+        self.drawn = {scale: self._unchanging(scale) for scale in axes}
+        ground = svg.rect(0, 0, LEFT - 20, self.row, fill="transparent")
+        self.boxes = [
+            svg.joined([ground, tile(info.index(i), info.label(i), 0, 1, 30, self.row - 2)]) for i in self.shown
+        ]
         num_hidden = len(info.titles) - len(self.shown) if shown is None else 0
         self.caption = f"{num_hidden} more requests" if num_hidden else ""
 
@@ -61,23 +65,28 @@ class Timeline:
             layers.append(Layer(f"head-{place}", svg.Markup(""), x=12, y=TOP + place * self.row))
         for scale, axis in self.axes.items():
             end = "" if scale == "steps" else f"-{scale}"
-            rule = svg.line(0, 0, axis.x(axis.num_steps), 0, class_="mv-rule")
-            drawn = {
-                "rows": self.rows[scale],
-                "axis": svg.joined([rule, axis.numbers()]),
-                "cursor": axis.cursor(step, self.height, f"cursor{end}"),
-                "mark": self._mark(axis),
-                "columns": axis.columns(-3, self.height + 3 + AXIS),
-            }
-            for name, content in drawn.items():
+            cursor = svg.group(axis.cursor(step, self.height, f"cursor{end}"), class_=f"mv-in-{scale}")
+            for name, shown in (self.drawn[scale] | {"cursor": cursor}).items():
                 if name != "axis" or with_axis:
-                    y, shown = below if name == "axis" else TOP, svg.group(content, class_=f"mv-in-{scale}")
-                    layers.append(Layer(f"timeline-{name}{end}", shown, x=LEFT, y=y))
+                    layers.append(Layer(f"timeline-{name}{end}", shown, x=LEFT, y=below if name == "axis" else TOP))
         legend = {"timeline": [*SAMPLES, *([DIFFERENCE] if self.mark is not None else [])]}
         if not with_axis:
             return Part(layers, below + 10, legend)
         layers.append(heading("timeline", "step", below + 14, self.caption))
         return Part(layers, below + AXIS + (20 if self.caption else 8), legend)
+
+    def _unchanging(self, scale: str) -> dict[str, svg.Markup]:
+        """Return what all steps show on a scale, by layer; the cursor has its place among them."""
+        axis = self.axes[scale]
+        rule = svg.line(0, 0, axis.x(axis.num_steps), 0, class_="mv-rule")
+        drawn = {
+            "rows": self._rows(scale),
+            "axis": svg.joined([rule, axis.numbers()]),
+            "cursor": svg.Markup(""),
+            "mark": self._mark(axis),
+            "columns": axis.columns(-3, self.height + 3 + AXIS),
+        }
+        return {name: svg.group(content, class_=f"mv-in-{scale}") for name, content in drawn.items()}
 
     def _head(self, place: int, request_id: str, state: RunState) -> Layer:
         index, label = self.info.index(request_id), self.info.label(request_id)
@@ -88,8 +97,7 @@ class Timeline:
         title = "" if self.info.titles[request_id] in (request_id, label) else f" ({self.info.titles[request_id]})"
         drawn = svg.group(
             svg.tooltip(f"{label}: {text}{title}"),
-            svg.rect(0, 0, LEFT - 20, high, fill="transparent"),
-            tile(index, label, 0, 1, 30, high - 2),
+            self.boxes[place],
             svg.text(LEFT - 20, high / 2 + 4.3, f"{reached}/{known}", class_="mv-end"),
             data_request=str(index),
             class_="mv-link",
@@ -110,7 +118,7 @@ class Timeline:
         first, end = axis.first, axis.first + axis.num_steps
         parts = [self._span(axis, span, index) for span in history.spans if span.last >= first and span.first < end]
         if scale == "time":
-            parts += [self._wait(axis, history, wait, index) for wait in history.waits(self.histories.num_tokens)]
+            parts += [self._wait(axis, history, wait, index) for wait in self.histories.all_waits[request_id]]
         parts += self._events(axis, history)
         return svg.group(*parts, transform=f"translate(0,{svg.number(place * self.row)})", data_request=str(index))
 
