@@ -89,7 +89,7 @@ def starts(scene: BatchScene, page: range, wide: float, high: float) -> list[svg
             continue
         got, x = at(scene.step.query_start_loc, number), (expected - page.start) * wide
         colour = "" if got == expected else " mv-strong mv-alert mv-wrong"
-        parts.append(svg.line(x, TILE, x, high + 18, class_="mv-rule"))
+        parts.append(svg.line(x, TILE if x else high, x, high + 18, class_="mv-rule"))  # names end at the left edge
         anchor = " mv-middle" if x else ""
         parts.append(svg.text(x, high + 30, "?" if got is None else str(got), class_=f"{colour}{anchor}"))
     return parts
