@@ -1,8 +1,10 @@
 """The same request at another moment: objects that live on from call to call, and fields that no rule is about."""
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from copy import copy
+from itertools import chain, combinations
 
 from course.labtest.expect import Told
 from mini_vllm.core.request import Request
@@ -11,6 +13,21 @@ from mini_vllm.sampling_params import SamplingParams
 NOTHING_KEPT = (
     "Every call is answered from its arguments as they are at that moment; nothing is kept from earlier calls."
 )
+KEPT = "which list, dict, set or cache does a call add to, that is still there after it?"
+UNASKED: dict[str, object] = {  # what `varied` changes, at its usual value
+    "priority": 0,
+    "arrival_time": 0.0,
+    "cache_salt": None,
+    "adapter_id": None,
+    "seed": 0,
+    "eos_token_ids": frozenset(),
+    "num_cached_tokens": -1,
+    "num_preemptions": 0,
+    "spec_token_ids": [],
+    "num_output_placeholders": 0,
+    "block_hashes": [],
+    "sampling_params": SamplingParams(max_tokens=10_000),
+}
 
 
 def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> Request:
@@ -83,3 +100,34 @@ def told_of_memory(told: Told, call: Callable[[], object], right: object, alone:
                 "still in an object, a list, a default value or a cache?",
             }
     return told
+
+
+def told_of_fields(
+    told: Told,
+    requests: Sequence[Request],
+    ask: Callable[[list[Request]], object],
+    right: object,
+    keep: Collection[str] = (),
+) -> Told:
+    """Return what a report says: which fields the answer hangs on that no rule asks for, but for those to keep.
+
+    `ask` makes the call about copies of the requests, by a new object. One or two fields at a time get their usual
+    values; they are named if the answer is right then, and is not right without it.
+    """
+    names = [name for name in UNASKED if name not in keep]
+    for changed in chain.from_iterable(combinations(names, count) for count in range(3)):
+        copies = [copy(one) for one in requests]
+        for one in copies:
+            for name in changed:
+                setattr(one, name, copy(UNASKED[name]))
+        with suppress(Exception):
+            if ask(copies) == right:
+                return _reading(told, changed) if changed else told
+    return told
+
+
+def _reading(told: Told, names: Sequence[str]) -> Told:
+    lines, what = told["situation"], " and ".join(f"{name}={UNASKED[name]!r}" for name in names)
+    lines = lines.splitlines() if isinstance(lines, str) else lines
+    hint = f"the rule does not ask for {' and '.join(names)}. Where does your code read it?"
+    return {**told, "situation": [*lines, f"with {what} your answer is right"], "hint": hint}

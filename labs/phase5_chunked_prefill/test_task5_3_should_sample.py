@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import Told, expect_equal
-from course.labtest.moments import Living, told_of_memory, varied
+from course.labtest.moments import Living, told_of_fields, told_of_memory, varied
 from course.labtest.phase5.cases import ALONE, RUNNING, USED_BEFORE, WAITING, expect_same, policy_of
 from course.labtest.phase5.memories import request_in
 from course.labtest.recorded import Answers
@@ -22,13 +22,14 @@ def check_sampling(
     request: Request,
     num_computed: int,
     expected: bool | Answers,
+    max_model_len: int,
     *,
     is_used: bool,
 ) -> None:
     situation = (
         f"{request.num_prompt_tokens} prompt and {request.num_output_tokens} generated tokens; should_sample(request, "
-        f"{num_computed}) while the request's own counter is {request.num_computed_tokens}"
-        + (USED_BEFORE if is_used else "")
+        f"{num_computed}) while the request's own counter is {request.num_computed_tokens}; "
+        f"max_model_len={max_model_len}" + (USED_BEFORE if is_used else "")
     )
     before = fields_of(request)
     yours = policy.should_sample(request, num_computed)
@@ -39,7 +40,8 @@ def check_sampling(
         "hint": "the logits of a token predict the next one: after which token is the next one not known yet?",
     }
     if is_used and yours != right:
-        new = policy_of(phase5)
+        new = policy_of(phase5, max_model_len=max_model_len)
+        told = told_of_fields(told, [request], lambda one: new.should_sample(one[0], num_computed), right)
         told = told_of_memory(told, lambda: new.should_sample(copy(request), num_computed), right, ALONE)
     expect_equal(yours, right, **told)
     expect_same(request, before, method="should_sample", situation=situation)
@@ -63,26 +65,30 @@ def check_sampling(
 def test_a_token_is_sampled_only_after_the_last_known_token(
     phase5: ModuleType, num_prompt: int, num_outputs: int, num_computed: int, expected: bool
 ) -> None:
-    policy = policy_of(phase5)
-    for counter in (0, num_computed, num_prompt + num_outputs):
-        request = request_in(RUNNING, "A", num_prompt, num_outputs, computed=counter)
-        check_sampling(phase5, policy, request, num_computed, expected, is_used=False)
+    # The longest model, and the shortest in which such a request still runs: its next token is the last one.
+    for max_model_len in (10**6, num_prompt + num_outputs + 1):
+        policy = policy_of(phase5, max_model_len=max_model_len)
+        for counter in (0, num_computed, num_prompt + num_outputs):
+            request = request_in(RUNNING, "A", num_prompt, num_outputs, computed=counter)
+            check_sampling(phase5, policy, request, num_computed, expected, max_model_len, is_used=counter > 0)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_moments_of_living_requests(phase5: ModuleType, answers: Answers, seed: int) -> None:
     rng = random.Random(seed)
-    living, policy = Living(rng), policy_of(phase5)
+    living, max_model_len = Living(rng), 250 * (seed + 1)
+    policy = policy_of(phase5, max_model_len=max_model_len)
     for _ in range(150):
         num_prompt, num_outputs = (
-            rng.choice([rng.randint(1, 9), rng.randint(1, 500)]),
+            rng.choice([rng.randint(1, 9), rng.randint(1, max_model_len - 100), max_model_len - 1]),
             rng.choice([0, rng.randint(1, 90)]),
         )
+        num_outputs = min(num_outputs, max_model_len - 1 - num_prompt)
         num_tokens = num_prompt + num_outputs
         borders = [num_tokens, num_tokens, num_tokens - 1, num_prompt, rng.randint(1, num_tokens)]
         request = request_in(RUNNING, rng.choice("AAB"), num_prompt, num_outputs, rng.randint(0, num_tokens))
         request, num_computed = living.now(varied(request, rng)), max(1, rng.choice(borders))
-        check_sampling(phase5, policy, request, num_computed, answers, is_used=True)
+        check_sampling(phase5, policy, request, num_computed, answers, max_model_len, is_used=True)
 
 
 @pytest.mark.parametrize(

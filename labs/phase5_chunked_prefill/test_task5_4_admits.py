@@ -7,8 +7,9 @@ from types import ModuleType
 
 import pytest
 
+from course.labtest.cost import check_keeps_nothing
 from course.labtest.expect import Told, expect_equal
-from course.labtest.moments import Living, told_of_memory
+from course.labtest.moments import KEPT, NOTHING_KEPT, Living, told_of_fields, told_of_memory
 from course.labtest.phase5.cases import PREEMPTED, RUNNING, WAITING, expect_same, policy_of
 from course.labtest.phase5.memories import FrozenKV, account_of, blocks_counted, random_memory, request_in
 from course.labtest.recorded import Answers
@@ -52,7 +53,7 @@ def check_guard(
         {**contents, "hit blocks": hits, "running": order},
         rule="admits only counts: `block_ids` and the lists it is given belong to the engine, which goes on with them.",
         situation=account,
-        hint="which of your operations changes a list in place (append, sort, pop, +=), and whose list is it?",
+        hint="which of your operations changes a list or a dict in place (append, sort, pop, +=), and whose is it?",
     )
     kinds = {name: type(answer).__name__ for name, answer in yours.items()}
     no_answers = {name: kind for name, kind in kinds.items() if yours[name] != expected and not kind.startswith("bool")}
@@ -68,12 +69,14 @@ def check_guard(
         "situation": account,
         "hint": "needed, promised, free: which of these is another number in your code, or how do you compare them?",
     }
-    if used_before and yours["plain"] != expected:
-        new, copies = (
-            policy_of(phase5, guard=True),
-            (copy(request), list(hit_blocks), list(map(copy, running)), copy(kv)),
-        )
-        told = told_of_memory(told, lambda: new.admits(*copies), expected, ALONE_WITH_MEMORY)
+    if yours["plain"] != expected:
+        new, requests = policy_of(phase5, guard=True), [request, *map(copy, running)]
+
+        def ask(about: list[Request]) -> bool:
+            return new.admits(about[0], list(hit_blocks), about[1:], copy(kv))
+
+        told = told_of_fields(told, requests, ask, expected)
+        told = told_of_memory(told, lambda: ask(requests), expected, ALONE_WITH_MEMORY) if used_before else told
     expect_equal(yours, dict.fromkeys(policies, expected), **told)
     return expected
 
@@ -134,6 +137,16 @@ def test_guard_keeps_the_blocks_promised_to_running_requests(
     check_guard(phase5, answers, request, [], [prefills], FrozenKV(4, num_blocks, {"B": [3, 4]}))
 
 
+@pytest.mark.parametrize("num_blocks", range(6, 10))
+def test_guard_counts_a_shared_block_for_each_of_its_holders(
+    phase5: ModuleType, answers: Answers, num_blocks: int
+) -> None:
+    # A and B have the same prompt, and with it block 1. Each has room left in its other block.
+    running = [request_in(RUNNING, name, 7, computed=6) for name in "AB"]
+    kv = FrozenKV(4, num_blocks, {"A": [1, 2], "B": [1, 3]})
+    check_guard(phase5, answers, request_in(WAITING, "W", 6), [], running, kv)
+
+
 @pytest.mark.parametrize("num_blocks", range(7, 10))
 def test_guard_counts_the_blocks_that_are_held_for_drafts(
     phase5: ModuleType, answers: Answers, num_blocks: int
@@ -166,6 +179,19 @@ def test_guard_answers_follow_the_state_of_the_moment(phase5: ModuleType, answer
     assert check_guard(phase5, answers, request, [], [], FrozenKV(4, 5, {}), policy)
     request.all_token_ids += range(12)
     assert not check_guard(phase5, answers, request, [], [], FrozenKV(4, 5, {}), policy)
+
+
+def test_requests_leave_nothing_behind(phase5: ModuleType) -> None:
+    policy, kv = policy_of(phase5, guard=True), FrozenKV(4, 5, {"A": [1]})
+
+    def use(name: str) -> None:
+        request, other = request_in(WAITING, name, 9), request_in(RUNNING, "A", 4, computed=3)
+        policy.admits(request, [1], [other], kv)
+        policy.num_new_tokens(request, 4, 100)
+        policy.should_sample(request, 9)
+
+    what = "requests came and went, each with a call of all three methods"
+    check_keeps_nothing(phase5, use, policy, what=what, rule=NOTHING_KEPT, hint=KEPT)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -38,20 +38,25 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_a_draw_just_below_a_probability_is_told_apart(phase6: ModuleType, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 1.9])
+def test_a_draw_just_below_a_probability_is_told_apart(
+    phase6: ModuleType, temperature: float, dtype: torch.dtype
+) -> None:
     # The draws are float32 numbers, so any dtype holds them. In float32 the probability is equal to its draw.
-    probabilities = {step / 4: 1 / (1 + math.exp(-step / 4)) for step in range(1, 17)}
+    probabilities = {step / 4: 1 / (1 + math.exp(-step / 4 / temperature)) for step in range(1, 17)}
     draws = {logit: float(torch.tensor(p, dtype=torch.float32)) for logit, p in probabilities.items()}
     below = [logit for logit, draw in draws.items() if probabilities[logit] - draw > 1e-9]
-    params = SamplingParams(temperature=1.0)
+    params = SamplingParams(temperature=temperature)
     names = [f"probability {probabilities[logit]:.10f}, draw {draws[logit]:.10f}" for logit in below]
     yours = sampled(phase6, [([logit, 0.0], params, draws[logit]) for logit in below], dtype)
     expect_equal(
         dict(zip(names, yours, strict=True)),
         dict.fromkeys(names, 0),
         rule="Probabilities and their sums are float64 numbers, whatever the dtype of the logits.",
-        situation="two tokens; token 0 is the likelier one, and its probability is a little more than the draw",
-        hint="in which dtype do you take the softmax and the sums, and which dtype has the number beside them?",
+        situation=f"two tokens, temperature {temperature}; token 0 is the likelier one, and its probability is a "
+        "little more than the draw",
+        hint="in which dtype do you divide by the temperature, take the softmax and the sums, and which dtype has the "
+        "number beside them?",
     )
 
 
@@ -124,4 +129,4 @@ def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vo
             "hint": "work this row out by hand: what is kept, and where does the draw fall?",
         }
         right = expected[wrong[0]]
-        expect_equal([yours[wrong[0]]], [right], **told_of_row(phase6, rows[wrong[0]], right, told))
+        expect_equal([yours[wrong[0]]], [right], **told_of_row(phase6, rows, wrong[0], right, told))

@@ -1,17 +1,23 @@
 """Graded tests of task 7.3: slots and hits for a drafter with a KV cache."""
 
 import random
+from collections.abc import Iterator
+from functools import partial
+from itertools import repeat
 from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal, explained
-from course.labtest.moments import NOTHING_KEPT, varied
+from course.labtest.cost import check_keeps_nothing
+from course.labtest.expect import Told, expect_equal, explained
+from course.labtest.moments import KEPT, NOTHING_KEPT, told_of_memory, varied
 from course.labtest.phase7.counters import drafted, scheduling_of
 from course.labtest.support import fields_of
 from course.labtest.whole_numbers import list_of, number_of
 from course.views.text import counted
+from mini_vllm.core.electives import Speculation
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import ScheduledRequest
 
 RULE_OF_SLOTS = (
     "A running request needs num_speculative_tokens slots more if the drafter has a KV cache, any other request none."
@@ -79,21 +85,50 @@ def hint_of_slots(request: Request, yours: int, num_drafts: int, num_given: int,
     return "this request has no drafts at the moment: does that say how many come after this step?"
 
 
-def test_every_answer_is_about_the_moment(phase7: ModuleType) -> None:
-    scheduling, hit_blocks = scheduling_of(phase7, 4, has_kv_cache=True), [3, 8, 5]
-    yours, request = dict[str, object](), drafted(10, 4, [5], computed=13)
+def answers_in_turn(request: Request, hit_blocks: list[int], objects: Iterator[Speculation]) -> dict[str, object]:
+    """Ask about a request and a list of hits that change between the calls, each time the next object."""
+    yours = dict[str, object]()
     for step, status in enumerate((WAITING, RUNNING, PREEMPTED, RUNNING)):
-        request.status = status
+        request.status, scheduling = status, next(objects)
         yours[f"{step}: the request is {status.name}"] = scheduling.num_lookahead_tokens(request)
         yours[f"{step}: hit blocks {hit_blocks}"] = list(scheduling.usable_hit_blocks(hit_blocks))
         hit_blocks.append(20 + step)
-    expect_equal(
-        yours,
-        dict(zip(yours, (0, [3, 8], 4, [3, 8, 5], 0, [3, 8, 5, 20], 4, [3, 8, 5, 20, 21]), strict=True)),
-        rule=f"{NOTHING_KEPT} {RULE_OF_SLOTS} {RULE_OF_HITS}",
-        situation="one object with num_speculative_tokens=4 for a drafter with a KV cache; the same request and the "
+    return yours
+
+
+def test_every_answer_is_about_the_moment(phase7: ModuleType) -> None:
+    def request() -> Request:
+        return drafted(10, 4, [5], computed=13)
+
+    yours = answers_in_turn(request(), [3, 8, 5], repeat(scheduling_of(phase7, 4, has_kv_cache=True)))
+    expected = dict(zip(yours, (0, [3, 8], 4, [3, 8, 5], 0, [3, 8, 5, 20], 4, [3, 8, 5, 20, 21]), strict=True))
+    told: Told = {
+        "rule": f"{RULE_OF_SLOTS} {RULE_OF_HITS}",
+        "situation": "one object with num_speculative_tokens=4 for a drafter with a KV cache; the same request and the "
         "same list of hits, which change between the calls",
-        hint="which of your answers is that of an earlier moment?",
+        "hint": "by what does your code tell a request that runs, and which block of a hit does it leave out?",
+    }
+    if yours != expected:
+        new = iter(lambda: scheduling_of(phase7, 4, has_kv_cache=True), None)
+        call = partial(answers_in_turn, request(), [3, 8, 5], new)
+        told = told_of_memory(told, call, expected, "the same, with a new object for each call,")
+    expect_equal(yours, expected, **told)
+
+
+def test_requests_leave_nothing_behind(phase7: ModuleType) -> None:
+    scheduling = scheduling_of(phase7, 4, has_kv_cache=True)
+
+    def use(name: str) -> None:
+        request = drafted(3, 1, [5, 6], computed=6, name=name)
+        scheduling.num_lookahead_tokens(request)
+        scheduling.usable_hit_blocks([len(name), 3])
+        scheduling.roll_back(request, len(scheduling.schedule_drafts(request)), 1)
+        phase7.propose_by_lookup(request.all_token_ids, 2, 1, 3)
+        phase7.accept_drafts([5, 6], [5, len(name), 7])
+        phase7.select_logits_rows([ScheduledRequest(request, 3, 3, [1], needs_token=True, draft_token_ids=[5, 6])])
+
+    check_keeps_nothing(
+        phase7, use, scheduling, what="requests with drafts came and went", rule=NOTHING_KEPT, hint=KEPT
     )
 
 

@@ -4,8 +4,11 @@ from types import ModuleType
 
 import pytest
 
+from course.labtest.cost import check_keeps_nothing
+from course.labtest.moments import KEPT
 from course.labtest.phase8.cases import check_fill, check_take, request_with, scheduling_of
 from mini_vllm.core.request import RequestStatus
+from mini_vllm.core.step import ScheduledRequest
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,20 @@ def test_a_request_that_was_preempted_in_flight_gets_its_tokens_all_the_same(
 ) -> None:
     request = request_with(3, 2, computed=0, placeholders=placeholders, status=RequestStatus.PREEMPTED)
     check_fill(scheduling_of(phase8, 2), request, num_tokens)
+
+
+def test_requests_leave_nothing_behind(phase8: ModuleType) -> None:
+    scheduling = scheduling_of(phase8, 2)
+
+    def use(name: str) -> None:
+        request = request_with(3, computed=3, max_tokens=1, name=name)
+        scheduling.take_placeholders(request, 0)
+        scheduling.is_surely_over(request)
+        phase8.correct_share(ScheduledRequest(request, 3, 3, [1], needs_token=True, draft_token_ids=[-1, -1]), 1, [7])
+        scheduling.fill_placeholders(request, 1)
+
+    rule = "Everything about a request is kept in the request: an aborted one is forgotten without a call."
+    check_keeps_nothing(phase8, use, scheduling, what="requests came and went", rule=rule, hint=KEPT)
 
 
 @pytest.mark.parametrize("most", [0, 2])

@@ -6,7 +6,7 @@ from numbers import Integral
 from types import ModuleType
 
 from course.labtest.expect import Told, expect_equal, expect_unchanged
-from course.labtest.moments import Living, told_of_memory, varied
+from course.labtest.moments import Living, told_of_fields, told_of_memory, varied
 from course.labtest.phase5.memories import request_in
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of
@@ -69,8 +69,9 @@ def check_caps(
     policy = used_before or policy_of(phase5, threshold=threshold, max_model_len=max_model_len, chunking=chunking)
     before, status = fields_of(request), request.status
     situation = (
-        f"{status.name} request of {request.num_tokens} tokens, its own counter {request.num_computed_tokens}, "
-        f"preempted {request.num_preemptions}x so far\nnum_new_tokens(request, {num_computed}, {budget}) with "
+        f"{status.name} request of {request.num_prompt_tokens} prompt and {request.num_output_tokens} generated "
+        f"tokens, its own counter {request.num_computed_tokens}, preempted {request.num_preemptions}x so far\n"
+        f"num_new_tokens(request, {num_computed}, {budget}) with "
         f"threshold={threshold or 'off'}  max_model_len={max_model_len}  chunked prefill {'on' if chunking else 'off'}"
         + (USED_BEFORE if used_before else "")
     )
@@ -84,6 +85,7 @@ def check_caps(
     told: Told = {"rule": rule, "situation": situation, "hint": hint or HINT_OF_CAPS[status]}
     if used_before and yours != right:
         new = policy_of(phase5, threshold=threshold, max_model_len=max_model_len, chunking=chunking)
+        told = told_of_fields(told, [request], lambda one: new.num_new_tokens(one[0], num_computed, budget), right)
         told = told_of_memory(told, lambda: new.num_new_tokens(copy(request), num_computed, budget), right, ALONE)
     expect_equal(yours, right, **told)
     expect_same(request, before, method="num_new_tokens", situation=situation)

@@ -12,6 +12,8 @@ from course.labtest.support import make_request
 from mini_vllm.core.interfaces import ChunkPolicy
 from mini_vllm.core.request import Request, RequestStatus
 
+MAX_BLOCKS = 8  # of a table that is written out
+
 
 def request_in(status: RequestStatus, name: str, num_prompt: int, num_outputs: int = 0, computed: int = 0) -> Request:
     """Return a request with a given status; its own counter is 0 unless it is RUNNING."""
@@ -96,8 +98,9 @@ def account_of(
     free = kv.free_block_ids()
     lines = [f"blocks of {kv.block_size} tokens"]
     for other in running:
-        num_held = len(kv.block_ids(other.request_id))
-        lines.append(f"{other.request_id} runs: {other.num_tokens} tokens known, {num_held} blocks held")
+        table = kv.block_ids(other.request_id)
+        held = f"blocks {table} held" if len(table) <= MAX_BLOCKS else f"{len(table)} blocks held"
+        lines.append(f"{other.request_id} runs: {other.num_tokens} tokens known, {held}")
     where = [f"{block_id} ({'free' if block_id in free else 'held by a running request'})" for block_id in hit_blocks]
     num_tokens = f"{request.num_tokens} token{'s' * (request.num_tokens > 1)}"
     lines.append(f"{request.request_id} asks: {num_tokens}, hit blocks: {', '.join(where) or 'none'}")

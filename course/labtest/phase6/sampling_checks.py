@@ -64,16 +64,20 @@ def expect_tokens(
     yours = sampled(phase6, rows)
     wrong = [index for index, token in enumerate(yours) if token != expected[index]]
     if wrong:
-        told = told_of_row(phase6, rows[wrong[0]], expected[wrong[0]], told)
+        told = told_of_row(phase6, rows, wrong[0], expected[wrong[0]], told)
     expect_equal(dict(zip(names, yours, strict=True)), dict(zip(names, expected, strict=True)), **told)
 
 
-def told_of_row(phase6: ModuleType, row: Row, right: int, told: Told) -> Told:
-    """Return what a report says of a wrong row: that it is answered correctly alone, if so."""
-    copies = [copy(row[1]) for _ in range(1000)]  # the last one at an address that no settings have had before
-    alone = (list(row[0]), copies[-1], row[2])
-    what = f"the row with draw {row[2]:.6g} in a call of its own, with equal settings"
-    return told_of_memory(told, lambda: sampled(phase6, [alone]), [right], what)
+def told_of_row(phase6: ModuleType, rows: Sequence[Row], wrong: int, right: int, told: Told) -> Told:
+    """Return what a report says of a wrong row: that it is answered correctly alone, or the whole call is, if so."""
+    copies = [[copy(row[1]) for row in rows] for _ in range(1000 // len(rows) + 1)]  # the last ones at new addresses
+    again = [(list(row[0]), params, row[2]) for row, params in zip(rows, copies[-1], strict=True)]
+    what = f"the row with draw {rows[wrong][2]:.6g} in a call of its own, with equal settings"
+    alone = told_of_memory(told, lambda: sampled(phase6, [again[wrong]]), [right], what)
+    if alone is told or told_of_memory(told, lambda: sampled(phase6, again)[wrong], right, "") is not told:
+        return alone
+    hint = "the rows beside it decide, too. Which number, index or tensor of your code is not this row's own?"
+    return {**alone, "rule": "Each row is sampled with its own settings and its own draw.", "hint": hint}
 
 
 def logs(*probabilities: float) -> list[float]:

@@ -7,8 +7,9 @@ from types import ModuleType
 from typing import Any
 
 from course.labtest.cost import work_of
-from course.labtest.expect import difference_report, expect_equal, explained
+from course.labtest.expect import Told, difference_report, expect_equal, explained
 from course.labtest.failure import Failed, Report
+from course.labtest.moments import told_of_memory
 from course.labtest.recorded import Answers
 from course.labtest.whole_numbers import list_of
 from course.views.text import counted
@@ -67,7 +68,12 @@ def lookup_report(phase7: ModuleType, answers: Answers, lookup: Lookup) -> Repor
     rule = RULE_OF_LOOKUP if yours else NOT_FOUND
     if yours[: len(expected)] == expected[: len(yours)]:
         rule = ALL_THAT_FOLLOW
-    return difference_report(yours, expected, rule=rule, situation=lookup.describe(), hint=WHICH_RUN)
+    told: Told = {"rule": rule, "situation": lookup.describe(), "hint": WHICH_RUN}
+    if yours != expected:
+        texts = [new_objects(lookup.tokens) for _ in range(1000)]  # the last one at an address that no text has had
+        settings = lookup.num_drafts, lookup.shortest, lookup.longest
+        told = told_of_memory(told, lambda: phase7.propose_by_lookup(texts[-1], *settings), expected, "a copy of it")
+    return difference_report(yours, expected, **told)
 
 
 def check_lookup(

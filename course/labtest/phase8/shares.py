@@ -115,15 +115,20 @@ def check_result(result: ScheduledRequest | None, plan: PlannedShare, planned: K
             hint="does every path through your function end in a `return`?",
         )
     assert result is not None
-    yours = {**_numbers(result), "kept": _kept(result, planned)}
+    expect_equal(
+        _kept(result, planned),
+        ["request", "block_ids", "needs_token"],
+        rule="The corrected share is that of the same request object, with the same blocks and the same `needs_token`.",
+        situation=[*lines, "compared: which of the three are still those of the planned share"],
+        hint="how do you make the new share: what do you copy, and what do you leave out?",
+    )
     expected = {
         "num_computed_tokens": plan.start - plan.num_rejected,
         "num_scheduled_tokens": plan.num_known + len(plan.taken),
         "draft_token_ids": plan.taken,
-        "kept": ["request", "block_ids", "needs_token"],
     }
     expect_equal(
-        yours,
+        _numbers(result),
         expected,
         rule=rule_of(plan),
         situation=lines,
