@@ -14,20 +14,11 @@ NOTHING_KEPT = (
     "Every call is answered from its arguments as they are at that moment; nothing is kept from earlier calls."
 )
 KEPT = "which list, dict, set or cache does a call add to, that is still there after it?"
-UNASKED: dict[str, object] = {  # what `varied` changes, at its usual value
-    "priority": 0,
-    "arrival_time": 0.0,
-    "cache_salt": None,
-    "adapter_id": None,
-    "seed": 0,
-    "eos_token_ids": frozenset(),
-    "num_cached_tokens": -1,
-    "num_preemptions": 0,
-    "spec_token_ids": [],
-    "num_output_placeholders": 0,
-    "block_hashes": [],
-    "sampling_params": SamplingParams(max_tokens=10_000),
-}
+USUAL = Request("usual", [0], SamplingParams(max_tokens=10_000))
+UNASKED = (  # the fields that `varied` changes
+    "priority arrival_time cache_salt adapter_id seed eos_token_ids num_cached_tokens num_preemptions spec_token_ids "
+    "num_output_placeholders block_hashes sampling_params"
+).split()
 
 
 def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> Request:
@@ -119,7 +110,7 @@ def told_of_fields(
         copies = [copy(one) for one in requests]
         for one in copies:
             for name in changed:
-                setattr(one, name, copy(UNASKED[name]))
+                setattr(one, name, copy(getattr(USUAL, name)))
         with suppress(Exception):
             if ask(copies) == right:
                 return _reading(told, changed) if changed else told
@@ -127,7 +118,7 @@ def told_of_fields(
 
 
 def _reading(told: Told, names: Sequence[str]) -> Told:
-    lines, what = told["situation"], " and ".join(f"{name}={UNASKED[name]!r}" for name in names)
+    lines, what = told["situation"], " and ".join(f"{name}={getattr(USUAL, name)!r}" for name in names)
     lines = lines.splitlines() if isinstance(lines, str) else lines
     hint = f"the rule does not ask for {' and '.join(names)}. Where does your code read it?"
     return {**told, "situation": [*lines, f"with {what} your answer is right"], "hint": hint}

@@ -1,6 +1,7 @@
 """Graded tests of task 5.3."""
 
 import random
+from collections.abc import Sequence
 from copy import copy
 from types import ModuleType
 
@@ -40,9 +41,12 @@ def check_sampling(
         "hint": "the logits of a token predict the next one: after which token is the next one not known yet?",
     }
     if is_used and yours != right:
-        new = policy_of(phase5, max_model_len=max_model_len)
-        told = told_of_fields(told, [request], lambda one: new.should_sample(one[0], num_computed), right)
-        told = told_of_memory(told, lambda: new.should_sample(copy(request), num_computed), right, ALONE)
+
+        def ask(copies: Sequence[Request]) -> bool:
+            return policy_of(phase5, max_model_len=max_model_len).should_sample(copies[0], num_computed)
+
+        told = told_of_fields(told, [request], ask, right)
+        told = told_of_memory(told, lambda: ask([copy(request)]), right, ALONE)
     expect_equal(yours, right, **told)
     expect_same(request, before, method="should_sample", situation=situation)
 

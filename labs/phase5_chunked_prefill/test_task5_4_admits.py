@@ -70,10 +70,10 @@ def check_guard(
         "hint": "needed, promised, free: which of these is another number in your code, or how do you compare them?",
     }
     if yours["plain"] != expected:
-        new, requests = policy_of(phase5, guard=True), [request, *map(copy, running)]
+        requests = [request, *map(copy, running)]
 
         def ask(about: list[Request]) -> bool:
-            return new.admits(about[0], list(hit_blocks), about[1:], copy(kv))
+            return policy_of(phase5, guard=True).admits(about[0], list(hit_blocks), about[1:], copy(kv))
 
         told = told_of_fields(told, requests, ask, expected)
         told = told_of_memory(told, lambda: ask(requests), expected, ALONE_WITH_MEMORY) if used_before else told

@@ -1,21 +1,17 @@
 """Graded tests of task 7.3: slots and hits for a drafter with a KV cache."""
 
 import random
-from collections.abc import Iterator
-from functools import partial
-from itertools import repeat
 from types import ModuleType
 
 import pytest
 
 from course.labtest.cost import check_keeps_nothing
-from course.labtest.expect import Told, expect_equal, explained
-from course.labtest.moments import KEPT, NOTHING_KEPT, told_of_memory, varied
+from course.labtest.expect import expect_equal, explained
+from course.labtest.moments import KEPT, NOTHING_KEPT, varied
 from course.labtest.phase7.counters import drafted, scheduling_of
 from course.labtest.support import fields_of
 from course.labtest.whole_numbers import list_of, number_of
 from course.views.text import counted
-from mini_vllm.core.electives import Speculation
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
 
@@ -85,34 +81,23 @@ def hint_of_slots(request: Request, yours: int, num_drafts: int, num_given: int,
     return "this request has no drafts at the moment: does that say how many come after this step?"
 
 
-def answers_in_turn(request: Request, hit_blocks: list[int], objects: Iterator[Speculation]) -> dict[str, object]:
-    """Ask about a request and a list of hits that change between the calls, each time the next object."""
-    yours = dict[str, object]()
+def test_every_answer_is_about_the_moment(phase7: ModuleType) -> None:
+    scheduling, hit_blocks = scheduling_of(phase7, 4, has_kv_cache=True), [3, 8, 5]
+    yours, request = dict[str, object](), drafted(10, 4, [5], computed=13)
     for step, status in enumerate((WAITING, RUNNING, PREEMPTED, RUNNING)):
-        request.status, scheduling = status, next(objects)
+        request.status = status
         yours[f"{step}: the request is {status.name}"] = scheduling.num_lookahead_tokens(request)
         yours[f"{step}: hit blocks {hit_blocks}"] = list(scheduling.usable_hit_blocks(hit_blocks))
         hit_blocks.append(20 + step)
-    return yours
-
-
-def test_every_answer_is_about_the_moment(phase7: ModuleType) -> None:
-    def request() -> Request:
-        return drafted(10, 4, [5], computed=13)
-
-    yours = answers_in_turn(request(), [3, 8, 5], repeat(scheduling_of(phase7, 4, has_kv_cache=True)))
-    expected = dict(zip(yours, (0, [3, 8], 4, [3, 8, 5], 0, [3, 8, 5, 20], 4, [3, 8, 5, 20, 21]), strict=True))
-    told: Told = {
-        "rule": f"{RULE_OF_SLOTS} {RULE_OF_HITS}",
-        "situation": "one object with num_speculative_tokens=4 for a drafter with a KV cache; the same request and the "
+    expect_equal(
+        yours,
+        dict(zip(yours, (0, [3, 8], 4, [3, 8, 5], 0, [3, 8, 5, 20], 4, [3, 8, 5, 20, 21]), strict=True)),
+        rule=f"{NOTHING_KEPT} {RULE_OF_SLOTS} {RULE_OF_HITS}",
+        situation="one object with num_speculative_tokens=4 for a drafter with a KV cache; the same request and the "
         "same list of hits, which change between the calls",
-        "hint": "by what does your code tell a request that runs, and which block of a hit does it leave out?",
-    }
-    if yours != expected:
-        new = iter(lambda: scheduling_of(phase7, 4, has_kv_cache=True), None)
-        call = partial(answers_in_turn, request(), [3, 8, 5], new)
-        told = told_of_memory(told, call, expected, "the same, with a new object for each call,")
-    expect_equal(yours, expected, **told)
+        hint="would a new object answer the line that differs in the same way? If so, by what do you tell a request "
+        "that runs, or the last block? If not, what is left of an earlier call?",
+    )
 
 
 def test_requests_leave_nothing_behind(phase7: ModuleType) -> None:

@@ -1,6 +1,7 @@
 """Checks that several tasks of phase 5 use."""
 
 import random
+from collections.abc import Sequence
 from copy import copy
 from numbers import Integral
 from types import ModuleType
@@ -84,9 +85,13 @@ def check_caps(
         expect_equal(f"{yours!r}, a {type(yours).__name__}", right, rule=rule, situation=situation, hint=hint)
     told: Told = {"rule": rule, "situation": situation, "hint": hint or HINT_OF_CAPS[status]}
     if used_before and yours != right:
-        new = policy_of(phase5, threshold=threshold, max_model_len=max_model_len, chunking=chunking)
-        told = told_of_fields(told, [request], lambda one: new.num_new_tokens(one[0], num_computed, budget), right)
-        told = told_of_memory(told, lambda: new.num_new_tokens(copy(request), num_computed, budget), right, ALONE)
+
+        def ask(copies: Sequence[Request]) -> int:
+            new = policy_of(phase5, threshold=threshold, max_model_len=max_model_len, chunking=chunking)
+            return new.num_new_tokens(copies[0], num_computed, budget)
+
+        told = told_of_fields(told, [request], ask, right)
+        told = told_of_memory(told, lambda: ask([copy(request)]), right, ALONE)
     expect_equal(yours, right, **told)
     expect_same(request, before, method="num_new_tokens", situation=situation)
 

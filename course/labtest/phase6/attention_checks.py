@@ -118,10 +118,10 @@ def expect_same_tensors(yours: FlatBatch, expected: FlatBatch, situation: str) -
 
 
 def expect_only_read(
-    before: tuple[Sequence[Tensor], FlatBatch], tensors: Sequence[Tensor], batch: FlatBatch, situation: str
+    before: tuple[Sequence[Tensor], FlatBatch], caches: Sequence[Tensor], batch: FlatBatch, situation: str
 ) -> None:
-    """Continue if query, caches and batch are as they were before `paged_attention` was called."""
-    pairs = dict(zip(("query", "K cache", "V cache"), zip(before[0], tensors, strict=True), strict=True))
+    """Continue if the caches and the batch are as they were before `paged_attention` was called."""
+    pairs = dict(zip(("K cache", "V cache"), zip(before[0], caches, strict=True), strict=True))
     pairs |= {
         part.name: (getattr(before[1], part.name), getattr(batch, part.name)) for part in fields(batch) if part.init
     }
@@ -132,7 +132,7 @@ def expect_only_read(
     ]
     if changed:
         lab_failure(
-            rule="paged_attention only reads its arguments: the next layer gets the same batch.",
+            rule="paged_attention only reads the caches and the batch: the next layer gets the same batch.",
             situation=situation,
             expected="nothing has changed",
             yours=f"changed: {', '.join(changed)}",

@@ -139,12 +139,11 @@ class AttentionSteps:
         else:
             key, value = map(as_the_model_gives_it, new)
             self.all_parts.write_kv(key, value, *caches, given.slot_mapping)
-        tensors = as_the_model_gives_it(query.clone()), *caches
-        before = [tensor.clone() for tensor in tensors], deepcopy(given)
-        yours = self.paged_attention(*tensors, given, self.scale)
+        before = [cache.clone() for cache in caches], deepcopy(given)
+        yours = self.paged_attention(as_the_model_gives_it(query), *caches, given, self.scale)
         situation = f"{self.num_heads} query heads, {self.num_kv_heads} K/V heads, scale={self.scale}, layer {layer}"
         if self.loudness > 1:
             situation += ", scores of some hundreds"
         situation += f"\n{text}"
         expect_attention(yours, expected, situation, flat, [one.name for one in owners])
-        expect_only_read(before, tensors, given, situation)
+        expect_only_read(before, caches, given, situation)

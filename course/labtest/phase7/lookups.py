@@ -26,6 +26,7 @@ NOT_FOUND = (
     "If the longest run stands nowhere earlier, the next shorter one is looked up. The newest tokens are no match for "
     "themselves."
 )
+ALONE = "the same call, with a copy of the text"
 WHICH_RUN = (
     "which run of newest tokens is the longest that stands earlier, too, where does it stand first, and at which place "
     "does what follows it begin and end?"
@@ -72,7 +73,7 @@ def lookup_report(phase7: ModuleType, answers: Answers, lookup: Lookup) -> Repor
     if yours != expected:
         texts = [new_objects(lookup.tokens) for _ in range(1000)]  # the last one at an address that no text has had
         settings = lookup.num_drafts, lookup.shortest, lookup.longest
-        told = told_of_memory(told, lambda: phase7.propose_by_lookup(texts[-1], *settings), expected, "a copy of it")
+        told = told_of_memory(told, lambda: phase7.propose_by_lookup(texts[-1], *settings), expected, ALONE)
     return difference_report(yours, expected, **told)
 
 

@@ -1,9 +1,12 @@
 """Requests with steps in flight, and the checks that several tests of phase 8 use."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from types import ModuleType
+from typing import Any
 
-from course.labtest.expect import expect_equal, explained
+from course.labtest.expect import Told, expect_equal, explained
+from course.labtest.moments import told_of_fields, told_of_memory
 from course.labtest.support import fields_of, make_request
 from course.views.text import counted
 from mini_vllm.core.electives import AsyncScheduling
@@ -33,12 +36,16 @@ def request_with(
     *,
     computed: int,
     placeholders: int = 0,
-    max_tokens: int = 100,
+    max_tokens: int = 0,
     drafts: Iterable[int] = (),
     name: str = "A",
     status: RequestStatus = RequestStatus.RUNNING,
 ) -> Request:
-    """Return a request with these counters. `computed` counts what steps in flight will have computed, too."""
+    """Return a request with these counters. `computed` counts what steps in flight will have computed, too.
+
+    A `max_tokens` of 0 means that the end is far away.
+    """
+    max_tokens = max_tokens or num_outputs + 100
     request = make_request(name, num_prompt, num_output_tokens=num_outputs, max_tokens=max_tokens)
     request.status = status
     request.num_computed_tokens = computed
@@ -71,7 +78,7 @@ def changed_besides(request: Request, before: Mapping[str, object], *allowed: st
 
 def check_take(scheduling: AsyncScheduling, request: Request, num_drafts: int, num_speculative_tokens: int) -> None:
     """Call `take_placeholders` for a step that has just been planned, and compare."""
-    before, situation = fields_of(request), facts(request)
+    before, situation, given = fields_of(request), facts(request), copy(request)
     places = int(request.num_output_placeholders)
     samples = request.num_computed_tokens == request.num_tokens + places + num_drafts
     lines = [situation, f"num_speculative_tokens={num_speculative_tokens}; take_placeholders(A, {num_drafts})"]
@@ -87,14 +94,23 @@ def check_take(scheduling: AsyncScheduling, request: Request, num_drafts: int, n
         "spec_token_ids": [-1] * num_speculative_tokens if samples else shown(before["spec_token_ids"]),
         "also changed": [],
     }
-    expect_equal(
-        yours,
-        expected,
-        rule=f"{RULE_OF_TAKING} {STAND_INS}",
-        situation=lines,
-        hint="which tokens are known or expected: is the last of them computed, what may it bring, and how many drafts "
-        "may the next step verify?",
-    )
+    told: Told = {
+        "rule": f"{RULE_OF_TAKING} {STAND_INS}",
+        "situation": lines,
+        "hint": "which tokens are known or expected: is the last of them computed, what may it bring, and how many "
+        "drafts may the next step verify?",
+    }
+    if yours != expected:
+        new: Any = type(scheduling)
+
+        def ask(copies: Sequence[Request]) -> list[object]:
+            new(num_speculative_tokens).take_placeholders(copies[0], num_drafts)
+            return [copies[0].num_output_placeholders, shown(copies[0].spec_token_ids)]
+
+        right = list(expected.values())[:2]
+        told = told_of_fields(told, [given], ask, right, keep=("spec_token_ids", "num_output_placeholders"))
+        told = told_of_memory(told, lambda: ask([copy(given)]), right, "a new object, given a copy of the request")
+    expect_equal(yours, expected, **told)
 
 
 def check_fill(scheduling: AsyncScheduling, request: Request, num_tokens: int) -> None:
