@@ -127,7 +127,7 @@ def summary(grade: Grade) -> Table:
     table.add_column("phase", no_wrap=True)
     num_tasks = max(len(phase.tasks) for phase in grade.phases)
     for task in range(1, num_tasks + 1):
-        table.add_column("task 1" if task == 1 else str(task), justify="right", no_wrap=True, min_width=4)
+        table.add_column("task 1" if task == 1 else str(task), justify="right", no_wrap=True, min_width=3)
     for heading in ("points", "alone", "stack"):
         table.add_column(heading, justify="right", no_wrap=True)
     for phase in grade.phases:

@@ -162,7 +162,7 @@ def test_an_untouched_task_is_one_line_per_test(checkout: Checkout) -> None:
     assert "FAILURES" not in output
     assert not OURS.search(output), output
     assert "next: Phase 2, task 1: make the free queue" in lines
-    assert "      the task and its hints: labs/phase2_block_pool/README.md" in lines
+    assert "      the task: labs/phase2_block_pool/README.md" in lines
     assert "      then: LAB_IMPL=starter pytest labs/phase2_block_pool -m task2_1" in lines
     (where,) = (line for line in lines if line.startswith("      open labs/phase2_block_pool/starter.py, lines "))
     first, last = (int(word) for word in where.split() if word.strip(":").isdigit() for word in [word.strip(":")])

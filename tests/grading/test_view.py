@@ -34,9 +34,9 @@ def test_the_points_and_the_next_step() -> None:
         task.tests[:] = [TestResult(test.id, "not started", "Not written yet") for test in task.tests]
     text = as_markdown(Grade([graded(1), untouched]))
     lines = text.splitlines()
-    assert lines[0] == "## 40 of 80 points"
-    assert "| 1 scheduler step | 10 10 10 10 | 40/40 | pass | pass |" in lines
-    assert "| 2 block pool | 0 0 0 0 | 0/40 | - | pass |" in lines
+    assert lines[0] == "## 50 of 100 points"
+    assert "| 1 scheduler step | 10 10 10 10 10 | 50/50 | pass | pass |" in lines
+    assert "| 2 block pool | 0 0 0 0 0 | 0/50 | - | pass |" in lines
     assert "Next: Phase 2, task 1 (labs/phase2_block_pool/README.md)" in lines
     assert "<details>" not in text, "what is not begun has not failed"
 
@@ -52,7 +52,7 @@ def test_the_first_failure_of_each_task_is_there() -> None:
         "Phase 3 could not be graded",
     ]
     assert re.findall("<pre>(.*)</pre>", text)[1:] == ["first", "second", "Workload 3: it stalls", "a syntax error"]
-    assert "| 3 preemption | error | 0/40 | error | pass |" in text
+    assert "| 3 preemption | error | 0/50 | error | pass |" in text
 
 
 def test_a_message_is_never_markup_and_never_long() -> None:
@@ -95,7 +95,7 @@ def shown(grade: Grade, width: int) -> list[str]:
 )
 def test_nothing_of_the_summary_is_cut(width: int, error: str) -> None:
     lines = shown(grade(share=7, error=error), width)
-    assert lines[0].split() == ["phase", "task", *"123456", "points", "alone", "stack"]
+    assert lines[0].split() == ["phase", "task", *"1234567", "points", "alone", "stack"]
     for line, name in zip(lines[2:8], PHASE_NAMES, strict=True):
         assert name in line
         assert line.rstrip().endswith("fail")
@@ -104,7 +104,7 @@ def test_nothing_of_the_summary_is_cut(width: int, error: str) -> None:
     assert len(summary) <= TALLEST
     assert all(len(line) <= width for line in summary)
     assert not any("…" in line for line in summary)
-    assert "0/40" in lines[3] if error else "/40" in lines[3]
+    assert "0/50" in lines[3] if error else "/50" in lines[3]
 
 
 def finished(num_phases: int) -> Grade:

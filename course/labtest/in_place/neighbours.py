@@ -96,7 +96,7 @@ class AnyStep:
 
 
 class AnyMemory:
-    """For phase 2: any of the free blocks is handed out, and the first block of a table is freed first."""
+    """For phase 2: hands out any of the free blocks, frees a table's first block first, passes over some last hits."""
 
     def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: Any) -> None:
         self.block_size = block_size
@@ -115,7 +115,7 @@ class AnyMemory:
 
     def get_computed_blocks(self, request: Request) -> list[int]:
         found: list[int] = self.prefix_cache.find_longest_cache_hit(request)
-        return found
+        return found[:-1] if drawn(request.request_id, len(found)) % 3 == 1 else found
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
@@ -229,7 +229,7 @@ class AnyCache:
 
 
 class AnyShare:
-    """For phase 5: drawn shares, sometimes none; some requests wait; samples are taken a token too early."""
+    """For phase 5: drawn shares, sometimes none; some requests wait; some samples are taken too early."""
 
     def __init__(self, clamp: Clamp, budget: int) -> None:
         self.clamp = clamp
@@ -248,4 +248,4 @@ class AnyShare:
         return not running or drawn(request.request_id, len(running), kv.num_free_blocks) % 4 > 0
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        return num_computed_tokens + 2 > request.num_tokens
+        return num_computed_tokens + drawn(request.num_tokens, request.request_id) % 3 >= request.num_tokens
