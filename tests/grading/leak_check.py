@@ -27,7 +27,7 @@ from course.grading.plan import PlannedPhase, load_whole_plan
 from course.labtest.strict_queue import StrictQueue
 from tests.mutants.catalog import PHASES, module_name
 
-MIN_CALLS, MAX_CALLS, MAX_CALLS_ALIKE = 3, 20, 4
+MIN_CALLS, MAX_CALLS, MAX_CALLS_ALIKE = 3, 40, 12
 TRIED_FIRST, TRIED_LATER = 20, 25  # the first 20 calls of a function are looked at, then every 25th
 CPU_SECONDS, SECONDS, MAX_SHOWN = 1, 3, 1000  # the second limit is for a function that waits
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
