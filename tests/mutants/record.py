@@ -15,6 +15,7 @@ from tests.mutants.catalog import PHASES, Subject, mutants
 from tests.mutants.harness import harness
 from tests.mutants.verdict import Verdict
 
+CPU_SECONDS = 20  # to all tests of a phase: a slow mistake is known by the answers to the others
 TASK = re.compile(r"test_task(\d+)_(\d+)_")
 Hints = dict[str, dict[str, str]]
 
@@ -29,7 +30,7 @@ def main() -> None:
     with harness(options.jobs) as workers:
         for phase in options.phases or PHASES:
             subjects = mutants(phase)
-            judged = list(zip(subjects, workers.examine(subjects, stop_at_first=False), strict=True))
+            judged = list(zip(subjects, workers.examine(subjects, stop_at_first=False, cpu_seconds=CPU_SECONDS), strict=True))
             hints = hints_of(judged)
             text = json.dumps(hints, indent=1, sort_keys=True, ensure_ascii=False)
             (FOLDER / f"phase{phase}.json").write_text(text + "\n", encoding="utf-8")
