@@ -80,7 +80,7 @@ class MiniVllmBackend:
             "lineup": str(lineup),
             "kv_cache_bytes": sum(cache.numel() * cache.element_size() for cache in caches),
         }
-        self.watched = WatchedRunner(self.engine.runner, ForwardClock(paged.model))
+        self.watched = WatchedRunner(self.engine.runner, ForwardClock(paged))
         self.lengths: dict[str, int] = {}
         end, *_ = self.engine.tokenizer.eos_token_ids or [0]
         self.engine.runner = EndingRunner(self.watched, self.lengths, end)

@@ -86,7 +86,7 @@ def measure_overlap(
                 way: build_engine(replace(CONFIG, max_model_len=512, async_scheduling=way == OVERLAPPED), lineup, path)
                 for way in (IN_TURN, OVERLAPPED)
             }
-            clocks = {way: ForwardClock(paged_model(engine).model) for way, engine in engines.items()}
+            clocks = {way: ForwardClock(paged_model(engine)) for way, engine in engines.items()}
             for batch_size in batch_sizes:
                 report(f"{model}, batch {batch_size}")
                 runs = {

@@ -9,8 +9,8 @@ import torch
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.runner.llama import paged_model
 from mini_vllm.runner.loading import LoadedModel
-from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps, dummy_batch
 
 CPU_KV_CACHE_BYTES = 4 * 2**30
@@ -72,7 +72,7 @@ def largest_batch(num_tokens: int, num_requests: int, block_size: int, device: t
 def peak_bytes_of_a_step(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps) -> int:
     """Return the peak bytes of the largest step of `config` on a GPU, besides weights and KV cache."""
     device = loaded.device
-    model = PagedModel(loaded, steps.write_kv, steps.paged_attention, num_blocks=1, block_size=config.block_size)
+    model = paged_model(loaded, steps, num_blocks=1, block_size=config.block_size)
     batch = largest_batch(config.max_num_batched_tokens, config.max_num_seqs, config.block_size, device)
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)

@@ -3,9 +3,10 @@
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.graphs import with_graphs
+from mini_vllm.runner.llama import paged_model
 from mini_vllm.runner.loading import load_draft_model, load_model
 from mini_vllm.runner.memory import size_kv_cache
-from mini_vllm.runner.paged_model import ForwardPass, PagedModel
+from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.steps import RunnerSteps
 
 
@@ -31,7 +32,7 @@ class OpenedModel:
 
         With the Triton kernels decode steps become CUDA graphs, unless the config sets `enforce_eager`.
         """
-        paged = PagedModel(self.loaded, self.steps.write_kv, self.steps.paged_attention, num_blocks, block_size)
+        paged = paged_model(self.loaded, self.steps, num_blocks, block_size)
         if not self.records_graphs:
             return paged
         return with_graphs(paged, self.max_num_seqs, longest_table=cdiv(self.max_model_len, block_size))
@@ -39,4 +40,4 @@ class OpenedModel:
     def draft_model_with_cache(self, num_blocks: int, block_size: int) -> ForwardPass:
         """Return the draft model over its own cache, with as many blocks."""
         assert self.draft_model is not None
-        return PagedModel(self.draft_model, self.steps.write_kv, self.steps.paged_attention, num_blocks, block_size)
+        return paged_model(self.draft_model, self.steps, num_blocks, block_size)

@@ -1,8 +1,9 @@
 """Linear layers with weights reordered for the CPU's matrix products.
 
 A decode step multiplies every weight by a handful of rows. oneDNN does that about twice as fast with weights
-reordered once, ahead of time. Layers with the same input (q, k and v; gate and up) become one product. The two
-operators are private to torch: where they are missing, nothing is packed.
+reordered once, ahead of time. Layers with the same input (q, k and v; gate and up) become one product. A single row
+is faster by the plain product, whose weights small layers keep besides. The two operators are private to torch: where
+they are missing, nothing is packed.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 ROWS_HINT = 32  # number of rows the order is optimized for; measured best or equal from 1 to 2048 rows
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+MAX_PLAIN_BYTES = 2 * 2**20  # of a layer that keeps its plain weights too, for steps of one row
 PACKED_DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -27,17 +29,21 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class PackedLinear(nn.Module):
-    """One product that replaces one or several `nn.Linear` with the same input, without keeping their weights."""
+    """One product that replaces one or several `nn.Linear` with the same input, without keeping the layers."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
-        weights = [layer.weight.detach() for layer in layers]
-        self.sizes = [len(weight) for weight in weights]
-        self.packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(torch.cat(weights), ROWS_HINT)
+        self.sizes = [len(layer.weight) for layer in layers]
+        weight = torch.cat([layer.weight.detach() for layer in layers])
+        self.packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS_HINT)
+        keeps_plain = weight.dtype is torch.float32 and weight.nbytes <= MAX_PLAIN_BYTES
+        self.plain = weight.t().contiguous() if keeps_plain else None
         biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
         self.bias = torch.cat(biases) if biases else None
 
     def forward(self, inputs: Tensor) -> Tensor:
+        if self.plain is not None and inputs.numel() == len(self.plain):
+            return inputs @ self.plain if self.bias is None else inputs @ self.plain + self.bias
         product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, self.packed, self.bias, "none", [], "")
         return product
 

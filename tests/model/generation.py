@@ -13,8 +13,8 @@ from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import RequestOutput
+from mini_vllm.runner.llama import paged_model
 from mini_vllm.runner.loading import LoadedModel
-from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams
 
@@ -49,7 +49,7 @@ def engine_for(loaded: LoadedModel, config: EngineConfig, lineup: Lineup | None 
     scheduler = build_scheduler(config, lineup)
     num_blocks = scheduler.kv.num_usable_blocks + 1
     steps = runner_steps_for(lineup.runner)
-    model = PagedModel(loaded, steps.write_kv, steps.paged_attention, num_blocks, scheduler.kv.block_size)
+    model = paged_model(loaded, steps, num_blocks, scheduler.kv.block_size)
     tokenizer = NoEndTokenizer()
     tokenizer.eos_token_ids = loaded.eos_token_ids
     return LLMEngine(config, scheduler, PagedModelRunner(model, steps), tokenizer)

@@ -47,13 +47,13 @@ def test_a_request_with_unusable_logits_ends_alone(dense: bool) -> None:
     lineup = parse_lineup("solution:1-5" if dense else "solution")
     llm = LLM(config=EngineConfig(num_gpu_blocks=64, check_invariants=True), lineup=lineup, dense=dense)
     runner: Any = llm.engine.runner
-    model = runner.loaded.model if dense else runner.model.model
+    model = runner.loaded.model if dense else runner.model
     plain_forward, spoiled = model.forward, iter([True])
 
-    def forward(**kwargs: object) -> object:
-        result = plain_forward(**kwargs)
+    def forward(*args: object, **kwargs: object) -> Any:
+        result = plain_forward(*args, **kwargs)
         if next(spoiled, False):
-            result.logits[0, 0] = math.nan
+            (result.logits[0] if dense else result)[0] = math.nan
         return result
 
     model.forward = forward

@@ -17,6 +17,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.llm import LLM
 from mini_vllm.runner.groups import group_requests
+from mini_vllm.runner.llama import LlamaModel
 from mini_vllm.runner.loading import EMBEDDED_MODEL, describe_model
 from mini_vllm.runner.logits_processors import draw
 from mini_vllm.runner.paged_model import PagedModel
@@ -129,12 +130,12 @@ def sum_of_weights(*scores: float) -> float:
     return round(sum(exp(score - max(scores)) for score in scores), 3)
 
 
-def num_operators() -> int:
-    """Return how many torch operators one decode step of a model of the embedded shape runs."""
+def num_operators(*, modules: bool) -> int:
+    """Return how many torch operators one decode step of the embedded shape runs: of transformers' modules, or ours."""
     model = AutoModelForCausalLM.from_config(embedded_config())  # type: ignore[no-untyped-call]
     loaded = describe_model(model.eval())
-    paged = PagedModel(loaded, STEPS.write_kv, STEPS.paged_attention, num_blocks=4, block_size=16)
-    runner = PagedModelRunner(paged, STEPS)
+    kind = PagedModel if modules else LlamaModel
+    runner = PagedModelRunner(kind(loaded, STEPS.write_kv, STEPS.paged_attention, num_blocks=4, block_size=16), STEPS)
     with Counting() as counting:  # type: ignore[no-untyped-call]
         runner.execute_model([row("A", 8, 7, 1, [1])])
     return int(counting.number)

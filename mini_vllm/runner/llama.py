@@ -1,0 +1,135 @@
+"""The forward pass of a Llama, written out: what a server runs instead of the model's own modules.
+
+transformers' modules serve every architecture; their bookkeeping costs as much as the arithmetic of a small batch.
+Llama, Mistral, Qwen2 and Qwen3 compute the same few lines. (vLLM: `model_executor/models/llama.py`; nano-vLLM has the
+same idea.)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding, linear, rms_norm, silu
+
+from mini_vllm.runner.loading import LoadedModel
+from mini_vllm.runner.packed_linear import SharedColumns
+from mini_vllm.runner.paged_model import PagedModel
+from mini_vllm.runner.steps import FlatBatch, PagedAttention, RunnerSteps, WriteKV
+
+ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
+FIXED_ROPE_TYPES = ("default", "linear", "llama3", "yarn")  # others change their frequencies with the text's length
+
+Product = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaLayer:
+    """The weights of one layer. H query heads and K K/V heads have D numbers each.
+
+    `qkv` computes (H + 2 K) * D columns from the hidden state, `gate_up` both halves of the MLP. `head_norm`
+    [H + K, D], in Qwen3 alone, scales each query and key head after its norm.
+    """
+
+    attention_norm: Tensor
+    qkv: Product
+    head_norm: Tensor | None
+    output: Product
+    mlp_norm: Tensor
+    gate_up: Product
+    down: Product
+
+
+class LlamaModel(PagedModel):
+    """A `PagedModel` of the Llama family that computes without transformers' modules, with the same weights."""
+
+    def __init__(
+        self, loaded: LoadedModel, write_kv: WriteKV, paged_attention: PagedAttention, num_blocks: int, block_size: int
+    ) -> None:
+        super().__init__(loaded, write_kv, paged_attention, num_blocks, block_size)
+        config, decoder = self.model.config, self.model.model
+        self.head_dim, self.num_kv_heads = loaded.head_dim, loaded.num_kv_heads
+        self.num_heads: int = config.num_attention_heads
+        self.norm_eps: float = config.rms_norm_eps
+        self.embedding: Tensor = decoder.embed_tokens.weight
+        self.layers = [self._layer(layer) for layer in decoder.layers]
+        self.last_norm: Tensor = decoder.norm.weight
+        self.logits: Product = self.model.lm_head
+        self.inv_freq: Tensor = decoder.rotary_emb.inv_freq.float()
+        self.rotary_scale: float = decoder.rotary_emb.attention_scaling
+
+    def _layer(self, layer: Any) -> LlamaLayer:
+        attention, mlp = layer.self_attn, layer.mlp
+        head_norm = None
+        if hasattr(attention, "q_norm"):
+            counted = ((attention.q_norm, self.num_heads), (attention.k_norm, self.num_kv_heads))
+            head_norm = torch.cat([norm.weight.detach().expand(count, -1) for norm, count in counted])
+        return LlamaLayer(
+            attention_norm=layer.input_layernorm.weight,
+            qkv=joined(attention.q_proj, attention.k_proj, attention.v_proj),
+            head_norm=head_norm,
+            output=attention.o_proj,
+            mlp_norm=layer.post_attention_layernorm.weight,
+            gate_up=joined(mlp.gate_proj, mlp.up_proj),
+            down=mlp.down_proj,
+        )
+
+    @torch.inference_mode()
+    def forward(self, flat: FlatBatch) -> Tensor:
+        """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
+        cos, sin = self._rotary(flat.positions)
+        hidden = embedding(flat.input_ids, self.embedding)  # [T, hidden size]
+        for layer, key_cache, value_cache in zip(self.layers, self.key_caches, self.value_caches, strict=True):
+            heads = layer.qkv(self._norm(hidden, layer.attention_norm)).view(len(hidden), -1, self.head_dim)
+            turning, value = heads[:, : -self.num_kv_heads], heads[:, -self.num_kv_heads :]
+            if layer.head_norm is not None:
+                turning = self._norm(turning, None) * layer.head_norm
+            turned = rotated(turning, cos, sin)
+            query, key = turned[:, : self.num_heads], turned[:, self.num_heads :]
+            self.write_kv(key, value, key_cache, value_cache, flat.slot_mapping)
+            attended = self.paged_attention(query, key_cache, value_cache, flat, self.head_dim**-0.5)
+            hidden += layer.output(attended.reshape(len(hidden), -1))
+            gate, up = layer.gate_up(self._norm(hidden, layer.mlp_norm)).chunk(2, dim=-1)
+            hidden += layer.down(silu(gate) * up)
+        # Only the rows that a token is sampled from: the product with the vocabulary is the largest of all.
+        return self.logits(self._norm(hidden[flat.logits_indices], self.last_norm))
+
+    def _norm(self, numbers: Tensor, weight: Tensor | None) -> Tensor:
+        return rms_norm(numbers, numbers.shape[-1:], weight, self.norm_eps)
+
+    def _rotary(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosine and sine [T, 1, D] of the angles by which heads turn at these positions."""
+        angles = (positions[:, None] * self.inv_freq).repeat(1, 2)[:, None]
+        dtype = self.embedding.dtype
+        return (angles.cos() * self.rotary_scale).to(dtype), (angles.sin() * self.rotary_scale).to(dtype)
+
+
+def rotated(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each pair (i, i + D / 2) of the numbers of every head; heads [T, heads, D]."""
+    first, second = heads.chunk(2, dim=-1)
+    return torch.addcmul(heads * cos, torch.cat((-second, first), dim=-1), sin)
+
+
+def joined(*layers: Any) -> Product:
+    """Return one product for linear layers with the same input; the layers stay, as views of its weights."""
+    if isinstance(layers[0], SharedColumns):
+        return layers[0].shared.product
+    weight = torch.cat([layer.weight.detach() for layer in layers])
+    for layer, rows in zip(layers, torch.split(weight, [len(layer.weight) for layer in layers]), strict=True):
+        layer.weight.data = rows
+    bias = None if layers[0].bias is None else torch.cat([layer.bias.detach() for layer in layers])
+    return partial(linear, weight=weight, bias=bias)
+
+
+def paged_model(loaded: LoadedModel, steps: RunnerSteps, num_blocks: int, block_size: int) -> PagedModel:
+    """Return a model over its own cache: computed here if it is of the Llama family, else by transformers' modules."""
+    config = loaded.model.config
+    is_llama = (
+        type(loaded.model).__name__ in ARCHITECTURES
+        and config.hidden_act == "silu"
+        and config.rope_parameters["rope_type"] in FIXED_ROPE_TYPES
+    )
+    kind = LlamaModel if is_llama else PagedModel
+    return kind(loaded, steps.write_kv, steps.paged_attention, num_blocks, block_size)
