@@ -5,6 +5,7 @@ vLLM: `_prepare_inputs` and `execute_model` of `GPUModelRunner` in `v1/worker/gp
 """
 
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -130,33 +131,48 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
     """Return one token id, a Python integer, for each row of `logits` [S, vocab].
 
     `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide
-    the logits by the temperature, keep the `top_k` likeliest tokens, of those keep the fewest whose
-    probabilities reach `top_p`, and walk through the kept tokens from the likeliest on until the
-    probabilities add up to more than the draw. After each of the two cuts the kept probabilities are scaled
-    to add up to 1. Computed in float64, whatever the dtype of the logits. Of equal logits any may come first.
+    the logits by the temperature, keep the `top_k` likeliest tokens, and of those the fewest whose
+    probabilities reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1.
+    Then walk through the kept tokens until the probabilities add up to more than the draw: from the likeliest on
+    in a row with a cut (`top_k` over 0 or `top_p` under 1), by token id in a row without, which needs no sorting.
+    Computed in float64, whatever the dtype of the logits. Of equal logits any counts as the likelier one.
     """
-    # Python integers, fetched in one transfer: the engine compares tokens with `eos_token_id`, and a tensor
-    # per token would wait for the device once per request.
-    greedy = logits.argmax(dim=-1).tolist()
-    return [
-        token if row_params.temperature == 0 else _sample_row(row, row_params, number)
-        for token, row, row_params, number in zip(greedy, logits, params, draws, strict=True)
-    ]
+    tokens = logits.argmax(dim=-1)
+    # Rows that need the same work are one batch, of the step's 64 rows mostly all: a loop over rows would wait for
+    # Python, and on a GPU for the device, 64 times.
+    for cuts in product((False, True), repeat=2):
+        rows = [row for row, one in enumerate(params) if one.temperature > 0 and (one.top_k > 0, one.top_p < 1) == cuts]
+        if rows:
+            tokens[rows] = _draw(logits[rows], [params[row] for row in rows], [draws[row] for row in rows], *cuts)
+    # Python integers, fetched in one transfer: the engine compares tokens with `eos_token_id`.
+    return tokens.tolist()
 
 
-def _sample_row(logits: Tensor, params: SamplingParams, number: float) -> int:
-    # float64: in float32 the sum over a vocabulary of 100,000 is off by more than the smallest draws differ.
-    # Sorting puts the likeliest token first, so that a draw near 0 chooses it under any settings.
-    probabilities, token_ids = (logits.double() / params.temperature).softmax(dim=-1).sort(descending=True, stable=True)
-    if params.top_k:
-        probabilities = probabilities[: params.top_k] / probabilities[: params.top_k].sum()
-    reached = probabilities.cumsum(dim=-1)
-    # `<`, then one more: the token that crosses top_p stays, so at least one token is kept.
-    num_kept = int((reached < params.top_p).sum()) + 1
-    reached = reached[:num_kept] / reached[:num_kept][-1]
-    # The last sum is 1.0 exactly, a number divided by itself, so every draw below 1 has its token.
-    chosen = int((reached <= number).sum())
-    return int(token_ids[chosen])
+def _draw(
+    logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float], has_top_k: bool, has_top_p: bool
+) -> Tensor:
+    """Return the tokens [N] of rows with the same kinds of cuts."""
+    settings = [(one.temperature, one.top_k, one.top_p, number) for one, number in zip(params, draws, strict=True)]
+    columns = torch.tensor(settings, dtype=torch.float64, device=logits.device).T[..., None]
+    temperature, top_k, top_p, draw = columns  # each [N, 1]
+    token_ids = None
+    if has_top_k or has_top_p:
+        num_candidates = min(max(one.top_k for one in params) or logits.shape[1], logits.shape[1])
+        logits, token_ids = logits.topk(num_candidates)  # the likeliest first
+    # Shares of the likeliest token's probability: what they add up to is divided out where it matters. In place, and
+    # in float64: in float32 a sum over 100,000 tokens is off by more than the smallest draws differ.
+    shares = logits.to(torch.float64, copy=True)
+    shares.sub_(shares.amax(dim=-1, keepdim=True)).div_(temperature).exp_()
+    if has_top_k:
+        shares[torch.arange(shares.shape[1], device=logits.device) >= top_k] = 0
+    if has_top_p:
+        reached = shares.cumsum(dim=-1)
+        # One place further: the token that crosses top_p stays, so at least one token is kept.
+        shares[:, 1:][reached[:, :-1] >= top_p * reached[:, -1:]] = 0
+    reached = shares.cumsum_(dim=-1)
+    # A draw below 1 times the sum stays below the sum, rounded too, so every draw has its token.
+    chosen = torch.searchsorted(reached, draw * reached[:, -1:], right=True)
+    return (chosen if token_ids is None else token_ids.gather(1, chosen)).squeeze(1)
 
 
 def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim: int, bytes_per_number: int) -> int:

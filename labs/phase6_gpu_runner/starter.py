@@ -66,10 +66,11 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
     """Return one token id, a Python integer, for each row of `logits` [S, vocab].
 
     `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide
-    the logits by the temperature, keep the `top_k` likeliest tokens, of those keep the fewest whose
-    probabilities reach `top_p`, and walk through the kept tokens from the likeliest on until the
-    probabilities add up to more than the draw. After each of the two cuts the kept probabilities are scaled
-    to add up to 1. Computed in float64, whatever the dtype of the logits. Of equal logits any may come first.
+    the logits by the temperature, keep the `top_k` likeliest tokens, and of those the fewest whose
+    probabilities reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1.
+    Then walk through the kept tokens until the probabilities add up to more than the draw: from the likeliest on
+    in a row with a cut (`top_k` over 0 or `top_p` under 1), by token id in a row without, which needs no sorting.
+    Computed in float64, whatever the dtype of the logits. Of equal logits any counts as the likelier one.
     """
     raise NotImplementedError("Phase 6, task 5: sample")
 

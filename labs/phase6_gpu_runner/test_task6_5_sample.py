@@ -38,7 +38,7 @@ def test_temperature_zero_takes_the_likeliest(phase6: ModuleType) -> None:
     ("settings", "expected"),
     [
         # Token 2 has probability 0.5, token 0 0.3, token 3 0.15, token 1 0.05.
-        ({}, [2, 2, 0, 0, 3, 1]),
+        ({}, [0, 2, 2, 2, 3, 3]),  # by token id: 0.3, 0.35, 0.85, 1
         ({"top_k": 1}, [2, 2, 2, 2, 2, 2]),
         ({"top_k": 2}, [2, 2, 2, 0, 0, 0]),  # 0.625 and 0.375
         ({"top_k": 3}, [2, 2, 0, 0, 3, 3]),
@@ -53,7 +53,7 @@ def test_temperature_zero_takes_the_likeliest(phase6: ModuleType) -> None:
     ],
     ids=str,
 )
-def test_draws_walk_from_the_likeliest_on(phase6: ModuleType, settings: dict[str, float], expected: list[int]) -> None:
+def test_draws_walk_through_what_is_kept(phase6: ModuleType, settings: dict[str, float], expected: list[int]) -> None:
     draws = [0.0, 0.45, 0.55, 0.77, 0.93, 0.999999]
     logits = logs(0.3, 0.05, 0.5, 0.15)
     params = SamplingParams(temperature=1.0, **settings)  # type: ignore[arg-type]
@@ -62,7 +62,8 @@ def test_draws_walk_from_the_likeliest_on(phase6: ModuleType, settings: dict[str
         [(logits, params, draw) for draw in draws],
         expected,
         [f"draw {draw}" for draw in draws],
-        rule="First top_k, then top_p, each time scaled to 1; then walk from the likeliest on until over the draw.",
+        rule="First top_k, then top_p, each time scaled to 1; then walk until over the draw, from the likeliest "
+        "on, or by token id in a row without top_k and top_p.",
         situation=f"probabilities {{2: 0.5, 0: 0.3, 3: 0.15, 1: 0.05}}, temperature 1, {settings or 'no filter'}",
         hint="which tokens are kept, what are their shares of what is kept, and where in these does the draw fall?",
     )
@@ -70,14 +71,14 @@ def test_draws_walk_from_the_likeliest_on(phase6: ModuleType, settings: dict[str
 
 def test_temperature_divides_the_logits(phase6: ModuleType) -> None:
     # 0.6 and 0.4: at temperature 0.5 their squares, 0.692 and 0.308; at 2 their roots, 0.551 and 0.449.
-    rows = [(logs(0.4, 0.6), SamplingParams(temperature=t), d) for t in (0.5, 1.0, 2.0) for d in (0.57, 0.65)]
+    rows = [(logs(0.6, 0.4), SamplingParams(temperature=t), d) for t in (0.5, 1.0, 2.0) for d in (0.57, 0.65)]
     expect_tokens(
         phase6,
         rows,
-        [1, 1, 1, 0, 0, 0],
+        [0, 0, 0, 1, 1, 1],
         [f"temperature {row[1].temperature}, draw {row[2]}" for row in rows],
         rule="Logits are divided by the temperature: below 1 the likeliest token gets likelier.",
-        situation="two tokens with probabilities 0.4 and 0.6 at temperature 1",
+        situation="two tokens with probabilities 0.6 and 0.4 at temperature 1",
         hint="is the temperature applied before the softmax or after it, and by which operation?",
     )
 
@@ -133,7 +134,7 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
     expect_tokens(
         phase6,
         rows,
-        [1, 2, 3, 1, 2],
+        [3, 2, 3, 1, 2],
         ["drawn", "greedy", "top_k=2", "greedy, other logits", "top_p=0.6"],
         rule="Each row is sampled with its own settings and its own draw.",
         situation=f"five rows in one call, greedy ones between drawn ones; draws {[row[2] for row in rows]}",
@@ -197,15 +198,15 @@ def test_a_large_vocabulary_is_sampled_to_its_end(phase6: ModuleType) -> None:
     for token, share in ((151_935, 0.5), (3, 0.3), (77_001, 0.2)):
         row[token] = math.log(share)
     logits = row.tolist()
-    drawn = SamplingParams(temperature=1.0, top_k=3)
+    drawn, whole = SamplingParams(temperature=1.0, top_k=3), SamplingParams(temperature=1.0)
     expect_tokens(
         phase6,
-        [(logits, SamplingParams(), 0.9), (logits, drawn, 0.1), (logits, drawn, 0.6), (logits, drawn, 0.9)],
-        [151_935, 151_935, 3, 77_001],
-        ["greedy", "draw 0.1", "draw 0.6", "draw 0.9"],
+        [(logits, SamplingParams(), 0.9)]
+        + [(logits, settings, draw) for settings in (drawn, whole) for draw in (0.1, 0.4, 0.6, 0.9)],
+        [151_935, 151_935, 151_935, 3, 77_001, 3, 77_001, 151_935, 151_935],
+        ["greedy", *(f"{cut}, draw {draw}" for cut in ("top_k=3", "no cut") for draw in (0.1, 0.4, 0.6, 0.9))],
         rule="Every token of the vocabulary can be sampled.",
-        situation="151,936 logits: token 151,935 has probability 0.5, token 3 0.3, token 77,001 0.2; "
-        "top_k=3 in the drawn rows",
+        situation="151,936 logits: token 151,935 has probability 0.5, token 3 0.3, token 77,001 0.2",
         hint="which of your operations knows how many tokens there are?",
     )
 
@@ -213,14 +214,14 @@ def test_a_large_vocabulary_is_sampled_to_its_end(phase6: ModuleType) -> None:
 @pytest.mark.parametrize("temperature", [0.01, 0.05, 0.1, 0.25])
 def test_a_low_temperature_still_draws(phase6: ModuleType, temperature: float) -> None:
     # At any temperature t, logits that differ by t * log(1.5) have probabilities 0.6 and 0.4.
-    logits = [8.0 - temperature * math.log(1.5), 8.0]
+    logits = [8.0, 8.0 - temperature * math.log(1.5)]
     draws = [0.3, 0.55, 0.65, 0.9]
     expect_tokens(
         phase6,
         [(logits, SamplingParams(temperature=temperature), draw) for draw in draws],
-        [1, 1, 0, 0],
+        [0, 0, 1, 1],
         [f"draw {draw}" for draw in draws],
         rule="Only temperature 0 is greedy; any other one divides the logits.",
-        situation=f"temperature {temperature}; logits {logits}, which are probabilities 0.4 and 0.6; token by draw",
+        situation=f"temperature {temperature}; logits {logits}, which are probabilities 0.6 and 0.4; token by draw",
         hint="which operation uses the temperature, and for which ones does your code not look at the draw?",
     )

@@ -122,7 +122,7 @@ def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vo
         logits, params, draw = rows[wrong[0]]
         likeliest = sorted(range(vocab_size), key=lambda token: -logits[token])[:8]
         told: Told = {
-            "rule": "Temperature, top_k, top_p, then the walk: in this order.",
+            "rule": "Temperature, top_k, top_p, then the walk, by token id in a row without a cut: in this order.",
             "situation": f"row {wrong[0]} of {num_rows}; temperature={params.temperature} top_k={params.top_k} "
             f"top_p={params.top_p:.3f} draw={draw:.6f}\n"
             f"likeliest tokens and logits: {', '.join(f'{token}: {logits[token]:.3f}' for token in likeliest)}",

@@ -95,6 +95,8 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
     ranked = sorted(range(len(logits)), key=lambda token: -logits[token])
     if params.temperature == 0:
         return ranked[0]
+    if not params.top_k and params.top_p == 1:
+        ranked.sort()
     highest = max(logits)
     probabilities = scaled([math.exp((logits[token] - highest) / params.temperature) for token in ranked])
     if params.top_k > 0:
