@@ -25,6 +25,13 @@ RANDOM_MODEL: dict[str, Any] = {
     "eos_token_id": None,  # random weights would end texts by chance
     "pad_token_id": 0,
 }
+LARGE_VOCABULARY = RANDOM_MODEL | {  # the shape of Qwen3-0.6B, with 2 of its 28 layers
+    "vocab_size": 151_936,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 3072,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +46,11 @@ class ModelSize:
     attention_width: int  # layers times heads times head size: each attended token costs 4 operations per unit
 
 
-def save_random_model(directory: Path) -> Path:
-    """Write a Llama of about 150 million random weights, with the course's tokenizer beside it."""
+def save_random_model(directory: Path, sizes: dict[str, Any] = RANDOM_MODEL) -> Path:
+    """Write a Llama with random weights, by default about 150 million, with the course's tokenizer beside it."""
     torch.manual_seed(0)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    LlamaForCausalLM(LlamaConfig(**RANDOM_MODEL)).save_pretrained(directory)
+    LlamaForCausalLM(LlamaConfig(**sizes)).save_pretrained(directory)
     AutoTokenizer.from_pretrained(EMBEDDED_MODEL).save_pretrained(directory)
     return directory
 

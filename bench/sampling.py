@@ -1,0 +1,72 @@
+"""What sampling costs: the same requests greedily, at a temperature, and with a cut."""
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any
+
+from bench.engine_rounds import CONFIG, answer_all
+from bench.models import LARGE_VOCABULARY, RANDOM_MODEL, save_random_model
+from course.terminal.progress import ProgressReport
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.sampling_params import SamplingParams
+
+EMBEDDED, LARGER, WIDE = "embedded model", "150 M model, random weights", "Qwen3-0.6B's shape, 2 layers, random weights"
+SIZES = {LARGER: RANDOM_MODEL, WIDE: LARGE_VOCABULARY}
+NUM_TOKENS = {EMBEDDED: 96, LARGER: 16, WIDE: 8}  # a step of the larger ones takes far longer
+PROMPT_LENGTH = 32
+GREEDY = "greedy"
+# In the last one each row keeps at most 50 tokens, and of those the fewest that reach 0.9.
+WAYS: dict[str, dict[str, Any]] = {
+    GREEDY: {},
+    "temperature 0.8": {"temperature": 0.8, "seed": 1},
+    "0.8 with two cuts": {"temperature": 0.8, "top_k": 50, "top_p": 0.9, "seed": 1},
+}
+
+
+@dataclass(frozen=True)
+class SamplingCase:
+    """A model at a batch size: tokens per second by way, one figure per round."""
+
+    model: str
+    batch_size: int
+    vocab_size: int
+    rates: dict[str, list[float]]
+
+    def share_of_greedy(self, way: str) -> float:
+        return median(self.rates[way]) / median(self.rates[GREEDY])
+
+
+def measure_sampling(
+    lineup: Lineup, batch_sizes: Sequence[int], models: Sequence[str], num_rounds: int, report: ProgressReport
+) -> Iterator[SamplingCase]:
+    """Measure each model at each batch size; the ways take turns, after a round of each that does not count."""
+    with tempfile.TemporaryDirectory() as folder:
+        for model in models:
+            report(f"{model}: loading")
+            path = str(save_random_model(Path(folder) / "model", SIZES[model])) if model in SIZES else None
+            engine = build_engine(CONFIG, lineup, path)
+            for batch_size in batch_sizes:
+                rates: dict[str, list[float]] = {way: [] for way in WAYS}
+                for number in range(num_rounds + 1):
+                    report(f"{model}, batch {batch_size}, round {number} of {num_rounds}")
+                    for way, settings in WAYS.items():
+                        rates[way].append(tokens_per_second(engine, batch_size, NUM_TOKENS[model], settings))
+                counted = {way: figures[1:] for way, figures in rates.items()}
+                yield SamplingCase(model, batch_size, engine.runner.vocab_size, counted)
+
+
+def tokens_per_second(engine: LLMEngine, batch_size: int, num_tokens: int, settings: dict[str, Any]) -> float:
+    """Generate `num_tokens` tokens for each of `batch_size` prompts, all at once."""
+    rng, vocabulary = Random(batch_size), range(5, 1500)
+    prompts = [[rng.choice(vocabulary) for _ in range(PROMPT_LENGTH)] for _ in range(batch_size)]
+    params = SamplingParams(max_tokens=num_tokens, ignore_eos=True, **settings)
+    started = time.perf_counter()
+    answer_all(engine, prompts, params)
+    return batch_size * num_tokens / (time.perf_counter() - started)
