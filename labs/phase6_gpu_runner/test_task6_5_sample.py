@@ -130,14 +130,16 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
         (logits[::-1], SamplingParams(temperature=1.0, top_k=2), 0.8),
         (logits[::-1], SamplingParams(), 0.8),
         (logits, SamplingParams(temperature=1.0, top_p=0.6), 0.0),
+        (logits, SamplingParams(temperature=1.0, top_k=4, top_p=0.99), 0.45),
+        (logits, SamplingParams(temperature=1.0, top_k=2, top_p=0.6), 0.9),  # 0.5 of the 0.8 that top_k keeps
     ]
     expect_tokens(
         phase6,
         rows,
-        [3, 2, 3, 1, 2],
-        ["drawn", "greedy", "top_k=2", "greedy, other logits", "top_p=0.6"],
+        [3, 2, 3, 1, 2, 2, 2],
+        ["drawn", "greedy", "top_k=2", "greedy, other logits", "top_p=0.6", "top_k=4 top_p=0.99", "top_k=2 top_p=0.6"],
         rule="Each row is sampled with its own settings and its own draw.",
-        situation=f"five rows in one call, greedy ones between drawn ones; draws {[row[2] for row in rows]}",
+        situation=f"seven rows in one call, greedy ones between drawn ones; draws {[row[2] for row in rows]}",
         hint="which of your operations look at more than one row?",
     )
     expect_equal(
