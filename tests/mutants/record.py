@@ -30,7 +30,8 @@ def main() -> None:
     with harness(options.jobs) as workers:
         for phase in options.phases or PHASES:
             subjects = mutants(phase)
-            judged = list(zip(subjects, workers.examine(subjects, stop_at_first=False, cpu_seconds=CPU_SECONDS), strict=True))
+            verdicts = workers.examine(subjects, stop_at_first=False, cpu_seconds=CPU_SECONDS)
+            judged = list(zip(subjects, verdicts, strict=True))
             hints = hints_of(judged)
             text = json.dumps(hints, indent=1, sort_keys=True, ensure_ascii=False)
             (FOLDER / f"phase{phase}.json").write_text(text + "\n", encoding="utf-8")
