@@ -1,4 +1,4 @@
-"""`mini-vllm bench speculative` and `bench async`: no setting changes a token, and the figures are those of the run."""
+"""`mini-vllm bench speculative`, `async`, `sampling`: no setting changes a token, the figures are those of the run."""
 
 import json
 
@@ -62,3 +62,15 @@ def test_a_lineup_without_the_elective_is_refused(
 ) -> None:
     monkeypatch.setenv("LAB_IMPL", lab_impl)
     assert reason in " ".join(mini_vllm("bench", command, exit_code=2).output.split())
+
+
+def test_sampling_is_measured_beside_greedy_text(mini_vllm: Commands) -> None:
+    record = json.loads(mini_vllm("bench", "sampling", *QUICK, "--json").stdout)
+    assert record["lineup"] == "solution:1-6"
+    assert [case["batch_size"] for case in record["cases"]] == [1, 4]
+    for case in record["cases"]:
+        assert list(case["rates"]) == ["greedy", "temperature 0.8", "0.8 with two cuts"]
+        assert all(len(rates) == 1 and rates[0] > 0 for rates in case["rates"].values())
+    shown = mini_vllm("bench", "sampling", *QUICK).stdout
+    assert shown.count("temperature 0.8") == 2
+    assert "100%" in shown
