@@ -63,7 +63,7 @@ def drafting() -> LLM:
         ({"top_p": 1}, {}),
         ({"top_p": np.float64(0.5)}, {"top_p": 0.5}),
         ({"top_k": np.int64(5)}, {"top_k": 5}),
-        ({"top_k": 10**30}, {}),
+        ({"top_k": 10**30}, {"top_k": 10**6}),
         ({"repetition_penalty": 1}, {}),
         ({"repetition_penalty": 1e-320}, {"repetition_penalty": 1e-310}),
         (
