@@ -1,0 +1,49 @@
+"""After a restart any cell may be the first that runs: it works, or says in words what to run before it."""
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+from nbclient import NotebookClient
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from tests.notebook.cells import NOTEBOOKS
+from tests.notebook.files import new_code_cell, read
+
+CONFIG = "course/notebook/ipython_kernel_config.json"
+WHAT_TO_DO = "Run all cells above first"
+
+
+def errors_of(cells: list[str], path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return what cells say that fail alone in an emptied kernel, by their source."""
+    book = read(path)
+    book.cells = [new_code_cell(source) for cell in cells for source in ("%reset -f", cell)]
+    monkeypatch.setenv("LAB_IMPL", "solution")
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT), prepend=os.pathsep)
+    where = {"metadata": {"path": str(path.parent)}}
+    kernel = [f"--config={CHECKOUT / CONFIG}"]
+    NotebookClient(book, timeout=300, allow_errors=True, extra_arguments=kernel, resources=where).execute()
+    failed = [(cell.source, out) for cell in book.cells for out in cell.outputs if out.output_type == "error"]
+    return {source: "\n".join(error.traceback) for source, error in failed}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_cell_that_runs_first_works_or_says_what_to_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = [cell.source for cell in read(path).cells if cell.cell_type == "code"]
+    errors = errors_of(cells, path, monkeypatch)
+    assert errors
+    assert [error for error in errors.values() if WHAT_TO_DO not in error] == []
+
+
+def test_errors_that_no_other_cell_could_mend_are_python_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    early = "def f():\n    print(x)\n    x = 1\nf()"
+    elsewhere = "exec('def f(): return missing', other := {})\nother['f']()"
+    here = "def f():\n    return missing\nf()"
+    errors = errors_of(["1 / 0", early, elsewhere, here], NOTEBOOKS[0], monkeypatch)
+    assert [WHAT_TO_DO in error for error in errors.values()] == [False, False, False, True]
+
+
+def test_the_environment_gets_the_extension_with_the_course() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["setuptools"]["data-files"] == {"etc/ipython": [CONFIG]}
