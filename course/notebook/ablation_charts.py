@@ -7,6 +7,7 @@ from course.notebook.charts import Charts, Measure, bar_charts, count, percent
 from course.notebook.notice import Notice
 from course.notebook.records import find_record, key_of
 from course.terminal.stage_sentences import describe, mean_ms, p95_ms
+from course.views.bars import SHARE
 from course.views.figures import digits
 from course.workloads.ablation import LineupResult
 from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES, Lineup
@@ -23,12 +24,12 @@ def milliseconds(value: float) -> str:
 
 MEASURES: list[Measure[LineupResult]] = [
     Measure("most at once", lambda stage: stage.most_running, count),
-    Measure("memory held", lambda stage: stage.peak_held, percent, most=1),
+    Measure("memory held", lambda stage: stage.peak_held, percent, others=SHARE),
     Measure("stalled", lambda stage: stage.num_stalled, count),
     Measure("preempted", lambda stage: stage.num_preemptions, count),
     Measure("computed", lambda stage: stage.num_computed_tokens, count),
     Measure("again", lambda stage: stage.num_recomputed_tokens, count),
-    Measure("hits", lambda stage: stage.hit_rate, percent, most=1),
+    Measure("hits", lambda stage: stage.hit_rate, percent, others=SHARE),
     # The times of a lineup that stalled are those of its first requests alone.
     Measure("TTFT mean", lambda run: None if run.num_stalled else mean_ms(run.first_token_latencies), milliseconds),
     Measure("ITL p95", lambda run: None if run.num_stalled else p95_ms(run.inter_token_latencies), milliseconds),

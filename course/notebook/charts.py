@@ -1,6 +1,6 @@
 """Small charts side by side in a cell: one for each measure of several runs, or one for each run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -50,7 +50,7 @@ class Measure(Generic[T]):
     heading: str
     value: Callable[[T], float | None]
     as_text: Callable[[float], str]
-    most: float = 0
+    others: Collection[float] = ()
 
 
 def count(value: float) -> str:
@@ -96,7 +96,7 @@ def chart(known: Mapping[str, T], reference: Mapping[str, T], measure: Measure[T
         measure.heading,
         {name: value for name, value in values.items() if value is not None},
         texts_of(measure, known),
-        most=measure.most,
+        others=measure.others,
         marks={name: value for name, value in marks.items() if value is not None and name in known},
         as_text=measure.as_text,
     )

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from course.views.bars import bars
+from course.views.bars import SHARE, bars
 from course.views.picture import Picture
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
@@ -47,7 +47,7 @@ def token_bars(result: Sequence[Sequence[float]], names: Sequence[str], target: 
         f"tokens drawn, {kept:.0%} of the drafts kept",
         dict(zip(names, shares, strict=True)),
         texts,
-        most=1,
+        others=SHARE,
         marks=dict(zip(names, target, strict=True)),
         as_text=lambda share: f"{share:.0%}",
     )

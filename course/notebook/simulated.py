@@ -17,6 +17,7 @@ from course.simulator.model_shapes import find_model_shape
 from course.simulator.served import Served, Slo
 from course.simulator.simulation import simulate
 from course.simulator.workloads import WORKLOADS, make_requests
+from course.views.bars import SHARE
 from course.views.calculator.capacity import Capacity
 from course.views.chunking_dial.trial import Trial
 from course.views.figures import digits, memory, seconds
@@ -31,7 +32,7 @@ SERVED: list[Measure[Served]] = [
     Measure("most at once", lambda served: served.most_running, count),
     Measure("preempted", lambda served: served.num_preemptions, count),
     Measure("tokens computed", lambda served: served.num_computed_tokens, count),
-    Measure("prompt tokens hit", lambda served: served.hit_rate, percent, most=1),
+    Measure("prompt tokens hit", lambda served: served.hit_rate, percent, others=SHARE),
 ]
 TRIAL: list[Measure[Trial]] = [
     Measure("ITL, p99", lambda trial: trial.inter_token_latencies[99.0], seconds),
@@ -99,10 +100,10 @@ def capacity_bars(capacities: Mapping[str, Capacity]) -> Charts | Notice:
 def goodput_bars(contests: Mapping[str, list[PolicyResult] | Notice]) -> Charts | Notice:
     """Return the goodput of each policy on one scale, and the tokens per second under FCFS."""
     known = [results for results in contests.values() if not isinstance(results, Notice)]
-    most = max((goodput_of(policy, results) for results in known for policy in NAMES), default=0)
+    all_of_them = [goodput_of(policy, results) for results in known for policy in NAMES]
     measures: list[Measure[list[PolicyResult]]] = [
         *(
-            Measure(f"{name}: goodput per second", partial(goodput_of, policy), digits, most)
+            Measure(f"{name}: goodput per second", partial(goodput_of, policy), digits, all_of_them)
             for policy, name in NAMES.items()
         ),
         Measure("FCFS: output tokens per second", lambda all: all[0].served.output_tokens_per_second, count),
@@ -118,7 +119,7 @@ def slo_bars(contests: Mapping[str, list[PolicyResult] | Notice], limits: Sequen
         return next(result.served.share_good(good) for result in results if result.policy == policy)
 
     measures: list[Measure[list[PolicyResult]]] = [
-        Measure(f"{name}: SLO of {limit:g} s kept", partial(kept, policy, limit), percent, most=1)
+        Measure(f"{name}: SLO of {limit:g} s kept", partial(kept, policy, limit), percent, others=SHARE)
         for limit in limits
         for policy, name in NAMES.items()
     ]
@@ -132,9 +133,9 @@ def user_bars(served: Mapping[str, Served | Notice], users: Sequence[int]) -> Ch
         return ByUser(each, users).wait_of(user)
 
     known, shown = [each for each in served.values() if not isinstance(each, Notice)], sorted(set(users))
-    most = max((wait_of(user, each) for each in known for user in shown), default=0)
+    all_of_them = [wait_of(user, each) for each in known for user in shown]
     measures: list[Measure[Served]] = [
-        *(Measure(f"user {user}: TTFT, p95", partial(wait_of, user), seconds, most) for user in shown),
+        *(Measure(f"user {user}: TTFT, p95", partial(wait_of, user), seconds, all_of_them) for user in shown),
         Measure("output tokens per second", lambda each: each.output_tokens_per_second, count),
     ]
     return bar_charts(served, measures)

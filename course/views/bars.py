@@ -1,16 +1,21 @@
 """A small chart of bars: one measure of several runs. Three fit beside each other in a wide page."""
 
-from collections.abc import Callable, Mapping
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
 
 from course.palette import color
 from course.views import svg
-from course.views.chart import LABEL
+from course.views.chart import LABEL, LogScale, x_axis
 from course.views.picture import Layer, Picture
 from course.views.typeset import shorten, text_width, wrap
 
 SMALL_WIDTH = 260
 TITLE, LINE_HEIGHT, ROW, BAR, MAX_NAME, GAP, MARGIN = 13, 17, 20, 12, 128, 6, 10
 MAX_LINES = 2
+MAX_RATIO = 30  # of the bars of a linear axis: at 31 the shortest is as long as a letter
+AXIS_HEIGHT = 18
+SHARE = (0.0, 1.0)  # the axis of a share, from nothing to all of it
 COLOUR = "#8E7CC3"  # no request has it
 
 
@@ -19,35 +24,60 @@ def bars(
     values: Mapping[str, float],
     texts: Mapping[str, str],
     *,
-    most: float = 0,
+    others: Collection[float] = (),
     marks: Mapping[str, float] | None = None,
-    as_text: Callable[[float], str] = str,
+    as_text: Callable[[float], str] = "{:g}".format,
     indices: Mapping[str, int] | None = None,
 ) -> Picture:
-    """Return a bar for each value from 0 on, with its text at the end; a name without a value has the text alone.
+    """Return a bar for each value, with its text at the end; a name without a value has the text alone.
 
-    The longest bar is that of the largest value, or of `most`. `marks` are the reference's values, lines across the
-    bars, and `as_text` how they are written. `indices` are the requests in whose colours the bars are.
+    `marks` are the reference's values, lines across the bars, and `as_text` how they are written. `others` are on the
+    axis too. It begins at 0, or is logarithmic if the largest value is over `MAX_RATIO` times the smallest and 0 is
+    none of the others. `indices` are the requests in whose colours the bars are.
     """
     known = marks or {}
     names = [shorten(name, MAX_NAME, LABEL) for name in texts]
     start = MARGIN + GAP + max((text_width(name, LABEL) for name in names), default=0)
     room = SMALL_WIDTH - start - GAP - MARGIN - max(text_width(text, LABEL, bold=True) for text in texts.values())
-    scale = room / (max([most, *values.values(), *known.values()]) or 1)
-    titles = wrap(title, SMALL_WIDTH - 2 * MARGIN, TITLE, MAX_LINES, bold=True)
+    on_axis = [*others, *values.values(), *known.values()]
+    scale = None if 0 in others else log_scale(on_axis, start, room)
+    place = scale or (lambda value: start + room * value / (max(on_axis, default=0) or 1))
+    titles = wrap(f"{title}, log axis" if scale else title, SMALL_WIDTH - 2 * MARGIN, TITLE, MAX_LINES, bold=True)
     top, rows = 14 + LINE_HEIGHT * len(titles), []
-    for place, (shown, (name, text)) in enumerate(zip(names, texts.items(), strict=True)):
+    for number, (shown, (name, text)) in enumerate(zip(names, texts.items(), strict=True)):
         fill = COLOUR if indices is None else color(indices[name])
-        bar = row(shown, values.get(name, 0.0) * scale, text, start, fill, known.get(name, -1) * scale)
-        rows.append(svg.group(svg.tooltip(f"{name}: {text}"), bar, transform=f"translate(0,{top + place * ROW})"))
+        length, mark = place(values.get(name, 0.0)) - start, place(known[name]) - start if name in known else -1
+        bar = row(shown, length, text, start, fill, mark)
+        rows.append(svg.group(svg.tooltip(f"{name}: {text}"), bar, transform=f"translate(0,{top + number * ROW})"))
+    bottom = top + ROW * len(rows)
     heading = svg.joined(
         svg.text(MARGIN, 20 + LINE_HEIGHT * n, words, class_="mv-strong", font_size=TITLE)
         for n, words in enumerate(titles)
     )
     references = {name: f", reference {as_text(value)}" for name, value in known.items()}
     sentence = ", ".join(f"{text} ({name}{references.get(name, '')})" for name, text in texts.items())
-    layers = (Layer("heading", heading), Layer("bars", svg.joined(rows)))
-    return Picture(title, top + ROW * len(rows) + 6, layers, sentence, f"{title}: {sentence}", SMALL_WIDTH)
+    axis = x_axis(scale, top - 2, bottom, lambda value: without_decimals(as_text(value))) if scale else svg.Markup("")
+    layers = (Layer("heading", heading), Layer("axis", axis), Layer("bars", svg.joined(rows)))
+    height = bottom + 6 + (AXIS_HEIGHT if scale else 0)
+    return Picture(title, height, layers, sentence, f"{title}: {sentence}", SMALL_WIDTH)
+
+
+def log_scale(values: Collection[float], start: float, room: float) -> LogScale | None:
+    """Return a logarithmic scale that begins below the smallest value over 0, None if a linear one shows all.
+
+    The largest value is `room` px from `start`. The scale goes on under the texts, so that two labels fit below it.
+    """
+    known = [value for value in values if value > 0]
+    if max(known, default=0) <= MAX_RATIO * min(known, default=0):
+        return None
+    low = min(10.0 ** math.floor(math.log10(min(known))), 0.8 * min(known))
+    end = SMALL_WIDTH - MARGIN
+    return LogScale(low, low * (max(known) / low) ** ((end - start) / room), start, end)
+
+
+def without_decimals(text: str) -> str:
+    """Return the text of a round number: 10 ms for 10.0 ms."""
+    return re.sub(r"\.0+(?!\d)", "", text)
 
 
 def in_unit(values: Mapping[str, float], unit: str) -> dict[str, str]:
@@ -63,6 +93,6 @@ def row(name: str, length: float, text: str, start: float, fill: str, mark: floa
             svg.text(start - GAP, BAR - 2, name, class_="mv-end"),
             svg.rect(start, 0, length, BAR, fill=fill, rx=1),
             line if mark >= 0 and (mark or length) else svg.Markup(""),
-            svg.text(start + max(length, mark) + GAP, BAR - 2, text, class_="mv-strong"),
+            svg.text(start + max(length, mark) + GAP, BAR - 2, text, class_="mv-strong mv-cased"),
         ]
     )

@@ -10,6 +10,7 @@ from course.notebook.panels import require_result
 from course.notebook.result_facts import ByUser, goodput_of
 from course.notebook.simulated import workload_bars
 from course.simulator.served import Served, Slo
+from course.views.bars import SHARE
 from course.views.policy_comparison import PolicyComparison, compare_policies
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
@@ -17,7 +18,7 @@ from tests.views.drawing import texts, tree
 
 LENGTH: list[Measure[str]] = [
     Measure("letters", lambda word: float(len(word)), count),
-    Measure("share of a", lambda word: word.count("a") / len(word), percent, most=1),
+    Measure("share of a", lambda word: word.count("a") / len(word), percent, others=SHARE),
 ]
 MISSING = Notice("missing", "phase 4")
 

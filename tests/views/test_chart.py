@@ -2,8 +2,11 @@
 
 import pytest
 
+from course.views.bars import SHARE, bars
 from course.views.chart import LogScale, PercentScale, beside, cloud
 from course.views.figures import digits, memory, round_seconds, seconds
+from course.views.picture import Picture
+from tests.views.drawing import texts, tree
 
 
 @pytest.mark.parametrize("low", [3e-4, 0.0102, 1.0, 7.5, 2e5])
@@ -47,3 +50,17 @@ def test_figures_have_three_digits_and_a_unit() -> None:
     assert [seconds(value) for value in (2.5e-6, 0.0123, 0.9996, 75.25)] == ["2.50 µs", "12.3 ms", "1.00 s", "75.2 s"]
     assert [memory(value) for value in (0, 1023, 128 * 2**10, 2**31)] == ["0 B", "1,023 B", "128 KiB", "2.00 GiB"]
     assert [round_seconds(value) for value in (0.0005, 0.02, 1, 2000)] == ["0.5 ms", "20 ms", "1 s", "2,000 s"]
+
+
+def test_bars_far_apart_are_all_seen_on_a_log_axis_unless_it_is_a_share() -> None:
+    values, texts_of = {"a": 0.0141, "b": 2.53, "c": 0.0}, {"a": "14.1 ms", "b": "2.53 s", "c": "0 s"}
+
+    def lengths(picture: Picture) -> list[float]:
+        return [float(bar.get("width", 0)) for bar in tree(picture).iterfind(".//{*}rect[@rx]")]
+
+    far, share = bars("TTFT", values, texts_of), bars("TTFT", values, texts_of, others=SHARE)
+    near = bars("TTFT", values | {"a": 0.085}, texts_of)
+    assert lengths(far)[0] > 3 > lengths(share)[0] > lengths(share)[2] == lengths(far)[2] == 0
+    assert texts(tree(far))[:4] == ["TTFT, log axis", "0.01", "0.1", "1"]
+    assert texts(tree(near))[0] == texts(tree(share))[0] == "TTFT"
+    assert far.text_alternative == share.text_alternative == near.text_alternative

@@ -248,6 +248,9 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
         as_text="{:.0f}".format,
         indices={"1,000 blocks": 0, "2,000 blocks": 1, "8,000 blocks": 2, "9,000 blocks": 3},
     ),
+    "bars_far_apart": lambda: bars(
+        "TTFT", {"short": 0.0141, "long": 2.53, "none": 0}, {"short": "14.1 ms", "long": "2.53 s", "none": "0"}
+    ),
 }
 
 
