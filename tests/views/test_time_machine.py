@@ -106,6 +106,16 @@ def test_a_step_in_time_is_as_wide_as_its_tokens() -> None:
     assert sum(widths) == pytest.approx(596, abs=0.5)
 
 
+def test_what_is_written_into_a_row_lies_over_the_lines_of_cursor_and_difference() -> None:
+    drawn = layers(time_machine(in_blocks_of_4(THREE, 4, 2))[0])
+    for end in ("", "-time"):
+        order = [name for name in drawn if name in {f"timeline-{part}{end}" for part in ("cursor", "mark", "names")}]
+        assert order == [f"timeline-{part}{end}" for part in ("cursor", "mark", "names")]
+        assert not texts(drawn[f"timeline-rows{end}"])
+    assert "stuck" in texts(drawn["timeline-names"])
+    assert "first after 12 tokens" in texts(drawn["timeline-names-time"])
+
+
 def test_a_run_that_stalls_has_one_frame_more_and_the_timeline_shows_it_from_the_start() -> None:
     film = time_machine(in_blocks_of_4(THREE, 4, 2))
     assert len(film) == len(in_blocks_of_4(THREE, 4, 2).steps) + 1

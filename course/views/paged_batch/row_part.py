@@ -34,7 +34,8 @@ def row_part(scene: BatchScene, row: int, step_of: dict[int, int], width: float)
         (high + 30, "query_start_loc", ""),
     ]
     drawn = [svg.text(12, y, name, class_=look) for y, name, look in names]
-    cursor = svg.rect((row - page.start) * wide + 1, 22, wide - 2, high - 6, rx=3, class_="mv-changed")
+    # 3 px to the right: the names end at the left edge of the first row
+    cursor = svg.rect((row - page.start) * wide + 3, 22, wide - 4, high - 6, rx=3, class_="mv-changed")
     layers = [
         Layer("row-names", svg.joined(drawn)),
         Layer("row-page", whole_page(scene, page, wide, step_of, span_of(width)), LEFT),

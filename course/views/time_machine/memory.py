@@ -133,7 +133,8 @@ def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
     """Return who holds the block, as far as it fits; of single slots only the first one of a request is named."""
     if high < HIGHS[0] or not block.labels or (block.size == 1 and not block.is_first):
         return []
-    name = first_fitting((" ".join(block.labels), f"{len(block.labels)}x"), wide, bold=True)
+    room = wide - 3 * block.taken  # the frame around it is 3 px wide
+    name = first_fitting((" ".join(block.labels), f"{len(block.labels)}x"), room, bold=True)
     if not name:
         return []
     y, width = high / 2 + 4.3, text_width(name, LETTER, bold=True)

@@ -84,6 +84,7 @@ class Timeline:
             "axis": svg.joined([rule, axis.numbers()]),
             "cursor": svg.Markup(""),
             "mark": self._mark(axis),
+            "names": self._names(scale),  # above the lines of cursor and mark, which would cross their letters
             "columns": axis.columns(-3, self.height + 3 + AXIS),
         }
         return {name: svg.group(content, class_=f"mv-in-{scale}") for name, content in drawn.items()}
@@ -105,22 +106,35 @@ class Timeline:
         return Layer(f"head-{place}", drawn, x=12, y=y, data={"about": f"request:{index}"})
 
     def _rows(self, scale: str) -> svg.Markup:
-        rows = [self._row(place, request_id, scale) for place, request_id in enumerate(self.shown)]
+        rows = [self._row(request_id, self._drawn_row(request_id, scale)) for request_id in self.shown]
         axis, stuck = self.axes[scale], self.histories.stuck
         if stuck is not None:
             x, width = axis.x(stuck), max(MIN_STUCK_WIDTH, axis.width(stuck))
             rows.append(svg.rect(x, 0, width, self.height, class_="mv-alert mv-stuck", opacity=0.18))
-            rows.append(svg.text(x + 4, self.height / 2 + 4, "stuck", class_="mv-strong mv-alert mv-cased"))
         return svg.joined(rows)
 
-    def _row(self, place: int, request_id: str, scale: str) -> svg.Markup:
+    def _names(self, scale: str) -> svg.Markup:
+        """Return what is written into the rows: the waits in time, and the stuck step."""
+        axis, stuck, names = self.axes[scale], self.histories.stuck, list[svg.Markup]()
+        for request_id in self.shown if scale == "time" else ():
+            waits = self.histories.all_waits[request_id]
+            names.append(self._row(request_id, [self._wait_name(axis, request_id, wait) for wait in waits]))
+        if stuck is not None:
+            middle = self.height / 2 + 4
+            names.append(svg.text(axis.x(stuck) + 4, middle, "stuck", class_="mv-strong mv-alert mv-cased"))
+        return svg.joined(names)
+
+    def _row(self, request_id: str, parts: Sequence[svg.Markup]) -> svg.Markup:
+        y, index = self.shown.index(request_id) * self.row, self.info.index(request_id)
+        return svg.group(*parts, transform=f"translate(0,{svg.number(y)})", data_request=str(index))
+
+    def _drawn_row(self, request_id: str, scale: str) -> list[svg.Markup]:
         index, history, axis = self.info.index(request_id), self.histories.of[request_id], self.axes[scale]
         first, end = axis.first, axis.first + axis.num_steps
         parts = [self._span(axis, span, index) for span in history.spans if span.last >= first and span.first < end]
         if scale == "time":
-            parts += [self._wait(axis, history, wait, index) for wait in self.histories.all_waits[request_id]]
-        parts += self._events(axis, history)
-        return svg.group(*parts, transform=f"translate(0,{svg.number(place * self.row)})", data_request=str(index))
+            parts += [self._tick(axis, wait) for wait in self.histories.all_waits[request_id]]
+        return parts + self._events(axis, history)
 
     def _span(self, axis: StepAxis, span: Span, index: int) -> svg.Markup:
         high, x, end = self.row, axis.x(span.first), axis.x(span.last + 1)
@@ -131,12 +145,17 @@ class Timeline:
         hatched = svg.hatch(x, 3, end - x, high - 6, 5, stroke=ink_on(index))
         return bar if span.kind == "decode" else svg.joined([bar, hatched])
 
-    def _wait(self, axis: StepAxis, history: RequestHistory, wait: Wait, index: int) -> svg.Markup:
-        """Return the tick that ends a wait; its tokens, if they fit, stand between arrows if it computes throughout."""
+    def _tick(self, axis: StepAxis, wait: Wait) -> svg.Markup:
+        """Return the tick that ends a wait."""
+        x, end = axis.x(wait.first), axis.x(wait.last + 1)
+        style = "stroke:var(--mv-paper)"
+        drawn = svg.line(end, 3, end, self.row - 3, class_="mv-token", style=style, stroke_width=1.5)
+        return drawn if end - x >= MIN_TICK_DISTANCE else svg.Markup("")
+
+    def _wait_name(self, axis: StepAxis, request_id: str, wait: Wait) -> svg.Markup:
+        """Return the tokens of a wait if they fit, between arrows if it computes throughout."""
+        index, history = self.info.index(request_id), self.histories.of[request_id]
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
-        if end - x < MIN_TICK_DISTANCE:
-            return svg.Markup("")
-        tick = svg.line(end, 3, end, self.row - 3, class_="mv-token", style="stroke:var(--mv-paper)", stroke_width=1.5)
         tokens = counted(wait.num_tokens, "token")
         names = (f"first after {tokens}", tokens) if wait.is_first else (f"{tokens} to the next", tokens)
         computing = (span.first for span in history.spans if span.last >= wait.first and span.computes)
@@ -145,7 +164,7 @@ class Timeline:
         left, right = max((idle, start), (start, end), key=lambda part: part[1] - part[0])
         name = first_fitting(names, right - left - 36, bold=True)
         if not name or self.row < MIN_ROW_HEIGHT_FOR_TEXT:
-            return tick
+            return svg.Markup("")
         half, centre, y = text_width(name, 12, bold=True) / 2, (left + right) / 2, middle + 4.3
         if right == start:
             named = [svg.text(centre, y, name, class_="mv-middle mv-strong mv-cased")]
@@ -156,7 +175,7 @@ class Timeline:
             ground = svg.rect(centre - half, 3, 2 * half, self.row - 6, fill=color(index))
             named = [ground, *([drawn] if start == x else []), on_tile(index, centre, y, name)]
         about = svg.tooltip(f"steps {wait.first} to {wait.last} computed {tokens}")
-        return svg.group(about, tick, *named, class_="mv-wait")
+        return svg.group(about, *named, class_="mv-wait")
 
     def _events(self, axis: StepAxis, history: RequestHistory) -> list[svg.Markup]:
         half = self.row / 2
