@@ -192,6 +192,12 @@ function render({ model, el: root }) {
     event.preventDefault();
     event.stopPropagation();
   };
+  root.addEventListener("mvw-show", ({ detail: { step = model.get("step"), follow = "" } }) => {
+    stop();
+    go(step);
+    save("follow", follow);
+    root.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  });
   load();
   changeSpeed();
   const watched = new ResizeObserver(fit);

@@ -6,8 +6,9 @@ import pytest
 
 from course.browser.bare_page import open_widget
 from course.views.prediction import Card, Question
-from course.views.prediction.widgets import Ask, Deck
-from course.views.time_machine import run_strip
+from course.views.prediction.widgets import Ask, Deck, Reveal
+from course.views.show import player
+from course.views.time_machine import run_strip, time_machine
 from tests.chromium import Pages
 from tests.views.runs import small
 
@@ -53,6 +54,23 @@ def test_every_input_has_a_name_and_a_visible_focus(asked: Any) -> None:
         asked.keyboard.press("Tab")
         assert asked.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", role
     assert asked.get_by_role("group", name="Which one waits?").count() == 1
+
+
+BELOW = """async ([source, state]) => { window.player = { ...model, state };
+  const module = await import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+  module.default.render({ model: player, el: document.body.appendChild(document.createElement("div")) }); }"""
+
+
+def test_a_verdict_marks_in_the_player_below_what_it_is_about(pages: Pages) -> None:
+    marks = [{"step": 3, "follow": "request:1", "words": "step 3, r1"}, {}]
+    page = open_widget(pages, Reveal("group", [NUMBER, WHICH], [12, "A"], [9, "A"], marks))
+    shown = player(time_machine(small()))
+    page.evaluate(BELOW, [shown._esm, {name: getattr(shown, name) for name in ("film", "step", "follow", "speed")}])
+    assert page.locator(".mvq-show").all_text_contents() == ["show step 3, r1"]
+    page.get_by_role("button", name="show step 3, r1").press("Enter")
+    assert page.evaluate("[player.state.step, player.state.follow]") == [3, "request:1"]
+    assert page.locator(".mv-followed").count()
+    assert page.locator(".mv-followed:not([data-request~='1'])").count() == 0
 
 
 def card(title: str, question: Question, truth: Any) -> Card:

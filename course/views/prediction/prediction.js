@@ -48,10 +48,20 @@ function ask(model, root) {
 
 // The veil over the other outputs of its cell: it lifts when the questions of its group are answered.
 function reveal(model, root) {
-  const group = model.get("group"), truths = model.get("truths"), questions = model.get("questions");
+  const group = model.get("group"), truths = model.get("truths"), questions = model.get("questions"), marks = model.get("marks");
   let opened = false;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "Prediction and run");
+  // A button that marks in the player below what a question is about.
+  function pointer(mark) {
+    if (!mark?.words) return [];
+    const button = make("button", { type: "button", className: "mvq-show", textContent: `show ${mark.words}` });
+    button.onclick = () => {
+      const widgets = [...document.querySelectorAll(".mvw")].filter((each) => each === root || each.offsetParent);
+      widgets[widgets.indexOf(root) + 1]?.dispatchEvent(new CustomEvent("mvw-show", { detail: mark }));
+    };
+    return [button];
+  }
   function show(changed = group) {
     if (changed !== group) return;
     const answers = board.groups[group].answers, answered = answers.length > 0, open = answered || opened;
@@ -65,7 +75,7 @@ function reveal(model, root) {
       const rows = questions.slice(0, truths.length).map((question, i) => {
         const result = outcome(question, answers[i], truths[i]);
         const words = make("b", { textContent: verdict(question, answers[i], truths[i]) });
-        return make("li", { className: `mvq-is-${result}` }, marked(result), make("span", { textContent: question.text }), words);
+        return make("li", { className: `mvq-is-${result}` }, marked(result), make("span", { textContent: question.text }), words, ...pointer(marks[i]));
       });
       root.replaceChildren(make("ul", { className: "mvq-verdicts", tabIndex: -1 }, ...rows));
     }

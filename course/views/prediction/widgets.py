@@ -64,15 +64,24 @@ class Ask(PredictionWidget):
 
 
 class Reveal(Ask):
-    """The veil over the other outputs of its cell, and the verdicts once the group's questions are answered."""
+    """The veil over the other outputs of its cell, and the verdicts once the group's questions are answered.
+
+    `marks` has for each question what the player below shows at a click: its `step`, its `follow`, and the `words`.
+    """
 
     truths: traitlets.List[Answer | None] = traitlets.List().tag(sync=True)
-    shared = ("group", "questions", "answers", "truths")
+    marks: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
+    shared = ("group", "questions", "answers", "truths", "marks")
 
     def __init__(
-        self, group: str, questions: Sequence[Question], answers: Sequence[Answer], truths: Sequence[Answer | None]
+        self,
+        group: str,
+        questions: Sequence[Question],
+        answers: Sequence[Answer],
+        truths: Sequence[Answer | None],
+        marks: Sequence[dict[str, Any]] = (),
     ) -> None:
-        super().__init__(group, questions, answers, role="reveal", truths=list(truths))
+        super().__init__(group, questions, answers, role="reveal", truths=list(truths), marks=list(marks))
 
     def still(self) -> str:
         """Return the questions with their answers folded; without any questions it is the veil alone."""
