@@ -57,13 +57,13 @@ def test_another_engine_gets_another_verdict() -> None:
     assert decide("Shared in the same step", no_cache) == "false"
 
 
-def test_each_card_has_its_timelines_and_its_question_does_not_tell_the_answer(cards: dict[str, Card]) -> None:
+def test_each_card_has_its_films_and_its_question_does_not_tell_the_answer(cards: dict[str, Card]) -> None:
     for card in cards.values():
-        assert card.pictures
+        assert card.pictures or card.films
         assert card.text
         assert "False" not in card.setup + card.claim + card.question.text
-    assert [picture.sentence for picture in cards["All work is lost"].pictures] == [
-        "Step 20: B is resumed: 12 of its 25 tokens are in the prefix cache."
+    assert [film[step].sentence for _, film, step in cards["All work is lost"].films] == [
+        "B is resumed: 12 of its 25 tokens are in the prefix cache."
     ]
 
 

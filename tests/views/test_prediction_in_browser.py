@@ -8,7 +8,7 @@ from course.browser.bare_page import open_widget
 from course.views.prediction import Card, Question
 from course.views.prediction.widgets import Ask, Deck, Reveal
 from course.views.show import player
-from course.views.time_machine import run_strip, time_machine
+from course.views.time_machine import time_machine
 from tests.chromium import Pages
 from tests.views.runs import small
 
@@ -74,8 +74,8 @@ def test_a_verdict_marks_in_the_player_below_what_it_is_about(pages: Pages) -> N
 
 
 def card(title: str, question: Question, truth: Any) -> Card:
-    strip = run_strip(small(), "a run", 1)
-    return Card(title, f"The claim of {title}.", "Two requests.", question, truth, f"Why {title}.", [strip], "step 0")
+    claim, why, film = f"The claim of {title}.", f"Why {title}.", ("a run", time_machine(small()), 3)
+    return Card(title, claim, "Two requests.", question, truth, why, "step 0", films=[film])
 
 
 @pytest.fixture
@@ -91,9 +91,12 @@ def test_a_card_shows_its_run_once_it_is_answered(cards: Any) -> None:
     cards.keyboard.press("Space")
     cards.keyboard.press("Enter")
     assert focused(cards).endswith("You said “B”, but “A” is the answer.")
-    assert cards.locator("svg:visible").count() == 1
+    cards.locator(".mvw-picture svg").wait_for()
+    assert cards.locator(".mvw-step").text_content() == "step 3 of 12"
+    cards.get_by_role("button", name="previous step", exact=True).press("Enter")
+    assert cards.locator(".mvw-step").text_content() == "step 2 of 12"
     assert "Why one." in cards.locator("#host").inner_text()
-    assert cards.get_by_text("As text").count() == 1
+    assert cards.get_by_text("The run as text").count() == 1
     assert cards.evaluate("model.state.answers") == {"one": "B"}
     cards.get_by_role("button", name="Next card", exact=True).press("Enter")
     assert focused(cards) == "2. two"

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,8 @@ from course.notebook.truths import fact, true_answer
 from course.terminal.step_line import LineWriter
 from course.traces.recording import Recording
 from course.traces.run_state import RunState
-from course.views.picture import Picture
 from course.views.prediction import Answer, Card, Question
-from course.views.time_machine import run_strip
+from course.views.time_machine import time_machine
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
@@ -110,19 +109,17 @@ def play_claim(claim: Claim, lineup: Lineup) -> Played:
 
 def card_of(claim: Claim, played: Played) -> Card:
     """Return a claim with what its runs have shown."""
-    truth: Answer | None
-    pictures: Sequence[Picture]
+    card = partial(Card, claim.title, claim.claim, claim.setup, claim.question)
     if not claim.setups:
         truth, pictures, text = EVIDENCE[claim.title]()
-    elif isinstance(played, str):
-        truth, pictures, text = None, (), played
-    else:
-        facts = [RunFacts(run) for run in played]
-        truth = true_answer(claim.question, claim.decided_by, facts)
-        named = list(zip(claim.setups, facts, strict=True))
-        pictures = [run_strip(run.recording, name, looked_at(claim, run)) for name, run in named]
-        text = "\n\n".join("\n".join([name, *step_lines(run.recording)]) for name, run in named)
-    return Card(claim.title, claim.claim, claim.setup, claim.question, truth, claim.why, pictures, text)
+        return card(truth, claim.why, text, pictures)
+    if isinstance(played, str):
+        return card(None, claim.why, played)
+    facts = [RunFacts(run) for run in played]
+    named = list(zip(claim.setups, facts, strict=True))
+    films = [(name, time_machine(run.recording, brief=True), looked_at(claim, run)) for name, run in named]
+    text = "\n\n".join("\n".join([name, *step_lines(run.recording)]) for name, run in named)
+    return card(true_answer(claim.question, claim.decided_by, facts), claim.why, text, films=films)
 
 
 def looked_at(claim: Claim, run: RunFacts) -> int:

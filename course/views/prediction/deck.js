@@ -1,4 +1,14 @@
 // Cards, one at a time: a claim, a question, and after the answer the run.
+let players;
+
+// A player of a film; its module is imported when the first one is shown.
+function playing({ film, step }) {
+  const host = make("div");
+  players ??= import(URL.createObjectURL(new Blob([PLAYER], { type: "text/javascript" })));
+  players.then(({ alone }) => alone(host, { film, step, follow: "", speed: 1, scale: "steps", place: "" }, ""));
+  return host;
+}
+
 function deck(model, root) {
   const cards = model.get("cards");
   let place = Math.max(0, cards.findIndex((card) => !(card.title in model.get("answers"))));
@@ -38,10 +48,12 @@ function deck(model, root) {
   function answered(card) {
     const head = make("p", { className: `mvq-verdict mvq-is-${result(card)}`, tabIndex: -1 }, marked(result(card)),
       make("b", { textContent: verdict(card.question, said(card), card.truth) }));
-    const pictures = card.pictures.map((svg) => make("div", { className: "mvw-picture", innerHTML: svg }));
-    const text = make("details", {}, make("summary", { textContent: "As text" }), make("pre", { textContent: card.text }));
+    const pictures = card.pictures.map((svg) => make("div", { className: "mvq-drawn", innerHTML: svg }));
+    const names = (each) => (card.films.length > 1 ? [make("h4", { textContent: each.name })] : []);
+    const films = card.films.map((each) => make("div", {}, ...names(each), playing(each)));
+    const text = make("details", {}, make("summary", { textContent: "The run as text" }), make("pre", { textContent: card.text }));
     const next = make("button", { type: "button", textContent: "Next card", onclick: () => go(place + 1) });
-    return [head, ...pictures, make("p", { textContent: card.why }), text, next];
+    return [head, ...pictures, make("div", { className: "mvq-films" }, ...films), make("p", { textContent: card.why }), text, next];
   }
   function show() {
     const card = cards[place], form = () => formFor([card.question], ([answer]) => {

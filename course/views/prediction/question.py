@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from course.views.film import Film
 from course.views.picture import Picture
 
 Answer = float | str | list[str]
@@ -64,7 +65,8 @@ def in_words(question: Question, answer: Answer) -> str:
 class Card:
     """A claim, in words the run that tests it (`setup`), and a question about them.
 
-    Shown after the answer: `truth` (None if the run did not show it), `why`, `pictures`, and the same as `text`.
+    Shown after the answer: `truth` (None if the run did not show it), `why`, `films` with their names and the steps at
+    which they open, or `pictures`, and the same as `text`.
     """
 
     title: str
@@ -73,17 +75,11 @@ class Card:
     question: Question
     truth: Answer | None
     why: str
-    pictures: Sequence[Picture]
     text: str
+    pictures: Sequence[Picture] = ()
+    films: Sequence[tuple[str, Film, int]] = ()
 
     def as_json(self) -> dict[str, Any]:
-        pictures = [for_any_width(picture) for picture in self.pictures]
-        return vars(self) | {"question": self.question.as_json(), "pictures": pictures}
-
-
-def for_any_width(picture: Picture) -> str:
-    """Return a picture as HTML in which the style sheet shows the narrow drawing or the other one."""
-    if picture.narrow is None:
-        return str(picture.svg())
-    drawn = f'<div class="mvw-narrow">{picture.narrow.svg()}</div><div class="mvw-roomy">{picture.svg()}</div>'
-    return f'<div class="mvw-both">{drawn}</div>'
+        pictures = [str(picture.svg()) for picture in self.pictures]
+        films = [{"name": name, "film": film.encode(), "step": step} for name, film, step in self.films]
+        return vars(self) | {"question": self.question.as_json(), "pictures": pictures, "films": films}

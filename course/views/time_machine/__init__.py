@@ -2,6 +2,6 @@
 
 from course.views.time_machine.compare import compare
 from course.views.time_machine.machine import pictures, time_machine
-from course.views.time_machine.waits import run_strip, wait_strip
+from course.views.time_machine.waits import wait_strip
 
-__all__ = ["compare", "pictures", "run_strip", "time_machine", "wait_strip"]
+__all__ = ["compare", "pictures", "time_machine", "wait_strip"]

@@ -1,23 +1,19 @@
-"""A run in one small picture: its timeline with one step framed, or how long each request waits."""
+"""A run in one small picture: how long each request waits."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from statistics import fmean
 
 from course.palette import color, ink_on
 from course.traces.recording import Recording
-from course.traces.sentences import describe_step
 from course.views import svg
 from course.views.bars import SMALL_WIDTH
 from course.views.chart import foot
-from course.views.parts import WIDTHS, headline_part, page, span_of
-from course.views.picture import WIDTH, Layer, Picture
+from course.views.picture import Layer, Picture
 from course.views.step_axis import INTERVALS, StepAxis
 from course.views.text import counted, facts
 from course.views.tiles import tile
 from course.views.time_machine.history import RequestHistory
-from course.views.time_machine.machine import Outlook, text_alternative
-from course.views.time_machine.timeline import Timeline
+from course.views.time_machine.machine import Outlook
 from course.views.typeset import text_width
 
 MARGIN, LEFT, RIGHT, TOP, ROW, BAR, LABEL = 10, 50, 34, 44, 22, 16, 12
@@ -101,16 +97,3 @@ def sentence_of(recording: Recording, histories: Mapping[str, RequestHistory]) -
     if steps := waiting(histories[longest]):
         parts.append(f"{recording.info.label(longest)} waits longest: {counted(steps, 'step')}.")
     return " ".join([*parts, f"All done in step {len(recording.steps) - 1}."])
-
-
-def run_strip(recording: Recording, name: str, step: int, width: float = WIDTH) -> Picture:
-    """Return the timeline of a run with one step framed; the sentence says what happened in that step."""
-    num_steps, histories = len(recording.steps), Outlook.of(recording).histories
-    state, last = recording.state(step), recording.state(num_steps - 1)
-    timeline = Timeline(recording.info, histories, {"steps": StepAxis.even(num_steps, span_of(width))})
-    part = timeline.part(last, step)
-    sentence = f"Step {step}: {describe_step(state)}"
-    head = headline_part(name, f"{counted(num_steps, 'step')}, {counted(last.num_preemptions, 'preemption')}", width)
-    text = text_alternative(last, histories, num_steps)
-    drawn = page(f"{name}, step {step}", [head, part], sentence, text, width)
-    return drawn if width <= WIDTHS[0] else replace(drawn, narrow=run_strip(recording, name, step, WIDTHS[0]))
