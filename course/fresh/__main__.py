@@ -1,4 +1,7 @@
-"""The new process of `process.py`. While it waits it imports what the calls of the panels need, or those of a model."""
+"""The new process of `process.py`, or the server of `forks.py`.
+
+While it waits it imports what the calls of the panels need, or those of a model.
+"""
 
 import sys
 
@@ -6,8 +9,15 @@ import course.fresh.jobs
 import course.views.policy_comparison.comparison  # noqa: F401
 from course.fresh.process import WITH_MODEL, serve_call
 
-if WITH_MODEL in sys.argv:
+if sys.argv[1:]:
+    import transformers.models.llama.modeling_llama  # noqa: F401
+
     import mini_vllm.llm
     import mini_vllm.runner.loading  # noqa: F401
+
+    if sys.argv[1] != WITH_MODEL:
+        from course.fresh.forks import serve_forks
+
+        serve_forks(int(sys.argv[1]))
 
 serve_call()

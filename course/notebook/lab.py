@@ -96,7 +96,9 @@ class Lab:
         missing = first_missing(self.lineup())
         if missing:
             return Remark("Nothing of yours to compare yet", f"It appears here when phase {missing} is written.")
-        return Lab(self.code.phase, "solution")
+        theirs = Lab(self.code.phase, "solution")
+        theirs.code.models = self.code.models  # loading torch once is enough
+        return theirs
 
     def chat(
         self,

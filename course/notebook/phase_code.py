@@ -1,9 +1,11 @@
 """The phases of a notebook, and what they return: each call in a new process, or the recorded run of the reference."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import astuple
 from typing import TypeVar
 
+from course.fresh.forks import ForkServer
 from course.fresh.process import FreshError, ReadyProcess, in_fresh_process, start_model_process, start_process
 from course.notebook.missing import broken_starter, code_that_ran, first_missing, notice_of
 from course.notebook.notice import Notice
@@ -35,7 +37,7 @@ class PhaseCode:
     def __init__(self, phase: int, whole: Lineup) -> None:
         self.phase, self.whole = phase, whole
         self._start = start_process
-        self._ready: ReadyProcess | None = None
+        self.models: ForkServer | ReadyProcess | None = None
 
     def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
         """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent.
@@ -78,6 +80,7 @@ class PhaseCode:
             return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")
 
     def _take_model_process(self) -> WorkerProcess:
-        """Return a process for a call with a model; from the first one on, the next process waits with torch loaded."""
-        self._ready = self._ready or ReadyProcess(start_model_process)
-        return self._ready.take()
+        """Return a process for a call with a model: from the second call on one that has loaded torch."""
+        if self.models is None:
+            self.models = ForkServer() if sys.platform == "linux" else ReadyProcess(start_model_process)
+        return self.models.take()

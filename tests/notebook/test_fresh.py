@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_notebook
 
+from course.fresh.forks import ForkServer
 from course.fresh.process import FreshError, ReadyProcess, in_fresh_process, saved_since, start_process
 from course.sandbox import time_limit
 from course.sandbox.worker import WorkerProcess
@@ -150,6 +152,22 @@ def test_the_waiting_process_ends_with_its_owner(started: Started) -> None:
     in_fresh_process(os.getpid, start=ready.take)
     del ready
     assert not any(worker.is_running for worker in started.workers)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems start a process for each call")
+def test_each_call_with_a_model_has_a_fork_of_one_process_that_outlives_it() -> None:
+    forks = ForkServer()
+    server = in_fresh_process(os.getppid, start=forks.take)
+    assert in_fresh_process(os.getpid, start=forks.take) != in_fresh_process(os.getpid, start=forks.take)
+    for ending, words in ((end_the_process, "exit code 7"), (os.abort, "SIGABRT"), (loop, "after 0.2 seconds")):
+        with pytest.raises(FreshError, match=words):
+            in_fresh_process(ending, *["pass"] * (ending is loop), start=forks.take)
+    with pytest.raises(FreshError, match="No answer within 1 seconds"):
+        in_fresh_process(time.sleep, 60, start=forks.take, seconds=1)
+    assert in_fresh_process(os.getppid, start=forks.take) == server
+    os.kill(server, signal.SIGKILL)
+    time.sleep(1)
+    assert in_fresh_process(os.getppid, start=forks.take) != server
 
 
 def test_files_of_the_course_that_are_loaded_have_a_time() -> None:
