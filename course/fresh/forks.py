@@ -27,26 +27,24 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._server: WorkerProcess | None = None
+        self._since = 0.0
         self._end: Callable[[], object] = lambda: None
 
     def take(self) -> WorkerProcess:
         """Return a process for one call."""
         if self._server is None or not self._server.is_running or saved_since(self._since):
-            self._restart()
+            self._end()
+            self._since = time.time()
+            self._socket, theirs = socket.socketpair()
+            with theirs:
+                fd = theirs.fileno()
+                self._server = WorkerProcess((*COMMAND, str(fd)), has_channel=False, pass_fds=[fd])
+            self._end = weakref.finalize(self, self._server.close)
         ours, theirs = socket.socketpair()
         with ours, theirs:
             socket.send_fds(self._socket, [b"x"], [ours.fileno()])
             command, fds = (*RELAY, str(theirs.fileno())), [theirs.fileno()]
             return WorkerProcess(command, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES, pass_fds=fds)
-
-    def _restart(self) -> None:
-        self._end()
-        self._since = time.time()
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            fd = theirs.fileno()
-            self._server = WorkerProcess((*COMMAND, str(fd)), has_channel=False, pass_fds=[fd])
-        self._end = weakref.finalize(self, self._server.close)
 
 
 def serve_forks(fd: int) -> None:

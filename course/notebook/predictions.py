@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course.notebook.film_marks import film_marks
 from course.notebook.notice import Notice
 from course.notebook.truths import facts_of, true_answer
 from course.views.prediction import Answer, Question, checked_answer
@@ -103,20 +102,10 @@ class Revealed:
         from course.views.prediction.widgets import Reveal
 
         guess = self.prediction
-        widget = Reveal(guess.group, guess.questions, guess.answers, self.truths, self.marks())
+        film = getattr(self.shown, "film", {})  # of a player
+        widget = Reveal(guess.group, guess.questions, guess.answers, self.truths, film)
         display(widget)  # type: ignore[no-untyped-call]
         display(self.shown)  # type: ignore[no-untyped-call]
-
-    def marks(self) -> list[dict[str, Any]]:
-        """Return where the film that is shown, if it is one, shows what each question is about."""
-        from course.views.widgets import Player
-
-        shown, questions = self.shown, self.prediction.questions
-        return (
-            film_marks(list(zip(questions, self.truths, strict=False)), shown.pictures)
-            if isinstance(shown, Player)
-            else []
-        )
 
 
 class Predictions:

@@ -37,10 +37,9 @@ def test_a_cell_that_runs_first_works_or_says_what_to_run(path: Path, monkeypatc
 
 
 def test_errors_that_no_other_cell_could_mend_are_python_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    early = "def f():\n    print(x)\n    x = 1\nf()"
     elsewhere = "exec('def f(): return missing', other := {})\nother['f']()"
-    here = "def f():\n    return missing\nf()"
-    errors = errors_of(["1 / 0", early, elsewhere, here], NOTEBOOKS[0], monkeypatch)
+    cells = ["1 / 0", "def f():\n    x = x\nf()", elsewhere, "def f():\n    return missing\nf()"]
+    errors = errors_of(cells, NOTEBOOKS[0], monkeypatch)
     assert [WHAT_TO_DO in error for error in errors.values()] == [False, False, False, True]
 
 

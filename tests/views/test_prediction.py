@@ -163,7 +163,7 @@ def test_a_file_that_says_nothing_is_no_answer(asked: Prediction, tmp_path: Path
 
 def test_no_page_shows_an_answer_that_is_not_behind_a_fold(asked: Prediction, run: WorkloadRun) -> None:
     truths = truths_of(asked.reveal(watch(run), run))
-    widget = Reveal(asked.group, asked.questions, asked.answers, truths)
+    widget = Reveal(asked.group, asked.questions, asked.answers, truths, {})
     page = re.sub(r"<(style|script).*?</\1>", "", widget.page(), flags=re.DOTALL)
     assert "<b>A, B</b>" in page, "where no script runs, it can be opened"
     unfolded = re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)

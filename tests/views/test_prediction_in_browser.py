@@ -1,11 +1,12 @@
 """Questions, verdicts and cards in a real browser, by keyboard alone: nothing is told before it is locked."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from course.browser.bare_page import open_widget
-from course.views.prediction import Card, Question
+from course.views.prediction import Answer, Card, Question
 from course.views.prediction.widgets import Ask, Deck, Reveal
 from course.views.show import player
 from course.views.time_machine import time_machine
@@ -61,16 +62,30 @@ BELOW = """async ([source, state]) => { window.player = { ...model, state };
   module.default.render({ model: player, el: document.body.appendChild(document.createElement("div")) }); }"""
 
 
-def test_a_verdict_marks_in_the_player_below_what_it_is_about(pages: Pages) -> None:
-    marks = [{"step": 3, "follow": "request:1", "words": "step 3, r1"}, {}]
-    page = open_widget(pages, Reveal("group", [NUMBER, WHICH], [12, "A"], [9, "A"], marks))
-    shown = player(time_machine(small()))
+ASKED: dict[tuple[str, str, Answer | None], str] = {
+    ("Step 2: how many tokens?", "how many", 9.0): "show step 2",
+    ("How many does r1 compute then?", "how many", 2.0): "show step 2, r1",
+    ("r0 waits. When does r1 resume?", "in which step", 5.0): "show step 5, r1",
+    ("Which one is preempted for r2?", "which one", "r0"): "show step 5, r0",
+    ("How many are computed in all?", "how many", 99.0): "",
+    ("When does r1 resume?", "in which step", None): "show r1",
+    ("How many tokens does step 999 compute?", "how many", 1.0): "",
+}
+
+
+@pytest.mark.parametrize("word", ["step", "row"])
+def test_a_verdict_marks_in_the_player_below_what_it_is_about(pages: Pages, word: str) -> None:
+    shown = player(replace(time_machine(small()), word=word))
+    questions = [Question(text, subject) for text, subject, _ in ASKED]
+    page = open_widget(pages, Reveal("g", questions, [1.0] * len(ASKED), [truth for *_, truth in ASKED], shown.film))
     page.evaluate(BELOW, [shown._esm, {name: getattr(shown, name) for name in ("film", "step", "follow", "speed")}])
-    assert page.locator(".mvq-show").all_text_contents() == ["show step 3, r1"]
-    page.get_by_role("button", name="show step 3, r1").press("Enter")
-    assert page.evaluate("[player.state.step, player.state.follow]") == [3, "request:1"]
+    found = page.locator(".mvq-show").all_text_contents()
+    names = ["show r1", "show r1", "show r0", "show r1"]  # rows of one step
+    assert found == (names if word == "row" else [words for words in ASKED.values() if words])
+    page.locator(".mvq-show").nth(len(found) - 2).press("Enter")
+    assert page.evaluate("[player.state.step, player.state.follow]") == [5 * (word == "step"), "request:0"]
     assert page.locator(".mv-followed").count()
-    assert page.locator(".mv-followed:not([data-request~='1'])").count() == 0
+    assert page.locator(".mv-followed:not([data-request~='0'])").count() == 0
 
 
 def card(title: str, question: Question, truth: Any) -> Card:

@@ -46,9 +46,25 @@ function ask(model, root) {
   return () => { unwatch(); model.off("change:answers", show); };
 }
 
+// Where a film shows what each question is about: a step, and the request that is the answer or is named last. A question
+// such as "And how many does B compute?" is about the step of the one before it.
+function marksOf(questions, truths, { follow, word, length }) {
+  const keys = Object.fromEntries(follow.map(([key, name]) => [name.replace("request ", ""), key]));
+  let step = -1;
+  return truths.map((truth, i) => {
+    const { text, subject } = questions[i], found = text.match(/\bstep (\d+)/i), isWhen = subject === "in which step";
+    if (isWhen || found) step = isWhen ? truth ?? -1 : Number(found[1]);
+    if (found && word !== "step") return {}; // the pictures are rows of one step
+    const name = [...text.match(/\w+/g), truth].findLast((each) => Object.hasOwn(keys, each));
+    const isThere = word === "step" && step >= 0 && step < length && (isWhen || found || name !== undefined);
+    const words = [...(isThere ? [`step ${step}`] : []), ...(name === undefined ? [] : [name])].join(", ");
+    return { words, follow: keys[name], ...(isThere ? { step } : {}) };
+  });
+}
+
 // The veil over the other outputs of its cell: it lifts when the questions of its group are answered.
 function reveal(model, root) {
-  const group = model.get("group"), truths = model.get("truths"), questions = model.get("questions"), marks = model.get("marks");
+  const group = model.get("group"), truths = model.get("truths"), questions = model.get("questions"), marks = marksOf(questions, truths, model.get("film"));
   let opened = false;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", "Prediction and run");

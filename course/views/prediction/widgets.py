@@ -67,12 +67,12 @@ class Ask(PredictionWidget):
 class Reveal(Ask):
     """The veil over the other outputs of its cell, and the verdicts once the group's questions are answered.
 
-    `marks` has for each question what the player below shows at a click: its `step`, its `follow`, and the `words`.
+    Beside a verdict is what the player below can show of the question: `film` is that player's.
     """
 
     truths: traitlets.List[Answer | None] = traitlets.List().tag(sync=True)
-    marks: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
-    shared = ("group", "questions", "answers", "truths", "marks")
+    film = traitlets.Dict().tag(sync=True)
+    shared = ("group", "questions", "answers", "truths", "film")
 
     def __init__(
         self,
@@ -80,9 +80,10 @@ class Reveal(Ask):
         questions: Sequence[Question],
         answers: Sequence[Answer],
         truths: Sequence[Answer | None],
-        marks: Sequence[dict[str, Any]] = (),
+        film: Mapping[str, Any],
     ) -> None:
-        super().__init__(group, questions, answers, role="reveal", truths=list(truths), marks=list(marks))
+        known = {"follow": film.get("follow", []), "word": film.get("word", ""), "length": len(film.get("frames", ()))}
+        super().__init__(group, questions, answers, role="reveal", truths=list(truths), film=known)
 
     def still(self) -> str:
         """Return the questions with their answers folded; without any questions it is the veil alone."""

@@ -147,10 +147,10 @@ class Timeline:
 
     def _tick(self, axis: StepAxis, wait: Wait) -> svg.Markup:
         """Return the tick that ends a wait."""
-        x, end = axis.x(wait.first), axis.x(wait.last + 1)
-        style = "stroke:var(--mv-paper)"
-        drawn = svg.line(end, 3, end, self.row - 3, class_="mv-token", style=style, stroke_width=1.5)
-        return drawn if end - x >= MIN_TICK_DISTANCE else svg.Markup("")
+        end, style = axis.x(wait.last + 1), "stroke:var(--mv-paper)"
+        if end - axis.x(wait.first) < MIN_TICK_DISTANCE:
+            return svg.Markup("")
+        return svg.line(end, 3, end, self.row - 3, class_="mv-token", style=style, stroke_width=1.5)
 
     def _wait_name(self, axis: StepAxis, request_id: str, wait: Wait) -> svg.Markup:
         """Return the tokens of a wait if they fit, between arrows if it computes throughout."""
