@@ -6,6 +6,11 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor
 
+import torch
+
+from course.terminal.options import threads_to_use
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.graphs import GraphedModel
@@ -20,10 +25,13 @@ CONFIG = EngineConfig(num_gpu_blocks=1024, enable_prefix_caching=False, max_num_
 
 
 class Timed(Protocol):
-    """The result of a round; the one with the fewest seconds counts."""
+    """The result of a round; the one with the fewest seconds counts, and has the seconds of all."""
 
     @property
     def seconds(self) -> float: ...
+
+    @property
+    def all_seconds(self) -> list[float]: ...
 
 
 R = TypeVar("R", bound=Timed)
@@ -32,12 +40,29 @@ R = TypeVar("R", bound=Timed)
 def fastest_rounds(runs: Mapping[str, Callable[[], R]], num_rounds: int, *, warm_up: bool) -> dict[str, R]:
     """Let the runs take turns; return the fastest round of each. A warm-up round comes first and does not count."""
     best: dict[str, R] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(-1 if warm_up else 0, num_rounds):
         for name, run in runs.items():
             result = run()
-            if number >= 0 and (name not in best or result.seconds < best[name].seconds):  # other work only adds time
+            if number < 0:
+                continue
+            seconds[name].append(result.seconds)
+            if name not in best or result.seconds < best[name].seconds:  # other work only adds time
                 best[name] = result
+    for name, result in best.items():
+        result.all_seconds.extend(seconds[name])
     return best
+
+
+def build_engines(
+    configs: Mapping[str, EngineConfig], lineup: Lineup, threads: int | None, model: str | None = None
+) -> dict[str, LLMEngine]:
+    """Build an engine for each setting. `threads` None: the engine's own choice, which is one for a small model."""
+    torch.set_num_threads(threads_to_use(threads))
+    engines = {name: build_engine(config, lineup, model) for name, config in configs.items()}
+    if threads:
+        torch.set_num_threads(threads)  # loading a small model chooses one thread
+    return engines
 
 
 def answer_all(engine: LLMEngine, prompts: Sequence[list[int]], params: SamplingParams) -> tuple[list[list[int]], int]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from bench.backend import BackendSettings
 from bench.plan import Sizes, longest, questions_about_one_document, room_needed
 from bench.served import ServedRound, num_equal, summary
-from course.terminal.progress import ProgressReport
+from course.terminal.progress import ProgressReport, unreported
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import Lineup
 
@@ -126,7 +126,7 @@ def measure_feature(
     scale: float = 1.0,
     num_rounds: int = 3,
     num_threads: int = 1,
-    report: ProgressReport = lambda text, done=0, total=0: None,
+    report: ProgressReport = unreported,
 ) -> FeatureComparison:
     """Run a feature's workload with it and without it in turns; each side's fastest round counts.
 

@@ -3,16 +3,17 @@
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from bench.engine_rounds import CONFIG, ForwardClock, answer_all, fastest_rounds, paged_model
+from torch import get_num_threads
+
+from bench.engine_rounds import CONFIG, ForwardClock, answer_all, build_engines, fastest_rounds, paged_model
 from bench.models import save_random_model
 from course.terminal.progress import ProgressReport
-from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
@@ -32,6 +33,7 @@ class OverlapRound:
     span_seconds: float
     num_passes: int
     token_ids: list[list[int]]
+    all_seconds: list[float] = field(default_factory=list)
 
     @property
     def tokens_per_second(self) -> float:
@@ -55,6 +57,7 @@ class OverlapCase:
     model: str
     batch_size: int
     timed: dict[str, OverlapRound]
+    num_threads: int
 
     @property
     def speedup(self) -> float:
@@ -71,21 +74,26 @@ class OverlapCase:
             figures = {name: getattr(one, name) for name in ("tokens_per_second", "gap_ms", "share_between")}
             timed[way] = {**asdict(one), **figures}
             del timed[way]["token_ids"]
-        return {"model": self.model, "batch_size": self.batch_size, "same_tokens": self.same_tokens, "timed": timed}
+        case = {name: getattr(self, name) for name in ("model", "batch_size", "num_threads", "same_tokens")}
+        return {**case, "timed": timed}
 
 
 def measure_overlap(
-    lineup: Lineup, batch_sizes: Sequence[int], models: Sequence[str], num_rounds: int, report: ProgressReport
+    lineup: Lineup,
+    threads: int | None,
+    batch_sizes: Sequence[int],
+    models: Sequence[str],
+    num_rounds: int,
+    report: ProgressReport,
 ) -> Iterator[OverlapCase]:
     """Measure each model at each batch size; the two ways take turns, and the fastest round of each counts."""
     with tempfile.TemporaryDirectory() as folder:
         for model in models:
             report(f"{model}: loading")
             path = None if model == EMBEDDED else str(save_random_model(Path(folder) / "larger"))
-            engines = {
-                way: build_engine(replace(CONFIG, max_model_len=512, async_scheduling=way == OVERLAPPED), lineup, path)
-                for way in (IN_TURN, OVERLAPPED)
-            }
+            in_turn = replace(CONFIG, max_model_len=512)
+            configs = {IN_TURN: in_turn, OVERLAPPED: replace(in_turn, async_scheduling=True)}
+            engines = build_engines(configs, lineup, threads, path)
             clocks = {way: ForwardClock(paged_model(engine)) for way, engine in engines.items()}
             for batch_size in batch_sizes:
                 report(f"{model}, batch {batch_size}")
@@ -93,7 +101,8 @@ def measure_overlap(
                     way: partial(serve, engine, clocks[way], batch_size, NUM_TOKENS[model])
                     for way, engine in engines.items()
                 }
-                yield OverlapCase(model, batch_size, fastest_rounds(runs, num_rounds, warm_up=True))
+                timed = fastest_rounds(runs, num_rounds, warm_up=True)
+                yield OverlapCase(model, batch_size, timed, get_num_threads())
 
 
 def serve(engine: LLMEngine, clock: ForwardClock, batch_size: int, num_tokens: int) -> OverlapRound:

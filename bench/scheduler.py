@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from bench.scheduler_costs import Admissions, Cost, SchedulerCosts, TwoSizes
-from course.terminal.progress import ProgressReport
+from course.terminal.progress import ProgressReport, unreported
 from mini_vllm.assembly.build import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig, Policy
@@ -35,7 +35,7 @@ CLOCK: Literal["process_time", "perf_counter"] = (
 clock: Callable[[], float] = getattr(time, CLOCK)
 
 
-def measure_scheduler(lineup: Lineup, report: ProgressReport = lambda text, done=0, total=0: None) -> SchedulerCosts:
+def measure_scheduler(lineup: Lineup, report: ProgressReport = unreported) -> SchedulerCosts:
     """Measure everything, and report each part before it begins."""
     decodes, bookkeeping = {}, {}
     num_parts = len(RUNNING) + 3

@@ -8,9 +8,8 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from bench.engine_rounds import CONFIG, answer_all, fastest_rounds
+from bench.engine_rounds import CONFIG, answer_all, build_engines, fastest_rounds
 from course.terminal.progress import ProgressReport
-from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -40,6 +39,7 @@ class DraftRound:
     num_steps: int = 0
     num_drafts: int = 0
     accepted_per_pos: list[int] = field(default_factory=list)
+    all_seconds: list[float] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:
@@ -57,6 +57,7 @@ class SpeculativeCase:
     workload: str
     batch_size: int
     measured: dict[str, DraftRound]
+    num_threads: int
 
     @property
     def same_tokens(self) -> bool:
@@ -73,7 +74,7 @@ class SpeculativeCase:
         for name, one in self.measured.items():
             measured[name] = {"tokens_per_second": one.tokens_per_second, "num_tokens": one.num_tokens, **asdict(one)}
             del measured[name]["seconds"], measured[name]["token_ids"]
-        case = {"workload": self.workload, "batch_size": self.batch_size, "same_tokens": self.same_tokens}
+        case = {name: getattr(self, name) for name in ("workload", "batch_size", "num_threads", "same_tokens")}
         return {**case, "measured": measured}
 
 
@@ -86,11 +87,11 @@ def questions(workload: str, count: int) -> list[str]:
 
 
 def measure_speculative(
-    lineup: Lineup, batch_sizes: Sequence[int], num_rounds: int, report: ProgressReport
+    lineup: Lineup, threads: int | None, batch_sizes: Sequence[int], num_rounds: int, report: ProgressReport
 ) -> Iterator[SpeculativeCase]:
     """Measure each workload at each batch size; settings and peers take turns, and the fastest round counts."""
     configs = {name: replace(CONFIG, speculative_config=speculative) for name, speculative in SETTINGS.items()}
-    engines = {name: build_engine(config, lineup) for name, config in configs.items()}
+    engines = build_engines(configs, lineup, threads)
     peer = Transformers()
     for workload, batch_size in product((COPYING, STORIES), batch_sizes):
         report(f"{workload}, batch {batch_size}")
@@ -101,7 +102,8 @@ def measure_speculative(
         }
         if batch_size == 1:  # transformers drafts for one request at a time
             runs |= {name: partial(peer.generate, prompts[0], **options) for name, options in peer.settings.items()}
-        yield SpeculativeCase(workload, batch_size, fastest_rounds(runs, num_rounds, warm_up=True))
+        measured = fastest_rounds(runs, num_rounds, warm_up=True)
+        yield SpeculativeCase(workload, batch_size, measured, peer.torch.get_num_threads())
 
 
 def serve(engine: LLMEngine, prompts: Sequence[list[int]]) -> DraftRound:

@@ -9,7 +9,7 @@ from bench.backend import BackendSettings
 from bench.peer_process import PeerProcess, why_missing
 from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, ThroughputPlan
 from bench.served import ServedRound, num_equal, summary
-from course.terminal.progress import ProgressReport
+from course.terminal.progress import ProgressReport, unreported
 from course.workloads.timed_request import TimedRequest
 
 LOAD = 0.8  # of mini-vLLM's requests per second with all at once: a stream that it can keep up with
@@ -56,7 +56,7 @@ class Results:
         entries[name] = Entry(requests, served, seconds, facts, equal)
 
 
-def run_throughput(plan: ThroughputPlan, report: ProgressReport = lambda text, done=0, total=0: None) -> Results:
+def run_throughput(plan: ThroughputPlan, report: ProgressReport = unreported) -> Results:
     """Start all backends, then serve each workload in turns. Raises `PeerError` if mini-vLLM fails."""
     # A part is the loading of a backend, or one of its rounds: all at once and as a stream, then one of questions.
     run = ThroughputRun(plan.settings(), report, len(plan.backends) * (2 + 2 * plan.num_rounds))

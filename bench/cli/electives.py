@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.console import Console
 
-from course.terminal.charts import measured_bar
+from bench.cli.announced import ModelsThreads, measuring
+from course.terminal.charts import measured_bar, spread
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
-from course.terminal.progress import ProgressReport, reported
+from course.terminal.options import AsJson, LineupText
+from course.terminal.progress import ProgressReport
 from course.terminal.step_view import FAINT, STRONG
 from mini_vllm.assembly.lineup import Lineup
 
@@ -40,7 +41,7 @@ Rounds = Annotated[int, typer.Option(min=1, help="Rounds, in turns; the fastest 
 def bench_speculative(
     lineup: LineupText = None,
     rounds: Rounds = 3,
-    threads: Threads = None,
+    threads: ModelsThreads = None,
     quick: Annotated[bool, typer.Option("--quick", help="Batch 1 and 4, one round: a trial run.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -56,16 +57,17 @@ def bench_speculative(
         from bench.engine_rounds import BATCH_SIZES
         from bench.speculative import measure_speculative
 
-        return measure_speculative(team, BATCH_SIZES[:2] if quick else BATCH_SIZES, 1 if quick else rounds, report)
+        sizes, num_rounds = (BATCH_SIZES[:2], 1) if quick else (BATCH_SIZES, rounds)
+        return measure_speculative(team, threads, sizes, num_rounds, report)
 
-    measure(team, threads, cases, show_speculative, WHY_DRAFTS, how_long(quick, rounds), as_json=as_json)
+    measure(team, cases, show_speculative, WHY_DRAFTS, 30 if quick else 60 * (1 + rounds), as_json=as_json)
 
 
 @friendly
 def bench_async(
     lineup: LineupText = None,
     rounds: Rounds = 3,
-    threads: Threads = None,
+    threads: ModelsThreads = None,
     quick: Annotated[bool, typer.Option("--quick", help="The embedded model, batch 1 and 4, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -82,17 +84,10 @@ def bench_async(
         from bench.overlap import EMBEDDED, LARGER, measure_overlap
 
         if quick:
-            return measure_overlap(team, BATCH_SIZES[:2], [EMBEDDED], 1, report)
-        return measure_overlap(team, BATCH_SIZES, [EMBEDDED, LARGER], rounds, report)
+            return measure_overlap(team, threads, BATCH_SIZES[:2], [EMBEDDED], 1, report)
+        return measure_overlap(team, threads, BATCH_SIZES, [EMBEDDED, LARGER], rounds, report)
 
-    measure(team, threads, cases, show_overlap, WHY_OVERLAP, how_long(quick, rounds), as_json=as_json)
-
-
-def how_long(quick: bool, rounds: int) -> str:
-    """Return what is known of the time before a benchmark starts: it depends on the machine."""
-    if quick:
-        return "A trial run: less than a minute on two quiet cores."
-    return f"8 cases, {rounds} rounds of each. They grow with the batch, so the first ones are the shortest."
+    measure(team, cases, show_overlap, WHY_OVERLAP, 15 if quick else 60 * (1 + rounds), as_json=as_json)
 
 
 C = TypeVar("C", "OverlapCase", "SpeculativeCase")
@@ -100,22 +95,17 @@ C = TypeVar("C", "OverlapCase", "SpeculativeCase")
 
 def measure(
     lineup: Lineup,
-    threads: int | None,
     measured: Callable[[ProgressReport], Iterable[C]],
     show: Callable[[Console, C], None],
     why: str,
-    how_long: str,
+    seconds: float,
     *,
     as_json: bool,
 ) -> None:
     """Measure the cases one after another; print them as JSON, or each as bars and then `why`, the explanation."""
-    import torch
-
-    torch.set_num_threads(threads_to_use(threads))
     console, cases = make_console(stderr=as_json), []
     console.print(whose_code(lineup), markup=False)
-    console.print(f"{how_long} Each result is shown when it is there.", style=FAINT, markup=False)
-    with reported("Loading torch and the model") as report:
+    with measuring("Loading torch and the model", seconds) as report:
         for case in measured(report):
             cases.append(case)
             show(console, case)
@@ -131,10 +121,12 @@ def show_speculative(console: Console, case: "SpeculativeCase") -> None:
     """Print a bar for each setting and peer: tokens per second, and the ratio to no drafts."""
     from bench.speculative import ADAPTIVE, ASSISTED_PEER, FIXED, LOOKUP_PEER, MODEL, PLAIN_PEER, SETTINGS, WITHOUT
 
-    console.print(f"\n{case.workload}, batch {case.batch_size}", style=STRONG, markup=False)
+    console.print(
+        f"\n{case.workload}, batch {case.batch_size}; threads: {case.num_threads}", style=STRONG, markup=False
+    )
     fastest = max(one.tokens_per_second for one in case.measured.values())
     for name, one in case.measured.items():
-        figures = f"{one.tokens_per_second:,.0f} tokens/s, x{case.speedup(name):.2f}"
+        figures = f"{one.tokens_per_second:,.0f} tokens/s, x{case.speedup(name):.2f} ({spread(one.all_seconds)})"
         console.print(measured_bar(name, one.tokens_per_second, fastest, figures, ours=name in SETTINGS))
     for name in (FIXED, ADAPTIVE, MODEL):
         one = case.measured[name]
@@ -153,12 +145,12 @@ def show_overlap(console: Console, case: "OverlapCase") -> None:
     """Print a bar for each way: tokens per second, and the time between two forward passes."""
     from bench.overlap import OVERLAPPED
 
-    console.print(f"\n{case.model}, batch {case.batch_size}", style=STRONG, markup=False)
+    console.print(f"\n{case.model}, batch {case.batch_size}; threads: {case.num_threads}", style=STRONG, markup=False)
     fastest = max(timed.tokens_per_second for timed in case.timed.values())
     for way, timed in case.timed.items():
         figures = (
             f"{timed.tokens_per_second:,.0f} tokens/s, {timed.gap_ms:.2f} ms between two passes, "
-            f"{timed.share_between:.0%} of the time"
+            f"{timed.share_between:.0%} of the time ({spread(timed.all_seconds)})"
         )
         console.print(measured_bar(way, timed.tokens_per_second, fastest, figures, ours=way == OVERLAPPED))
     console.print(f"x{case.speedup:.2f} with a step in flight", style=FAINT)

@@ -119,7 +119,7 @@ def measure(
 def named(name: str, on_progress: progress.ProgressReport) -> progress.ProgressReport:
     """Return a progress report that names a server first."""
 
-    def report_of_server(text: str, done: int = 0, total: int = 0) -> None:
-        on_progress(f"{name}, {text}", done, total)
+    def report_of_server(text: str, done: int = 0, total: int = 0, found: str = "") -> None:
+        on_progress(f"{name}, {text}", done, total, found and f"{name}, {found}")
 
     return report_of_server

@@ -1,6 +1,6 @@
 """Bars with numbers, and tables of facts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -34,6 +34,13 @@ def duration(seconds: float) -> str:
     if seconds < 0.1:
         return f"{1e3 * seconds:.1f}ms"
     return f"{1e3 * seconds:.0f}ms" if seconds < 1 else f"{seconds:.2f}s"
+
+
+def spread(seconds: Sequence[float]) -> str:
+    """Return how far the rounds of a measurement are apart: `3 rounds, 1.20s to 1.31s`."""
+    if len(seconds) < 2:
+        return f"one round, {duration(seconds[0])}"
+    return f"{len(seconds)} rounds, {duration(min(seconds))} to {duration(max(seconds))}"
 
 
 def shares(seconds: Mapping[str, float]) -> str:

@@ -18,14 +18,21 @@ T = TypeVar("T")
 
 
 class ProgressReport(Protocol):
-    """Called with the current part of the work, and how much of it is done; `total` 0 if that is not known."""
+    """Called with the current part of the work, and how much of it is done; `total` 0 if that is not known.
 
-    def __call__(self, text: str, done: int = 0, total: int = 0) -> None: ...
+    `found` is a result of that part: a line that stays.
+    """
+
+    def __call__(self, text: str, done: int = 0, total: int = 0, found: str = "") -> None: ...
+
+
+def unreported(text: str, done: int = 0, total: int = 0, found: str = "") -> None:
+    """Report nothing."""
 
 
 @contextmanager
 def reported(text: str, console: Console | None = None) -> Iterator[ProgressReport]:
-    """Show on stderr what the block reports, from `text` on. Print nothing on the same terminal meanwhile."""
+    """Show on stderr what the block reports, from `text` on."""
     console = console or make_console(stderr=True)
     if not is_live(console):
         lines = Lines(text)
@@ -37,13 +44,16 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
     times = (TimeElapsedColumn(), TimeRemainingColumn())
-    # Nothing is redirected, because stdout may be a pipe that gets the result.
+    # Results on the same terminal go above the bar. A pipe, however, gets them from stdout itself.
+    is_shared = sys.stdout.isatty()
     with Progress(
-        *columns, *times, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+        *columns, *times, console=console, transient=True, redirect_stdout=is_shared, redirect_stderr=False
     ) as bars:
         task = bars.add_task(text, total=None, count="")
 
-        def show(text: str, done: int = 0, total: int = 0) -> None:
+        def show(text: str, done: int = 0, total: int = 0, found: str = "") -> None:
+            if found:
+                bars.console.print(found, markup=False, highlight=False)
             if text != bars.tasks[0].description:
                 bars.reset(task, description=text)
             bars.update(task, completed=done, total=total or None, count=f"{done:,} of {total:,}" if total else "")
@@ -60,7 +70,9 @@ class Lines:
         self._over = threading.Event()
         self._printer = threading.Thread(target=self._print_lines, daemon=True)
 
-    def __call__(self, text: str, done: int = 0, total: int = 0) -> None:
+    def __call__(self, text: str, done: int = 0, total: int = 0, found: str = "") -> None:
+        if found:
+            print(found, file=sys.stderr, flush=True)
         if text != self._text:
             self._part_started = time.monotonic()
         self._text, self._done, self._total = text, done, total
