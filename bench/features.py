@@ -10,6 +10,7 @@ from typing import Any, Literal
 from bench.backend import BackendSettings
 from bench.plan import Sizes, longest, questions_about_one_document, room_needed
 from bench.served import ServedRound, num_equal, summary
+from course.terminal.charts import duration
 from course.terminal.progress import ProgressReport, unreported
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import Lineup
@@ -158,7 +159,10 @@ def measure_feature(
         report(text, 0, len(requests))
         engine = MiniVllmBackend(replace(settings, lineup=str(team)), **config)
         torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
-        return engine.serve(requests, lambda done: report(text, done, len(requests)))
+        served = engine.serve(requests, lambda done: report(text, done, len(requests)))
+        rate = f"{served.tokens_per_second:,.0f} tokens/s"
+        report(text, len(requests), len(requests), f"{text}: {duration(served.seconds)}, {rate}")
+        return served
 
     best = fastest_rounds({side: partial(serve, side) for side in sides}, num_rounds, warm_up=False)
     return FeatureComparison(feature, requests, best["with it"], best["without"], num_threads)

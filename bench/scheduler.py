@@ -40,17 +40,21 @@ def measure_scheduler(lineup: Lineup, report: ProgressReport = unreported) -> Sc
     decodes, bookkeeping = {}, {}
     num_parts = len(RUNNING) + 3
     for number, num_requests in enumerate(RUNNING, start=1):
-        report(f"part {number} of {num_parts}: {num_requests} running requests")
+        report(text := f"part {number} of {num_parts}: {num_requests} running requests")
         bookkeeping[num_requests] = measure_bookkeeping(num_requests)
         decodes[num_requests] = measure_decodes(lineup, num_requests)
-    report(f"part {num_parts - 2} of {num_parts}: {NUM_ADMISSIONS} admissions")
+        report(text, found=f"{text}: {decodes[num_requests]}")
+    report(text := f"part {num_parts - 2} of {num_parts}: {NUM_ADMISSIONS} admissions")
     costs = SchedulerCosts(decodes, bookkeeping, measure_admissions(lineup))
+    report(text, found=f"{text}: {costs.admissions}")
     if lineup.kv_cache != "absent":
-        report(f"part {num_parts - 1} of {num_parts}: pools of {SMALL_POOL:,} and of {LARGE_POOL:,} blocks")
+        report(text := f"part {num_parts - 1} of {num_parts}: pools of {SMALL_POOL:,} and of {LARGE_POOL:,} blocks")
         costs = replace(costs, pools=measure_pools(lineup))
-        report(f"part {num_parts} of {num_parts}: {NUM_QUEUED:,} waiting requests")
+        report(text, found=f"{text}: {costs.pools}")
+        report(text := f"part {num_parts} of {num_parts}: none and {NUM_QUEUED:,} waiting requests")
         queues, joining = measure_queues(lineup)
         costs = replace(costs, queues=queues, joining=joining)
+        report(text, found=f"{text}: {queues}")
     gc.unfreeze()
     return costs
 

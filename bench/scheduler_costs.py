@@ -11,12 +11,16 @@ class Cost:
 
     best: float
     median: float
+    worst: float
 
     @classmethod
     def of(cls, seconds: Sequence[float], num_requests: int) -> "Cost":
         """Divide the rounds' seconds by the requests that each of them handled."""
         each = [1e6 * value / num_requests for value in seconds]
-        return cls(min(each), median(each))
+        return cls(min(each), median(each), max(each))
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} us ({self.best:.2f} to {self.worst:.2f})"
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,11 @@ class Admissions:
     def together(self) -> Cost:
         """The sum of the three."""
         parts = (self.arrival, self.schedule, self.update)
-        return Cost(sum(part.best for part in parts), sum(part.median for part in parts))
+        names = ("best", "median", "worst")
+        return Cost(*(sum(getattr(part, name) for part in parts) for name in names))
+
+    def __str__(self) -> str:
+        return str(self.together)
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,9 @@ class TwoSizes:
     def ratio(self) -> float:
         """Large over small; 1 means that the size does not matter."""
         return self.large.median / self.small.median
+
+    def __str__(self) -> str:
+        return f"{self.small}, {self.large}"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from bench.backend import BackendSettings
 from bench.peer_process import PeerProcess, why_missing
 from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, ThroughputPlan
 from bench.served import ServedRound, num_equal, summary
+from course.terminal.charts import duration
 from course.terminal.progress import ProgressReport, unreported
 from course.workloads.timed_request import TimedRequest
 
@@ -97,6 +98,7 @@ class ThroughputRun:
         self.begin_part("loading", name)
         if (reason := why_missing(name)) is not None:
             self.results.missing[name] = reason
+            self._report(f"{name} is missing", found=f"{name} is missing: {reason}")
             return
         try:
             self.peers[name] = PeerProcess(name, replace(self.settings, num_served=NUM_SLOW if name == SLOW else None))
@@ -118,6 +120,8 @@ class ThroughputRun:
                     continue
                 ours = ours or served  # mini-vLLM comes first
                 self.results.keep(workload, name, requests, served, ours, peer.facts)
+                rate = f"{served.tokens_per_second:,.0f} tokens/s"
+                self._report(text, count, count, f"{workload}, {name}: {duration(served.seconds)}, {rate}")
 
     def begin_part(self, workload: str, name: str) -> str:
         """Count a part and report it; return its description."""
@@ -134,6 +138,7 @@ class ThroughputRun:
         if name == OURS:
             raise error
         self.results.missing[name] = f"{error}{when}"
+        self._report(f"{name} is missing", found=f"{name} is missing: {error}{when}")
         if name in self.peers:
             self.peers.pop(name).close()
 

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from bench.cli.announced import ModelsThreads, measuring
-from course.terminal.charts import measured_bar, spread
+from course.terminal.charts import measured_bar, rates
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText
@@ -121,12 +121,11 @@ def show_speculative(console: Console, case: "SpeculativeCase") -> None:
     """Print a bar for each setting and peer: tokens per second, and the ratio to no drafts."""
     from bench.speculative import ADAPTIVE, ASSISTED_PEER, FIXED, LOOKUP_PEER, MODEL, PLAIN_PEER, SETTINGS, WITHOUT
 
-    console.print(
-        f"\n{case.workload}, batch {case.batch_size}; threads: {case.num_threads}", style=STRONG, markup=False
-    )
+    title = f"{case.workload}, batch {case.batch_size}; threads: {case.num_threads}"
+    console.print(f"\n{title}", style=STRONG, markup=False)
     fastest = max(one.tokens_per_second for one in case.measured.values())
     for name, one in case.measured.items():
-        figures = f"{one.tokens_per_second:,.0f} tokens/s, x{case.speedup(name):.2f} ({spread(one.all_seconds)})"
+        figures = f"{rates(one.tokens_per_second, one.all_seconds)}, x{case.speedup(name):.2f}"
         console.print(measured_bar(name, one.tokens_per_second, fastest, figures, ours=name in SETTINGS))
     for name in (FIXED, ADAPTIVE, MODEL):
         one = case.measured[name]
@@ -148,9 +147,9 @@ def show_overlap(console: Console, case: "OverlapCase") -> None:
     console.print(f"\n{case.model}, batch {case.batch_size}; threads: {case.num_threads}", style=STRONG, markup=False)
     fastest = max(timed.tokens_per_second for timed in case.timed.values())
     for way, timed in case.timed.items():
-        figures = (
-            f"{timed.tokens_per_second:,.0f} tokens/s, {timed.gap_ms:.2f} ms between two passes, "
-            f"{timed.share_between:.0%} of the time ({spread(timed.all_seconds)})"
-        )
+        figures = rates(timed.tokens_per_second, timed.all_seconds)
         console.print(measured_bar(way, timed.tokens_per_second, fastest, figures, ours=way == OVERLAPPED))
+    for way, timed in case.timed.items():
+        gap = f"{timed.gap_ms:.2f} ms between two passes, {timed.share_between:.0%} of the time"
+        console.print(f"{way}: {gap}", style=FAINT)
     console.print(f"x{case.speedup:.2f} with a step in flight", style=FAINT)

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from bench.cli.announced import measuring
 from bench.features import FeatureComparison, as_record, measure_feature
-from course.terminal.charts import duration, measured_bar
+from course.terminal.charts import duration, measured_bar, spread
 from course.terminal.console import friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
-from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds with and without, in turns; the fastest counts.")]
@@ -52,7 +52,7 @@ def run(name: str, lineup: str | None, rounds: int, threads: int | None, quick: 
     scale, num_rounds = (0.1, 1) if quick else (1.0, rounds)
     console = make_console(stderr=as_json)
     team = lineup_to_run(lineup, console)
-    with reported("Loading torch and the model") as report:
+    with measuring("Loading torch and the model", 8 if quick else 6 + 3 * rounds) as report:
         comparison = measure_feature(name, team, scale, num_rounds, threads_to_use(threads), report)
     if as_json:
         typer.echo(json.dumps({"feature": name, **as_record(comparison)}))
@@ -75,7 +75,8 @@ def show(console: Console, comparison: FeatureComparison) -> None:
     absent = f" and {', '.join(feature.absent_without)} absent" if feature.absent_without else ""
     console.print(
         f"\nwith it: {settings_text(dict(feature.with_it))}; without: {settings_text(dict(feature.without))}{absent}. "
-        f"Same tokens in {same} of {both} requests. The embedded model; threads: {comparison.num_threads}.",
+        f"Same tokens in {same} of {both} requests. The embedded model; threads: {comparison.num_threads}. "
+        f"With it {spread(comparison.with_it.all_seconds)}; without {spread(comparison.without.all_seconds)}.",
         style=FAINT,
         markup=False,
     )

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from course.terminal.charts import duration, measured_bar
+from bench.cli.announced import measuring
+from course.terminal.charts import duration, measured_bar, spread
 from course.terminal.console import friendly, make_console
 from course.terminal.options import AsJson
-from course.terminal.progress import ProgressReport, reported
+from course.terminal.progress import ProgressReport
 from course.terminal.step_view import FAINT, STRONG
 from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES
 
@@ -32,17 +33,22 @@ def timed_commands(phases: Sequence[int] = range(1, len(PHASE_NAMES) + 1)) -> di
     return {name: [sys.executable, *arguments] for name, arguments in commands.items()}
 
 
-def measure_loop(commands: Mapping[str, Sequence[str]], num_rounds: int, report: ProgressReport) -> dict[str, float]:
-    """Run all commands in turns; return the seconds of the fastest run of each.
+def measure_loop(
+    commands: Mapping[str, Sequence[str]], num_rounds: int, report: ProgressReport
+) -> dict[str, list[float]]:
+    """Run all commands in turns; return the seconds of all runs of each.
 
     Raises `RuntimeError` if one does not complete.
     """
-    best = dict.fromkeys(commands, float("inf"))
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(num_rounds):
         for index, (name, command) in enumerate(commands.items()):
-            report("Measuring runs", number * len(commands) + index, num_rounds * len(commands))
-            best[name] = min(_run(name, command), best[name])
-    return best
+            done, total = number * len(commands) + index, num_rounds * len(commands)
+            report("Measuring runs", done, total)
+            seconds[name].append(_run(name, command))
+            run = f"run {number + 1} of {num_rounds}"
+            report("Measuring runs", done + 1, total, f"{name}, {run}: {duration(seconds[name][-1])}")
+    return seconds
 
 
 def _run(name: str, command: Sequence[str]) -> float:
@@ -71,14 +77,18 @@ def bench_loop(
     """
     console = make_console(stderr=as_json)
     commands = timed_commands([1]) if quick else timed_commands()
-    with reported("Measuring runs") as report:
-        best = measure_loop(commands, 1 if quick else rounds, report)
+    with measuring("Measuring runs", 5 if quick else 18 * rounds) as report:
+        measured = measure_loop(commands, 1 if quick else rounds, report)
+    best = {name: min(seconds) for name, seconds in measured.items()}
     if as_json:
-        waits = [{"name": name, "command": _readable(commands[name]), "seconds": best[name]} for name in commands]
+        waits = [
+            {"name": name, "command": _readable(commands[name]), "seconds": best[name], "all_seconds": measured[name]}
+            for name in commands
+        ]
         typer.echo(json.dumps({"seconds": waits}))
         return
     console.print("From the start of a process to its result", style=STRONG)
     for name, seconds in best.items():
-        figures = f"{duration(seconds):>7} {seconds / best[BARE]:6.0f} x starting Python"
+        figures = f"{spread(measured[name]):<17} {seconds / best[BARE]:5.0f} x Python"
         console.print(measured_bar(name, seconds, max(best.values()), figures, ours=name != BARE))
     console.print("Wall-clock time of the fastest run; other load on the machine counts.", style=FAINT)

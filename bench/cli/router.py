@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from bench.cli.announced import measuring
 from bench.fleet import FleetServed, simulate_fleet
 from course.simulator.experiment import DEFAULT_LOAD, Experiment
 from course.simulator.workloads import WORKLOADS, make_requests
@@ -14,7 +15,6 @@ from course.terminal.charts import duration, measured_bar
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText
-from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 from serving.router.policies import LeastLoaded, PrefixAware, RoundRobin, Router
 
@@ -52,11 +52,13 @@ def bench_router(
     timed = make_requests(workload, requests, rate, seed)
 
     served: dict[str, FleetServed] = {}
-    with reported("Simulating") as report:
+    with measuring("Simulating", requests / 200) as report:
         for name, make_router in ROUTERS.items():
-            report(f"{name}: {requests:,} requests")
+            report(text := f"{name}: {requests:,} requests")
             engines = experiment.resolved_engine(), experiment.cost, team
             served[name] = simulate_fleet(timed, *engines, make_router(), replicas)
+            last = duration(served[name].time_to_first_token([99])[0])
+            report(text, found=f"{name}: {served[name].hit_rate:.0%} hits, 99th percentile of the first token {last}")
     if as_json:
         records = {name: as_record(one) for name, one in served.items()}
         typer.echo(json.dumps({"workload": workload, "replicas": replicas, "rate": rate, "routers": records}))
@@ -90,6 +92,7 @@ def show(console: Console, served: dict[str, FleetServed]) -> None:
         console.print(measured_bar(name, last, slowest, figures, ours=name == "prefix-aware"))
     console.print(
         "\nA replica can hit only what it has computed itself. Round robin spreads a conversation, or the questions "
-        "about one text, over all replicas: each computes the same prefix.",
+        "about one text, over all replicas: each computes the same prefix. Time is simulated: a "
+        "run with the same seed gives the same figures.",
         style=FAINT,
     )

@@ -11,16 +11,16 @@ from rich.console import Console
 from rich.text import Text
 
 from bench import scheduler as measured
+from bench.cli.announced import measuring
 from bench.scheduler import measure_scheduler
 from bench.scheduler_costs import Cost, SchedulerCosts
 from course.palette import color
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText
-from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 
-BAR_LENGTH = 28
+BAR_LENGTH = 20
 OURS = color(1)
 
 
@@ -34,7 +34,7 @@ def bench_scheduler(lineup: LineupText = None, as_json: AsJson = False) -> None:
     team = replace(lineup_to_run(lineup, console), runner="absent")
     if not as_json:
         console.print(whose_code(team), markup=False)
-    with reported("Measuring") as report:
+    with measuring("Measuring", 30) as report:
         costs = measure_scheduler(team, report)
     if as_json:
         typer.echo(json.dumps(as_record(costs, str(team))))
@@ -44,7 +44,7 @@ def bench_scheduler(lineup: LineupText = None, as_json: AsJson = False) -> None:
 
 def show(console: Console, costs: SchedulerCosts) -> None:
     """Print all measurements as bars."""
-    console.print("\nCPU microseconds, the median round; in brackets the fastest.", style=FAINT)
+    console.print("\nCPU microseconds, the median round; in brackets the fastest and the slowest.", style=FAINT)
     decodes = {
         f"{count:>5} running": (cost, f"{cost.median / costs.bookkeeping[count].median:3.0f} x bare")
         for count, cost in costs.decodes.items()
@@ -93,8 +93,8 @@ def show_bars(console: Console, heading: str, costs: dict[str, tuple[Cost, str]]
 def bar(name: str, cost: Cost, scale: float, remark: str) -> Text:
     """Return a bar with its numbers."""
     length = max(1, round(BAR_LENGTH * cost.median / scale))
-    figures = f" {cost.median:6.2f} ({cost.best:.2f})"
-    return Text.assemble(f"{name:>14} ", ("█" * length, OURS), " " * (BAR_LENGTH - length), f"{figures:<17} {remark}")
+    figures = f" {cost.median:6.2f} ({cost.best:.2f} to {cost.worst:.2f})"
+    return Text.assemble(f"{name:>14} ", ("█" * length, OURS), " " * (BAR_LENGTH - length), f"{figures:<25} {remark}")
 
 
 def as_record(costs: SchedulerCosts, lineup: str) -> dict[str, Any]:

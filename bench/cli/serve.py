@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bench.backend import BackendSettings
+from bench.cli.announced import measuring
 from bench.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.peer_process import PeerError, chosen_peers
 from bench.serve.peers import OURS, SERVERS
@@ -19,7 +20,6 @@ from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.option_groups import with_option_groups
 from course.terminal.options import AsJson, LineupText
-from course.terminal.progress import reported
 
 if TYPE_CHECKING:
     from bench.serve.endpoint import Endpoint
@@ -146,7 +146,8 @@ def bench_serve(
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     names = (OURS, *chosen_peers("none" if team.runner == "absent" else peers, SERVERS[1:]))
     try:
-        with tempfile.TemporaryDirectory() as folder, reported("Opening the model") as on_progress:
+        seconds = expected_seconds(load, wanted, len(names), rounds)
+        with tempfile.TemporaryDirectory() as folder, measuring("Opening the model", seconds) as on_progress:
             directory = "" if team.runner == "absent" else str(model_directory(model, Path(folder)))
             settings = BackendSettings(
                 directory, dtype, threads or 0, KV_CACHE_TOKENS, max_num_seqs=NUM_STREAMS, lineup=str(team)
@@ -161,13 +162,20 @@ def bench_serve(
         show_comparison(make_console(), comparison)
 
 
+def expected_seconds(load: "Load", search: "Search | None", num_servers: int, num_rounds: int) -> float:
+    """Return about how long the embedded model takes; a larger one cannot answer a probe's requests in its time."""
+    sending = 5.0 if load.request_rate == math.inf else load.num_requests / load.request_rate
+    probing = search.num_probes * search.probe_seconds if search is not None else 0.0
+    return num_servers * (10 + sending + probing) + (20 * (num_rounds + 1) if num_rounds else 0)
+
+
 def measure_endpoint(endpoint: "Endpoint", load: "Load", search: "Search | None", *, as_json: bool) -> None:
     """Send the load to a server that is already running."""
     from bench.serve.comparison import measured_record
     from bench.serve.load import measure
     from bench.serve.view import show_report, show_searches
 
-    with reported("Sending") as on_progress:
+    with measuring("Sending", expected_seconds(load, search, 1, 0)) as on_progress:
         load.warm_up(endpoint, on_progress)
         measured = measure({endpoint.model: endpoint}, load, search, on_progress)[endpoint.model]
     if as_json:

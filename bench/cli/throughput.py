@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from bench.cli.announced import measuring
 from bench.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.peer_process import BACKENDS, PeerError, chosen_peers
 from bench.plan import FULL, OURS, QUICK, ThroughputPlan
 from bench.throughput import Results, as_record, run_throughput, seconds_by_operator
-from course.terminal.charts import duration, measured_bar, shares
+from course.terminal.charts import duration, measured_bar, shares, spread
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
@@ -70,7 +71,7 @@ def bench_throughput(
         if team.chunking == "absent":
             console.print(whole_prompts(plan.settings().max_num_batched_tokens))
         try:
-            with reported("Starting the backends") as report:
+            with measuring("Starting the backends", expected_seconds(plan, size.num_parameters)) as report:
                 results = run_throughput(plan, report)
             with reported("Measuring where the time goes (the last part)"):
                 explained = efficiency_of_ours(plan, results)
@@ -81,6 +82,15 @@ def bench_throughput(
         typer.echo(json.dumps(record))
     else:
         show(console, record)
+
+
+def expected_seconds(plan: ThroughputPlan, num_parameters: int) -> float:
+    """Return about how long a plan takes: recorded runs of two models, in proportion to what is asked for."""
+    loading = 10 * len(plan.backends) + num_parameters / 5e6
+    if plan.sizes == QUICK:
+        return loading + num_parameters / 2e6
+    work = 60 + 1200 * num_parameters / 144e6  # five backends, 64 requests, two rounds
+    return loading + work * len(plan.backends) / len(BACKENDS) * plan.num_requests / 64 * plan.num_rounds / 2
 
 
 def efficiency_of_ours(plan: ThroughputPlan, results: Results) -> dict[str, Any]:
@@ -107,6 +117,8 @@ def show(console: Console, record: dict[str, Any]) -> None:
         console.print(f"{'':23} first token p50, p99; between tokens p50, p99; peak", style=FAINT)
         for name, entry in entries.items():
             console.print(f"{name:>23} {latencies(entry)}", markup=False)
+        rounds = "; ".join(f"{name} {spread(entry['all_seconds'])}" for name, entry in entries.items())
+        console.print(f"All rounds: {rounds}.", style=FAINT, markup=False)
         console.print(explanation(record["explained"][workload]), style=FAINT, markup=False)
     console.print(f"\nA round with every operator timed: {shares(record['seconds_by_operator'])}.", style=FAINT)
     for name, reason in record["missing"].items():

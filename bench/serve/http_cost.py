@@ -94,6 +94,10 @@ def measure_http_cost(
             streamed = run_round(server.endpoint, requests)
             if number > 0:
                 cost.note(offline, streamed)
+                rates = f"{cost.offline[-1]:,.0f} tokens/s offline, {cost.streamed[-1]:,.0f} through HTTP"
+                on_progress(
+                    "HTTP cost", number + 1, num_rounds + 1, f"HTTP cost, round {number} of {num_rounds}: {rates}"
+                )
             else:
                 in_a_round = round(ROUND_SECONDS * len(requests) / offline.seconds)
                 load = replace(load, num_requests=min(max(MIN_REQUESTS, in_a_round), MAX_REQUESTS))

@@ -47,7 +47,11 @@ class Load:
         answered = run_round(
             endpoint, requests, self.max_concurrency, self.timeout, lambda done: on_progress(name, done, len(requests))
         )
-        return report(answered, self.objective)
+        figures = report(answered, self.objective)
+        waited = f"p99 TTFT {1e3 * figures.ttft.p99:.0f} ms, {figures.output_throughput:,.0f} tokens/s"
+        found = f"{name}: {figures.completed} of {len(requests)} answered, {waited}"
+        on_progress(name, len(requests), len(requests), found)
+        return figures
 
     def warm_up(self, endpoint: Endpoint, on_progress: progress.ProgressReport) -> None:
         """Send a few requests whose figures do not count: a server may load its model at the first of them.

@@ -37,10 +37,14 @@ def duration(seconds: float) -> str:
 
 
 def spread(seconds: Sequence[float]) -> str:
-    """Return how far the rounds of a measurement are apart: `3 rounds, 1.20s to 1.31s`."""
-    if len(seconds) < 2:
-        return f"one round, {duration(seconds[0])}"
-    return f"{len(seconds)} rounds, {duration(min(seconds))} to {duration(max(seconds))}"
+    """Return how far the rounds of a measurement are apart: `1.20s to 1.31s`."""
+    return " to ".join(dict.fromkeys(map(duration, (min(seconds), max(seconds)))))
+
+
+def rates(tokens_per_second: float, seconds: Sequence[float]) -> str:
+    """Return the same as `360 to 400 tokens/s`, given the rate of the fastest of the rounds."""
+    slowest = tokens_per_second * min(seconds) / max(seconds)
+    return " to ".join(dict.fromkeys(f"{rate:,.0f}" for rate in (slowest, tokens_per_second))) + " tokens/s"
 
 
 def shares(seconds: Mapping[str, float]) -> str:
