@@ -60,7 +60,7 @@ def compare(plan: ServingPlan, on_progress: progress.ProgressReport) -> ServerCo
                 server = MeasuredServer(server_command(name, plan.settings))
                 running.callback(server.stop)  # before the warm-up, which may fail
                 plan.load.warm_up(server.endpoint, named(name, on_progress))
-            except (PeerError, ValueError) as error:
+            except (PeerError, ValueError, OSError) as error:  # OSError: its program is not there
                 if name == OURS:
                     raise
                 comparison.missing[name] = str(error)

@@ -22,7 +22,7 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
 Result = TypeVar("Result")
-SECONDS_FOR_LAST_STEP = 10.0
+SECONDS_FOR_LAST_STEP = 2.0
 
 
 class AsyncLLM:

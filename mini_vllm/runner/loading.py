@@ -58,9 +58,11 @@ def load_model(
     """
     keep_freed_memory()
     with _found(str(name_or_path or EMBEDDED_MODEL)) as name:
-        loaded = _load_weights(name, dtype, prepack_weights=prepack_weights)
+        loaded = _load_weights(name, dtype)
         tokenizer = AutoTokenizer.from_pretrained(name)
-    use_one_thread_if_small(loaded.model)
+    use_one_thread_if_small(loaded.model)  # before packing: packed weights are no parameters, and not counted
+    if prepack_weights:
+        pack_linear_layers(loaded.model)
     return loaded, ModelTokenizer(tokenizer, loaded.eos_token_ids)
 
 
@@ -68,7 +70,10 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
     """Load the model that proposes drafts; it reads the target's tokens. Raises `ValueError` as `load_model` does."""
     assert config.speculative_config is not None
     with _found(config.speculative_config.model or str(EMBEDDED_DRAFT_MODEL)) as name:
-        return _load_weights(name, config.dtype, prepack_weights=config.prepack_weights)
+        loaded = _load_weights(name, config.dtype)
+    if config.prepack_weights:
+        pack_linear_layers(loaded.model)
+    return loaded
 
 
 def use_one_thread_if_small(model: Any) -> None:
@@ -97,13 +102,10 @@ def _found(name: str) -> Iterator[str]:
         logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _load_weights(name: str, dtype: str, *, prepack_weights: bool) -> LoadedModel:
+def _load_weights(name: str, dtype: str) -> LoadedModel:
     require_decoder(AutoConfig.from_pretrained(name))
     model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype))
-    loaded = describe_model(model.to(pick_device()).eval())
-    if prepack_weights:
-        pack_linear_layers(loaded.model)
-    return loaded
+    return describe_model(model.to(pick_device()).eval())
 
 
 def describe_model(model: Any) -> LoadedModel:

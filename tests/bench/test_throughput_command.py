@@ -15,6 +15,7 @@ from bench.plan import QUICK, ThroughputPlan
 from bench.throughput import as_record, run_throughput
 from course.terminal.options import threads_to_use
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.runner import loading
 from tests.bench.conftest import executable
 from tests.cli.conftest import Commands
 
@@ -129,6 +130,19 @@ def test_threads_are_those_asked_for_though_a_small_model_chooses_one(monkeypatc
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     comparison = measure_feature("prefix", parse_lineup("solution"), 0.05, 1, num_threads=2)
     assert (comparison.num_threads, torch.get_num_threads()) == (2, 2)
+
+
+@pytest.mark.usefixtures("_restore_threads")
+@pytest.mark.parametrize(("small", "num_threads"), [(2_000_000, 2), (3_000_000, 1)])
+def test_a_model_is_as_small_as_before_its_weights_are_packed(
+    monkeypatch: pytest.MonkeyPatch, small: int, num_threads: int
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(loading, "SMALL_MODEL_PARAMETERS", small)
+    torch.set_num_threads(2)
+    model = loading.load_model(prepack_weights=True)[0].model
+    assert sum(weight.numel() for weight in model.parameters()) < 2_000_000
+    assert torch.get_num_threads() == num_threads
 
 
 def test_threads_are_one_per_cpu_unless_set(monkeypatch: pytest.MonkeyPatch) -> None:

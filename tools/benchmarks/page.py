@@ -23,7 +23,7 @@ def page(records: Mapping[str, Record]) -> str:
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
-    environment.filters |= {"f": format, "duration": duration, "median": median, "us": microseconds}
+    environment.filters |= {"f": format, "duration": duration, "median": median, "us": microseconds, "apart": apart}
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         records=records,
         named=lambda start: [record for name, record in records.items() if name.startswith(start)],
@@ -36,6 +36,11 @@ def page(records: Mapping[str, Record]) -> str:
         shares=shares,
         settings_text=settings_text,
     )
+
+
+def apart(measured: Mapping[str, Record]) -> float:
+    """Return how many times as long the slowest round of a setting took as its fastest, at most in a case."""
+    return max(max(one["all_seconds"]) / min(one["all_seconds"]) for one in measured.values())
 
 
 def microseconds(cost: float) -> str:
