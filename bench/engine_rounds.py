@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from torch import Tensor
-
 import torch
+from torch import Tensor
 
 from course.terminal.options import threads_to_use
 from mini_vllm.assembly.build import build_engine

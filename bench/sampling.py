@@ -9,10 +9,9 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from bench.engine_rounds import CONFIG, answer_all
+from bench.engine_rounds import CONFIG, answer_all, build_engines
 from bench.models import LARGE_VOCABULARY, RANDOM_MODEL, save_random_model
 from course.terminal.progress import ProgressReport
-from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
@@ -44,14 +43,19 @@ class SamplingCase:
 
 
 def measure_sampling(
-    lineup: Lineup, batch_sizes: Sequence[int], models: Sequence[str], num_rounds: int, report: ProgressReport
+    lineup: Lineup,
+    num_threads: int,
+    batch_sizes: Sequence[int],
+    models: Sequence[str],
+    num_rounds: int,
+    report: ProgressReport,
 ) -> Iterator[SamplingCase]:
     """Measure each model at each batch size; the ways take turns, after a round of each that does not count."""
     with tempfile.TemporaryDirectory() as folder:
         for model in models:
             report(f"{model}: loading")
             path = str(save_random_model(Path(folder) / "model", SIZES[model])) if model in SIZES else None
-            engine = build_engine(CONFIG, lineup, path)
+            engine = build_engines({model: CONFIG}, lineup, num_threads, path)[model]
             for batch_size in batch_sizes:
                 rates: dict[str, list[float]] = {way: [] for way in WAYS}
                 for number in range(num_rounds + 1):

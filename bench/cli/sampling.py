@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from bench.cli.announced import measuring
 from bench.cli.electives import Rounds
 from course.terminal.charts import measured_bar
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
-from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ def bench_sampling(
 
     Three models, the last with a vocabulary of 151,936; batch 1 to 64.
     """
-    import torch
-
     from bench.engine_rounds import BATCH_SIZES
     from bench.sampling import EMBEDDED, LARGER, WIDE, measure_sampling
 
@@ -42,14 +40,12 @@ def bench_sampling(
     if team.runner == "absent":
         raise ValueError(f"lineup {team}: sampling needs phase 6")
     num_threads = threads_to_use(threads)
-    torch.set_num_threads(num_threads)
     console.print(whose_code(team), markup=False)
     models, sizes = ((EMBEDDED,), BATCH_SIZES[:2]) if quick else ((EMBEDDED, LARGER, WIDE), BATCH_SIZES)
-    takes = "less than a minute" if quick else "about ten minutes"
-    console.print(f"{len(models) * len(sizes)} cases, {takes} on two quiet cores. In percent: of greedy.", style=FAINT)
+    console.print(f"{len(models) * len(sizes)} cases. In percent: of greedy.", style=FAINT)
     console.print("Two cuts: top_k 50, then top_p 0.9.", style=FAINT)
-    with reported("Loading torch and the model") as report:
-        for case in measure_sampling(team, sizes, models, 1 if quick else rounds, report):
+    with measuring("Loading torch and the model", 40 if quick else 120 * rounds) as report:
+        for case in measure_sampling(team, num_threads, sizes, models, 1 if quick else rounds, report):
             cases.append(case)
             show(console, case)
     if as_json:

@@ -68,7 +68,7 @@ def test_a_step_costs_the_same_in_a_large_pool() -> None:
 
 
 def test_bars_stay_in_their_column() -> None:
-    cost = Cost(1.0, 2.0)
+    cost = Cost(1.0, 2.0, 3.0)
     lines = [command.bar("x", cost, 2.0, "").plain, command.bar("x", cost, 200.0, "").plain]
     assert {line.index("2.00") for line in lines} == {lines[0].index("2.00")}
 

@@ -40,7 +40,7 @@ def page(records: Mapping[str, Record]) -> str:
 
 def apart(measured: Mapping[str, Record]) -> float:
     """Return how many times as long the slowest round of a setting took as its fastest, at most in a case."""
-    return max(max(one["all_seconds"]) / min(one["all_seconds"]) for one in measured.values())
+    return max(float(max(one["all_seconds"]) / min(one["all_seconds"])) for one in measured.values())
 
 
 def microseconds(cost: float) -> str:
