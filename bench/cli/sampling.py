@@ -28,7 +28,7 @@ def bench_sampling(
     quick: Annotated[bool, typer.Option("--quick", help="The embedded model, batch 1 and 4, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate greedily, at temperature 0.8, and with top_k and top_p.
+    """Generate greedily, at temperature 0.8, and with two cuts.
 
     Three models, the last with a vocabulary of 151,936; batch 1 to 64.
     """

@@ -213,8 +213,9 @@ def test_its_greedy_texts_are_the_engines(
     assert llm.scheduler.kv.num_free_blocks == llm.scheduler.kv.num_usable_blocks
 
 
-def test_its_sampled_texts_are_the_engines(module: ModuleType) -> None:
-    sampling = {"max_tokens": 24, "temperature": 0.9, "top_k": 30, "top_p": 0.95, "seed": 7}
+@pytest.mark.parametrize("cuts", [{}, {"top_k": 30}, {"top_p": 0.95}, {"top_k": 30, "top_p": 0.95}], ids=str)
+def test_its_sampled_texts_are_the_engines(module: ModuleType, cuts: dict[str, float]) -> None:
+    sampling = {"max_tokens": 24, "temperature": 0.9, "seed": 7, **cuts}
     texts = module.LLM().generate(PROMPTS, module.SamplingParams(**sampling))
     assert texts == engine_texts(PROMPTS, SamplingParams(**sampling))  # type: ignore[arg-type]
 
