@@ -159,6 +159,6 @@ def test_a_feature_needs_its_phase() -> None:
 
 def test_features_are_drawn_in_pairs(mini_vllm: Commands) -> None:
     shown = mini_vllm("bench", "chunked", "--quick").output
-    assert shown.count("with it ") == shown.count("without ") == 5
+    assert shown.count(" with it █") == shown.count(" without █") == 5
     assert "between tokens, p99" in shown
     assert "max_num_batched_tokens=128" in shown
