@@ -124,7 +124,6 @@ class EngineClock:
         self._stopped_at = time.monotonic()
 
     def go(self) -> None:
-        """Resume."""
         self._stopped_for += time.monotonic() - self._stopped_at
 
 
@@ -222,7 +221,6 @@ def demo(
 
 
 def run(llm: "LLM", plan: DemoPlan, console: Console, delay: float) -> tuple[Watcher, list[RequestOutput]]:
-    """Run the plan; return the watcher with the last state, and the outputs."""
     params = SamplingParams(max_tokens=plan.max_tokens)
     if not is_live(console):
         watcher = Watcher(llm, plan, console, None, delay)

@@ -100,7 +100,6 @@ def show_new_text(outputs: list[RequestOutput]) -> None:
 
 
 def print_all(prompts: Sequence[str], outputs: Sequence[RequestOutput], as_json: bool) -> None:
-    """Print finished outputs, as text or as JSON."""
     for number, (prompt, output) in enumerate(zip(prompts, outputs, strict=True), start=1):
         if as_json:
             typer.echo(json.dumps(as_record(prompt, output)))

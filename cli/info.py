@@ -48,7 +48,6 @@ class Finding:
 
 
 def all_checks() -> list[Finding]:
-    """Return all checks, in the order in which to fix problems."""
     pinned = read_constraints(ROOT / "constraints.txt")
     return [
         check_python(),
@@ -202,7 +201,6 @@ def info() -> None:
 
 
 def check_table(checks: list[Finding]) -> Table:
-    """Return one row per check."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("", min_width=7)
     table.add_column("what", no_wrap=True)

@@ -28,7 +28,6 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def texts(state: RunState, outputs: Sequence[RequestOutput]) -> RenderableType:
-    """Return every question with its answer below it."""
     parts: list[RenderableType] = []
     for output in outputs:
         index, letter = state.info.index(output.request_id), state.info.label(output.request_id)

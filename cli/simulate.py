@@ -40,8 +40,6 @@ class SimulationResult:
 
 @dataclass(frozen=True)
 class ExperimentOptions:
-    """What is simulated."""
-
     workload: Annotated[str, typer.Argument(help=f"One of {', '.join(WORKLOADS)}.")] = "chat"
     gpu: Annotated[str, typer.Option(help=f"One of {', '.join(gpu.name for gpu in GPUS)}.")] = "H100"
     model: Annotated[str, typer.Option(help=f"One of {', '.join(s.name for s in MODEL_SHAPES)}.")] = "Llama-3.1-8B"

@@ -25,7 +25,6 @@ def speed(rate: float, unit: str) -> str:
 
 
 def conditions(base: Experiment, setting: str) -> str:
-    """Return a description of the workload and the hardware."""
     cost, config = base.cost, base.resolved_engine()
     if base.calibrated is None:
         where = f"{base.model} on {base.num_gpus} x {base.gpu}"
@@ -41,7 +40,6 @@ def conditions(base: Experiment, setting: str) -> str:
 
 
 def latency_table(summary: Summary) -> Table:
-    """Return the latencies in milliseconds."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("ms")
     for heading in ("mean", *(f"p{percent}" for percent in PERCENTS)):
@@ -72,7 +70,6 @@ def totals(summary: Summary, wall_seconds: float) -> Table:
 
 
 def legend(slo: Slo) -> str:
-    """Return an explanation of the terms."""
     return (
         "\nAll times are simulated; TTFT (time to first token) and ITL (inter-token latency) in ms. SLO: first token "
         f"within {slo.time_to_first_token:g} s and a mean ITL of at most {slo.inter_token_latency * 1e3:g} ms. "

@@ -96,7 +96,6 @@ def name(lineup: Lineup) -> str:
 
 
 def conditions(found: list[LineupResult]) -> str:
-    """Return a description of what all stages share."""
     num_blocks, size, cost = (SETTINGS.num_gpu_blocks or 1) - 1, SETTINGS.block_size, StepCost()
     return (
         f"All stages: the same {len(ablation_requests())} requests with the same arrival times, up to {MAX_TOKENS} "
@@ -109,7 +108,6 @@ def conditions(found: list[LineupResult]) -> str:
 
 
 def sentences(found: list[LineupResult], mentions_phase_6: bool) -> Table:
-    """Return one sentence per stage."""
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(no_wrap=True)
     lines.add_column()

@@ -33,7 +33,6 @@ def install() -> None:
 
 
 def lacking(requirements: Iterable[str]) -> list[str]:
-    """Return the requirements that no installed package meets."""
     wanted = [Requirement(text) for text in requirements]
     return [str(each) for each in wanted if each.name not in NOT_NEEDED and not is_met(each)]
 

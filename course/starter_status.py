@@ -14,7 +14,6 @@ OURS = re.compile(r"Phase (\d+), tasks? (\d+)")
 
 
 def starter_path(phase: int, checkout: Path = CHECKOUT) -> Path:
-    """Return the file that the learner fills in a phase, 1 to 8."""
     name = ALL_NAMES[phase - 1].lower().replace(" ", "_")
     return checkout / "labs" / f"phase{phase}_{name}" / "starter.py"
 
@@ -41,7 +40,6 @@ def written_phases(checkout: Path = CHECKOUT) -> list[int]:
 
 
 def written_electives(checkout: Path = CHECKOUT) -> list[int]:
-    """Return the electives without unwritten tasks."""
     electives = range(len(PHASE_NAMES) + 1, len(ALL_NAMES) + 1)
     return [phase for phase in electives if not unwritten_tasks(phase, checkout)]
 
@@ -105,7 +103,6 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 
 def message_of(statement: ast.stmt) -> str | None:
-    """Return the message if the statement raises our error."""
     if not (isinstance(statement, ast.Raise) and isinstance(statement.exc, ast.Call)):
         return None
     call = statement.exc

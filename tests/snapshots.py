@@ -17,13 +17,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """The snapshot files of one test module."""
-
     folder: Path
     is_update: bool
 
     def check(self, name: str, text: str) -> None:
-        """Compare text with the snapshot of that name, or write it."""
         path = self.folder / f"{name}.txt"
         if self.is_update:
             self.folder.mkdir(exist_ok=True)
@@ -32,7 +29,6 @@ class Snapshots:
         assert text == path.read_text(encoding="utf-8"), f"if this is meant: {OPTION}, and review the diff"
 
     def names(self) -> set[str]:
-        """Return the names of the snapshots that there are."""
         return {path.stem for path in self.folder.glob("*.txt")}
 
 

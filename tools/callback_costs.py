@@ -21,7 +21,6 @@ MAX_MS = 300.0
 
 
 def places(knob: Knob) -> list[Any]:
-    """Return the values that a knob is turned to."""
     if isinstance(knob, Slide):
         middle = knob.low + knob.step * round((knob.high - knob.low) / 2 / knob.step)
         found: list[Any] = [knob.low, middle, knob.high]

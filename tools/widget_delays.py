@@ -80,7 +80,6 @@ def knobs(num_requests: int) -> Iterator[WidgetKnob]:
 
 
 def dial(workload: str, num_requests: int) -> Panel:
-    """Return the chunking dial at a workload; its requests are drawn."""
     made = chunking_dial(num_requests=num_requests)
     made.set(workload=workload)
     return made
@@ -135,7 +134,6 @@ def wait_for(page: Any, count: int) -> None:
 
 
 def report(browser: Any, num_moves: int, num_requests: int) -> Iterator[str]:
-    """Measure everything; yield a line for each."""
     yield f"Milliseconds to the picture, of {num_moves} moves each; Chromium {browser.version}, without Jupyter."
     for num_blocks, film in films():
         times = scrub(browser, film, num_moves)
@@ -146,7 +144,6 @@ def report(browser: Any, num_moves: int, num_requests: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print a line for each widget."""
     parser = argparse.ArgumentParser(prog="python -m tools.widget_delays", description=__doc__)
     parser.add_argument("--moves", type=int, default=15, help="moves of each slider and knob")
     parser.add_argument("--requests", type=int, default=2_000, help="simulated requests per change of the dial")

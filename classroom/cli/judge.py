@@ -50,7 +50,6 @@ class ClassProgress:
             self._bars.update(self._rows[name], completed=done, what=what)
 
     def finished(self, name: str, seconds: float) -> None:
-        """Show that a submission is done."""
         self._num_done += 1
         if self._bars is not None and self._class is not None:
             self._bars.update(self._class, completed=self._num_done)
@@ -78,8 +77,6 @@ NOT_ISOLATED = "NOT ISOLATED: --no-jail lets submissions read, write and send wh
 
 @dataclass(frozen=True)
 class ResultFiles:
-    """What is written."""
-
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None
     csv_file: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per submission.")] = None
     feedback: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a text per submission.")] = None

@@ -16,8 +16,6 @@ Seconds = Annotated[float, typer.Option(min=0.5, help="For one situation; slow m
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """What is graded, and within which limits."""
-
     phase: Annotated[
         str | None,
         typer.Option("--phase", metavar="K or K-M", help="Default: phases 1-6. Electives, 7-8, need a separate run."),

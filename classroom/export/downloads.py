@@ -86,7 +86,6 @@ class Collected:
         return "/".join(parts)
 
     def roster(self) -> str:
-        """Return the roster of `mini-vllm judge --roster`."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([FIRST_COLUMN, ID_NAMES[self.platform]])
@@ -135,7 +134,6 @@ def platform_of(names: Sequence[str], download: Path) -> str:
 
 
 def readings(name: str, platform: str) -> list[Reading]:
-    """Return all ways to read a path as one that a platform wrote."""
     head, *rest = name.replace("\\", "/").split("/")
     if rest and platform == "Canvas":
         return []

@@ -132,7 +132,6 @@ def grade(folder: Path, settings: JudgeSettings) -> RecordedResult:
 
 
 def main(folder: Path, target: Path) -> None:
-    """Grade the folder and write the results."""
     found = json.loads((CHECKOUT / SETTINGS_FILE).read_text(encoding="utf-8"))
     try:
         result = grade(folder, JudgeSettings.from_json(found["settings"]))

@@ -135,12 +135,10 @@ class GradingProcess:
         raise GraderError(f"it could not be graded: {reason}")
 
     def end(self) -> None:
-        """End the process for good."""
         self._is_ended = True
         self.close()
 
     def close(self) -> None:
-        """End the process and everything that it started."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None

@@ -92,7 +92,6 @@ def show_text(page: Console, text: str) -> None:
 
 
 def settings_line(scenario: EngineScenario) -> str:
-    """Return the settings that decide something."""
     config = scenario.config
     assert config.num_gpu_blocks is not None
     settings = [
@@ -111,7 +110,6 @@ def settings_line(scenario: EngineScenario) -> str:
 
 
 def arrivals_table(scenario: EngineScenario) -> Table:
-    """Return the requests with their arrival steps."""
     aborts = {request_id: step for step, request_id in scenario.aborts}
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     has_priority = any(new.priority for new in scenario.arrivals)

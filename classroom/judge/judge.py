@@ -69,7 +69,6 @@ class Judge:
     def grade_phase(
         self, number: int, submission: Submission, submission_dir: SubmissionDir, grade: SubmissionGrade
     ) -> None:
-        """Grade one phase alone, and add it to the grade."""
         content = submission.starters.get(number)
         session = PhaseSession(self, number, submission_dir, min(monotonic() + PHASE_SECONDS, self._deadline))
         if content is None:

@@ -31,7 +31,6 @@ def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
 
 
 def compare_answers(asked: JudgeQuestion, found: list[Json]) -> Outcome:
-    """Compare answer by answer."""
     if same(asked.expected, found):
         return Outcome("right")
     pairs = zip(asked.expected, found, strict=False)

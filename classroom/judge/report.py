@@ -79,7 +79,6 @@ def share_missed(groups: Sequence[GroupResult]) -> float:
 
 
 def as_csv(report: ClassResults) -> str:
-    """Return one line per submission."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     phases = [phase["phase"] for phase in report.submissions[0]["phases"]] if report.submissions else []

@@ -99,7 +99,6 @@ class SubmissionGrade:
     seconds: float = 0.0
 
     def result(self) -> SubmissionResult:
-        """Return the result for the tables."""
         is_right = all(outcome.status == "right" for outcome in self.together)
         status = "-" if not self.together else "pass" if is_right else "fail"
         return {
@@ -124,7 +123,6 @@ def group_result(group: "TestGroup", outcomes: list[Outcome]) -> GroupResult:
 
 
 def phase_result(number: int, groups: list[GroupResult], sha256: str | None, error: str) -> PhaseResult:
-    """Return the result of a phase."""
     return {
         "phase": number,
         "sha256": sha256,

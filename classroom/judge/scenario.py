@@ -78,8 +78,6 @@ MAX_NEW_TOKENS = 14
 
 @dataclass(frozen=True)
 class Features:
-    """The features of a group's scenarios."""
-
     policy: Policy = "fcfs"
     is_tight: bool = False
     caching: bool = False
@@ -95,7 +93,6 @@ class Features:
 
 
 def draw_scenario(rng: Random, on: Features) -> EngineScenario:
-    """Draw a scenario that has the features."""
     block_size = rng.choice((2, 3, 4, 5, 8))
     max_model_len = rng.randrange(32, 44)
     arrivals = draw_arrivals(rng, on, max_model_len)

@@ -84,7 +84,6 @@ class Script:
         return name in self._only if self._only else name not in READS
 
     def call(self, recorded: "RecordedObject", name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Record a call and make it."""
         function = getattr(recorded.thing, name)
         self.calls.append((recorded.index, name, self._written((positional, named))))
         arguments = signature(function).bind(*positional, **named).arguments
@@ -100,7 +99,6 @@ class Script:
         return found
 
     def question(self, scenario: EngineScenario | None = None) -> JudgeQuestion:
-        """Return the script as a question to the learner's file."""
         assert any(not name[0].isupper() for _, name, _ in self.calls), "a script that asks nothing"
         return question(self.phase, "replay", self.phase, self.calls, shown=self._shown, scenario=scenario)
 
@@ -113,7 +111,6 @@ class Script:
         return number
 
     def shared(self, thing: object) -> int:
-        """Return the number of an object that several calls are given."""
         if all(thing is not other for other in self._shared):
             self._shared.append(thing)
         return next(number for number, other in enumerate(self._shared) if other is thing)

@@ -24,5 +24,4 @@ class JudgeSettings:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "JudgeSettings":
-        """Return the settings that `dataclasses.asdict` and JSON made `values` of."""
         return cls(**values | {"phases": tuple(values["phases"])})

@@ -69,7 +69,6 @@ def read_submission(path: Path, name: str) -> Submission:
 
 
 def files_of(path: Path) -> Iterator[Starter]:
-    """Yield the starters at a path."""
     if path.is_dir():
         yield from files_of_folder(path)
     elif path.suffix.lower() == ".py":

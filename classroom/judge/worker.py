@@ -104,7 +104,6 @@ class JailedWorker:
         self.process.deadline = min(time.monotonic() + seconds, self._until)
 
     def close(self) -> None:
-        """End the worker and every process that it started."""
         self._watch.stop()
         self.process.close()
 

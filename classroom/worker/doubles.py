@@ -222,7 +222,6 @@ class TouchLog:
         self.touched.append(int(block_id))
 
     def state(self) -> list[int]:
-        """Return the touched blocks."""
         return sorted(self.touched)
 
 

@@ -41,7 +41,6 @@ class ChatRun:
 
     @property
     def token_ids(self) -> dict[str, list[int]]:
-        """The tokens of the answer to each question."""
         return {question: output.outputs[0].token_ids for question, output in self.outputs.items()}
 
 
@@ -60,7 +59,6 @@ def play_workload(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup
 
 
 def output_tokens(recording: Recording) -> dict[str, list[int]]:
-    """Return the output tokens of each request."""
     tokens: dict[str, list[int]] = {}
     for record in recording.steps:
         for request_id, token_ids in record["output"]:

@@ -75,7 +75,6 @@ class CallResult:
 
 
 def start_process() -> WorkerProcess:
-    """Start a process that serves one call."""
     return WorkerProcess(COMMAND, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES)
 
 
@@ -187,12 +186,10 @@ def limits_for(arguments: Iterable[object]) -> Limits:
 
 
 def pack(value: object) -> str:
-    """Return a value as text."""
     return base64.b64encode(pickle.dumps(value)).decode()
 
 
 def unpack(text: str) -> Any:
-    """Return the value that `pack` was given."""
     return pickle.loads(base64.b64decode(text))
 
 

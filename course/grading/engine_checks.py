@@ -179,7 +179,6 @@ def main() -> None:
 
 
 def do(order: dict[str, Any]) -> EngineCheck:
-    """Run the check that the order names."""
     mine = parse_lineup(order["mine"])
     reference = parse_lineup(order["reference"]) if order["reference"] else None
     match order["kind"]:

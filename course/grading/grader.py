@@ -122,7 +122,6 @@ class Grader:
         return Grade(grades, monotonic() - start)
 
     def grade_alone(self, phase: PlannedPhase) -> PhaseGrade:
-        """Grade one phase by its tests and beside the reference."""
         number, total = phase.number, len(phase.tests)
         self.on_progress(number, 0, "tests")
 

@@ -59,7 +59,6 @@ class PlannedPhase:
 
     @property
     def is_elective(self) -> bool:
-        """Whether the phase does not count for the course."""
         return self.number > len(PHASE_NAMES)
 
     @property
@@ -77,7 +76,6 @@ class PlannedPhase:
 
     @property
     def module(self) -> str:
-        """The module that the learner fills in."""
         return f"{self.folder.replace('/', '.')}.starter"
 
     @property
@@ -171,7 +169,6 @@ def public_names(folder: str) -> dict[str, str]:
 
 
 def class_names(owner: type) -> dict[str, str]:
-    """Return the public methods and properties of a class."""
     names = {}
     for name, value in vars(owner).items():
         if name.startswith("_") and name not in DUNDERS:

@@ -48,8 +48,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class GradingPlugin:
-    """Runs the tests of the order."""
-
     def __init__(self, channel: Channel, order: dict[str, Any]) -> None:
         self.channel = channel
         self.tests = {f"{order['folder']}/{test}": test for test in order["tests"]}

@@ -66,7 +66,6 @@ NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def as_json(grade: Grade) -> dict[str, Any]:
-    """Return the grade as an object for `json.dumps`."""
     what, command = next_step(grade)
     points = {"total": round(grade.elective_points, 2), "max": grade.max_elective_points}
     electives = {"electives": points} if grade.electives else {}
@@ -157,7 +156,6 @@ def add_check(suite: ElementTree.Element, phase: PhaseGrade, name: str, check: E
 
 
 def add_outcome(case: ElementTree.Element, tag: str, message: str) -> None:
-    """Add a failure, an error or a skip with its message."""
     text = clean(message)
     ElementTree.SubElement(case, tag, message=text.partition("\n")[0]).text = text
 

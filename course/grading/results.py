@@ -113,7 +113,6 @@ class PhaseGrade:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all graded tests pass."""
         return not self.error and all(task.status == "passed" for task in self.tasks)
 
     @property

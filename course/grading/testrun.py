@@ -147,7 +147,6 @@ def take(run: TestRun, event: Event) -> None:
 
 
 def finish(run: TestRun, result: TestResult) -> None:
-    """Add a result; the first one of a test counts."""
     run.results.setdefault(result.id, result)
     run.running = None
 

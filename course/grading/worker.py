@@ -75,7 +75,6 @@ class StoppedError(Exception):
 
 
 def send_event(channel: Channel, event: Event) -> None:
-    """Send one event, long texts shortened."""
     cut = {key: shorten(value) if isinstance(value, str) else value for key, value in vars(event).items()}
     channel.send({"event": type(event).__name__} | cut)
 

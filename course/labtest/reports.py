@@ -35,7 +35,6 @@ def rule_of(item: pytest.Item) -> str:
 
 @cache
 def names_of(phase: int) -> Mapping[str, str]:
-    """Return the public names of a phase with their parameters."""
     return next((plan.names for plan in load_whole_plan() if plan.number == phase), {})
 
 

@@ -50,7 +50,6 @@ def ablation_charts(stages: Sequence[LineupResult], lineups: Sequence[Lineup], m
 
 
 def name_of(stage: LineupResult) -> str:
-    """Return the phases of a stage."""
     phases = [phase for phase in range(1, len(ALL_NAMES) + 1) if stage.lineup[phase] != "absent"]
     last = max(phase for phase in phases if phase <= len(PHASE_NAMES))
     electives = "".join(f", {phase}" for phase in phases if phase > len(PHASE_NAMES))

@@ -59,7 +59,6 @@ def count(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share of 0 to 1 in percent."""
     return f"{share:.0%}"
 
 

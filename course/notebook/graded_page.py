@@ -97,7 +97,6 @@ def graded_page(results: Sequence[Result], phase: int, whose: str, console: str)
 
 
 def page(body: str) -> str:
-    """Return the body with its style."""
     return f'<style>{stylesheet()}</style><div class="mvt" role="region" aria-label="graded tests">{body}</div>'
 
 

@@ -164,7 +164,6 @@ class Lab:
         return result
 
     def _print_once(self, remarks: Sequence[str]) -> None:
-        """Print the remarks that this lab has not printed before."""
         for remark in remarks:
             if remark not in self._printed:
                 say(remark)

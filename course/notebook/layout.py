@@ -37,11 +37,9 @@ class Layout:
         return [int(row[0]) for row in self.rows if row[-1]]
 
     def rows_of(self, request: str) -> list[Sequence[str]]:
-        """Return the rows of a request, by its label."""
         return [row for row in self.rows if row[1] == request]
 
     def first_slot(self, request: str) -> int:
-        """Return the slot of a request's first row."""
         return int(self.rows_of(request)[0][4])
 
     def num_read(self, request: str, place: int) -> int:

@@ -17,7 +17,6 @@ def first_missing(lineup: Lineup) -> int:
 
 
 def starters_of(lineup: Lineup) -> list[int]:
-    """Return the phases that are the learner's."""
     return [phase for phase, impl in enumerate(astuple(lineup), start=1) if impl == "starter"]
 
 
@@ -28,7 +27,6 @@ def mark_for(lineup: Lineup) -> str:
 
 
 def whose_code(lineup: Lineup) -> str:
-    """Return which code runs."""
     return f"Whose code runs: {describe(lineup)}"
 
 

@@ -32,7 +32,6 @@ class Notice:
         return {"text/html": self.html(), "text/plain": str(self)}
 
     def html(self) -> str:
-        """Return the notice as a framed text."""
         frame = "border-left:4px solid #E69F00;padding:2px 12px;max-width:720px"
         return (
             f'<div role="note" style="{frame}"><strong>{escape(self.title)}</strong>'

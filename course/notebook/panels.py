@@ -64,8 +64,6 @@ def engine_panel(
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run beside the first one."""
-
     first: WorkloadRun
     run: WorkloadRun
 
@@ -86,7 +84,6 @@ class ComparedRun:
         return self.run.stalled or ("The answers are the same, token for token." if same else "DIFFERENT answers!")
 
     def picture(self, step: int, width: float = WIDTH) -> Picture:
-        """Return the picture of one step, for a page of a width."""
         return marked_picture(pictures(self.run.recording, [step], width, brief=True)[0], self.run.recorded)
 
     def film(self) -> Film:

@@ -70,7 +70,6 @@ def lean(value: object) -> object:
 
 
 def from_json(encoded: Any) -> Any:
-    """Return what `to_json` was given."""
     if isinstance(encoded, list):
         return [from_json(item) for item in encoded]
     if not isinstance(encoded, dict):

@@ -20,7 +20,6 @@ def mark_of(phase: int) -> str:
 
 
 def first_mark(results: Iterable[object]) -> str:
-    """Return the mark of the first result that is recorded, empty if none is."""
     return next((mark for result in results if (mark := getattr(result, "recorded", ""))), "")
 
 
@@ -41,7 +40,6 @@ def marked_picture(picture: Picture, mark: str) -> Picture:
 
 
 def band(width: float, mark: str) -> tuple[Markup, float]:
-    """Return the mark in a dashed frame, and its height."""
     lines = wrap(mark, width - 48, 13, 2)
     high = BAND + 17 * (len(lines) - 1)
     frame = svg.rect(6.5, 4.5, width - 13, high - 9, rx=4, class_="mv-line", stroke_dasharray="5 3")
@@ -50,7 +48,6 @@ def band(width: float, mark: str) -> tuple[Markup, float]:
 
 
 def marked_film(film: Film, mark: str) -> Film:
-    """Return the film with every picture marked; unchanged without a mark."""
     return film.changed(lambda picture: marked_picture(picture, mark)) if mark else film
 
 
@@ -63,7 +60,6 @@ def marked_html(page: str, mark: str) -> str:
 
 
 def marked_text(text: str, mark: str) -> str:
-    """Return text below the mark; unchanged without a mark."""
     return f"{mark}\n{text}" if mark else text
 
 
@@ -87,7 +83,6 @@ class CellMarks:
         self._cell = -1
 
     def show(self, mark: str) -> None:
-        """Show the mark, unless it is empty or this cell shows one."""
         from IPython import get_ipython  # only the kernel shows: without it a panel's new process starts faster
         from IPython.display import display
 

@@ -61,7 +61,6 @@ class ByUser:
 
     @classmethod
     def of(cls, served: Served | Notice, users: Sequence[int]) -> "ByUser | Notice":
-        """Return them, or the `Notice` in place of what was served."""
         return served if isinstance(served, Notice) else cls(served, users)
 
     def wait_of(self, user: int, percent: float = 95) -> float:

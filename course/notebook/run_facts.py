@@ -63,7 +63,6 @@ class RunFacts:
 
     @property
     def num_accepted(self) -> int:
-        """The drafts that were right."""
         return sum(self.drafts.accepted)
 
     @property
@@ -83,7 +82,6 @@ class RunFacts:
 
     @cached_property
     def drafts(self) -> DraftCounts:
-        """What the drafts brought."""
         return reduce(DraftCounts.plus, verdicts_of(self.recording.steps), DraftCounts())
 
     @property
@@ -92,11 +90,9 @@ class RunFacts:
         return max(len(record["scheduled"]) for record in self.recording.steps)
 
     def tokens(self, step: int) -> int:
-        """Return the tokens that a step computes."""
         return self.recording.steps[step]["total"]
 
     def tokens_of(self, request: str, step: int) -> int:
-        """Return the tokens of a request that a step computes."""
         return sum(share["n"] for share in self.recording.steps[step]["scheduled"] if share["id"] == self.ids[request])
 
     def hit_of(self, request: str) -> int:
@@ -104,11 +100,9 @@ class RunFacts:
         return [share.get("hit", 0) for _, share in self._admissions(request)][-1]
 
     def scheduled(self, step: int) -> list[str]:
-        """Return the requests of a step, in the order of its plan."""
         return self._names(share["id"] for share in self.recording.steps[step]["scheduled"])
 
     def preempted(self, step: int) -> list[str]:
-        """Return the victims of a step."""
         return self._names(victim for victim, *_ in self.recording.steps[step]["preempted"])
 
     def preempted_for(self, step: int) -> list[str]:
@@ -117,15 +111,12 @@ class RunFacts:
 
     @property
     def first_victim(self) -> str:
-        """The first request that is preempted, or `neither`."""
         return self.preempted(self.first_preemption())[0] if self.num_preemptions else "neither"
 
     def first_preemption(self) -> int:
-        """Return the first step with a preemption."""
         return first(record["step"] for record in self.recording.steps if record["preempted"])
 
     def admitted(self, request: str) -> int:
-        """Return the step in which a request is admitted."""
         return first(step for step, _ in self._admissions(request))
 
     def resumed(self, request: str) -> int:
@@ -137,7 +128,6 @@ class RunFacts:
         return self.tokens_of(request, self.resumed(request))
 
     def tokens_when_admitted(self, request: str) -> int:
-        """Return the tokens that a request computes in the step in which it is admitted."""
         return self.tokens_of(request, self.admitted(request))
 
     def tokens_from(self, request: str, later: int) -> int:
@@ -145,7 +135,6 @@ class RunFacts:
         return self.tokens(self.admitted(request) + later)
 
     def first_token(self, request: str) -> int:
-        """Return the step in which a request samples its first token."""
         return first(record["step"] for record in self.recording.steps if self.ids[request] in record["sampled"])
 
     def applied(self, request: str) -> int:
@@ -154,14 +143,12 @@ class RunFacts:
         return first(step for step, output in outputs if output.get(self.ids[request]))
 
     def finished(self, request: str) -> int:
-        """Return the step in which a request finishes."""
         ends = (
             (record["step"], request_id) for record in self.recording.steps for request_id, *_ in record["finished"]
         )
         return first(step for step, request_id in ends if request_id == self.ids[request])
 
     def blocks_of(self, request: str, step: int) -> list[int]:
-        """Return the blocks that a request holds in a step in which it is scheduled."""
         shares = self.recording.steps[step]["scheduled"]
         return first(share["blocks"] for share in shares if share["id"] == self.ids[request])
 

@@ -82,7 +82,6 @@ def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: L
 
 
 def with_phase(lineup: Lineup, phase: int, impl: Impl) -> Lineup:
-    """Return the lineup with a different implementation of one phase, counted from 1."""
     impls: list[Impl] = list(astuple(lineup))
     impls[phase - 1] = impl
     return Lineup(*impls)

@@ -24,8 +24,6 @@ COMPARED = (
 
 @dataclass(frozen=True)
 class ReplayDifference:
-    """The first difference between a replay and its recording."""
-
     step: int
     field: str
     recorded: Any

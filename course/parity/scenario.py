@@ -29,8 +29,6 @@ def output_token(request_id: str, index: int) -> int:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One line of a trace file."""
-
     line: dict[str, Any]
 
     @property
@@ -55,7 +53,6 @@ class Scenario:
 
     @property
     def electives(self) -> frozenset[int]:
-        """The elective phases that the scenario uses."""
         return electives_of(self.config())
 
     def out_of_scope(self, lineup: Lineup) -> str | None:
@@ -64,7 +61,6 @@ class Scenario:
         return f"phase {missing[0]} ({ALL_NAMES[missing[0] - 1]})" if missing else None
 
     def config(self) -> EngineConfig:
-        """Return the engine settings of the scenario."""
         settings = dict(self.line["config"])
         del settings["eos_token_id"]
         if (spec := settings.pop("spec")) is not None:
@@ -74,7 +70,6 @@ class Scenario:
         return EngineConfig(**settings)
 
     def request(self, request_id: str) -> Request:
-        """Return a new request from the scenario's description."""
         described = self.line["requests"][request_id]
         return Request(
             request_id=request_id,

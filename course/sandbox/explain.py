@@ -32,7 +32,6 @@ def shown_path(path: Path) -> str:
 
 
 def is_not_written(error: BaseException) -> bool:
-    """Return whether the exception is the one that an untouched starter raises."""
     return unwritten_phase(error) > 0
 
 
@@ -59,7 +58,6 @@ def explain(error: BaseException, names: Mapping[str, str]) -> str:
 
 
 def headline(error: BaseException) -> str:
-    """Return the first line of the explanation."""
     kind, text = type(error).__name__, message_of(error)
     if isinstance(error, OutOfTime):
         return f"Your code was {text}."
@@ -114,7 +112,6 @@ def notes_of(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the exception's message, even if its `__str__` fails."""
     try:
         return str(error)
     except Exception as other:

@@ -17,7 +17,6 @@ MAX_CHARACTERS = 60
 
 
 def is_learners(file: str) -> bool:
-    """Return whether a file is one of those that the learner fills in."""
     path = Path(file)
     return path.name == "starter.py" and path.parent.parent == CHECKOUT / "labs"
 
@@ -28,7 +27,6 @@ def learners_frames(tb: TracebackType | None) -> list[tuple[FrameType, int]]:
 
 
 def place(file: str, line: int, function: str) -> str:
-    """Return a line of a learner's file as text."""
     source = linecache.getline(file, line).strip()
     inside = "" if function == "<module>" else f", in {function}"
     return f"labs/{Path(file).parent.name}/starter.py:{line}{inside}" + (f": {source}" if source else "")
@@ -138,7 +136,6 @@ class ShortRepr(Repr):
 
 
 def short(value: object) -> str:
-    """Return a value as a short text."""
     try:
         text = ShortRepr().repr(value)
         if len(text) <= MAX_CHARACTERS or not isinstance(value, Sized):

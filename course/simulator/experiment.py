@@ -73,7 +73,6 @@ class Experiment:
         return self.engine.resolved(shape.max_model_len, min(num_fitting, num_useful))
 
     def with_rate(self) -> "Experiment":
-        """Return the experiment with its rate set."""
         if self.rate is not None:
             return self
         sample = scaled(make_requests(self.workload, NUM_SAMPLED_REQUESTS, 1.0, self.seed), self.scale)

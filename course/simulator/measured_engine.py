@@ -139,7 +139,6 @@ class MeasuredEngine:
         return steps
 
     def fitted(self, steps: list[MeasuredStep]) -> Calibration:
-        """Return the cost model fitted to these steps."""
         cost = fit(steps, self.shape, BYTES_PER_NUMBER[self.config.dtype])
         return Calibration(
             model=self.shape.name,
@@ -152,7 +151,6 @@ class MeasuredEngine:
         )
 
     def measure(self, requests: list[TimedRequest]) -> tuple[Served, list[MeasuredStep]]:
-        """Serve the requests with the real engine."""
         self._num_measurements += 1
         return measure(requests, self.engine, f"measurement {self._num_measurements}", self.stopwatch)
 

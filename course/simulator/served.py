@@ -93,5 +93,4 @@ class Served:
 
 
 def is_good(slo: Slo, time_to_first_token: float, inter_token_latency: float) -> bool:
-    """Return whether a request with these times is good."""
     return time_to_first_token <= slo.time_to_first_token and inter_token_latency <= slo.inter_token_latency

@@ -47,7 +47,6 @@ class Summary:
 
 
 def summarize(served: Served, slo: Slo) -> Summary:
-    """Return the numbers of a simulation."""
     return Summary(
         time_to_first_token=Spread.of([(seconds, 1) for seconds in served.times_to_first_token]),
         inter_token_latency=Spread.of(served.gaps),

@@ -12,7 +12,6 @@ OURS, THEIRS = color(1), color(6)
 
 
 def measured_bar(name: str, value: float, scale: float, figures: str, *, ours: bool) -> Text:
-    """Return a line: a name, a bar of `value` out of `scale`, and a remark."""
     length = min(BAR_LENGTH, max(1, round(BAR_LENGTH * value / scale)))
     return Text.assemble(
         f"{name:>23} ", ("█" * length, OURS if ours else THEIRS), " " * (BAR_LENGTH - length), f" {figures}"

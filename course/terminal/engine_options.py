@@ -14,8 +14,6 @@ def _option(help: str | None = None, *names: str) -> Any:
 
 @dataclass(frozen=True)
 class SchedulerOptions:
-    """The settings that every command with a scheduler has."""
-
     max_num_seqs: Annotated[int | None, _option("Most running requests.")] = None
     max_num_batched_tokens: Annotated[int | None, _option("Token budget of a step.")] = None
     long_prefill_token_threshold: Annotated[

@@ -74,7 +74,6 @@ def enumeration(phases: list[int]) -> str:
 
 
 def next_steps(phase: int) -> str:
-    """Return the learner's next steps in order."""
     tasks = unwritten_tasks(phase)
     path = starter_path(phase).relative_to(CHECKOUT)
     number = re.search(r"tasks? (\d)", tasks[0])

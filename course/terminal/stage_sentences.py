@@ -51,7 +51,6 @@ def p95_ms(seconds: Sequence[float]) -> float:
 
 
 def describe(stage: LineupResult, before: LineupResult | None, first: LineupResult) -> str:
-    """Return the sentence of one lineup. `before` is the lineup with one phase less, `first` the first one."""
     if wrong := first_other_answer(stage, first):
         return (
             f"{wrong} got a different output from that of phase 1 alone, and no phase may change an output: "

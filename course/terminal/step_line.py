@@ -58,7 +58,6 @@ class LineWriter:
         self._last = state.record["step"] if state.record else 0
 
     def flush(self) -> None:
-        """Write the pending line."""
         if self._first is not None and self._first.record is not None:
             is_run = self._last > self._first.record["step"]
             self._write(step_line(self._first, self._last if is_run else None))

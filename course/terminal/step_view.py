@@ -160,7 +160,6 @@ def block_cells(state: RunState, block_ids: Iterable[int]) -> Iterator[Text]:
 
 
 def counters(state: RunState) -> Text:
-    """Return the counters from the first step to this one."""
     assert state.record is not None
     free, held = state.record["free_after_schedule"], set(state.holders())
     kept = len(state.cached() - held)

@@ -123,7 +123,6 @@ class Recording:
         return cls(info, steps)
 
     def state(self, step: int) -> RunState:
-        """Return the state in a step, counted from 0."""
         return fold(self.info, self.steps[: step + 1])
 
 

@@ -112,7 +112,6 @@ class RunState:
         return share["kind"] == "running" and is_one and is_newest and was_sampled
 
     def advance(self, record: StepRecord) -> None:
-        """Apply the next step."""
         tables = self.tables_after_update()
         # First, because the pool is told how things stood before the step.
         self.pool.advance(record, tables, self.computed, {i: self.num_tokens(i) for i in self.info.titles})
@@ -212,7 +211,6 @@ class RunState:
 
 
 def fold(info: RunInfo, records: Iterable[StepRecord]) -> RunState:
-    """Return the state after all of `records`."""
     state = RunState(info)
     for record in records:
         state.advance(record)

@@ -67,8 +67,6 @@ class PercentScale:
 
 @dataclass(frozen=True)
 class ChartFrame:
-    """The place of a chart's axes."""
-
     left: float
     right: float
     top: float

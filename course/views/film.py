@@ -61,7 +61,6 @@ class Film:
         return replace(first, narrow=narrow)
 
     def changed(self, change: Callable[[Picture], Picture]) -> "Film":
-        """Return the film with every picture changed."""
         also = [list(map(change, pictures)) for pictures in self.also]
         return replace(self, pictures=list(map(change, self.pictures)), also=also)
 
@@ -95,7 +94,6 @@ class Film:
 
 
 def requests_of(info: RunInfo) -> list[tuple[str, str]]:
-    """Return the requests of a run as what a reader can follow."""
     return [(f"request:{info.index(i)}", f"request {info.label(i)}") for i in info.titles]
 
 

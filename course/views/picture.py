@@ -154,7 +154,6 @@ class Picture:
         return f"data:image/svg+xml;base64,{base64.b64encode(self.svg().encode()).decode()}"
 
     def html(self) -> str:
-        """Return the picture and its text alternative as self-contained HTML."""
         return f"{self.image()}{self.details()}"
 
     def details(self) -> str:

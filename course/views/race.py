@@ -42,7 +42,6 @@ def race(runs: Mapping[str, Recording]) -> Film:
 
 
 def lanes_of(name: str, run: Recording) -> list[Lane]:
-    """Return a run's lane after each of its steps."""
     info, histories, lanes = run.info, Histories(list(run.info.titles)), list[Lane]()
     for step, state in enumerate(states(run)):
         histories.add(state)

@@ -27,7 +27,6 @@ class SavedWidget(anywidget.AnyWidget):
         return uuid4().hex
 
     def second_output(self) -> dict[str, Any]:
-        """Return the second output by format."""
         raise NotImplementedError
 
     def _ipython_display_(self) -> None:

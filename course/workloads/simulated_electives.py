@@ -66,7 +66,6 @@ class NoThread(RunnerThread):
 
 
 def simulate_electives(engine: LLMEngine, *, has_fake_model: bool) -> None:
-    """Adapt the electives of an engine to simulated time."""
     if isinstance(engine.runner, DraftingRunner) and has_fake_model:
         engine.runner.proposer = MostlyRightDrafts()
     if isinstance(engine, OverlappingEngine):

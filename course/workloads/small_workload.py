@@ -48,7 +48,6 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether every request has arrived and finished."""
         return not self._not_arrived and not self.engine.has_unfinished_requests()
 
     def step(self) -> StepRecord:

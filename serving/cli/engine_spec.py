@@ -14,8 +14,6 @@ from mini_vllm.engine.llm_engine import LLMEngine
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The arguments of `build_engine`."""
-
     config: EngineConfig
     lineup: Lineup
     model: str | None = None

@@ -62,7 +62,6 @@ class DrawingProcess:
             return picture
 
     async def forget(self, viewer: str) -> None:
-        """Let the process forget a page."""
         async with self._lock:
             with suppress(OSError):  # it has ended, and remembers no page
                 if self._process is not None:

@@ -87,7 +87,6 @@ class OpenPages:
 
     @property
     def drawing(self) -> DrawingProcess:
-        """The drawing process for all pages, started if there is none."""
         if self._drawing is None:
             self._drawing = DrawingProcess(self.facts)
         return self._drawing

@@ -29,7 +29,6 @@ class Pace:
         self._steps: asyncio.Task[None] | None = None
 
     def set(self, steps_per_second: float | None) -> None:
-        """Change the pace from now on."""
         self.steps_per_second = steps_per_second
         if self._steps is not None:
             self._steps.cancel()

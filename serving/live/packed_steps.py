@@ -85,11 +85,9 @@ class Chunks:
 
     @property
     def needs_keyframe(self) -> bool:
-        """Whether the next step begins a chunk."""
         return not self._chunks or len(self._chunks[-1].steps) >= STEPS_PER_CHUNK
 
     def begin(self, keyframe: bytes) -> None:
-        """Begin a chunk with the next step."""
         with self._lock:
             self._chunks.append(Chunk(self.num_steps, keyframe))
             while self.num_steps - self._chunks[0].first >= MAX_STEPS + STEPS_PER_CHUNK:

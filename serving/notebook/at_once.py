@@ -53,7 +53,6 @@ class Heard:
 
     @property
     def in_order(self) -> str:
-        """The order of the pieces, as a line of text."""
         more = " ..." if len(self.order) > MAX_EVENTS else ""
         return f"pieces in the order of their arrival: {' '.join(self.order[:MAX_EVENTS])}{more}" if self.order else ""
 

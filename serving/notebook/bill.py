@@ -27,7 +27,6 @@ class ServedRun(WorkloadRun):
 
     @classmethod
     def of(cls, answer: Mapping[str, Any], times: Mapping[str, Sequence[float]], recorded: str) -> "ServedRun":
-        """Return the run in a server's answer."""
         recording = from_json(answer["recording"])
         return cls(recording, output_tokens(recording), "", recorded, times, answer["unfinished"])
 
@@ -61,22 +60,18 @@ class Bill:
 
     @property
     def num_steps(self) -> int:
-        """The number of steps that computed tokens for it."""
         return sum(item.kind != WAITING for item in self.items)
 
     @property
     def num_waited(self) -> int:
-        """The number of steps in which it waited."""
         return len(self.items) - self.num_steps
 
     @property
     def num_computed(self) -> int:
-        """The number of tokens computed for it."""
         return sum(item.num_tokens for item in self.items)
 
     @property
     def most_blocks(self) -> int:
-        """The maximum number of blocks it held."""
         return max((item.num_blocks for item in self.items), default=0)
 
     @property

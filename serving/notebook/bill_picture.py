@@ -53,7 +53,6 @@ def draw_bills(run: ServedRun | Notice, *labels: str) -> Picture | Notice:
 
 
 def drawing(bills: Sequence[Bill], width: float) -> Picture:
-    """Return the picture for a page of a width."""
     most_steps, most_blocks = (
         max(map(of, bills)) for of in (lambda bill: len(bill.items), lambda bill: bill.most_blocks)
     )
@@ -83,7 +82,6 @@ def bill_parts(bill: Bill, most_steps: int, most_blocks: int, longest: float, wi
 
 
 def tokens_part(bill: Bill, axis: StepAxis) -> Part:
-    """Return the tokens that each step computes for the request."""
     drawn = [svg.group(svg.tooltip(tokens_text(bill, item)), tokens_tile(bill, item, axis)) for item in bill.items]
     return Part([heading("tokens", "tokens", 14), Layer("tokens", svg.joined(drawn), LEFT)], HIGH + GAP, LEGEND)
 
@@ -147,20 +145,17 @@ def time_part(bill: Bill, longest: float, room: float) -> Part:
 
 
 def times_text(bill: Bill) -> str:
-    """Return the time of each phase, and of all."""
     named = [f"{phase} {seconds(duration)}" for phase, duration in zip(PHASES, bill.times, strict=False)]
     return f"{', '.join(named)}: {seconds(sum(bill.times))}"
 
 
 def tokens_text(bill: Bill, item: Item) -> str:
-    """Return a step of a request in words."""
     if item.kind == WAITING:
         return f"step {item.step}: {bill.label} waits"
     return f"step {item.step}: {counted(item.num_tokens, 'token')}, {item.kind}; {counted(item.num_blocks, 'block')}"
 
 
 def sentence(bill: Bill) -> str:
-    """Return a bill in words."""
     computed = f"{counted(bill.num_computed, 'token')} computed in {counted(bill.num_steps, 'step')}"
     waited = f" after waiting for {counted(bill.num_waited, 'step')}" if bill.num_waited else ""
     hit = f", {bill.num_cached_tokens} more were in the cache" if bill.num_cached_tokens else ""
@@ -169,7 +164,6 @@ def sentence(bill: Bill) -> str:
 
 
 def text_of(bill: Bill) -> str:
-    """Return every fact of a bill as lines of text."""
     shares = (f"{i.step} {i.kind} {i.num_tokens}" if i.num_tokens else f"{i.step} {i.kind}" for i in bill.items)
     lines: list[tuple[str, object]] = [
         ("prompt tokens", bill.num_prompt_tokens),

@@ -213,6 +213,5 @@ class LabServer:
 
 
 def shown(value: str) -> str:
-    """Return a value as HTML, an address as a link."""
     text = escape(value)
     return f'<a href="{text}" target="_blank">{text}</a>' if value.startswith("http") else text

@@ -23,7 +23,6 @@ class Metrics:
 
     @classmethod
     def of(cls, text: str, recorded: str = "") -> "Metrics":
-        """Return the metrics on a page of `/metrics`."""
         from prometheus_client.parser import text_string_to_metric_families
 
         samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
@@ -44,8 +43,6 @@ class Metrics:
 
 @dataclass(frozen=True)
 class MetricsTable:
-    """Some metrics at several moments."""
-
     moments: Mapping[str, Metrics]
     names: Sequence[str]
     recorded: str = ""
@@ -74,7 +71,6 @@ def compare_metrics(moments: Mapping[str, Metrics | Notice], *names: str) -> Met
 
 
 def named(name: str, labels: Mapping[str, str]) -> str:
-    """Return a sample's name with the labels that distinguish it."""
     shown = ",".join(f'{key}="{value}"' for key, value in labels.items() if key not in SAME_IN_ALL)
     return f"{name}{{{shown}}}" if shown else name
 

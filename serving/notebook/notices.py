@@ -44,18 +44,15 @@ def notice_of_error(error: Exception, whose: str) -> Notice | None:
 
 
 def not_recorded() -> Notice:
-    """Return the notice for a request that has no record."""
     return Remark("Not recorded", "Only the notebook's own requests are recorded. Your engine answers anything.")
 
 
 def message_of(error: Exception) -> str:
-    """Return the server's message for an error."""
     body = getattr(error, "body", None)
     return str(body["message"]) if isinstance(body, dict) and "message" in body else str(error)
 
 
 def missing_extras(needed: Sequence[str]) -> Notice | None:
-    """Return a `Notice` with the line that installs what is missing, None if nothing is."""
     missing = [name for name in needed if find_spec(name) is None]
     if not missing:
         return None

@@ -55,12 +55,10 @@ def plain_body(body: str) -> str:
 
 
 def exchange_key(config: EngineConfig, lineup: Lineup, method: str, path: str, body: str, number: int) -> str:
-    """Return the name of an exchange's record."""
     return key_of(exchange_key, (config, lineup, method, path, body, number))
 
 
 def recorded(exchanges: Iterable[Exchange], config: EngineConfig, lineup: Lineup) -> dict[str, str]:
-    """Return the records of a server's exchanges, by name."""
     kept = list(exchanges)
     keys = (exchange_key(config, lineup, *one) for one in numbered((e.method, e.path, e.asked) for e in kept))
     names = dict[str, str]()

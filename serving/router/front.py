@@ -26,7 +26,6 @@ GENERATING = ("/v1/completions", "/v1/chat/completions")
 
 
 def create_front(replicas: Replicas, router: Router) -> FastAPI:
-    """Return the application in front of the replicas."""
     front = Front(replicas, router)
 
     @asynccontextmanager
@@ -193,5 +192,4 @@ class MergedMetrics(Collector):
 
 
 def merged_page(pages: Mapping[int, str]) -> bytes:
-    """Return the metrics of all replicas as one page."""
     return generate_latest(MergedMetrics(pages))

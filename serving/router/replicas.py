@@ -73,7 +73,6 @@ class Replicas:
 
     @property
     def usable(self) -> list[Replica]:
-        """The replicas that take requests."""
         return [replica for replica in self.alive if not replica.problem]
 
     @property

@@ -60,7 +60,6 @@ Messages = Annotated[list[ChatMessage], Field(min_length=1)]
 
 
 def as_chat(messages: list[ChatMessage]) -> list[Message]:
-    """Return messages in the form that a chat template takes."""
     return [{"role": message.role, "content": message.content} for message in messages]
 
 

@@ -61,7 +61,6 @@ def _rule_of(message: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value for a message, shortened."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 

@@ -13,8 +13,6 @@ PHASES = sorted(path.stem for path in (CHECKOUT / "solutions").glob("phase[1-5]_
 
 
 class NoThreshold(ChunkedPrefillPolicy):
-    """Forgets the threshold."""
-
     def __init__(self, clamp: object, threshold: int, *rest: object) -> None:
         super().__init__(clamp, 0, *rest)  # type: ignore[arg-type]
 

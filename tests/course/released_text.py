@@ -51,7 +51,6 @@ class ReleasedText:
                 yield Command(self.file, environment, [words[0].removeprefix(".venv/bin/"), *words[1:]])
 
     def lineups(self) -> Iterator[str]:
-        """Yield every lineup: by itself, in `LAB_IMPL` and in `--lineup`."""
         yield from (code for code in self.inline_code if LINEUP.fullmatch(code))
         for command in self.commands():
             if "LAB_IMPL" in command.environment:
@@ -77,7 +76,6 @@ def markdown_of(notebook: Path) -> str:
 
 
 def read(folder: Path, path: Path, markdown: str) -> ReleasedText:
-    """Take a markdown text apart."""
     tokens = list(flat(MarkdownIt("commonmark").enable("table").parse(markdown)))
     links = [str(token.attrs[name]) for token in tokens for name in ("href", "src") if name in token.attrs]
     return ReleasedText(

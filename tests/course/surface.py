@@ -79,5 +79,4 @@ def attributes_set(tree: ast.Module) -> set[str]:
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
-    """Yield all functions and methods of a module."""
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))

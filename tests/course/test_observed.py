@@ -28,7 +28,6 @@ def test_the_recorded_trace_is_current(name: str, lineup: str) -> None:
 
 @pytest.fixture
 def tour() -> ChatRun:
-    """The recorded run of the tour."""
     cells = json.loads((OBSERVED.parents[1] / "notebooks" / "00_tour.ipynb").read_text(encoding="utf-8"))["cells"]
     (source,) = ("".join(cell["source"]) for cell in cells if cell["source"][0].startswith("questions = ["))
     names: dict[str, Any] = vars(course.notebook) | vars(mini_vllm) | {"lab": Lab(6, "starter")}

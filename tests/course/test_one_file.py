@@ -102,7 +102,6 @@ def test_its_decisions_are_those_of_the_public_traces_whatever_the_settings(modu
 
 
 def replay(module: ModuleType, scenario: Scenario) -> dict[str, object]:
-    """Replay a scenario, compare every decision, and return its settings."""
     settings = dict(scenario.line["config"])
     eos_token_ids = frozenset([settings.pop("eos_token_id")])
     del settings["async_scheduling"], settings["spec"]

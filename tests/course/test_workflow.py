@@ -30,7 +30,6 @@ def steps(student: Path) -> list[dict[str, Any]]:
 
 
 def command(student: Path, name: str) -> str:
-    """Return the command of the step with this name."""
     (found,) = [step["run"] for step in steps(student) if step.get("name") == name]
     assert isinstance(found, str)
     return found

@@ -124,7 +124,6 @@ class FaultyRunner:
 
 
 def install_spy(engine: LLMEngine) -> SpyRunner:
-    """Wrap the engine's runner in a spy and return the spy."""
     spy = SpyRunner(_innermost(engine))
     _replace(engine, spy)
     return spy

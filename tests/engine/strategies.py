@@ -8,7 +8,6 @@ from mini_vllm.core.cdiv import cdiv
 
 @st.composite
 def speculative_configs(draw: st.DrawFn) -> SpeculativeConfig:
-    """One to five drafts, adapted or not."""
     return SpeculativeConfig(
         num_speculative_tokens=draw(st.integers(1, 5)), prompt_lookup_min=1, adaptive=draw(st.booleans())
     )

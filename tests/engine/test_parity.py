@@ -23,7 +23,6 @@ def named(name: str) -> Scenario:
 
 
 def altered(scenario: Scenario, alter: Callable[[dict[str, Any]], None]) -> Scenario:
-    """Return a copy of the scenario with a changed recording."""
     line = copy.deepcopy(scenario.line)
     alter(line["trace"])
     return Scenario(line)

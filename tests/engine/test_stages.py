@@ -23,7 +23,6 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="module")
 def stages(seed: int) -> list[LineupResult]:
-    """The stages of phases 1, 1-2, 1-3, 1-4 and 1-5."""
     visits = ablation_requests(seed)
     return [run_lineup(lineup, visits) for lineup in ablation_lineups(parse_lineup("solution"))]
 

@@ -99,7 +99,6 @@ def small_config(**settings: Any) -> EngineConfig:
 
 
 def run_workload(engine: LLMEngine, workload: Sequence[TimedRequest], max_steps: int = 1000) -> Run:
-    """Run a workload to its end."""
     spy = install_spy(engine)
     finished: dict[str, RequestOutput] = {}
     pending = list(workload)
@@ -121,7 +120,6 @@ def run_workload(engine: LLMEngine, workload: Sequence[TimedRequest], max_steps:
 
 
 def add(engine: LLMEngine, arrival: TimedRequest) -> None:
-    """Add one request of a workload to an engine."""
     params = SamplingParams(max_tokens=arrival.max_tokens)
     engine.add_request(arrival.request_id, list(arrival.prompt_token_ids), params, priority=arrival.priority)
 

@@ -106,7 +106,6 @@ def solution(phase: int) -> str:
 
 
 def with_line(text: str, function: str, line: str) -> str:
-    """Return a module with `line` as the first one that a function executes."""
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.name == function]
     first = nodes[0].body[1] if ast.get_docstring(nodes[0]) else nodes[0].body[0]
     lines = text.splitlines(keepends=True)

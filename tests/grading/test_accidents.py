@@ -45,7 +45,6 @@ def graded_without_fork(tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
 
 
 def check(accident: Accident, phase: dict[str, Any]) -> None:
-    """Compare the grade of a phase with the one that the accident expects."""
     if accident.error:
         assert accident.message in (phase["error"] or "")
         assert phase["points"] == 0

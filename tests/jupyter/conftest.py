@@ -72,7 +72,6 @@ def without_scripts(pages: Pages) -> Any:
 
 
 def exported(notebook: Path, folder: Path, template: str = "lab") -> str:
-    """Export a notebook to HTML, and return the address of the page."""
     make_exporter: Callable[..., HTMLExporter] = HTMLExporter
     page, _ = make_exporter(template_name=template).from_filename(str(notebook))
     (folder / "page.html").write_text(page, encoding="utf-8")

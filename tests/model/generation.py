@@ -43,7 +43,6 @@ def transformers_greedy(model: Any, prompts: Sequence[list[int]], max_tokens: Se
 
 
 def engine_for(loaded: LoadedModel, config: EngineConfig, lineup: Lineup | None = None) -> LLMEngine:
-    """Return an engine over a model that is already in memory."""
     lineup = lineup or parse_lineup("solution")
     config = config.resolved(loaded.max_model_len, 1024)
     scheduler = build_scheduler(config, lineup)
@@ -69,5 +68,4 @@ def outputs_of(
 
 
 def engine_greedy(engine: LLMEngine, prompts: Sequence[list[int]], max_tokens: Sequence[int]) -> list[RequestOutput]:
-    """Return our engine's greedy outputs for all prompts in one batch."""
     return outputs_of(engine, prompts, [SamplingParams(max_tokens=length) for length in max_tokens])

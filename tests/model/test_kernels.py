@@ -21,7 +21,6 @@ def no_function(*arguments: Any, **named: Any) -> Any:
 
 
 def returns(value: Any) -> Any:
-    """Return a function of any arguments that returns `value`."""
     return lambda *arguments: value
 
 

@@ -13,7 +13,6 @@ new_code_cell: Callable[[str], nbformat.NotebookNode] = nbformat.v4.new_code_cel
 
 
 def read(path: object) -> nbformat.NotebookNode:
-    """Return a notebook in format 4."""
     return _read(path, as_version=4)
 
 

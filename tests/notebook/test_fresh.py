@@ -107,8 +107,6 @@ def test_memory_is_limited() -> None:
 
 
 class Started:
-    """Starts processes and remembers them."""
-
     def __init__(self) -> None:
         self.workers: list[WorkerProcess] = []
 

@@ -153,7 +153,6 @@ def test_the_ablation_has_a_bar_for_each_phase_and_the_references_mark() -> None
 
 
 def text_of(widget: Any) -> str:
-    """Return the text alternative of a widget."""
     data, _ = widget._repr_mimebundle_()
     return str(data["text/plain"])
 

@@ -40,7 +40,6 @@ def test_no_outputs_are_committed_and_cell_ids_are_unique(path: Path) -> None:
 
 
 def cell_with(begins: str, shown: list[Shown]) -> Shown:
-    """Return the only cell with a line that begins so."""
     (found,) = (cell for cell in shown if f"\n{begins}" in f"\n{cell.source}")
     return found
 

@@ -60,7 +60,6 @@ def test_a_shorter_run_shows_its_last_step(panel: FilmPanel) -> None:
 
 
 def ask(panel: FilmPanel, values: dict[str, object], *, whole: bool) -> None:
-    """Ask as the page does."""
     panel.question = {"ticket": panel.question["ticket"] + 1, "values": values, "width": 720, "whole": whole}
 
 
@@ -72,7 +71,6 @@ def test_impossible_settings_are_refused_with_a_message(panel: FilmPanel) -> Non
 
 
 def start() -> dict[str, object]:
-    """The initial values of the controls."""
     return {knob.name: knob.value for knob in engine_knobs(CONFIG)}
 
 

@@ -163,11 +163,9 @@ class RawConnection:
         self.send(head("POST", path, "Content-Type: application/json", *headers) + body)
 
     def post(self, path: str, body: bytes, *headers: str) -> None:
-        """Send a whole request."""
         self.begin(path, f"Content-Length: {len(body)}", *headers, body=body)
 
     def ask(self, path: str = CHAT, **fields: Any) -> None:
-        """Send a request to generate."""
         prompt = {"messages": HELLO} if path == CHAT else {"prompt": "abc"}
         self.post(path, json.dumps({"model": MODEL} | prompt | fields).encode())
 
@@ -178,7 +176,6 @@ class RawConnection:
         return self._take(self.received.index(mark) + len(mark))
 
     def read_answer(self) -> tuple[int, dict[str, str], Any]:
-        """Return the status, the headers and the JSON of one answer."""
         lines = self.read_until(b"\r\n\r\n").decode().split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:] if line)}
         while len(self.received) < int(headers["content-length"]):

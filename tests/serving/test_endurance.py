@@ -59,7 +59,6 @@ class Clients:
     rng: Random = field(default_factory=lambda: Random("clients"))
 
     async def ask(self) -> None:
-        """Ask and read the answer to its end."""
         request = self.rng.choice(list(self.answers))
         answer = await complete(self.endpoint, request, time.perf_counter())
         if answer.error is not None:

@@ -17,8 +17,6 @@ Batch = Sequence[ScheduledRequest]
 
 
 def watch_steps(server: ServerUnderTest, before_step: Callable[[Batch], None]) -> None:
-    """Call a function with the batch of every step, before the step."""
-
     def put_in_front(engine: LLMEngine) -> None:
         execute_model = engine.runner.execute_model
 

@@ -82,7 +82,6 @@ def test_an_answer_may_use_the_whole_room_by_default(client: OpenAI) -> None:
 
 
 def chat(client: OpenAI, messages: Any = HELLO, **fields: Any) -> Any:
-    """Return the message of an answer."""
     return client.chat.completions.create(model=MODEL, messages=messages, **fields).choices[0].message
 
 

@@ -37,7 +37,6 @@ def described(picture: Picture) -> dict[str, str]:
 
 
 def marked(picture: Picture, name: str, value: str) -> list[ElementTree.Element]:
-    """Return the elements with `data-name="value"`."""
     return [part for part in tree(picture).iter() if part.get(f"data-{name}") == value]
 
 
@@ -50,7 +49,6 @@ def is_sound(picture: Picture) -> bool:
 
 
 def right_edges(root: ElementTree.Element) -> Iterator[float]:
-    """Yield the right edges of all rectangles that lie in a layer."""
     for layer in root.findall(f"{SVG}g"):
         x = float((re.findall(r"translate\(([\d.]+)", layer.get("transform") or "") or ["0"])[0])
         for box in layer.iter(f"{SVG}rect"):

@@ -41,7 +41,6 @@ def random_batch(seed: int, num_requests: int, block_size: int, num_blocks: int 
 
 
 def lit(picture: Picture) -> list[int]:
-    """Return the slots that are drawn as read."""
     read = [part.get("data-read") for part in tree(picture).iter() if part.get("data-read")]
     return sorted(int(slot) for slots in read for slot in str(slots).split())
 

@@ -29,7 +29,6 @@ NOT_MEASURED = ["", "not measured"]
 
 
 def throughput(record: Record) -> list[list[str]]:
-    """Return the aims of one model in `bench throughput`."""
     rows = []
     if record["plan"]["dtype"] == "float32":
         for peer, times in TIMES_FASTER.get(record["model"], {}).items():

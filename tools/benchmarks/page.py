@@ -44,7 +44,6 @@ def apart(measured: Mapping[str, Record]) -> float:
 
 
 def microseconds(cost: float) -> str:
-    """Return a cost with its unit."""
     return f"{cost:.2f} µs" if cost < 10 else f"{cost:.1f} µs"
 
 

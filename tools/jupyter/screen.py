@@ -53,7 +53,6 @@ class Screen:
         self.page.evaluate("([name, given]) => window.jupyterapp.commands.execute(name, given)", [name, arguments])
 
     def run_all(self) -> Self:
-        """Run all cells from the first to the last."""
         self.command("notebook:run-all-cells")
         return self
 
@@ -70,12 +69,10 @@ class Screen:
         return saved
 
     def failures(self) -> list[str]:
-        """Return the exceptions in which cells ended."""
         every = [output for outputs in self.outputs() for output in outputs]
         return [f"{each['ename']}: {each['evalue']}" for each in every if each["output_type"] == "error"]
 
     def kernel(self) -> str:
-        """Return the id of the kernel."""
         found: str = self.page.evaluate(KERNEL)
         return found
 

@@ -59,7 +59,6 @@ def write(address: str, branch: str, checkout: Path = CHECKOUT) -> None:
 
 
 def main() -> None:
-    """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.launch_links", description=(__doc__ or "").partition("\n")[0]
     )

@@ -13,7 +13,6 @@ NAMES = ("demo", *VIEWS, "screens", "serving", "film")
 
 
 def files(name: str) -> dict[str, bytes]:
-    """Return the files of a picture, by their names."""
     if name == "demo":
         return {"demo.svg": demo().encode()}
     if name in ("screens", "serving"):

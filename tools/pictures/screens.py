@@ -92,7 +92,6 @@ def serving_screens() -> dict[str, bytes]:
 
 
 def ask(base_url: str, question: str) -> None:
-    """Ask as a client that waits for its answer."""
     body = {"messages": [{"role": "user", "content": question}], "max_tokens": 120}
     with httpx.Client(timeout=None) as client:
         client.post(f"{base_url}/chat/completions", json=body)

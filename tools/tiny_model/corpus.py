@@ -23,7 +23,6 @@ class Document:
 
 
 def with_article(word: str) -> str:
-    """Return `word` with "a" or "an" before it."""
     return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
@@ -84,7 +83,6 @@ def fact(rng: random.Random) -> Turn:
 
 
 def small_sum(rng: random.Random) -> Turn:
-    """Return a sum, a difference or a product of small numbers."""
     a, b = rng.randrange(21), rng.randrange(21)
     low, high = sorted((a, b))
     m, n = rng.randrange(11), rng.randrange(11)
@@ -192,7 +190,6 @@ def chat(rng: random.Random, mixture: Mixture) -> Document:
 
 
 def document(rng: random.Random, mixture: Mixture) -> Document:
-    """Return one document of the mixture."""
     kind, text_share = rng.random(), 1 - mixture.chat_share
     if kind < text_share * 5 / 6:
         return Document(text=story(rng))

@@ -52,7 +52,6 @@ def grade(llm: LLM) -> dict[str, int]:
 
 
 def as_table(right: dict[str, int]) -> str:
-    """Return the figures as a Markdown table."""
     rows = [f"| {skill} | {count} |" for skill, count in right.items()]
     return "\n".join([f"\n| it can | right of {NUM_QUESTIONS} |", "|---|---|", *rows]) + "\n"
 

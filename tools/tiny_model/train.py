@@ -38,7 +38,6 @@ makes the last table, on chats of `bench/speculative.py`: a guess is right if al
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """Return an untrained Llama of 2.8 million parameters."""
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=len(tokenizer),

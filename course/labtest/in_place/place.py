@@ -204,7 +204,6 @@ def recorded_run(phase: int, yours: ModuleType, scenario: Scenario, most: int) -
 
 
 def trace_of(place: Place, most: int) -> list[Record]:
-    """Run to the end; return the record of each step."""
     records = list[Record]()
     while not place.finished and len(records) < most:
         records.append(place.step())

@@ -121,7 +121,6 @@ def draw_arrivals(rng: Random, phase: int, num_requests: int, max_model_len: int
 
 
 def copy_of(text: str | None) -> str | None:
-    """Return an equal text that is another object."""
     return text and "".join(list(text))
 
 

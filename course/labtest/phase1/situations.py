@@ -65,7 +65,6 @@ class Situation:
 
 
 def describe(requests: Iterable[Request]) -> str:
-    """Return requests as `[A 5/8, B 0/3]`: computed and all tokens of each."""
     return "[" + ", ".join(f"{r.request_id} {r.num_computed_tokens}/{r.num_tokens}" for r in requests) + "]"
 
 
@@ -132,7 +131,6 @@ class Scene:
         return scheduler_output
 
     def outcome(self, scheduler_output: SchedulerOutput) -> dict[str, object]:
-        """Return everything the step decided."""
         return {
             "plan": describe_plan(scheduler_output.num_scheduled_tokens.items()),
             "RUNNING": describe(self.running),

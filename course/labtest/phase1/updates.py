@@ -60,7 +60,6 @@ class Update:
             )
 
     def outcome(self) -> dict[str, object]:
-        """Return everything the call decided."""
         kept = self.kept
         arguments = self._arguments()
         return {

@@ -85,7 +85,6 @@ class RecordingPrefixCache:
         return 0.0
 
     def take_calls(self) -> list[str]:
-        """Return the calls since the last time."""
         calls, self.calls = [str(call) for call in self.calls], []
         return calls
 

@@ -172,7 +172,6 @@ class ManagerHarness:
         return {block_id: counts[block_id] for block_id in sorted(counts)}
 
     def shown(self, names: Collection[str]) -> dict[str, object]:
-        """Return what the manager shows now, by its label."""
         calls = self.cache.take_calls()
         show: dict[str, Callable[[], object]] = {
             "returned": lambda: self.answer,

@@ -63,7 +63,6 @@ class SharedBlocksKV:
         return {block_id: held.count(block_id) for block_id in sorted(set(held))}
 
     def frees(self) -> list[str]:
-        """Return the calls of `free`, in order."""
         return [call for call in self.calls if call.startswith("kv.free")]
 
     def _note(self, call: str) -> None:

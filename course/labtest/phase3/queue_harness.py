@@ -65,7 +65,6 @@ class PriorityQueueHarness:
         return request
 
     def state(self) -> dict[str, object]:
-        """Return order, length and head of the queue."""
         with learners_call(self.story, QUEUE_HINTS):
             return {
                 "order": [self.name(request) for request in self.queue],

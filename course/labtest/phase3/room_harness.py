@@ -63,7 +63,6 @@ class RoomHarness:
             )
 
     def outcome(self) -> dict[str, object]:
-        """Return everything that `make_room` decided."""
         return {
             "make_room": self.answer,
             "RUNNING": [r.request_id for r in self.running],

@@ -106,7 +106,6 @@ def update(cache: PrefixCache, request: Request) -> list[bytes]:
 
 
 def evict(cache: PrefixCache, block_id: int) -> bool:
-    """Evict a block; return what the cache answers."""
     with leaves_alone(f"evict({block_id})"):
         return cache.evict(block_id)
 

@@ -75,8 +75,6 @@ class FrozenKV:
 def blocks_counted(
     policy: ChunkPolicy, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: FrozenKV
 ) -> tuple[int, int]:
-    """Return the blocks that a policy wants for the request, and those that it keeps for the running ones."""
-
     # A running request holds more blocks than its tokens need if it has room for drafts, so what is promised may be
     # less than nothing. Beside a request without blocks there is always something to count.
     other = request_in(RequestStatus.RUNNING, "beside", 20 * kv.block_size)

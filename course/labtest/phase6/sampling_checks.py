@@ -60,7 +60,6 @@ def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.
 def expect_tokens(
     phase6: ModuleType, rows: Sequence[Row], expected: Sequence[int], names: Sequence[object], **told: Unpack[Told]
 ) -> None:
-    """Compare the tokens of rows, which have names."""
     yours = sampled(phase6, rows)
     wrong = [index for index, token in enumerate(yours) if token != expected[index]]
     if wrong:

@@ -80,7 +80,6 @@ def lookup_report(phase7: ModuleType, answers: Answers, lookup: Lookup) -> Repor
 def check_lookup(
     phase7: ModuleType, answers: Answers, tokens: Sequence[int], num_drafts: int, shortest: int, longest: int
 ) -> None:
-    """Compare the answer to one call."""
     report = lookup_report(phase7, answers, Lookup(tuple(tokens), num_drafts, shortest, longest))
     if report:
         raise Failed(report, report.parts)
@@ -134,7 +133,6 @@ class CountedText(list[int]):
 
 
 def counted_text(tokens: Iterable[int], work: Work) -> CountedText:
-    """Return a text of tokens that count in `work`."""
     text = CountedText(tokens)
     text.work = work
     return text

@@ -46,7 +46,6 @@ class Case:
 
 
 def surplus(target: Row, drafter: Row) -> list[float]:
-    """Return what the target has more than the drafter."""
     return [max(0.0, p - q) for p, q in zip(target, drafter, strict=True)]
 
 

@@ -31,7 +31,6 @@ def last(name: str, num_tokens: int, size: int, drafts: Sequence[int] = ()) -> S
 
 
 def check_rows(phase7: ModuleType, answers: Answers, batch: list[ScheduledRequest]) -> None:
-    """Compare the rows of a batch."""
     situation, row = [], 0
     for one in batch:
         end = row + one.num_scheduled_tokens

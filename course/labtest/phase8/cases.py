@@ -55,7 +55,6 @@ def request_with(
 
 
 def facts(request: Request) -> str:
-    """Return the counters of a request as a line."""
     return (
         f"{request.request_id}, {request.status.name}: {counted(request.num_prompt_tokens, 'prompt token')} and "
         f"{counted(request.num_output_tokens, 'generated token')} known, "

@@ -34,7 +34,6 @@ Played = Sequence[WorkloadRun] | str
 
 @cache
 def all_claims() -> Sequence[Claim]:
-    """Return the claims in the order of their cards."""
     cards = tomllib.loads(CARDS.read_text(encoding="utf-8"))
     engine, named = EngineConfig(**cards.pop("engine")), cards.pop("requests")
     return [claim_of(subject, card, engine, named) for subject, group in cards.items() for card in group]
@@ -108,7 +107,6 @@ def play_claim(claim: Claim, lineup: Lineup) -> Played:
 
 
 def card_of(claim: Claim, played: Played) -> Card:
-    """Return a claim with what its runs have shown."""
     card = partial(Card, claim.title, claim.claim, claim.setup, claim.question)
     if not claim.setups:
         truth, pictures, text = EVIDENCE[claim.title]()

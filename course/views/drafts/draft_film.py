@@ -90,7 +90,6 @@ def row_part(scene: DraftScene, place: int, width: float, scale: strips.StripSca
 
 
 def figures_part(scene: DraftScene, num_positions: int, width: float) -> Part:
-    """Return the figures, and a bar for each position of a draft up to `num_positions`."""
     counts = scene.counts
     proposed, accepted = sum(counts.proposed), sum(counts.accepted)
     share = f": {100 * accepted / proposed:.0f} %" if proposed else ""

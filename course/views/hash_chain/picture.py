@@ -68,7 +68,6 @@ def hash_chain(
 
 
 def heads(layout: ChainLayout, formula: str, block_size: int) -> Part:
-    """Return the formula, and the block number of each column."""
     lines = wrap(formula, layout.width - 24, SIZE, 2)
     y = 18 + 16 * len(lines)
     drawn = [svg.text(12, 8 + 16 * line, words, class_="mv-faint") for line, words in enumerate(lines)]

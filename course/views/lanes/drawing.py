@@ -82,7 +82,6 @@ def lanes_part(name: str, schedule: Schedule, scale: Scale, most_in_flight: int)
 
 
 def draw_task(task: Task, scale: Scale) -> svg.Markup:
-    """Return a task, with the number of its step if that fits."""
     y = RUNNER if task.kind == COMPUTE else TOP
     x, width = scale.x(task.start), scale.x(task.end) - scale.x(task.start)
     drawn = [box(task.kind, x + APART, y, max(APART, width - 2 * APART), HIGH)]

@@ -60,7 +60,6 @@ def paged_batch(
 
 
 def pictures(scene: BatchScene, step_of: dict[int, int], width: float) -> list[Picture]:
-    """Return the pictures of all rows in `step_of` for pages of a width."""
     drawn, queries, cache = list[Picture](), [scene.query(row) for row in step_of], CacheMap(scene, width)
     num_lines = most_lines((describe_query(scene, query) for query in queries), width)
     tokens, requests = counted(scene.num_rows, "token"), counted(len(scene.batch), "request")

@@ -24,7 +24,6 @@ class MaskScale:
 
 
 def mask_part(scene: BatchScene, query: Query, step_of: dict[int, int], page_width: float) -> Part:
-    """Return the mask with the query's line highlighted."""
     scale = MaskScale(scene, page_width)
     height = scale.high * scene.num_rows
     x, y = scale.first_key[query.number] * scale.wide, query.row * scale.high

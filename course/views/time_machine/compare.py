@@ -168,6 +168,5 @@ def differing(first: RunState, second: RunState) -> tuple[bool, bool, bool]:
 
 
 def with_bar(part: Part, marked: bool) -> Part:
-    """Return a part with a red bar at its left edge if it is marked."""
     bar = svg.rect(2, 0, 4, part.height - 8, rx=2, class_="mv-alert mv-differs") if marked else svg.Markup("")
     return replace(part, layers=[*part.layers, Layer(f"{part.layers[0].name}-differs", bar)])

@@ -55,7 +55,6 @@ def drawings(
 
 
 def axes_of(runs: Sequence[Sequence[int]], num_steps: int, room: float) -> list[dict[str, StepAxis]]:
-    """Return the axes of each run, in steps and in time, on one scale; a run is the tokens of its steps."""
     scale, even = TimeScale.fitting(runs, room), StepAxis.even(num_steps, room)
     return [{"steps": even, "time": StepAxis.in_time(run, scale, num_steps)} for run in runs]
 

@@ -146,7 +146,6 @@ class Timeline:
         return bar if span.kind == "decode" else svg.joined([bar, hatched])
 
     def _tick(self, axis: StepAxis, wait: Wait) -> svg.Markup:
-        """Return the tick that ends a wait."""
         end, style = axis.x(wait.last + 1), "stroke:var(--mv-paper)"
         if end - axis.x(wait.first) < MIN_TICK_DISTANCE:
             return svg.Markup("")

@@ -36,7 +36,6 @@ class LiveInfo(RunInfo):
         return label(self.index(request_id))
 
     def add(self, request_id: str, num_prompt_tokens: int) -> None:
-        """Add a request, and give it a number if it has none."""
         self.titles[request_id] = request_id
         self.num_prompt_tokens[request_id] = num_prompt_tokens
         if request_id not in self.numbers:
@@ -51,15 +50,12 @@ class LiveInfo(RunInfo):
             heappush(self._returned, self.numbers[request_id])
 
     def forget(self, request_ids: list[str]) -> None:
-        """Drop requests that are in no kept step."""
         self.end_time_of(request_ids)
         for request_id in request_ids:
             del self.titles[request_id], self.num_prompt_tokens[request_id], self.numbers[request_id]
 
 
 class LiveHistories(Histories):
-    """Histories of requests that come and go."""
-
     def arrive(self, request_id: str) -> None:
         """Begin the history of a request, unless it has one."""
         self.of.setdefault(request_id, RequestHistory())
@@ -110,7 +106,6 @@ class LiveRun:
         return next(iter(self.records), 0)
 
     def feed(self, chunk: Chunk) -> None:
-        """Add the steps of a chunk that are new."""
         if chunk.first > self.newest:
             self._restart(chunk.first, pickle.loads(chunk.keyframe))
         for number, step in enumerate(chunk.steps, chunk.first):
@@ -160,7 +155,6 @@ class LiveRun:
         self._keyframes[first] = self._copy(self._state)
 
     def _drop_records(self, first: int) -> None:
-        """Drop the steps before `first`."""
         for old in [step for step in self.records if step < first]:
             del self.records[old], self.totals[old]
         for old in [step for step in self._keyframes if step < self.oldest]:

@@ -74,7 +74,6 @@ class PoolMap:
         return cdiv(self.num_cells, self.per_line) * self.pitch
 
     def cells(self, block_ids: Iterable[int]) -> list[int]:
-        """Return the cells of some blocks, in order."""
         return sorted({(block - 1) // self.per_cell for block in block_ids})
 
     def squares(self, cells: Iterable[int], thick: float | None = None, **attributes: svg.Value) -> Markup:
@@ -89,7 +88,6 @@ class PoolMap:
 
 
 def runs(cells: Iterable[int], per_line: int) -> list[tuple[int, int]]:
-    """Return the first and last cell of each run within a line."""
     found: list[tuple[int, int]] = []
     for cell in cells:
         if found and cell == found[-1][1] + 1 and cell % per_line:

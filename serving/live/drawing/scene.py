@@ -127,7 +127,6 @@ def rows_of(run: LiveRun, state: RunState, follow: str, first: int, last: int, n
 
 
 def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
-    """Return the numbers above a picture."""
     assert state.record is not None
     record, info = state.record, run.info
     return {

@@ -20,17 +20,14 @@ def event(text: str | None = "", reason: str | None = None, **more: object) -> b
 
 
 def chunk(data: bytes) -> bytes:
-    """Return a chunk of a body."""
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
 def usage(num_output: int) -> bytes:
-    """Return the last event of a stream."""
     return event(None, usage={"prompt_tokens": 3, "completion_tokens": num_output, "total_tokens": 3 + num_output})
 
 
 def plain(status: str, body: bytes) -> bytes:
-    """Return an answer that is no stream."""
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -129,7 +126,6 @@ class Stub:
 
 @contextmanager
 def running_stub() -> Iterator[Stub]:
-    """Run a stub for the block."""
     stub = Stub()
     stub.start()
     try:

@@ -29,7 +29,6 @@ def probe_of(
 
 
 def search_rate(probe: Callable[[float], RoundReport], first: float, bound: float, num_probes: int) -> RateSearch:
-    """Return a search of so many probes."""
     search = RateSearch(bound, first)
     for _ in range(num_probes):
         search.record(rate := search.next_rate(), probe(rate))

@@ -18,7 +18,6 @@ def pool() -> list[int]:
 
 @cache
 def trace(lineup: str = "solution:1-5") -> list[StepRecord]:
-    """Return what `mini-vllm trace --lineup LINEUP` prints."""
     team = parse_lineup(lineup)
     config, _ = make_possible(SMALL_POOL, team)
     return run_workload(make_workload(seed=0, num_requests=8), config, team)
@@ -50,7 +49,6 @@ def free(step: int) -> int:
 
 
 def num_blocks(step: int, request_id: str) -> int:
-    """Return how many blocks a request holds in a step."""
     return next(len(share["blocks"]) for share in trace()[step]["scheduled"] if share["id"] == request_id)
 
 

@@ -66,7 +66,6 @@ def plans(prompts: Sequence[int], budget: int, steps: int, num_slots: int = 10_0
 
 
 def plan(prompts: Sequence[int], budget: int, num_slots: int = 10_000, threshold: int = 0) -> Plan:
-    """Return the first plan."""
     return plans(prompts, budget, 1, num_slots, threshold)[0]
 
 
@@ -135,7 +134,6 @@ def first_tokens(overtake: bool, by_length: bool = False) -> tuple[int, int, int
 
 
 def longest_prompt() -> tuple[int, str]:
-    """Return the longest prompt of the trace: its tokens and its request."""
     return max((len(one.prompt_token_ids), one.request_id) for one in make_workload(0, 30))
 
 

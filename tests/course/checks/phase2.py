@@ -47,7 +47,6 @@ def _play(script: str, usable: int, size: int) -> tuple[PagedKVCacheManager, lis
 
 
 def answers(script: str, usable: int, size: int = 4) -> list[Answer]:
-    """Return what each `allocate_slots` of the script answered."""
     return _play(script, usable, size)[1]
 
 

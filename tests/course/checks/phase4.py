@@ -91,7 +91,6 @@ def shares(name: str, step: int) -> dict[str, tuple[int, int]]:
 
 
 def table(name: str, step: int, request_id: str) -> list[int]:
-    """Return a request's block table in one step of a scenario."""
     return next(s["blocks"] for s in _replayed(name)[step]["scheduled"] if s["id"] == request_id)
 
 

@@ -49,7 +49,6 @@ def flat(batch: Sequence[ScheduledRequest] = STEP, block_size: int = 4) -> FlatB
 
 
 def tensors() -> dict[str, list[Any]]:
-    """Return the tensors of the step as lists."""
     batch = flat()
     return {
         name: getattr(batch, name).tolist()
@@ -88,7 +87,6 @@ def tokens_seen_upper_left(num_computed: int, n: int) -> list[int]:
 
 
 def kv_heads_read(num_heads: int, num_kv_heads: int) -> list[int]:
-    """Return which K/V head each query head reads."""
     keys = torch.zeros(2, 4, num_kv_heads, 2)
     values = torch.arange(num_kv_heads, dtype=torch.float32)[None, None, :, None].expand(2, 4, -1, 2)
     read = phase6.paged_attention(
@@ -126,7 +124,6 @@ def bytes_per_block(block_size: int) -> int:
 
 
 def sum_of_weights(*scores: float) -> float:
-    """Return the sum of the softmax's weights, the largest of which is 1."""
     return round(sum(exp(score - max(scores)) for score in scores), 3)
 
 
@@ -142,8 +139,6 @@ def num_operators(*, modules: bool) -> int:
 
 
 class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the operators that reach the device."""
-
     number = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -164,7 +159,6 @@ def draw_of(seed: int, num_outputs: int) -> float:
 
 
 def bfloat16_sum(numbers: Sequence[float]) -> float:
-    """Return the sum from the left in bfloat16."""
     total = torch.zeros((), dtype=torch.bfloat16)
     for number in numbers:
         total = total + torch.tensor(number, dtype=torch.bfloat16)

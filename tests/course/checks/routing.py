@@ -21,7 +21,6 @@ def num_requests() -> int:
 
 @cache
 def served(router: str, num_replicas: int) -> FleetServed:
-    """Return what the command measures for one router."""
     experiment = Experiment(WORKLOAD, num_requests(), None, 0).with_rate()
     assert experiment.rate is not None
     requests = make_requests(WORKLOAD, num_requests(), experiment.rate / 0.7 * LOAD * num_replicas, 0)

@@ -11,5 +11,4 @@ def course_minutes() -> int:
 
 
 def judge_points() -> list[int]:
-    """Return the points of each phase."""
     return [sum(group.points for group in TEST_GROUPS if group.phase == phase) for phase in PHASES]

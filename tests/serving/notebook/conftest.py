@@ -34,8 +34,6 @@ def message(text: str) -> Any:
 
 
 def ask(text: str, max_tokens: int) -> Callable[[OpenAI], ChatCompletion]:
-    """Return a function that asks for a whole answer."""
-
     def answer(client: OpenAI) -> ChatCompletion:
         whole: ChatCompletion = client.chat.completions.create(**message(text), max_tokens=max_tokens)
         return whole
@@ -44,8 +42,6 @@ def ask(text: str, max_tokens: int) -> Callable[[OpenAI], ChatCompletion]:
 
 
 def stream(text: str, max_tokens: int) -> Callable[[OpenAI], Iterator[str | None]]:
-    """Return a function that yields the pieces of an answer."""
-
     def pieces(client: OpenAI) -> Iterator[str | None]:
         for event in client.chat.completions.create(**message(text), max_tokens=max_tokens, stream=True):
             yield event.choices[0].delta.content

@@ -37,7 +37,6 @@ def open_page(pages: Pages) -> Callable[..., Any]:
 
 @pytest.fixture
 def page(server: ServerUnderTest, open_page: Callable[..., Any]) -> Iterator[Any]:
-    """A page on a server that has nothing to do."""
     wait_until(lambda: not server.call(lambda engine: engine.has_unfinished_requests()), "the engine is idle")
     opened = open_page(server)
     opened.wait_for_selector("#connection[data-state=open]")
@@ -74,7 +73,6 @@ def cmdline(process: psutil.Process) -> list[str]:
 
 @contextmanager
 def watching(http: httpx.Client, **look: Any) -> Iterator[Iterator[tuple[str, Any]]]:
-    """Open the stream and yield its events."""
     with http.stream("GET", "/live/stream", params=look) as response:
         assert response.status_code == 200
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -95,7 +93,6 @@ def next_of(stream: Iterator[tuple[str, Any]], name: str) -> Any:
 
 
 def send(page: Any, text: str = "hello", max_tokens: int = 20) -> None:
-    """Ask in the chosen chat of a page."""
     page.fill("#max-tokens", str(max_tokens))
     page.fill("#message", text)
     page.get_by_role("button", name="Send").click()

@@ -24,7 +24,6 @@ def crowd(page: Any, rate: float) -> None:
 
 
 def step_of(page: Any) -> int:
-    """Return the step that the picture shows."""
     return int(page.locator("#picture").get_attribute("data-step"))
 
 
