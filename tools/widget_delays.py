@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -30,23 +31,8 @@ WORKLOADS = ("mixed", "documents", "burst", "chat")
 ANSWER_MS, RUN_MS = 100.0, 300.0
 """Maxima for the median of a knob; one that runs an engine may take longer."""
 SECONDS = 120
-# Milliseconds until what the event changed is on the screen: a message after the next frame comes when it is painted.
-STEP = """(step) => new Promise((done) => {
-  const start = performance.now(), after = new MessageChannel();
-  after.port1.onmessage = () => done(performance.now() - start);
-  const slider = document.querySelector('input[type="range"]');
-  slider.value = step; slider.dispatchEvent(new Event("input"));
-  requestAnimationFrame(() => after.port2.postMessage("")); })"""
-# Each input event, with the milliseconds until the answer to it is painted: one frame after the panel has drawn it.
-WATCH = """() => { window.painted = []; let since = null;
-  const root = document.getElementById("host"), after = new MessageChannel();
-  root.addEventListener("input", () => { since = performance.now(); }, true);
-  after.port1.onmessage = () => {
-    if (since === null || root.dataset.ticket !== root.dataset.answered) return;
-    painted.push(performance.now() - since);
-    since = null; };
-  new MutationObserver(() => requestAnimationFrame(() => after.port2.postMessage("")))
-    .observe(root, { attributes: true, attributeFilter: ["data-answered"] }); }"""
+MEASURING = Path(__file__).with_suffix(".js")
+STEP = "delayOfStep"  # a function of this script
 READY = "() => { const { answered, ticket } = document.getElementById('host').dataset; return answered === ticket; }"
 
 
@@ -88,6 +74,7 @@ def dial(workload: str, num_requests: int) -> Panel:
 def scrub(browser: Any, film: Film, num_moves: int) -> list[float]:
     """Return the milliseconds of each step through a film. Raises `RuntimeError` if a picture is not its step's."""
     page = open_widget(browser, player(film))
+    page.add_script_tag(path=MEASURING)
     times = []
     for number in range(1, num_moves + 1):
         step = 5 * number % len(film)
@@ -108,7 +95,8 @@ def drag(browser: Any, knob: WidgetKnob, num_moves: int) -> list[float]:
     slider = page.locator(f'[data-knob="{knob.name}"]')
     page.wait_for_timeout(300)
     page.wait_for_function(READY)
-    page.evaluate(WATCH)
+    page.add_script_tag(path=MEASURING)
+    page.evaluate("watchAnswers()")
     box = slider.bounding_box()
     y, left, width = box["y"] + box["height"] / 2, box["x"] + 8, box["width"] - 16
     page.mouse.move(left, y)

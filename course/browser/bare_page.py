@@ -1,29 +1,10 @@
 """A bare page that runs a widget's front end against a model without a kernel."""
 
 import json
+from pathlib import Path
 from typing import Any
 
-MODEL = """<!doctype html><style>%s</style><div id="host"></div><script>
-window.listeners = {};
-window.model = { state: {}, saved: 0, sent: [],
-  get(name) { return this.state[name]; },
-  set(name, value) { if (this.state[name] === value) return; this.state[name] = value;
-    this.sent.push([name, value]); for (const f of listeners["change:" + name] ?? []) f(); },
-  save_changes() { this.saved += 1; },
-  on(name, f) { (listeners[name] ??= []).push(f); },
-  off(name, f) { listeners[name] = listeners[name].filter((g) => g !== f); } };
-window.start = async (source, state) => { Object.assign(model.state, state);
-  const module = await import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
-  window.stop = module.default.render({ model, el: document.getElementById("host") }); };
-</script>"""
-
-
-ANSWERED = """() => { let known = "";
-  model.save_changes = async () => {
-    const { question, step } = model.state, asked = JSON.stringify(question);
-    if (asked === known) return;
-    known = asked;
-    for (const [name, value] of Object.entries(await answer(question, step ?? null))) model.set(name, value); }; }"""
+PAGE = Path(__file__).with_name("bare_page.html").read_text(encoding="utf-8")
 
 
 def open_widget(
@@ -35,10 +16,10 @@ def open_widget(
     """
     scheme, viewport = "dark" if dark else "light", {"width": width, "height": 900}
     page = browser.new_page(viewport=viewport, color_scheme=scheme, device_scale_factor=sharpness)
-    page.set_content(MODEL % f":root {{ color-scheme: {scheme}; }} {widget._css}")
+    page.set_content(PAGE.replace("STYLE", f":root {{ color-scheme: {scheme}; }} {widget._css}", 1))
     if is_answered:
         page.expose_function("answer", lambda question, step: answer_of(widget, question, step))
-        page.evaluate(ANSWERED)
+        page.evaluate("answerQuestions()")
     state = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
     # The others refer to a kernel, and this page has none.
     sent = {name: value for name, value in state.items() if name not in ("layout", "tabbable", "tooltip", "comm")}

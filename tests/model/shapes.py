@@ -5,29 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    BertConfig,
-    BloomConfig,
-    Gemma2Config,
-    Gemma3TextConfig,
-    GPT2Config,
-    GPTNeoXConfig,
-    GraniteConfig,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MambaConfig,
-    MistralConfig,
-    MptConfig,
-    Olmo2Config,
-    Phi3Config,
-    PreTrainedConfig,
-    Qwen2Config,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    SmolLM3Config,
-    StableLmConfig,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaForCausalLM, PreTrainedConfig, Qwen3ForCausalLM
 
 from mini_vllm.runner.loading import LoadedModel, describe_model
 
@@ -45,30 +23,34 @@ SMALL: dict[str, Any] = {
 }
 GPT2_SMALL: dict[str, Any] = {"vocab_size": VOCAB_SIZE, "n_embd": 48, "n_layer": 3, "n_head": 6, **NO_ENDS}
 
+config = AutoConfig.for_model
 SERVED: dict[str, PreTrainedConfig] = {
-    "llama": LlamaConfig(**SMALL, head_dim=8, tie_word_embeddings=True),
-    "qwen2": Qwen2Config(**SMALL),
-    "qwen3": Qwen3Config(**SMALL, head_dim=16),
-    "mistral": MistralConfig(**SMALL, sliding_window=None),
-    "phi3": Phi3Config(**SMALL),
-    "olmo2": Olmo2Config(**SMALL),
-    "smollm3": SmolLM3Config(**SMALL),
-    "granite": GraniteConfig(**SMALL, attention_multiplier=0.2, residual_multiplier=0.5, logits_scaling=2.0),
-    "gpt2": GPT2Config(**GPT2_SMALL, n_positions=512),
-    "gpt_neox": GPTNeoXConfig(**{name: value for name, value in SMALL.items() if name != "num_key_value_heads"}),
+    "llama": config("llama", **SMALL, head_dim=8, tie_word_embeddings=True),
+    "qwen2": config("qwen2", **SMALL),
+    "qwen3": config("qwen3", **SMALL, head_dim=16),
+    "mistral": config("mistral", **SMALL, sliding_window=None),
+    "phi3": config("phi3", **SMALL),
+    "olmo2": config("olmo2", **SMALL),
+    "smollm3": config("smollm3", **SMALL),
+    "granite": config("granite", **SMALL, attention_multiplier=0.2, residual_multiplier=0.5, logits_scaling=2.0),
+    "gpt2": config("gpt2", **GPT2_SMALL, n_positions=512),
+    "gpt_neox": config("gpt_neox", **{name: value for name, value in SMALL.items() if name != "num_key_value_heads"}),
 }
 REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
-    "sliding window": (MistralConfig(**SMALL, sliding_window=128), "mistral attends in a sliding window of 128"),
-    "some sliding layers": (Gemma3TextConfig(**SMALL, head_dim=8), "gemma3_text has layers of type sliding_attention"),
+    "sliding window": (config("mistral", **SMALL, sliding_window=128), "mistral attends in a sliding window of 128"),
+    "some sliding layers": (
+        config("gemma3_text", **SMALL, head_dim=8),
+        "gemma3_text has layers of type sliding_attention",
+    ),
     "soft caps": (
-        Gemma2Config(**SMALL, head_dim=8, layer_types=["full_attention"] * 3, sliding_window=None),
+        config("gemma2", **SMALL, head_dim=8, layer_types=["full_attention"] * 3, sliding_window=None),
         "gemma2 caps its attention logits",
     ),
-    "ALiBi": (BloomConfig(vocab_size=VOCAB_SIZE, hidden_size=48, n_layer=3, n_head=6), "bloom does not let"),
-    "ALiBi, another": (MptConfig(vocab_size=VOCAB_SIZE, d_model=48, n_layers=3, n_heads=6), "mpt does not let"),
-    "no batch": (StableLmConfig(**SMALL), "StableLmAttention does not pass on keyword arguments"),
-    "no attention": (MambaConfig(vocab_size=VOCAB_SIZE, hidden_size=48, num_hidden_layers=3), "mamba"),
-    "both directions": (BertConfig(**SMALL, is_decoder=False), "bert computes different logits"),
+    "ALiBi": (config("bloom", vocab_size=VOCAB_SIZE, hidden_size=48, n_layer=3, n_head=6), "bloom does not let"),
+    "ALiBi, another": (config("mpt", vocab_size=VOCAB_SIZE, d_model=48, n_layers=3, n_heads=6), "mpt does not let"),
+    "no batch": (config("stablelm", **SMALL), "StableLmAttention does not pass on keyword arguments"),
+    "no attention": (config("mamba", vocab_size=VOCAB_SIZE, hidden_size=48, num_hidden_layers=3), "mamba"),
+    "both directions": (config("bert", **SMALL, is_decoder=False), "bert computes different logits"),
 }
 
 

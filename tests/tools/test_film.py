@@ -2,6 +2,7 @@
 
 import base64
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,35 +12,7 @@ from tools.pictures.__main__ import PICTURES
 from tools.pictures.animated_gif import CLEAR, END, animated_gif, codes
 from tools.pictures.moving import MOMENT, READING, STEPS
 
-# Every frame of a small GIF as [milliseconds, bytes], and whether it repeats for ever.
-FRAMES = """async (data) => {
-  const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0));
-  const decoder = new ImageDecoder({ data: bytes, type: "image/gif" });
-  await decoder.tracks.ready;
-  const { frameCount, repetitionCount } = decoder.tracks.selectedTrack, frames = [];
-  for (let frameIndex = 0; frameIndex < frameCount; frameIndex++) {
-    const { image } = await decoder.decode({ frameIndex });
-    const drawn = new OffscreenCanvas(image.displayWidth, image.displayHeight).getContext("2d");
-    drawn.drawImage(image, 0, 0);
-    frames.push([image.duration / 1000, [...drawn.getImageData(0, 0, drawn.canvas.width, drawn.canvas.height).data]]);
-  }
-  return [frames, repetitionCount === Infinity]; }"""
-TIMES = """async (data) => {
-  const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0)), times = [];
-  const decoder = new ImageDecoder({ data: bytes, type: "image/gif" });
-  await decoder.tracks.ready;
-  for (let frameIndex = 0; frameIndex < decoder.tracks.selectedTrack.frameCount; frameIndex++) {
-    const { image } = await decoder.decode({ frameIndex });
-    times.push(image.duration / 1000);
-    image.close();
-  }
-  return times; }"""
-PIXELS = """async (png) => { const image = new Image();
-  image.src = "data:image/png;base64," + png;
-  await image.decode();
-  const drawn = new OffscreenCanvas(image.width, image.height).getContext("2d");
-  drawn.drawImage(image, 0, 0);
-  return [...drawn.getImageData(0, 0, image.width, image.height).data]; }"""
+DECODING = Path(__file__).with_name("decoding.js")
 SQUARES = """<body style="margin:0;background:%s"><div style="position:absolute;left:%dpx;top:7px;width:9px;height:9px;
   background:rgb(213,94,0)"></div>"""
 
@@ -50,6 +23,7 @@ def decoder(pages: Pages) -> Any:
     page = pages.new_page()
     page.route("**/*", lambda route: route.fulfill(body="", content_type="text/html"))
     page.goto("https://decoder.invalid/")
+    page.add_script_tag(path=DECODING)
     return page
 
 
@@ -63,10 +37,10 @@ def test_every_frame_is_the_screenshot(browser: Any, pages: Pages, decoder: Any)
     for colour, left, milliseconds in (("white", 4, 40), ("white", 9, 50), ("#eef", 30, 60), ("#eef", 30, 1000)):
         page.set_content(SQUARES % (colour, left))
         shots.append((page.screenshot(), milliseconds))
-    frames, for_ever = decoder.evaluate(FRAMES, as_text(animated_gif(browser, shots)))
+    frames, for_ever = decoder.evaluate("framesOfGif", as_text(animated_gif(browser, shots)))
     assert for_ever
     assert [milliseconds for milliseconds, _ in frames] == [40, 50, 1060], "one without a change prolongs the last"
-    assert [pixels for _, pixels in frames] == [decoder.evaluate(PIXELS, as_text(png)) for png, _ in shots[:3]]
+    assert [pixels for _, pixels in frames] == [decoder.evaluate("pixelsOfPng", as_text(png)) for png, _ in shots[:3]]
 
 
 def decoded(stream: list[tuple[int, int]]) -> bytes:
@@ -93,6 +67,6 @@ def test_the_codes_give_the_pixels_back_also_when_the_table_is_full(num_colours:
 
 @pytest.mark.parametrize("paper", ["light", "dark"])
 def test_the_film_of_the_readme_moves_from_step_to_step(decoder: Any, paper: str) -> None:
-    times = decoder.evaluate(TIMES, as_text((PICTURES / f"film_{paper}.gif").read_bytes()))
+    times = decoder.evaluate("timesOfGif", as_text((PICTURES / f"film_{paper}.gif").read_bytes()))
     assert sum(time >= READING for time in times) == len(STEPS)
     assert times.count(round(MOMENT, -1)) >= 4 * (len(STEPS) - 1), "several moments from each step to the next"

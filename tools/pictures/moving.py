@@ -1,6 +1,7 @@
 """A short film for the README: blocks and requests on their way, as the player moves them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from course.browser.bare_page import open_widget
@@ -14,19 +15,7 @@ from tools.pictures.views import RECORDED
 STEPS = range(3, 12)
 NUM_MOMENTS, MOMENT, READING = 6, 42, 1400
 SHARPNESS = 1.25
-# Turns all motion into the styles of its moments, because the browser draws text a little differently while it moves
-# something. `hold` shows a moment; at the last one everything has arrived.
-MOMENTS = """(times) => { const motions = document.getAnimations();
-  const moments = times.map((time) => motions.map((motion) => {
-    motion.pause();
-    motion.currentTime = time;
-    const { target } = motion.effect, { translate, opacity } = getComputedStyle(target);
-    return [target, { translate, opacity }];
-  }));
-  for (const motion of motions) motion.cancel();
-  const arrived = motions.map(({ effect }) => [effect.target, { translate: "", opacity: "" }]);
-  window.hold = (at) => { for (const [target, style] of moments[at] ?? arrived) Object.assign(target.style, style); };
-}"""
+MOMENTS = Path(__file__).with_name("moments.js").read_text(encoding="utf-8")
 
 
 def moving_pictures() -> dict[str, bytes]:
