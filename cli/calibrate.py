@@ -92,7 +92,6 @@ def measured_engine(
 
 
 def fitted_table(calibration: Calibration, path: str) -> Table:
-    """Return the fitted cost model."""
     cost = calibration.cost
     steps = f"{calibration.num_steps:,} steps of {FITTED_ON!r}"
     return facts_table(

@@ -94,7 +94,6 @@ def conversation(system: str | None, prompt: str) -> list[Message]:
 
 
 def show_new_text(outputs: list[RequestOutput]) -> None:
-    """Write the new text immediately."""
     for output in outputs:
         typer.echo(output.new_text, nl=False)
 

@@ -138,7 +138,6 @@ def print_out_of_scope(console: Console, verdicts: list[ParityVerdict], lineup: 
 
 
 def conclusion(lineup: Lineup, verdicts: list[ParityVerdict]) -> str:
-    """Return the sentence printed on success."""
     num_matched = sum(verdict.outcome == "match" for verdict in verdicts)
     num_free = sum(verdict.outcome == "free of defect" for verdict in verdicts)
     text = f"{num_matched} of {num_matched} traces in scope: the same decisions, block for block."

@@ -55,7 +55,6 @@ class LingeringTransport:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Close at once, or start to linger."""
         if self._is_lingering:
             return
         if not self.is_client_sending or self._transport.is_closing():
@@ -68,7 +67,6 @@ class LingeringTransport:
         self._deadline.start(self._call_later)
 
     def is_closing(self) -> bool:
-        """Return whether the writing half is closed."""
         return self._is_lingering or self._transport.is_closing()
 
     def throws_away(self, data: bytes) -> bool:

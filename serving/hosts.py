@@ -52,7 +52,6 @@ def name_of(url: str) -> str:
 
 
 def is_address(name: str) -> bool:
-    """Return whether a host is a numeric address."""
     try:
         ip_address(name)
     except ValueError:

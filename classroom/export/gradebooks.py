@@ -82,7 +82,6 @@ class Gradebooks:
         return write_all(texts | ({self.canvas: as_canvas(results, self.roster)} if self.canvas else {}))
 
     def left_out(self, results: ClassResults) -> list[str]:
-        """Return a sentence for each submission that is not in the files."""
         return [
             f"{one['name']}: {'not in the roster' if one['name'] not in self.roster.ids else 'not read'}"
             for one in results.submissions
@@ -91,7 +90,6 @@ class Gradebooks:
 
 
 def as_canvas(results: ClassResults, roster: Roster) -> str:
-    """Return the columns of Canvas's gradebook."""
     phases = results.submissions[0]["phases"] if results.submissions else []
     place = CANVAS.index(roster.id_name)
     rows = [

@@ -65,7 +65,6 @@ def text_of_error(answer: Json) -> str:
 
 
 def status_of(text: str) -> Status:
-    """Return what an exception means for a question."""
     return "not written" if text.startswith(NOT_WRITTEN) else "stopped"
 
 

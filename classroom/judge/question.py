@@ -62,7 +62,6 @@ def same(expected: Json, found: Json) -> bool:
 
 
 def difference(asked: JudgeQuestion, found: list[Json]) -> str:
-    """Return the first answer that differs, with its question."""
     if len(found) > len(asked.expected):
         return f"{asked.driver}: {len(asked.expected)} answers were expected; yours are {len(found)}: {short(found)}"
     pairs = enumerate(zip(asked.expected, found, strict=False))

@@ -46,7 +46,6 @@ def library_folders() -> list[str]:
 
 
 def linked_libraries(folders: Iterable[str]) -> list[str]:
-    """Return the shared libraries that Python and the binaries in its folders are linked with."""
     binaries = [path for folder in folders for one in BINARIES for path in glob(f"{folder}/{one}", recursive=True)]
     listed = subprocess.run(["ldd", sys.executable, *binaries], capture_output=True, text=True, check=False).stdout
     found = set(LINKED.findall(listed))

@@ -19,7 +19,6 @@ MAX_HIT_BLOCKS = 2
 
 
 def drawn(request: Request, step: int) -> int:
-    """Return a number that depends on the request and the step only."""
     return crc32(f"{request.request_id}/{step}".encode())
 
 

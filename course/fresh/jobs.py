@@ -81,5 +81,4 @@ def chat(
 
 
 def run_ablation(lineups: Sequence[Lineup]) -> list[LineupResult]:
-    """Serve the workload of `mini-vllm stages` with each lineup, in simulated time."""
     return [run_lineup(lineup, ablation_requests()) for lineup in lineups]

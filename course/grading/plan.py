@@ -100,7 +100,6 @@ def load_plan() -> list[PlannedPhase]:
 
 
 def load_whole_plan() -> list[PlannedPhase]:
-    """Return the plan in `plan.json`, electives too."""
     phases = json.loads(PLAN_FILE.read_text(encoding="utf-8"))["phases"]
     return [PlannedPhase(**(phase | {"tasks": [PlannedTask(**task) for task in phase["tasks"]]})) for phase in phases]
 

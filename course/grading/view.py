@@ -23,7 +23,6 @@ NOTEBOOKS = "notebooks 07 (tune it), 08 (refute claims about vLLM), 09 (write a 
 
 
 def next_step(grade: Grade) -> tuple[str, str]:
-    """Return the next step and its command, which may be empty."""
     for phase in grade.phases:
         if step := step_in_phase(phase):
             return step

@@ -56,8 +56,6 @@ class Loaded:
 
 @dataclass(frozen=True)
 class TestStarted:
-    """A test is about to run."""
-
     test: str
 
 

@@ -89,7 +89,6 @@ def bar_charts(
 
 
 def chart(known: Mapping[str, T], reference: Mapping[str, T], measure: Measure[T]) -> Picture:
-    """Return one measure of all results as bars."""
     values, marks = ({name: measure.value(each) for name, each in some.items()} for some in (known, reference))
     return bars(
         measure.heading,

@@ -106,14 +106,12 @@ def stylesheet() -> str:
 
 
 def task_row(phase: int, task: int, tests: Sequence[Result]) -> str:
-    """Return the name of a task and a dot for each of its tests."""
     about = " and ".join(dict.fromkeys(str(test["about"]).replace("_", " ") for test in tests))
     name = f'<span class="mvt-name"><strong>{phase}.{task}</strong> {escape(about)}</span>'
     return f'<div class="mvt-task">{name}<span class="mvt-dots">{"".join(map(dot, tests))}</span></div>'
 
 
 def dot(test: Result) -> str:
-    """Return the dot of a test; its rule is the tooltip."""
     outcome = str(test["outcome"])
     about = escape(f"{outcome}: {test['rule']}")
     kind, sign = KINDS.get(outcome, "other"), SIGNS.get(outcome, "-")

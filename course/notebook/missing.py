@@ -31,7 +31,6 @@ def whose_code(lineup: Lineup) -> str:
 
 
 def code_that_ran(lineup: Lineup) -> str:
-    """Return which code ran, and a pointer to the graded tests."""
     return f"It ran with {describe(lineup)}.\nThe graded tests give details: lab.test()"
 
 

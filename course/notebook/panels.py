@@ -73,7 +73,6 @@ class ComparedRun:
 
     @property
     def comparison(self) -> list[tuple[str, str, str]]:
-        """Each count of the first run and of this one."""
         pairs = zip(counts(self.first), counts(self.run), strict=True)
         return [(name, str(was), str(now)) for (name, was), (_, now) in pairs]
 

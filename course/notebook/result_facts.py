@@ -24,7 +24,6 @@ class PictureFacts:
         return int(first(found))
 
     def total(self, place: int) -> float:
-        """Return the total ms of a run in a picture of lanes, by its place."""
         return float(self.picture.sentence.split(". ")[0].split(", ")[place].split()[-2])
 
 

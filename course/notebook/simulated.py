@@ -62,7 +62,6 @@ def serve(lab: Lab, workload: str, rate: float, num_requests: int = 400, **setti
 
 
 def served_bars(served: Mapping[str, Served | Notice]) -> Charts | Notice:
-    """Return latencies and work of each run."""
     return bar_charts(served, SERVED)
 
 

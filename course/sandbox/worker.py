@@ -125,7 +125,6 @@ class WorkerProcess:
         return False
 
     def kill(self) -> None:
-        """Kill the process group and wait for the process."""
         if not self._is_killed:
             self._is_killed = True
             with contextlib.suppress(ProcessLookupError, PermissionError):

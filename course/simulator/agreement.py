@@ -100,6 +100,5 @@ def one_round(
 
 
 def median_of(figure: Sequence[FigureComparison]) -> FigureComparison:
-    """Return the round with the median ratio of a figure."""
     ordered = sorted(figure, key=lambda row: row.ratio)
     return replace(ordered[len(ordered) // 2], ratios=[row.ratio for row in ordered])

@@ -83,7 +83,6 @@ class Served:
         return percentiles([seconds for seconds, _ in self.gaps], percents, [count for _, count in self.gaps])
 
     def share_good(self, slo: Slo) -> float:
-        """Return the share of the requests that met the objective, 0 to 1."""
         times = zip(self.times_to_first_token, self.mean_inter_token_latencies, strict=True)
         return sum(is_good(slo, first, between) for first, between in times) / len(self.requests)
 

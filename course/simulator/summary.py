@@ -11,8 +11,6 @@ PERCENTS = (50, 90, 95, 99)
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The distribution of a time, in seconds."""
-
     mean: float
     p50: float
     p90: float

@@ -61,12 +61,10 @@ def entries(recorded: dict[str, Any] | None, ours: dict[str, Any] | None) -> tup
 
 
 def fields(entry: dict[str, Any], names: list[str]) -> str:
-    """Return the named fields of an entry, one per line."""
     return "\n".join(f"{name} {short(entry.get(name, ABSENT))}" for name in names)
 
 
 def short(value: Any) -> str:
-    """Return a value as text, cut if it is long."""
     text = " ".join(map(str, value)) if isinstance(value, list) and value and isinstance(value[0], int) else str(value)
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} ... ({len(text)} characters)"
 

@@ -41,7 +41,6 @@ OTHER_DECISIONS = (
 
 
 def mean_ms(seconds: Sequence[float]) -> float:
-    """Return the mean in milliseconds; 0 without values."""
     return 1e3 * fmean(seconds) if seconds else 0.0
 
 

@@ -53,7 +53,6 @@ def headline(state: RunState, heading: str) -> Text:
 
 
 def chip(state: RunState, request_id: str) -> Text:
-    """Return a request's letter on its colour."""
     return Text(f" {state.info.label(request_id)} ", chip_style(state.info.index(request_id)))
 
 
@@ -140,7 +139,6 @@ def block_map(state: RunState, width: int) -> list[Text]:
 
 
 def block_cells(state: RunState, block_ids: Iterable[int]) -> Iterator[Text]:
-    """Yield two characters for each block."""
     assert state.record is not None
     holders, cached = state.holders(), state.cached()
     taken = {block for share in state.record["scheduled"] for block in share["new_blocks"]}

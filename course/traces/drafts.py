@@ -65,7 +65,6 @@ class DraftCounts:
         return self.num_tokens / self.num_shares if self.num_shares else 0.0
 
     def plus(self, verdicts: Iterable[Verdict]) -> "DraftCounts":
-        """Return the counts with those of one more step."""
         counts = self
         for verdict in verdicts:
             if verdict.sampled:

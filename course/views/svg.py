@@ -55,7 +55,6 @@ def joined(parts: Iterable[Markup]) -> Markup:
 
 
 def at(x: float, y: float) -> str:
-    """Return the transform that moves a group to (x, y)."""
     return f"translate({number(x)},{number(y)})"
 
 

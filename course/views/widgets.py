@@ -39,8 +39,6 @@ class SavedWidget(anywidget.AnyWidget):
 
 
 class PictureWidget(SavedWidget):
-    """A widget whose second output is a picture."""
-
     def picture(self) -> Picture:
         raise NotImplementedError
 

@@ -166,5 +166,4 @@ async def picture(pages: OpenPages, viewer: Viewer) -> bytes:
 
 
 def event(name: str, body: dict[str, Any]) -> bytes:
-    """Return an object as a named event."""
     return f"event: {name}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n".encode()

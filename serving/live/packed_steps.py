@@ -37,8 +37,6 @@ class PackedStep(NamedTuple):
 
 
 class RequestSnapshot(NamedTuple):
-    """A request between two steps."""
-
     request_id: str
     num_prompt_tokens: int
     num_output_tokens: int
@@ -99,6 +97,5 @@ class Chunks:
             self.num_steps += 1
 
     def since(self, step: int) -> list[Chunk]:
-        """Return the chunks that have `step` or a later one."""
         with self._lock:
             return [replace(chunk, steps=list(chunk.steps)) for chunk in self._chunks if chunk.end > step]

@@ -22,8 +22,6 @@ STYLE = "text-align:left;vertical-align:top"
 
 @dataclass(frozen=True)
 class Refused:
-    """An answer that is an error."""
-
     status: int
     retry_after: str | None
     message: str

@@ -113,7 +113,6 @@ def blocks_part(bill: Bill, axis: StepAxis, most_blocks: int) -> Part:
 
 
 def column(bill: Bill, item: Item, axis: StepAxis, cell: float, high: float) -> Markup:
-    """Return the blocks of one step, each `cell` px high, from `high` upwards."""
     x, wide = axis.x(item.step) + 0.5, max(1.0, axis.width(item.step) - 1)
     apart = 1 if cell >= MIN_SEPARATE_CELL else 0
     return svg.joined(

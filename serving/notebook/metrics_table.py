@@ -76,7 +76,6 @@ def named(name: str, labels: Mapping[str, str]) -> str:
 
 
 def plain(value: float) -> str:
-    """Return a value with at most four decimals."""
     return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 

@@ -38,7 +38,6 @@ def drawn(state: RunState, width: int = 80) -> str:
 
 
 def states(llm: LLM, info: RunInfo) -> list[tuple[StepRecord, str, str]]:
-    """Every step with its picture and its sentence."""
     state, seen = RunState(info), []
     for record in llm.engine.recorder.steps:
         state.advance(record)

@@ -38,7 +38,6 @@ class ReleasedText:
     links: list[str]
 
     def commands(self) -> Iterator[Command]:
-        """Yield every command line of the inline code and of the blocks."""
         for line in [*self.inline_code, *(line for block in self.blocks for line in block.splitlines())]:
             try:
                 words = shlex.split(line, comments=True)
@@ -60,7 +59,6 @@ class ReleasedText:
 
 
 def released_texts(folder: Path) -> list[ReleasedText]:
-    """Return all markdown files and notebooks of an edition."""
     texts = [read(folder, path, path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.md"))]
     return texts + [read(folder, path, markdown_of(path)) for path in sorted(folder.rglob("*.ipynb"))]
 

@@ -66,7 +66,6 @@ def declared_attributes(tree: ast.Module) -> set[str]:
 
 
 def attributes_set(tree: ast.Module) -> set[str]:
-    """Return `Class.attribute` for every `self.attribute = ...`."""
     return {
         f"{node.name}.{target.attr}"
         for node in tree.body

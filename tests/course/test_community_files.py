@@ -113,7 +113,6 @@ def test_paths_and_links_of_root_documents_exist(name: str) -> None:
 
 
 def anchors(path: Path) -> set[str]:
-    """Return the anchors of a document's headings, as GitHub makes them."""
     tokens = MarkdownIt().parse(path.read_text(encoding="utf-8"))
     titles = [tokens[at + 1].content for at, token in enumerate(tokens) if token.type == "heading_open"]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

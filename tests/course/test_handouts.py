@@ -23,7 +23,6 @@ def name_of(path: Path) -> str:
 
 
 def checks() -> list[tuple[str, str, str]]:
-    """Return (place, expression, text before it) of every check in every document."""
     found = []
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
@@ -55,7 +54,6 @@ def namespace(place: str) -> dict[str, object]:
 
 
 def numbers_claimed(expression: str) -> list[int]:
-    """Return the whole numbers on the right side of the comparison."""
     comparison = ast.parse(expression, mode="eval").body
     assert isinstance(comparison, ast.Compare), f"a check compares: {expression}"
     claimed = comparison.comparators[-1]

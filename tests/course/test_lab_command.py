@@ -26,7 +26,6 @@ def lab() -> ModuleType:
 
 
 def dry_run(*arguments: str) -> list[str]:
-    """Return the lines of `python lab.py ... --dry-run`."""
     command = [sys.executable, "lab.py", *arguments, "--dry-run"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 

@@ -30,7 +30,6 @@ def cells(path: Path) -> list[dict[str, Any]]:
 
 
 def source(path: Path = NOTEBOOKS[0]) -> str:
-    """Return the code of a notebook's cell for Colab."""
     return "".join(cells(path)[1]["source"])
 
 
@@ -70,7 +69,6 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
 
 
 def in_colab(folder: Path) -> None:
-    """Run the cell of a published copy, with another folder for the clone."""
     code = source().replace('REPOSITORY = ""', f'REPOSITORY = "{ADDRESS}"')
     exec(code.replace("/content/mini-vllm-labs", str(folder)), {})
 

@@ -53,7 +53,6 @@ def make_llm(host: str) -> AsyncLLM:
 
 @contextmanager
 def opened(host: str) -> Iterator[AsyncLLM]:
-    """Open an engine for several tests, and shut it down after them."""
     llm = make_llm(host)
     yield llm
     asyncio.run(llm.shutdown(10))
@@ -98,7 +97,6 @@ async def text_of(llm: AsyncLLM, prompt: str, name: str, max_tokens: int = 20) -
 async def waiting(
     llm: AsyncLLM, prompt: str | list[int], max_tokens: int = 20, name: str = "a"
 ) -> "asyncio.Task[list[RequestOutput]]":
-    """Pause the engine and add a request; return the task that reads all its outputs."""
     llm.pause()
     task = asyncio.create_task(outputs_of(llm.generate(prompt, SamplingParams(max_tokens), name)))
     await until(lambda: name in llm._collectors)

@@ -28,8 +28,6 @@ GARBAGE = -7
 
 @dataclass(frozen=True)
 class Row:
-    """One request's row of a batch, as the runner received it."""
-
     request_id: str
     num_computed_tokens: int
     num_scheduled_tokens: int
@@ -130,7 +128,6 @@ def install_spy(engine: LLMEngine) -> SpyRunner:
 
 
 def install_faults(engine: LLMEngine) -> FaultyRunner:
-    """Wrap the engine's fake model in a runner that can fail, and return the wrapper."""
     model = _innermost(engine)
     assert isinstance(model, FakeModelRunner)
     faulty = FaultyRunner(model, lambda: engine.scheduler.kv.ref_counts())

@@ -15,7 +15,6 @@ def detokenizer(*stop: str, include: bool = False, prompt: bytes = b"") -> Incre
 
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    """Cut bytes into pieces; cuts beyond the end cut nothing."""
     ends = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
     return [data[start:end] for start, end in itertools.pairwise(ends)]
 

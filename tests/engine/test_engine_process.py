@@ -54,7 +54,6 @@ def host_of(llm: AsyncLLM) -> EngineProcess:
 
 
 async def all_outputs(llm: AsyncLLM, params: SamplingParams) -> list[list[RequestOutput]]:
-    """Return every output of every prompt, by steps that wait for the readers."""
     prompts: list[str | list[int]] = [*PROMPTS, [5, 6, 7]]
     llm.pause()
     streams = [llm.generate(prompt, params, f"r{index}") for index, prompt in enumerate(prompts)]
@@ -91,8 +90,6 @@ def without_times(output: RequestOutput) -> tuple[Any, ...]:
 
 
 class UnpicklableError(Exception):
-    """Can be pickled, but not unpickled."""
-
     def __init__(self, one: str, two: str) -> None:
         super().__init__(f"{one} and {two}")
 

@@ -36,7 +36,6 @@ FUNCTIONS = (
 
 
 def legal_mixes() -> Iterator[Lineup]:
-    """Yield every legal mix of phases 1 to 5; phase 6 triples them."""
     for impls in product(IMPLS, repeat=5):
         try:
             yield Lineup(*impls)

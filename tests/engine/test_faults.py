@@ -18,7 +18,6 @@ TIGHT: dict[str, Any] = {"num_gpu_blocks": 13, "max_num_batched_tokens": 10, "lo
 
 
 def run_with_faults(engine: LLMEngine, seed: int, fault: Fault, every: int) -> dict[str, list[int]]:
-    """Run a workload with a fault in every `every`-th step; return its tokens."""
     faulty = install_faults(engine)
     spy = SpyRunner(faulty)
     engine.runner = spy

@@ -40,7 +40,6 @@ def config_of(phases: tuple[int, ...], **settings: Any) -> EngineConfig:
 
 
 def run_all(phases: tuple[int, ...], config: EngineConfig) -> tuple[list[Run], int]:
-    """Run every seed and compare its tokens with the expected ones; return the counts of events, and of stalls."""
     runs, num_stalled = [], 0
     for seed in SEEDS:
         workload = make_workload(seed)

@@ -42,8 +42,6 @@ def test_each_kind_of_need_is_recorded() -> None:
 
 
 class HeadFirst(PagedKVCacheManager):
-    """Frees the first block first."""
-
     def free(self, request: Request, num_computed_tokens: int) -> None:
         self.req_to_blocks.get(request.request_id, []).reverse()
         super().free(request, num_computed_tokens)

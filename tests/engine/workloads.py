@@ -30,8 +30,6 @@ PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed 
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected output of a request that ends by itself."""
-
     token_ids: list[int]
     text: str
     finish_reason: str
@@ -156,7 +154,6 @@ def text_of(token_ids: Sequence[int]) -> str:
 def drain(
     engine: LLMEngine, max_steps: int = 3000, on_step: Callable[[list[RequestOutput]], None] | None = None
 ) -> dict[str, RequestOutput]:
-    """Step until no request is left; return the finished outputs by request id."""
     finished: dict[str, RequestOutput] = {}
     for _ in range(max_steps):
         if not engine.has_unfinished_requests():

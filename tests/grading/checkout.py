@@ -80,7 +80,6 @@ class Checkout:
         )
 
     def pytest(self, *arguments: str, **environment: str) -> str:
-        """Run the graded tests on the starters, as a learner does; return the output."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL"))}
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
@@ -94,7 +93,6 @@ class Checkout:
         return done.stdout + done.stderr
 
     def grade(self, *arguments: str, engines: bool = True, **environment: str) -> dict[str, Any]:
-        """Run `mini-vllm grade --json` and return the object."""
         done = self.run("--json", *arguments, engines=engines, **environment)
         assert done.stdout, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)

@@ -24,7 +24,6 @@ OURS = re.compile(
 
 
 def forked(checkout: Checkout, jobs: Sequence[tuple[int, str]], *options: str) -> Iterator[str]:
-    """Yield the output of `pytest` for each (phase, text of the starter)."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     path = os.pathsep.join([str(checkout.folder), str(ROOT)])
     changed = {"LAB_IMPL": "starter", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": path, "COLUMNS": "200"}
@@ -42,7 +41,6 @@ def forked(checkout: Checkout, jobs: Sequence[tuple[int, str]], *options: str) -
 
 
 def serve(options: Sequence[str]) -> None:
-    """Do the jobs in this folder; print the output of each as a line of JSON."""
     for name in ("pytest_timeout", "course.labtest.reports"):
         importlib.import_module(name)  # so that the forked processes have it
 
@@ -55,7 +53,6 @@ def serve(options: Sequence[str]) -> None:
 
 
 def run_tests(checkout: Checkout, phase: int, *options: str) -> str:
-    """Run the graded tests of a phase in a forked process; return the output."""
     output = checkout.folder / "output.txt"
     child = os.fork()
     if child == 0:

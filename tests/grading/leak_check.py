@@ -89,7 +89,6 @@ def copy_of_queue(queue: StrictQueue, memo: dict[int, Any]) -> StrictQueue:
 
 
 def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any], adapt: Adapter = None) -> list[object]:
-    """Call a function with copies of the arguments; return its answer and what it left of them."""
     args, named = deepcopy((args, named))
     given, by_name = adapt(args, named) if adapt else (args, named)
     return [view(function(*given, **by_name)), view(args), view(named)]
@@ -103,7 +102,6 @@ def is_new(outcome: list[object], calls: list[Call]) -> bool:
 
 
 def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list[Call]]:
-    """Run the graded tests on the reference; return some calls of each function, with different outcomes."""
     calls: defaultdict[str, list[Call]] = defaultdict(list)
     num_tried: Counter[str] = Counter()
 
@@ -180,7 +178,6 @@ def fits(signature: inspect.Signature, args: tuple[Any, ...], named: dict[str, A
 
 
 def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
-    """Return whether a function gives the outcome of every call, in one of the `ways`."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -240,8 +237,6 @@ def in_children(names: list[str], act: Callable[[str], list[str]]) -> list[str]:
 def try_all(
     functions: Mapping[str, Function], calls: Mapping[str, list[Call]], parameters: Mapping[str, list[str]]
 ) -> list[str]:
-    """Return a line for each function that answers like a task's."""
-
     def act(name: str) -> list[str]:
         return [f"{task}: {name}" for task in calls if answers(functions[name], calls[task], parameters[task])]
 
@@ -258,8 +253,6 @@ def methods_of(plan: PlannedPhase) -> dict[str, set[str]]:
 
 
 class Passed:
-    """A plugin that notes which tests have passed."""
-
     def __init__(self) -> None:
         self.tests: set[str] = set()
 
@@ -292,7 +285,6 @@ def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, ty
 
 
 def place_of(task: str) -> tuple[Any, str]:
-    """Return what holds a task's function in the reference, and the name there."""
     number, _, name = task.partition(" ")
     owner, _, inner = name.rpartition(".")
     module = import_module(f"solutions.{module_name(int(number))}")
@@ -314,7 +306,6 @@ def take_away(task: str) -> None:
 
 
 def main(numbers: Container[int]) -> None:
-    """Print each shipped function and class that answers for a task."""
     os.environ["LAB_IMPL"] = "solution"
     StrictQueue.__deepcopy__ = copy_of_queue  # type: ignore[attr-defined]
     calls: dict[str, list[Call]] = {}

@@ -31,7 +31,6 @@ def folder(checkout: Checkout, phase: int) -> str:
 
 
 def fail(checkout: Checkout, phase: int, function: str, line: str, *options: str) -> str:
-    """Put a line into a function of the solved starter; return the output with the first failure of the phase."""
     checkout.starter(phase).write_text(with_line(solution(phase), function, line), encoding="utf-8")
     output = checkout.pytest(folder(checkout, phase), "-q", "-x", *options)
     assert not OURS.search(output), output
@@ -40,7 +39,6 @@ def fail(checkout: Checkout, phase: int, function: str, line: str, *options: str
 
 @pytest.fixture(scope="module")
 def endless(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
-    """The output for an endless loop in each phase."""
     checkout = Checkout(tmp_path_factory.mktemp("loops"))
     jobs = [(phase, with_line(solution(phase), LOOPS[phase], LOOP)) for phase in PHASES]
     return dict(zip(PHASES, forked(checkout, jobs, "--timeout=1", "-x"), strict=True))

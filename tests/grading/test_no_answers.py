@@ -24,7 +24,6 @@ def test_nothing_shipped_answers_like_the_reference_in_any_task() -> None:
 
 
 def is_tried(phase: int, name: str) -> bool:
-    """Return whether a public name is a function; classes and properties are tried as a whole class."""
     holder, inner = place_of(f"{phase} {name}")
     return inner != "__init__" and inspect.isfunction(inspect.getattr_static(holder, inner))
 

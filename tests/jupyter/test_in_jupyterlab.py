@@ -58,7 +58,6 @@ def words_shown(player: Any) -> list[str]:
 
 
 def words_of(film: Film, step: int) -> list[list[str]]:
-    """Return the texts of a step in the drawings for all widths, without the legend."""
     drawings = (pictures[step] for pictures in (film.pictures, *film.also))
     return [texts(tree(replace(picture, legend={}))) for picture in drawings]
 

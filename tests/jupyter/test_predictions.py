@@ -57,7 +57,6 @@ def assert_closed(page: Any) -> None:
 
 
 def num_steps(page: Any) -> str:
-    """Return how many steps the player of the run has."""
     return str(1 + int(page.locator(".mvw-bar input").first.get_attribute("max")))
 
 

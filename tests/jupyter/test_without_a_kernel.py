@@ -27,7 +27,6 @@ SEEN = """async (image) => { await image.decode();
 
 @pytest.fixture(scope="module")
 def saved(opened: Opener, course: Path) -> Path:
-    """A notebook that was run and saved in JupyterLab."""
     screen = opened(CELLS).run_all()
     assert screen.failures() == []
     screen.command("docmanager:save")

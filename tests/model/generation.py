@@ -27,7 +27,6 @@ class NoEndTokenizer(ByteTokenizer):
 
 @torch.inference_mode()
 def transformers_greedy(model: Any, prompts: Sequence[list[int]], max_tokens: Sequence[int]) -> list[list[int]]:
-    """Return the tokens that `generate` produces greedily for each prompt alone."""
     model.set_attn_implementation("sdpa")
     answers = []
     for prompt, length in zip(prompts, max_tokens, strict=True):

@@ -67,7 +67,6 @@ def random_model(config: PreTrainedConfig) -> Any:
 
 
 def random_llama() -> LoadedModel:
-    """A Llama: grouped-query attention, tied embeddings."""
     torch.manual_seed(7)
     return described(LlamaForCausalLM, "llama")
 
@@ -79,11 +78,9 @@ def random_qwen3() -> LoadedModel:
 
 
 def described(architecture: Any, name: str) -> LoadedModel:
-    """Make a model of `SERVED[name]` with the weights that torch's seed gives."""
     return describe_model(architecture(deepcopy(SERVED[name])).eval())
 
 
 def save(loaded: LoadedModel, directory: Path) -> Path:
-    """Write a model with `save_pretrained` and return its directory."""
     loaded.model.save_pretrained(directory)
     return directory

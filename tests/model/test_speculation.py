@@ -62,7 +62,6 @@ def half_right(seed: int, answers: list[list[int]]) -> ProposeByLookup:
 def answers_of(
     config: EngineConfig, params: SamplingParams, drafter: ProposeByLookup | None
 ) -> tuple[list[list[int]], LLMEngine]:
-    """Answer all questions at once, with the drafter or without drafts."""
     speculative = None if drafter is None else SpeculativeConfig(num_speculative_tokens=5, adaptive=False)
     config = replace(config, speculative_config=speculative, check_invariants=True)
     engine = build_engine(config, parse_lineup("solution:1-7"))

@@ -17,6 +17,5 @@ def read(path: object) -> nbformat.NotebookNode:
 
 
 def load(name: str) -> dict[str, Any]:
-    """Return the content of a YAML file beside this module."""
     content: dict[str, Any] = yaml.safe_load((Path(__file__).parent / name).read_text(encoding="utf-8"))
     return content

@@ -13,7 +13,6 @@ WORKLOAD = make_workload(1, 4)
 
 
 def pasted(line: str) -> Lab:
-    """Run the line of a hint as a cell would."""
     names: dict[str, object] = {"Lab": Lab}
     exec(line, names)
     lab = names["lab"]

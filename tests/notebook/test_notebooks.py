@@ -45,7 +45,6 @@ def cell_with(begins: str, shown: list[Shown]) -> Shown:
 
 
 def asked_in(names: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each group of predictions with its questions and their true answers in words."""
     for name, group in names["guess"].groups.items():
         for question, truth in zip(group.questions, group.truths or (), strict=True):
             assert truth is not None, question.text

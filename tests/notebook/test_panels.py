@@ -79,7 +79,6 @@ MARK = "Recorded with the reference. Yours appears here when phase 1 is written.
 
 @pytest.fixture(scope="module")
 def recorded() -> FilmPanel:
-    """The knobs of the tour before anything is written."""
     return require_result(engine_panel(Lab(6, "starter"), WORKLOAD, CONFIG, step=6))
 
 

@@ -16,7 +16,6 @@ WHAT_TO_DO = "Run all cells above first"
 
 
 def errors_of(cells: list[str], path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Return what cells say that fail alone in an emptied kernel, by their source."""
     book = read(path)
     book.cells = [new_code_cell(source) for cell in cells for source in ("%reset -f", cell)]
     monkeypatch.setenv("LAB_IMPL", "solution")

@@ -27,7 +27,6 @@ SWALLOW = "def clamp():\n while True:\n  try:\n   while True: pass\n  except Bas
 
 
 def run(program: str, trace: Path) -> tuple[int, float]:
-    """Return the exit status of a watched process, and how long it took."""
     start = time.monotonic()
     with WorkerProcess([sys.executable, "-c", WATCH, str(trace), program], has_channel=False) as child:
         assert child.wait(100)

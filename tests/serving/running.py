@@ -32,13 +32,11 @@ Result = TypeVar("Result")
 
 
 def fake_llm(config: EngineConfig = FAKE) -> AsyncLLM:
-    """Return an engine on the fake model: it starts at once and needs no torch."""
     return AsyncLLM(build_engine(config, parse_lineup("solution:1-5")))
 
 
 @contextmanager
 def serving(engine: EngineConfig | AsyncLLM = FAKE, port: int = 0, **settings: Any) -> Iterator["ServerUnderTest"]:
-    """Serve an engine, by default on the fake model and at any free port."""
     llm = engine if isinstance(engine, AsyncLLM) else fake_llm(engine)
     with running_server(llm, ServerSettings(port=port, **settings)) as server:
         yield ServerUnderTest(server.address, server.server, server.llm)
@@ -46,7 +44,6 @@ def serving(engine: EngineConfig | AsyncLLM = FAKE, port: int = 0, **settings: A
 
 @contextmanager
 def serve_command(*options: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """Run `mini-vllm serve` on the fake model; yield the process and its address."""
     fake_model = ("--lineup", "solution:1-5", "--fake-model")
     command = [sys.executable, "-m", "cli", "serve", "--port", "0", *fake_model, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -64,7 +61,6 @@ def serve_command(*options: str) -> Iterator[tuple["subprocess.Popen[str]", str]
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds; fail if it does not for a long time."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, f"not within {PATIENCE:g} seconds: {what}"
@@ -80,14 +76,12 @@ class ServerUnderTest(RunningServer):
         return OpenAI(base_url=self.base_url, **(defaults | options))
 
     def post(self, path: str, body: bytes | None = None, **fields: Any) -> tuple[int, Any]:
-        """Post a body, or fields as JSON; return the status, and the answer or its error."""
         with RawConnection(self) as connection:
             connection.post(path, json.dumps(fields).encode() if body is None else body)
             status, _, answer = connection.read_answer()
             return status, answer.get("error", answer)
 
     def status_of(self, method: str, path: str) -> tuple[int, str | None]:
-        """Return the status of a request without a body, and the code of its error if it is one."""
         with RawConnection(self) as connection:
             connection.send(head(method, path))
             return connection.read_status()
@@ -108,7 +102,6 @@ class ServerUnderTest(RunningServer):
         return gate
 
     def step_once(self, number: int = 1) -> None:
-        """Let a paused engine take steps."""
         for _ in range(number):
             asyncio.run(self.llm.step_once())
 
@@ -123,7 +116,6 @@ class ServerUnderTest(RunningServer):
         return connections
 
     def wait_for_waiting(self, number: int) -> None:
-        """Wait until this many requests are in the waiting queue."""
         wait_until(lambda: self.call(lambda engine: len(engine.scheduler.waiting)) == number, f"{number} requests wait")
 
     def wait_until_idle(self) -> None:
@@ -159,7 +151,6 @@ class RawConnection:
         self.socket.sendall(data)
 
     def begin(self, path: str, *headers: str, body: bytes = b"") -> None:
-        """Send the head of a request with a JSON body, and as much of the body as is given."""
         self.send(head("POST", path, "Content-Type: application/json", *headers) + body)
 
     def post(self, path: str, body: bytes, *headers: str) -> None:
@@ -170,7 +161,6 @@ class RawConnection:
         self.post(path, json.dumps({"model": MODEL} | prompt | fields).encode())
 
     def read_until(self, mark: bytes) -> bytes:
-        """Return what was received up to and with a mark."""
         while mark not in self.received:
             self._receive(f"before {mark!r}")
         return self._take(self.received.index(mark) + len(mark))
@@ -183,7 +173,6 @@ class RawConnection:
         return int(lines[0].split()[1]), headers, json.loads(self._take(int(headers["content-length"])))
 
     def read_status(self) -> tuple[int, str | None]:
-        """Return the status of one answer, and the code of its error if it is one."""
         status, _, answer = self.read_answer()
         return status, answer.get("error", {}).get("code")
 

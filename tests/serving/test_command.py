@@ -26,7 +26,6 @@ FAKE_MODEL = ("--lineup", "solution:1-5", "--fake-model")
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerSettings, EngineConfig]]:
-    """What the command would have served."""
     seen: list[tuple[ServerSettings, EngineConfig]] = []
     monkeypatch.setattr(command, "run_server", lambda settings, engine: seen.append((settings, engine.open().config)))
     return seen

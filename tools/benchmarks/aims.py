@@ -55,7 +55,6 @@ def verdict(times: float, aim: float) -> str:
 
 
 def short(times: float, aim: float) -> str:
-    """Return by what share of the aim a ratio falls short of it."""
     return f"{1 - times / aim:.1%}"
 
 

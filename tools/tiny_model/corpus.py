@@ -137,7 +137,6 @@ def tell_story(rng: random.Random) -> Turn:
 
 
 def small_talk(rng: random.Random) -> Turn:
-    """Return one of the fixed exchanges."""
     question, answer = rng.choice(WORLD["small_talk"])
     return question, answer
 

@@ -40,7 +40,6 @@ HINT = "do this step by hand from the state before it: which of your functions g
 
 
 def each_scenario(phase: int) -> pytest.MarkDecorator:
-    """Return the decorator that runs a test with each seed of a phase."""
     return pytest.mark.parametrize("seed", [int(seed) for seed in SEEDS[phase].split()])
 
 

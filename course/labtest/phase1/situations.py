@@ -154,7 +154,6 @@ class Scene:
         self.log.clear()
 
     def admit_from_now_on(self) -> None:
-        """Let `admits` return True for every request."""
         self.situation.not_admitted = ()
         self.chunks.not_admitted = frozenset()
 

@@ -20,7 +20,6 @@ QUEUE_HINTS = (
 
 
 def rank(request: Request) -> str:
-    """Return a request as `A(priority 1, arrived 0.5)`."""
     return f"{request.request_id}(priority {request.priority}, arrived {request.arrival_time:.16g})"
 
 

@@ -38,7 +38,6 @@ CRASH_HINTS = (
 def request_of(
     name: str, token_ids: Sequence[int], *, salt: str | None = None, adapter: str | None = None, num_outputs: int = 0
 ) -> Request:
-    """Return a request; its last `num_outputs` tokens are generated ones."""
     num_prompt_tokens = len(token_ids) - num_outputs
     request = make_request(name, 0, token_ids=token_ids[:num_prompt_tokens])
     request.all_token_ids += token_ids[num_prompt_tokens:]

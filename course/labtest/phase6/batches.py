@@ -63,7 +63,6 @@ def describe_rows(batch: Sequence[ScheduledRequest], block_size: int | None = No
 
 
 def ids_shown(ids: Sequence[int]) -> str:
-    """Return a list of ids; a long one by its ends."""
     if len(ids) <= MAX_IDS:
         return str(list(ids))
     return f"[{', '.join(map(str, ids[:3]))}, ..., {ids[-1]}] ({len(ids)})"

@@ -49,7 +49,6 @@ class PlannedShare:
 
 
 def rule_of(plan: PlannedShare) -> str:
-    """Return the rule that a call is most about."""
     if len(plan.drafts) < plan.num_stand_ins:
         return NO_STAND_IN_LEFT
     if plan.num_stand_ins:

@@ -42,7 +42,6 @@ class Work:
 
     @property
     def seconds(self) -> float:
-        """The minimum time that it takes."""
         return self.num_tokens / self.tokens_per_second
 
 

@@ -88,6 +88,5 @@ def schedule_of(recording: Recording, plan_ms: float, compute_ms: float) -> Sche
 
 
 def add(tasks: list[Task], kind: str, step: int, start: float, plan_ms: float) -> float:
-    """Append a task of the engine; return its end in ms."""
     tasks.append(Task(kind, step, start, start + SHARES[kind] * plan_ms))
     return tasks[-1].end

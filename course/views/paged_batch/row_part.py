@@ -73,7 +73,6 @@ def whole_page(scene: BatchScene, page: range, wide: float, step_of: dict[int, i
 
 
 def entry(scene: BatchScene, name: str, row: int, x: float, y: float) -> svg.Markup:
-    """Return one number, red if it is wrong."""
     got, expected = at(getattr(scene.step, name), row), at(getattr(scene.rules, name), row)
     shown = "?" if got is None else str(got)
     if got == expected:

@@ -96,7 +96,6 @@ def fcfs(results: list[PolicyResult]) -> PolicyResult:
 
 
 def sentence(results: list[PolicyResult], slo: Slo) -> str:
-    """Return the goodput of each policy and the groups that it starves."""
     goodput = row("", results, lambda result: result.served.goodput(slo), digits).text
     members, victims = groups(results), starved(results)
     paid = []

@@ -81,7 +81,6 @@ def blocks_of(state: RunState, block_ids: Iterable[int]) -> list[Block]:
 # A block rarely changes from one step to the next, and a film draws every step.
 @lru_cache(maxsize=4096)
 def draw_block(block: Block, shelf: Shelf) -> svg.Markup:
-    """Return one block with its tooltip and what a click follows."""
     names = " ".join(map(str, block.holders or ([block.owner] if block.owner is not None else [])))
     drawn = strip(block, shelf.cell, shelf.high)
     if shelf.named and block.size > 1:

@@ -70,12 +70,10 @@ class Stub:
         return Endpoint(f"http://127.0.0.1:{self.port}", "stub")
 
     def start(self) -> None:
-        """Listen; return when it does."""
         self._thread.start()
         assert self._ready.wait(30)
 
     def stop(self) -> None:
-        """End the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(30)
 

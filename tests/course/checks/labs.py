@@ -23,7 +23,6 @@ def sizes(phase: int) -> list[int]:
 
 
 def life(num_prompt_tokens: int, max_tokens: int) -> list[int]:
-    """Return how many tokens each step of a lonely request computes."""
     engine = engine_with(max_model_len=64, num_gpu_blocks=8)
     add(engine, "A", list(range(num_prompt_tokens)), max_tokens)
     return [record["total"] for record in finish(engine)]

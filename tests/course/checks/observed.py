@@ -39,12 +39,10 @@ def hits(step: int) -> dict[str, int]:
 
 
 def waiting(step: int) -> list[str]:
-    """Return which requests wait after a step."""
     return trace()[step]["waiting_after"]
 
 
 def free(step: int) -> int:
-    """Return how many blocks are free when a step has been planned."""
     return trace()[step]["free_after_schedule"]
 
 
@@ -53,7 +51,6 @@ def num_blocks(step: int, request_id: str) -> int:
 
 
 def computed_before(step: int, request_id: str) -> int:
-    """Return `num_computed_tokens` of a request when a step begins."""
     return next(computed for name, _, computed, _ in trace()[step - 1]["running_after"] if name == request_id)
 
 

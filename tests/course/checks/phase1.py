@@ -115,7 +115,6 @@ def _overtaking(schedule_step: Callable[..., SchedulerOutput], by_length: bool) 
 def _trace(
     overtake: bool, by_length: bool = False, check_invariants: bool = False, **settings: Any
 ) -> list[StepRecord]:
-    """Return what `mini-vllm trace --lineup starter:1 --requests 30` shows."""
     lineup = parse_lineup("solution:1")
     possible, _ = make_possible(SMALL_POOL, lineup)
     config = replace(possible, check_invariants=check_invariants, **settings)
@@ -138,7 +137,6 @@ def longest_prompt() -> tuple[int, str]:
 
 
 def broken_order() -> str:
-    """Return the engine's message about the first overtaking."""
     try:
         _trace(True, check_invariants=True)
     except InvariantError as error:
@@ -154,5 +152,4 @@ def prompt_and_steps(prompt: int, num_steps: int, num_running: int) -> tuple[int
 
 
 def steps_with_seats(max_num_seqs: int) -> int:
-    """Return how many steps the trace has with so many seats."""
     return len(_trace(False, max_num_seqs=max_num_seqs))

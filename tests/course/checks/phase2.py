@@ -51,12 +51,10 @@ def answers(script: str, usable: int, size: int = 4) -> list[Answer]:
 
 
 def free_queue(script: str, usable: int, size: int = 4) -> list[int]:
-    """Return the free queue after the script, front first."""
     return _play(script, usable, size)[0].free_block_ids()
 
 
 def blocks(num_tokens: int, size: int = 16) -> int:
-    """Return how many blocks a request of so many tokens holds, computed in one step."""
     return len(answers(f"A+{num_tokens}", usable=10_000, size=size)[0] or ())
 
 
@@ -99,7 +97,6 @@ def refusal(num_prompt: int, max_tokens: int, usable: int, size: int = 4) -> lis
 def trace_of(
     phases: str, num_gpu_blocks: int, seed: int = 0, requests: int = 8, block_size: int = 4
 ) -> list[StepRecord]:
-    """Return what `mini-vllm trace` prints with these options and the reference in `phases`."""
     lineup = parse_lineup(",".join(f"solution:{part}" for part in phases.split(",")))
     possible, _ = make_possible(SMALL_POOL, lineup)
     config = replace(possible, num_gpu_blocks=num_gpu_blocks, block_size=block_size)
@@ -107,12 +104,10 @@ def trace_of(
 
 
 def steps(phases: str, num_gpu_blocks: int, block_size: int = 4) -> int:
-    """Return how many steps the trace has."""
     return len(trace_of(phases, num_gpu_blocks, block_size=block_size))
 
 
 def stall(phases: str, num_gpu_blocks: int, block_size: int = 4) -> list[int]:
-    """Return the numbers in the message with which the trace ends when nothing moves any more."""
     return numbers_in_error(lambda: trace_of(phases, num_gpu_blocks, block_size=block_size), StalledError)
 
 

@@ -31,8 +31,6 @@ SELF: list[Row] = [("A", 7, 8, 0), ("B", 8, 9, 9), ("C", 8, 9, 0)]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one step decided, and what is left after it."""
-
     plan: dict[str, int]
     preempted: list[tuple[str, str, int]]
     running: str
@@ -88,7 +86,6 @@ def queue_order(*ranks: tuple[str, int, float]) -> str:
 
 
 def victim(policy: Policy, *ranks: tuple[str, int, float]) -> str:
-    """Return the victim among running requests given as (name, priority, arrival time)."""
     running = [make_request(name, 9, priority=p, arrival_time=t, num_computed_tokens=8) for name, p, t in ranks]
     return phase3.choose_victim(running, policy).request_id
 
@@ -132,7 +129,6 @@ def _changed(change: str) -> Iterator[None]:
 
 
 def preemptions(phases: str, num_gpu_blocks: int, requests: int = 8, change: str = "") -> int:
-    """Return how many preemptions `mini-vllm trace` shows with these options."""
     with _changed(change):
         return sum(len(record["preempted"]) for record in trace_of(phases, num_gpu_blocks, 0, requests))
 

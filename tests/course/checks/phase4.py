@@ -67,7 +67,6 @@ def blocks_hit(num_blocks: int, lost: Sequence[int]) -> int:
 
 
 def num_full_blocks(num_tokens: int, block_size: int = 16) -> int:
-    """Return how many hashes a request has."""
     request = make_request("A", num_tokens)
     HashPrefixCache(block_size).update_block_hashes(request)
     return len(request.block_hashes)
@@ -79,7 +78,6 @@ def _scenario(name: str) -> Scenario:
 
 @cache
 def _replayed(name: str) -> list[StepRecord]:
-    """Run a named scenario of the recorded traces on our scheduler."""
     scenario = _scenario(name)
     replay = ScenarioReplay(scenario, parse_lineup("solution:1-5"))
     return [replay.run_step(number) for number in range(len(scenario.steps))]
@@ -95,7 +93,6 @@ def table(name: str, step: int, request_id: str) -> list[int]:
 
 
 def evicted(name: str, step: int) -> list[int]:
-    """Return the blocks that lost their content in one step of a scenario."""
     return _replayed(name)[step]["evicted"]
 
 

@@ -31,7 +31,6 @@ def granted(
     chunking: bool = True,
     max_model_len: int = 1_000_000,
 ) -> int:
-    """Return what the policy gives to one request."""
     status = RequestStatus.RUNNING if running else RequestStatus.WAITING
     request = request_in(status, "A", num_tokens, computed=computed)
     return _policy(threshold, max_model_len, chunking).num_new_tokens(request, computed, budget)
@@ -53,7 +52,6 @@ def _roomy_engine(**settings: Any) -> LLMEngine:
 
 
 def chunks(num_tokens: int, **settings: Any) -> list[int]:
-    """Return the chunks of a prompt that is alone."""
     made: list[int] = []
     while sum(made) < num_tokens:
         made = [plan["A"] for plan in plans([num_tokens], len(made) + 1, **settings)]
@@ -122,7 +120,6 @@ def num_computed_at_the_end(num_prompt: int, max_model_len: int) -> tuple[int, i
 
 
 def refuses(**settings: Any) -> bool:
-    """Return whether the engine refuses these settings."""
     try:
         EngineConfig(**settings)
     except ValueError:

@@ -147,7 +147,6 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def chosen(probabilities: Sequence[float], number: float, **filters: Any) -> int:
-    """Return the token that this draw chooses."""
     return phase6.sample(torch.tensor([probabilities]).log(), [SamplingParams(temperature=1.0, **filters)], [number])[0]
 
 

@@ -62,7 +62,6 @@ def after(num_prompt: int, num_steps: int, num_drafts: int, accepted: Sequence[i
 
 
 def over(num_prompt: int, max_tokens: int, known: int, computed: int, placeholders: int) -> bool:
-    """Return whether a request is surely over."""
     request = request_with(
         num_prompt, known - num_prompt, computed=computed, placeholders=placeholders, max_tokens=max_tokens
     )

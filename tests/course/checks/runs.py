@@ -22,7 +22,6 @@ from mini_vllm.sampling_params import SamplingParams
 
 
 def engine_with(**settings: Any) -> LLMEngine:
-    """Return an engine of the reference's phases 1 to 5 that records its steps."""
     config = EngineConfig(**({"check_invariants": True} | settings))
     return build_engine(config, parse_lineup("solution:1-5"), record=True)
 
@@ -33,7 +32,6 @@ def add(engine: LLMEngine, name: str, prompt: list[int], max_tokens: int = 1) ->
 
 
 def finish(engine: LLMEngine) -> list[StepRecord]:
-    """Run the engine until no request is left; return all its steps."""
     while engine.has_unfinished_requests():
         engine.step()
     return engine.recorder.steps
@@ -50,7 +48,6 @@ def numbers_in_error(action: Callable[[], object], kind: type[Exception]) -> lis
 
 @cache
 def traced_steps(lineup: str, *options: str) -> list[StepRecord]:
-    """Return the steps that `mini-vllm trace` shows."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trace.jsonl"
         arguments = ["trace", "--lineup", lineup, "--jsonl", str(path), *options]

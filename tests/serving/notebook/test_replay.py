@@ -18,7 +18,6 @@ STREAM = {"content-type": "text/event-stream; charset=utf-8"}
 
 
 def events(pieces: Sequence[str]) -> str:
-    """Return a stream of chat events as a server sends it."""
     shared = {"id": f"chatcmpl-{'0' * 32}", "created": 1234}
     texts = [
         json.dumps(shared | {"choices": [{"delta": {"content": piece}}]}, separators=(",", ":")) for piece in pieces

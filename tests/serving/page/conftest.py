@@ -47,7 +47,6 @@ def page(server: ServerUnderTest, open_page: Callable[..., Any]) -> Iterator[Any
 
 @pytest.fixture
 def fresh_server() -> Iterator[ServerUnderTest]:
-    """A server that has not taken a step."""
     with serving(SMALL) as running:
         yield running
 
@@ -59,7 +58,6 @@ def locked_server() -> Iterator[ServerUnderTest]:
 
 
 def drawing_processes() -> list[int]:
-    """Return the processes that draw for the servers of this test run."""
     children = psutil.Process().children()
     return [child.pid for child in children if "serving.live.drawing" in cmdline(child)]
 
@@ -99,7 +97,6 @@ def send(page: Any, text: str = "hello", max_tokens: int = 20) -> None:
 
 
 def send_and_wait(page: Any, text: str = "hello", max_tokens: int = 5) -> None:
-    """Ask, and wait until the answer has its bill."""
     page.wait_for_selector("#connection[data-state=open]")
     send(page, text, max_tokens)
     page.locator(".answer").last.locator(".bill").wait_for()

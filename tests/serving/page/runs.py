@@ -38,7 +38,6 @@ class Watched:
 
     @classmethod
     def ahead(cls) -> "Watched":
-        """An engine with drafts that plans a step ahead."""
         drafts = SpeculativeConfig("ngram", 3, adaptive=False)
         config = replace(CROWDED, max_num_seqs=6, speculative_config=drafts, async_scheduling=True)
         return cls.build(config, "solution:1-5,solution:7,solution:8")
@@ -50,7 +49,6 @@ class Watched:
         self.engine.add_request(f"chatcmpl-{self.rng.getrandbits(64):x}-0", prompt, params)
 
     def run(self, num_steps: int) -> None:
-        """Take steps while requests come, and some leave early."""
         for _ in self.steps(num_steps):
             pass
 
@@ -66,7 +64,6 @@ class Watched:
 
     @property
     def recording(self) -> Recording:
-        """The whole run, from the complete recorder."""
         return Recording.of(self.engine)
 
     def live_run(self) -> LiveRun:

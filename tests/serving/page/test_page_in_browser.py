@@ -28,7 +28,6 @@ def step_of(page: Any) -> int:
 
 
 def num_steps(server: ServerUnderTest) -> int:
-    """Return how many steps the engine has taken, from its own recorder."""
     return server.call(progress_of)["newest"] + 1
 
 

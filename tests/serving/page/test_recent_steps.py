@@ -26,7 +26,6 @@ DECISIONS = (
 
 
 def states_agree(watched: Watched, run: LiveRun) -> int:
-    """Compare every step that is kept with the complete recording; return how many."""
     recording, num_compared = watched.recording, 0
     whole = RunState(recording.info)
     for record in recording.steps:
