@@ -18,10 +18,8 @@ from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, 
 from course.terminal.step_view import FAINT, render_step
 from course.traces.run_state import RunInfo, RunState
 from course.workloads.fallbacks import make_possible
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, RequestOutput, SamplingParams
 from mini_vllm.core.tokenizer import Message
-from mini_vllm.outputs import RequestOutput
-from mini_vllm.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM

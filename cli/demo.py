@@ -17,11 +17,8 @@ from course.terminal.step_line import LineWriter, decoding_requests, legend
 from course.terminal.step_view import FAINT, render_step
 from course.traces.run_state import RunInfo, RunState
 from course.workloads.fallbacks import make_possible
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, Lineup, RequestOutput, SamplingParams
 from mini_vllm.core.tokenizer import Message
-from mini_vllm.outputs import RequestOutput
-from mini_vllm.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM

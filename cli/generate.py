@@ -14,10 +14,8 @@ from course.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run
 from course.terminal.option_groups import with_option_groups
 from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.progress import reported
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, RequestOutput, SamplingParams
 from mini_vllm.core.tokenizer import Message
-from mini_vllm.outputs import RequestOutput
-from mini_vllm.sampling_params import SamplingParams
 
 
 @dataclass(frozen=True)

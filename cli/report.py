@@ -17,9 +17,7 @@ from course.traces.run_state import RunState
 from course.workloads.ablation import END, ablation_lineups, run_lineup
 from course.workloads.simulated_time import StepCost
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
-from mini_vllm.outputs import RequestOutput
+from mini_vllm import EngineConfig, Lineup, RequestOutput
 
 
 def milliseconds(seconds: float | None) -> str:

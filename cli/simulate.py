@@ -25,8 +25,7 @@ from course.terminal.option_groups import with_option_groups
 from course.terminal.options import AsJson, LineupText
 from course.terminal.progress import ProgressReport, reported
 from course.terminal.step_view import FAINT
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, Lineup
 
 
 @dataclass(frozen=True)

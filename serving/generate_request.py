@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from mini_vllm.outputs import CompletionOutput, RequestOutput
-from mini_vllm.sampling_params import SamplingParams
+from mini_vllm import CompletionOutput, RequestOutput, SamplingParams
 from serving.answer_format import AnswerFormat, ReportedLogprobs, TokenRow
 from serving.served_model import ServedModel
 

@@ -6,9 +6,8 @@ from itertools import count
 from typing import Any
 
 from classroom.worker.answers import Describer, Json, raised
+from mini_vllm import EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_scheduler
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step_record import StepRecord
@@ -16,7 +15,6 @@ from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
-from mini_vllm.sampling_params import SamplingParams
 
 MAX_STEPS = 400
 

@@ -7,11 +7,8 @@ from course.traces.recording import Recording
 from course.workloads.ablation import LineupResult, ablation_requests, run_lineup
 from course.workloads.small_workload import Run
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, Lineup, RequestOutput, SamplingParams
 from mini_vllm.engine.errors import StalledError
-from mini_vllm.outputs import RequestOutput
-from mini_vllm.sampling_params import SamplingParams
 
 
 @dataclass(frozen=True)

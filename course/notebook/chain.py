@@ -7,8 +7,7 @@ from itertools import cycle
 from course.views.hash_chain import hash_chain, hits_of
 from course.views.hash_chain.chains import chains_of
 from course.views.picture import Picture
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, Lineup
 
 
 @dataclass(frozen=True)

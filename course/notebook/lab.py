@@ -22,10 +22,9 @@ from course.workloads.ablation import ablation_lineups
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL
 from course.workloads.timed_request import TimedRequest
+from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 from mini_vllm.assembly.parts import solutions_exist
-from mini_vllm.config import EngineConfig
-from mini_vllm.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from course.views.widgets import Player

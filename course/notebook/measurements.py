@@ -4,9 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
-from mini_vllm.sampling_params import SamplingParams
+from mini_vllm import EngineConfig, Lineup, SamplingParams
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from dataclasses import astuple, dataclass, replace
 
 from course.workloads.small_workload import SMALL_POOL, Run, make_workload
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.assembly.lineup import Lineup
+from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.parts import Impl
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
 
 COMPARED = "scheduled preempted evicted free_after_schedule output finished running_after waiting_after detail".split()

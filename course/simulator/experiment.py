@@ -15,8 +15,7 @@ from course.simulator.served import Served
 from course.simulator.simulation import simulate
 from course.simulator.workloads import make_requests, scaled
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, Lineup
 from mini_vllm.core.cdiv import cdiv
 
 DEFAULT_LOAD = 0.7

@@ -13,11 +13,10 @@ from course.simulator.served import Served
 from course.simulator.workloads import WorkloadName, make_requests, prompt_of, scaled
 from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.sampling_params import SamplingParams
 
 FITTED_ON: WorkloadName = "mixed"
 LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5  # steps of a few requests, and full ones

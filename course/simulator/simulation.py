@@ -8,15 +8,13 @@ from course.simulator.cost_model import CostModel, pairs
 from course.simulator.served import Served
 from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest, require_in_order
+from mini_vllm import EngineConfig, Lineup, SamplingParams
 from mini_vllm.assembly.build import build_scheduler
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.engine.errors import StalledError
-from mini_vllm.sampling_params import SamplingParams
 
 STEPS_PER_REPORT = 200
 num_computed_tokens = attrgetter("num_computed_tokens")  # in C: every step maps it over its requests

@@ -13,6 +13,7 @@ from course.workloads.electives import with_electives
 from course.workloads.simulated_electives import simulate_electives
 from course.workloads.simulated_time import EndingRunner, StepCost, TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
+from mini_vllm import RequestOutput, SamplingParams
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES, Lineup
 from mini_vllm.assembly.parts import Impl
@@ -20,9 +21,7 @@ from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.outputs import RequestOutput
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
-from mini_vllm.sampling_params import SamplingParams
 
 NUM_REQUESTS = 36
 DOCUMENT_EVERY = 3

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, Lineup
 
 
 def whole_prompts(budget: int) -> str:

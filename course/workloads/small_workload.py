@@ -5,11 +5,9 @@ from collections import deque
 from collections.abc import Sequence
 
 from course.workloads.timed_request import TimedRequest
+from mini_vllm import EngineConfig, Lineup, SamplingParams
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
-from mini_vllm.sampling_params import SamplingParams
 
 SMALL_POOL = EngineConfig(
     max_num_seqs=4,

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import explain
 from course.sandbox.time_limit import limited_calls
+from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.engine.errors import EngineDeadError
 from mini_vllm.engine.llm_engine import LLMEngine
 

@@ -18,12 +18,10 @@ from course.notebook.record_codec import to_json
 from course.sandbox.channel import Channel, ChannelError, take_stdio
 from course.sandbox.explain import is_not_written
 from course.traces.recording import Recording
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import LLM, EngineConfig, Lineup
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import StepObserver, StepResult
-from mini_vllm.llm import LLM
 from mini_vllm.outputs import RequestMetrics
 from serving.live.recent_steps import keep_recent_steps
 from serving.notebook.replay import Exchange

@@ -16,8 +16,7 @@ from course.sandbox.channel import ChannelError
 from course.sandbox.explain import explain_death
 from course.sandbox.worker import WorkerProcess
 from course.starter_status import describe
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, Lineup
 from serving.notebook.at_once import Heard, Talk, ask_at_once
 from serving.notebook.bill import ServedRun
 from serving.notebook.metrics_table import Metrics

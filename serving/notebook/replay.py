@@ -14,8 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 from course.notebook.records import find_record, key_of
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, Lineup
 from serving.notebook.notices import NOT_RECORDED
 
 NAME = re.compile(r"\b(?:chat)?cmpl-[0-9a-f]{32}")

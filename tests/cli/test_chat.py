@@ -13,9 +13,8 @@ import cli.chat
 from cli.chat import Conversation
 from cli.main import app
 from course.traces.run_state import RunState
-from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams, parse_lineup
 from mini_vllm.core.tokenizer import Message
-from mini_vllm.outputs import RequestOutput
 
 STORY = "Tell me a story about Mina and a kite."
 TURN = re.compile(r"\[(\d+) prompt tokens, (\d+) of them from the cache; (\d+) output tokens in (\d+) steps")

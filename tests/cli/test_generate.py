@@ -6,9 +6,7 @@ import pytest
 
 from cli import generate
 from course.terminal.options import open_llm
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
-from mini_vllm.llm import LLM
+from mini_vllm import LLM, EngineConfig, Lineup
 from tests.cli.conftest import Commands
 
 FAKE_MODEL = ("--lineup", "solution:1-5", "--fake-model")

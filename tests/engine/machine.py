@@ -6,13 +6,11 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, RequestOutput, SamplingParams
 from mini_vllm.core.invariants import check_drained, check_state, require
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
-from mini_vllm.outputs import RequestOutput
-from mini_vllm.sampling_params import SamplingParams
 from tests.engine.bad_requests import NUM_KINDS, add_bad
 from tests.engine.interrupts import interrupted_at
 from tests.engine.paced_thread import pace_runner

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.engine.errors import QueueFullError
-from mini_vllm.sampling_params import SamplingParams
 from tests.engine.snapshots import snapshot
 from tests.engine.workloads import drain, make_engine, small_config
 

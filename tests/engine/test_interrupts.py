@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from mini_vllm import RequestOutput, SamplingParams
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.invariants import check_drained, check_state
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.outputs import RequestOutput
-from mini_vllm.sampling_params import SamplingParams
 from tests.engine.interrupts import interrupted_at
 from tests.engine.workloads import draft_half_right, drain, expect, make_engine, small_config
 

@@ -2,10 +2,7 @@
 
 import pytest
 
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
-from mini_vllm.llm import LLM
-from mini_vllm.sampling_params import SamplingParams
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from tests.engine.workloads import expect, make_engine, small_config
 
 LINEUP = parse_lineup("solution:1-5")

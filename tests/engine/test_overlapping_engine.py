@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
+from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from mini_vllm.runner.drafts.draft_model import DraftModel
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
-from mini_vllm.sampling_params import SamplingParams
 from tests.engine.workloads import (
     draft_half_right,
     drain,

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
+from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_scheduler
-from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
-from mini_vllm.sampling_params import SamplingParams
 from tests.engine.workloads import draft_half_right, drain, expect, make_engine, small_config
 
 ALL_BUT_THE_MODEL = "solution:1-5,solution:7"

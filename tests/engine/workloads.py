@@ -12,16 +12,13 @@ from typing import Any
 from zlib import crc32
 
 from course.workloads.timed_request import TimedRequest
+from mini_vllm import EngineConfig, RequestOutput, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.outputs import RequestOutput
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.drafts.proposer import PromptLookup
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
-from mini_vllm.sampling_params import SamplingParams
 from tests.engine.runners import install_spy
 
 MAX_MODEL_LEN = 40

@@ -5,18 +5,15 @@ from typing import Any
 
 import torch
 
+from mini_vllm import EngineConfig, Lineup, RequestOutput, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_scheduler
-from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.assembly.parts import runner_steps_for
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.outputs import RequestOutput
 from mini_vllm.runner.llama import paged_model
 from mini_vllm.runner.loading import LoadedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
-from mini_vllm.sampling_params import SamplingParams
 
 
 class NoEndTokenizer(ByteTokenizer):

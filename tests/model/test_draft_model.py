@@ -8,13 +8,12 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.loading import load_model
 from mini_vllm.runner.logits_processors import probabilities
-from mini_vllm.sampling_params import SamplingParams
 from tests.model.generation import outputs_of
 from tests.model.test_speculation import CONFIGS, MAX_TOKENS, prompts, truth
 

@@ -6,8 +6,7 @@ from functools import cache
 
 import pytest
 
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.runner.loading import LoadedModel, load_model
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from tests.model.generation import engine_for, engine_greedy, transformers_greedy

@@ -8,13 +8,12 @@ from functools import cache
 import pytest
 import torch
 
+from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import CompletionOutput, Logprob
 from mini_vllm.runner.loading import load_model
-from mini_vllm.sampling_params import SamplingParams
 from tests.model.generation import outputs_of
 
 QUESTIONS = ("Tell me a story about Mina and a kite.", "Repeat these words:\nlamp, cup, dog.", "Count from 3 to 9.")

@@ -6,15 +6,14 @@ from functools import cache
 
 import pytest
 
+from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.electives import ProposeByLookup
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.drafts.proposer import PromptLookup
 from mini_vllm.runner.loading import load_model
-from mini_vllm.sampling_params import SamplingParams
 from tests.model.generation import outputs_of, transformers_greedy
 
 QUESTIONS = (

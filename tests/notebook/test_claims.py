@@ -14,8 +14,7 @@ from course.notebook.claims.decide import card_of, play_claim, play_claims
 from course.notebook.panels import require_result
 from course.views.prediction import Answer, Card
 from course.views.prediction.widgets import Deck
-from mini_vllm import parse_lineup
-from mini_vllm.assembly.lineup import Lineup
+from mini_vllm import Lineup, parse_lineup
 from tests.notebook.files import load
 
 EXPECTED = load("claims.yaml")

@@ -5,10 +5,8 @@ from collections.abc import Iterator
 import pytest
 from openai import OpenAI
 
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import LLM, EngineConfig, parse_lineup
 from mini_vllm.engine.async_llm import AsyncLLM
-from mini_vllm.llm import LLM
 from tests.own_thread import pytest_pyfunc_call
 from tests.serving.running import ServerUnderTest, serving
 

@@ -15,9 +15,8 @@ from typing import Any, Self, TypeVar
 
 from openai import OpenAI
 
+from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
 from serving.server import RunningServer, running_server

@@ -10,8 +10,7 @@ import pytest
 from course.sandbox import time_limit
 from course.terminal.console import traceback_from_labs
 from labs.phase2_block_pool import starter
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.errors import EngineDeadError
 from mini_vllm.engine.llm_engine import LLMEngine

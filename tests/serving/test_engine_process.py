@@ -9,8 +9,7 @@ import httpx
 import openai
 import pytest
 
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.engine_process import EngineProcess
 from serving.cli.engine_spec import EngineSpec

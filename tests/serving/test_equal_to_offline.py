@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from mini_vllm.llm import LLM
-from mini_vllm.sampling_params import SamplingParams
+from mini_vllm import LLM, SamplingParams
 from tests.serving.running import MODEL
 
 STORY: Any = [{"role": "user", "content": "Tell me a story about Mina and a kite."}]

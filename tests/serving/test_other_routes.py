@@ -8,8 +8,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from mini_vllm.config import EngineConfig
-from mini_vllm.llm import LLM
+from mini_vllm import LLM, EngineConfig
 from serving.settings import ServerSettings
 from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL, RawConnection, ServerUnderTest, head, serving
 

@@ -24,9 +24,8 @@ from course.simulator.simulation import simulate
 from course.simulator.workloads import make_requests, prompt_of, scaled
 from course.workloads.simulated_time import TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
+from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 
 LINEUP, EMBEDDED = parse_lineup("solution:1-5"), find_model_shape("embedded")

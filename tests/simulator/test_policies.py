@@ -11,8 +11,7 @@ from course.simulator.policies import NORMAL, POLICIES, URGENT, under_policy
 from course.simulator.served import Served
 from course.simulator.simulation import simulate
 from course.simulator.workloads import make_requests
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, parse_lineup
 
 COST = gpu_cost_model(find_gpu("L4"), find_model_shape("Qwen2.5-7B"))
 CONFIG = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, max_model_len=32_768, num_gpu_blocks=600)

@@ -14,9 +14,8 @@ from course.simulator.what_if import what_if
 from course.workloads.ablation import outputs_in_time
 from course.workloads.simulated_time import TimedRunner, VirtualClock
 from course.workloads.timed_request import TimedRequest
+from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
 
 LINEUP = parse_lineup("solution:1-5")
 COSTS = [

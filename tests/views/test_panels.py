@@ -20,8 +20,7 @@ from course.views.chunking_dial.trial import arrivals
 from course.views.figures import seconds
 from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
 from course.views.policy_comparison.drawing import compare_with_this_lineup
-from mini_vllm import parse_lineup
-from mini_vllm.assembly.lineup import Lineup
+from mini_vllm import Lineup, parse_lineup
 from mini_vllm.engine.errors import StalledError
 
 H100, LLAMA_8B = find_gpu("H100"), find_model_shape("Llama-3.1-8B")

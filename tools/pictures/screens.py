@@ -8,9 +8,8 @@ from typing import Any
 import httpx
 
 from course.browser.chromium import headless_chromium
+from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from serving.server import running_server
 from tools.jupyter.screen import Screen, write_notebook

@@ -22,8 +22,7 @@ from course.traces.run_state import RunState
 from course.views.prediction import Answer, Card, Question
 from course.views.time_machine import time_machine
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.config import EngineConfig
+from mini_vllm import EngineConfig, Lineup
 
 if TYPE_CHECKING:
     from course.views.prediction.widgets import Deck

@@ -11,11 +11,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from course.labtest.support import make_request
 from course.simulator.gpus import find_gpu
 from course.simulator.roofline import saturation_batch
+from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.assembly.parts import runner_steps_for
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.llm import LLM
 from mini_vllm.runner.groups import group_requests
 from mini_vllm.runner.llama import LlamaModel
 from mini_vllm.runner.loading import EMBEDDED_MODEL, describe_model
@@ -24,7 +23,6 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch
-from mini_vllm.sampling_params import SamplingParams
 from solutions import phase6_gpu_runner as phase6
 from tests.course.checks.runs import add, engine_with, finish
 

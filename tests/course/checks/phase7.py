@@ -13,11 +13,10 @@ from course.simulator.cost_model import roofline
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
 from course.simulator.roofline import saturation_batch
-from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.sampling_params import SamplingParams
 from solutions.phase7_speculative_decoding import (
     SpeculativeScheduling,
     accept_drafts,

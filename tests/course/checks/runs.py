@@ -13,12 +13,10 @@ from typer.testing import CliRunner
 from cli.main import app
 from course.terminal.stage_sentences import mean_ms, p95_ms
 from course.workloads.ablation import ablation_requests, run_lineup
+from mini_vllm import EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.sampling_params import SamplingParams
 
 
 def engine_with(**settings: Any) -> LLMEngine:

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from course.traces.recording import Recording
+from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.sampling_params import SamplingParams
 from serving.live.drawing.live_run import LiveRun
 from serving.live.recent_steps import RecentSteps, facts_of, keep_recent_steps
 from serving.observed import observer_of
