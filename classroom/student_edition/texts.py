@@ -2,43 +2,13 @@
 
 import json
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-# Edits to texts about folders that the student edition does not have. A text that is missing is an error.
-EDITS = {
-    "pyproject.toml": (
-        (', "classroom*", "labs*", "solutions*"]', ', "labs*"]'),
-        ('judge = ["pytest>=8.4", "pyseccomp>=0.1.2; sys_platform == \'linux\'"]\n', ""),
-        (', "classroom", "labs", "solutions", "tests", "tools"]', ', "labs", "tools"]'),
-        ('testpaths = ["tests", "labs"]', 'testpaths = ["labs"]'),
-        ('"labs/*/starter*.py" = ["F401"]', '"labs/*/starter*.py" = ["F401"]\n"notebooks/*.ipynb" = ["F401"]'),
-        (
-            "[tool.pytest.ini_options]",
-            '[[tool.mypy.overrides]]\nmodule = ["solutions.*", "classroom.*"]\nignore_missing_imports = true\n\n'
-            "[[tool.mypy.overrides]]\n"
-            'module = ["mini_vllm.assembly.parts", "labs.phase6_gpu_runner.optional_task6_8_triton"]\n'
-            "warn_return_any = false\n\n"
-            "[tool.pytest.ini_options]",
-        ),
-    ),
-    "lab.py": (
-        ("COMMANDS = {\n", 'COMMANDS = {\n    "test": [["-m", "cli", "grade"]],\n'),
-        ("`test`, `test-all`, ", "`test`, "),
-        ('".[test,judge,serve]"', '".[test,serve]"'),
-    ),
-    "Makefile": (
-        (
-            "watch the engine run on the model that comes with the course",
-            "run the engine on the phases you have written",
-        ),
-        (
-            "then test the installation and the engine (up to four minutes)",
-            "then grade your code and name the next task",
-        ),
-        ("test test-all", "test"),
-    ),
-}
+EDITS_FILE = Path(__file__).with_name("edits.toml")
+EDITS: Mapping[str, Sequence[tuple[str, str]]] = tomllib.loads(EDITS_FILE.read_text(encoding="utf-8"))
 # The same for whole paragraphs of handouts, markers included. The checks of their numbers go too: they need the
 # solutions.
 WITH_SOLUTIONS_TAG = "with-solutions"
@@ -62,7 +32,7 @@ def adapted(path: str, content: bytes) -> bytes:
     text = content.decode() if path in EDITS or path.endswith(".md") else ""
     for old, new in EDITS.get(path, ()):
         if old not in text:
-            raise ReleaseError(f"{path} no longer contains {old!r}: update EDITS in classroom/student_edition/texts.py")
+            raise ReleaseError(f"{path} no longer contains {old!r}: update classroom/student_edition/edits.toml")
         text = text.replace(old, new)
     if path in EDITS:
         text = CODE_WITH_SOLUTIONS.sub("", text)
