@@ -33,27 +33,8 @@ TAKEN = (
 )
 SCRIPT, FILE = 0o100755 << 16, 0o100644 << 16
 OLDEST = (1980, 1, 1, 0, 0, 0)
-
-SETUP = """\
-#!/usr/bin/env bash
-# Runs once, as root, when Gradescope builds the image (Ubuntu 22.04 or newer).
-set -euo pipefail
-cd "${AUTOGRADER:-/autograder}/source"
-apt-get update -q
-apt-get install -y -q --no-install-recommends bubblewrap libseccomp2
-for version in 3.13 3.12 3.11; do
-    if apt-get install -y -q --no-install-recommends "python$version" "python$version-venv"; then break; fi
-done
-"python$version" -c "import lab; lab.set_up('cpu')"
-"""
-RUN = """\
-#!/usr/bin/env bash
-# Runs for each submission.
-set -euo pipefail
-base="${AUTOGRADER:-/autograder}"
-cd "$base/source"
-exec .venv/bin/python -m classroom.export.gradescope "$base/submission" "$base/results/results.json"
-"""
+SETUP = Path(__file__).with_name("setup.sh").read_text(encoding="utf-8")
+RUN = Path(__file__).with_name("run_autograder.sh").read_text(encoding="utf-8")
 
 
 def compose(settings: JudgeSettings, visibility: Visibility, checkout: Path = CHECKOUT) -> dict[str, bytes]:

@@ -4,7 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,14 @@ from classroom.student_edition.edition import compose, write
 def clean_environment(**more: str) -> dict[str, str]:
     """Return this environment without a lineup and without what this pytest set, and with `more`."""
     return {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")} | more
+
+
+def module_at(path: Path, name: str) -> ModuleType:
+    """Run a file as a module of a name that no other has."""
+    spec: Any = spec_from_file_location(name, path)
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

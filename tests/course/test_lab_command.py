@@ -6,23 +6,19 @@ import shlex
 import shutil
 import subprocess
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.course.conftest import module_at
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def lab() -> ModuleType:
-    spec = spec_from_file_location("lab", ROOT / "lab.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(ROOT / "lab.py", "our_lab")
 
 
 def dry_run(*arguments: str) -> list[str]:

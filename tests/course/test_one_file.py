@@ -5,7 +5,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from subprocess import run
 from types import ModuleType, SimpleNamespace
@@ -20,6 +19,7 @@ from cli.main import app
 from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.lineup import CHECKOUT
+from tests.course.conftest import module_at
 
 STORY = "Once upon a time"
 PROMPTS = [STORY, "One day, a girl", f"{STORY}, there was a", "The", f"{STORY}, there was a dog"]
@@ -39,15 +39,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def module(path: Path) -> Iterator[ModuleType]:
-    spec = spec_from_file_location("one_file", path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = module_from_spec(spec)
-    sys.modules["one_file"] = loaded
-    spec.loader.exec_module(loaded)
-    yield loaded
-    del sys.modules["one_file"]
+def module(path: Path) -> ModuleType:
+    return module_at(path, "one_file")
 
 
 def test_it_has_at_most_1200_lines_and_its_title_counts_them(path: Path) -> None:

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import typer.main
 from cli.main import app
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import parse_lineup
-from tests.course.conftest import clean_environment, run
+from tests.course.conftest import clean_environment, module_at, run
 from tests.course.released_text import Command, ReleasedText, released_texts
 from tests.course.surface import PHASES, solution_path
 
@@ -133,11 +132,7 @@ def test_every_graded_test_that_is_named_exists(student: Path, commands: list[Co
 
 def test_make_and_python_find_what_they_are_to_run(student: Path, commands: list[Command]) -> None:
     targets = set(re.findall(r"^([a-z ]+):", (student / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    spec = spec_from_file_location("released_lab", student / "lab.py")
-    assert spec is not None
-    assert spec.loader is not None
-    lab = module_from_spec(spec)
-    spec.loader.exec_module(lab)
+    lab = module_at(student / "lab.py", "released_lab")
     for command in commands:
         match command.words:
             case ["make", target, *_]:

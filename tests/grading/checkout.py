@@ -69,28 +69,21 @@ class Checkout:
     def run(self, *arguments: str, engines: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run `mini-vllm grade`, if need be without its checks of whole engines, which take time."""
         program = ["-m", "cli"] if engines else ["-c", WITHOUT_ENGINES]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL"))}
-        return subprocess.run(
-            [sys.executable, *program, "grade", *arguments],
-            cwd=self.folder,
-            env=kept | {"OMP_NUM_THREADS": "1", "COLUMNS": "80", "MINI_VLLM_GRADE_SECONDS": "1"} | environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        environment = {"COLUMNS": "80", "MINI_VLLM_GRADE_SECONDS": "1"} | environment
+        return self._python(*program, "grade", *arguments, **environment)
 
     def pytest(self, *arguments: str, **environment: str) -> str:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL"))}
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
-            cwd=self.folder,
-            env=kept | {"LAB_IMPL": "starter", "OMP_NUM_THREADS": "1", "COLUMNS": "100"} | environment,
-            capture_output=True,
-            text=True,
-            check=False,
+        done = self._python(
+            "-m", "pytest", "-p", "no:cacheprovider", *arguments, **({"LAB_IMPL": "starter"} | environment)
         )
         assert done.returncode in (0, 1, 2), done.stdout + done.stderr
         return done.stdout + done.stderr
+
+    def _python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL"))}
+        kept |= {"OMP_NUM_THREADS": "1", "COLUMNS": "100"} | environment
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=self.folder, env=kept, capture_output=True, text=True, check=False)
 
     def grade(self, *arguments: str, engines: bool = True, **environment: str) -> dict[str, Any]:
         done = self.run("--json", *arguments, engines=engines, **environment)
