@@ -1,7 +1,10 @@
 """`mini-vllm demo`: several prompts at once, every step visible, in a deliberately small pool."""
 
 import time
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,32 +26,9 @@ from mini_vllm.core.tokenizer import Message
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM
 
-NOTES = """You answer questions about the notes.
-Notes:
-Ivan is a doctor.
-Eva likes rice.
-Leo has a yellow basket.
-Umar lives in Lima.
-Clara has a blue pen.
-Simon comes on Friday.
-Ivy comes on Tuesday.
-Ivy likes carrot.
-Quinn is a pilot.
-The room of Mina is number 99.
-Maya lives in Lima.
-Tom comes on Monday."""
-
-# A comes first, so its blocks of the notes are in the cache when the other requests arrive.
-QUESTIONS = (
-    ("notes", "Where does Umar live?"),
-    ("", "Tell me a story about Mina and a kite."),
-    ("", "Tell me a story about Tom and a boat."),
-    ("notes", "What does Leo have?"),
-    ("", "Tell me a story about Nora and a drum."),
-    ("notes", "Which room does Mina have?"),
-    ("", "Tell me a story about Leo and a lamp."),
-    ("notes", "When does Simon come?"),
-)
+CHATS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+NOTES: str = CHATS["notes"]
+QUESTIONS: Sequence[tuple[str, str]] = CHATS["questions"]
 MAX_TOKENS = 120
 
 SMALL_POOL = EngineConfig(
