@@ -13,12 +13,14 @@ from cli.simulation_report import speed
 from course.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, FigureComparison, calibrate_and_compare
 from course.simulator.calibration import Calibration, write_calibration
 from course.simulator.measured_engine import ENGINE, FITTED_ON, MeasuredEngine
+from course.simulator.model_shapes import shape_of_config
 from course.terminal.charts import facts_table
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText, ModelName
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT
+from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup
 
 
@@ -80,8 +82,6 @@ def measured_engine(
     import torch
     from transformers import AutoConfig
 
-    from course.simulator.model_shapes import shape_of_config
-    from mini_vllm.assembly.build import build_engine
     from mini_vllm.runner.loading import EMBEDDED_MODEL
 
     engine = build_engine(replace(ENGINE, dtype=dtype), lineup, model)

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,11 +18,8 @@ from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, 
 from course.terminal.step_view import FAINT, render_step
 from course.traces.run_state import RunInfo, RunState
 from course.workloads.fallbacks import make_possible
-from mini_vllm import EngineConfig, RequestOutput, SamplingParams
+from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams
 from mini_vllm.core.tokenizer import Message
-
-if TYPE_CHECKING:
-    from mini_vllm.llm import LLM
 
 CONFIG = EngineConfig(
     max_num_batched_tokens=256, long_prefill_token_threshold=64, max_model_len=1024, num_gpu_blocks=65
@@ -84,7 +81,7 @@ def lines() -> Iterator[str]:
 class Conversation:
     """One conversation: its messages so far, and the turns of this session."""
 
-    def __init__(self, llm: "LLM", console: Console, params: SamplingParams, *, show: bool) -> None:
+    def __init__(self, llm: LLM, console: Console, params: SamplingParams, *, show: bool) -> None:
         self.llm, self.console, self.params, self.show = llm, console, params, show
         self.messages: list[Message] = []
         self.questions: list[str] = []

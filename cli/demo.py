@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -20,11 +20,8 @@ from course.terminal.step_line import LineWriter, decoding_requests, legend
 from course.terminal.step_view import FAINT, render_step
 from course.traces.run_state import RunInfo, RunState
 from course.workloads.fallbacks import make_possible
-from mini_vllm import EngineConfig, Lineup, RequestOutput, SamplingParams
+from mini_vllm import LLM, EngineConfig, Lineup, RequestOutput, SamplingParams
 from mini_vllm.core.tokenizer import Message
-
-if TYPE_CHECKING:
-    from mini_vllm.llm import LLM
 
 CHATS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 NOTES: str = CHATS["notes"]
@@ -104,7 +101,7 @@ class EngineClock:
         self._stopped_for += time.monotonic() - self._stopped_at
 
 
-def run_info(llm: "LLM", plan: DemoPlan) -> RunInfo:
+def run_info(llm: LLM, plan: DemoPlan) -> RunInfo:
     """Return what a picture of the run needs before it starts; request ids are those of a new `LLM`."""
     scheduler, template = llm.engine.scheduler, llm.engine.tokenizer.apply_chat_template
     return RunInfo(
@@ -119,7 +116,7 @@ def run_info(llm: "LLM", plan: DemoPlan) -> RunInfo:
 class Watcher:
     """Called after every step: updates the state, and shows it live or as a line."""
 
-    def __init__(self, llm: "LLM", plan: DemoPlan, console: Console, live: Live | None, delay: float) -> None:
+    def __init__(self, llm: LLM, plan: DemoPlan, console: Console, live: Live | None, delay: float) -> None:
         self.heading = f"mini-vLLM demo ({llm.lineup})"
         self.info = run_info(llm, plan)
         self.state, self.clock = RunState(self.info), EngineClock()
@@ -197,7 +194,7 @@ def demo(
         console.print(phase_by_phase(team, outputs, plan.pool, plan.max_tokens))
 
 
-def run(llm: "LLM", plan: DemoPlan, console: Console, delay: float) -> tuple[Watcher, list[RequestOutput]]:
+def run(llm: LLM, plan: DemoPlan, console: Console, delay: float) -> tuple[Watcher, list[RequestOutput]]:
     params = SamplingParams(max_tokens=plan.max_tokens)
     if not is_live(console):
         watcher = Watcher(llm, plan, console, None, delay)

@@ -7,7 +7,7 @@ from course.traces.recording import Recording
 from course.workloads.ablation import LineupResult, ablation_requests, run_lineup
 from course.workloads.small_workload import Run
 from course.workloads.timed_request import TimedRequest
-from mini_vllm import EngineConfig, Lineup, RequestOutput, SamplingParams
+from mini_vllm import LLM, EngineConfig, Lineup, RequestOutput, SamplingParams
 from mini_vllm.engine.errors import StalledError
 
 
@@ -67,8 +67,6 @@ def chat(
     questions: Sequence[str], config: EngineConfig, params: SamplingParams | Sequence[SamplingParams], lineup: Lineup
 ) -> ChatRun:
     """Answer all questions at once, with the embedded model if the lineup has phase 6, else with the fake model."""
-    from mini_vllm.llm import LLM
-
     llm = LLM(config=config, lineup=lineup, record=True)
     outputs = llm.chat([[{"role": "user", "content": question}] for question in questions], params)
     titles = {output.request_id: question for output, question in zip(outputs, questions, strict=True)}

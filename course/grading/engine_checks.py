@@ -21,12 +21,12 @@ from course.workloads.electives import with_electives
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import Run, make_workload
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.assembly.lineup import CHECKOUT, Lineup, parse_lineup
-from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm import LLM, EngineConfig, Lineup, SamplingParams, parse_lineup
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
-from mini_vllm.sampling_params import SamplingParams
 
 SEEDS = range(6)  # fewer would leave out a setting of `settings_for`
 NUM_REQUESTS = 10
@@ -63,7 +63,6 @@ def check_model(mine: Lineup) -> EngineCheck:
     """Run the embedded model: its output must equal that of transformers' `generate`, token for token."""
     import torch
 
-    from mini_vllm.llm import LLM
     from mini_vllm.runner.loading import load_model
 
     loaded, tokenizer = load_model()

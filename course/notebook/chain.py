@@ -8,6 +8,7 @@ from course.views.hash_chain import hash_chain, hits_of
 from course.views.hash_chain.chains import chains_of
 from course.views.picture import Picture
 from mini_vllm import EngineConfig, Lineup
+from mini_vllm.assembly.parts import hash_block_for, prefix_cache_for
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,6 @@ def hash_blocks(
 
     Raises `ValueError` for prompts that cannot be drawn and for hashes that are not bytes.
     """
-    from mini_vllm.assembly.parts import hash_block_for, prefix_cache_for
-
     cache = prefix_cache_for(lineup.prefix_cache, EngineConfig(block_size=block_size))
     hits = hits_of(prompts, cache, block_size, salts)
     theirs = hash_block_for(lineup.prefix_cache)

@@ -11,6 +11,7 @@ from course.views.film import Film
 from course.views.paged_batch import paged_batch
 from course.views.paged_batch.flat_step import FlatStep, by_functions
 from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 
@@ -59,8 +60,6 @@ class Layout:
 
 def lay_out(chats: ChatRun, step: int, lineup: Lineup) -> Layout:
     """Lay out a step of a run with the lineup's phase 6. Raises `ValueError` if the run has no such step."""
-    from mini_vllm.assembly.parts import runner_steps_for
-
     batch, block_size = batch_of(chats, step), chats.recording.info.block_size
     phase6 = runner_steps_for(lineup.runner)
     token_ids, positions, query_start_loc = phase6.flatten_tokens(batch)
@@ -80,8 +79,6 @@ def lay_out(chats: ChatRun, step: int, lineup: Lineup) -> Layout:
 
 def number_batch(chats: ChatRun, step: int, lineup: Lineup) -> FlatStep:
     """Return the arrays of a step from the functions of the lineup's phase 6. Raises like `lay_out`."""
-    from mini_vllm.assembly.parts import runner_steps_for
-
     return by_functions(batch_of(chats, step), chats.recording.info.block_size, runner_steps_for(lineup.runner))
 
 

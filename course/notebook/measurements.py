@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mini_vllm import EngineConfig, Lineup, SamplingParams
+from mini_vllm import LLM, EngineConfig, Lineup, SamplingParams
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,6 @@ def measure(
     questions: Sequence[str], configs: Sequence[EngineConfig], params: SamplingParams, lineup: Lineup
 ) -> list[Measurement]:
     """Answer all questions at once under each config. A first, untimed question warms up the model."""
-    from mini_vllm.llm import LLM
-
     measured = []
     for config in configs:
         llm = LLM(config=config, lineup=lineup, record=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from course.views.bars import SHARE, bars
 from course.views.picture import Picture
 from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import speculation_functions_for
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 
 SEED = 0
@@ -18,8 +19,6 @@ def draw_tokens(draft: Sequence[float], target: Sequence[float], num_draws: int,
     if the lineup has no phase 7.
     """
     import torch
-
-    from mini_vllm.assembly.parts import speculation_functions_for
 
     functions = speculation_functions_for(lineup.speculation, EngineConfig(speculative_config=SpeculativeConfig()))
     assert functions is not None

@@ -3,16 +3,13 @@
 import os
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from mini_vllm.assembly.lineup import CHECKOUT, Lineup
+from mini_vllm import LLM, EngineConfig, Lineup
+from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.assembly.parts import solutions_exist
-from mini_vllm.config import EngineConfig
-
-if TYPE_CHECKING:
-    from mini_vllm.llm import LLM
 
 _WHOSE_CODE = (
     "Whose code runs in which phase: 'solution', 'starter:1-3,solution:4-6', ... Default: LAB_IMPL."
@@ -46,10 +43,8 @@ def open_llm(
     record: bool = False,
     dense: bool = False,
     on_progress: Callable[[str], None] = lambda text: None,
-) -> "LLM":
+) -> LLM:
     """Build an `LLM`; `on_progress` is called before each part that takes long."""
-    from mini_vllm.llm import LLM
-
     if lineup.runner != "absent" or dense:
         on_progress("Loading torch and the model ...")
     return LLM(model, config, lineup, record=record, dense=dense)

@@ -3,17 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 from course.parity.scenario import Scenario
 from course.traces.run_state import RunInfo, RunState, fold
 from course.traces.trace_file import open_trace
+from mini_vllm import LLM
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-
-if TYPE_CHECKING:
-    from mini_vllm.llm import LLM
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +32,7 @@ class Recording:
         return f"Recording({len(self.info.titles)} requests, {len(self.steps)} steps)"
 
     @classmethod
-    def of(cls, source: "LLM | LLMEngine", titles: Mapping[str, str] | None = None) -> Self:
+    def of(cls, source: LLM | LLMEngine, titles: Mapping[str, str] | None = None) -> Self:
         """Return the run so far of an engine that was built with `record=True`.
 
         `titles` are the questions of some requests. Raises `ValueError` if the engine does not record.

@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import os
+import signal
 import threading
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -111,8 +112,6 @@ def run_replica(
     """Serve one engine in this process, and report its address. The process ends with the front end's."""
     threading.Thread(target=end_with_parent, args=(StepClock(),), name="mini-vllm-parent", daemon=True).start()
     # Ctrl-C reaches every process of a terminal, but only the front end tells the replicas when to end.
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # torch reads it once, when it is imported
 

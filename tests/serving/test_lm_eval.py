@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from mini_vllm.llm import LLM
+from mini_vllm import LLM, SamplingParams
 from mini_vllm.runner.loading import load_model
 from tests.serving.running import COMPLETION, HELLO, MODEL, ServerUnderTest
 
@@ -97,8 +97,6 @@ def test_a_text_that_would_end_after_the_prompt_still_has_its_last_row(
 
 def ending(llm: LLM, prompt: list[int]) -> list[int]:
     """Return a prompt with its whole answer, after which the model ends; empty if it says more than fits."""
-    from mini_vllm.sampling_params import SamplingParams
-
     [output] = llm.generate([prompt], SamplingParams(max_tokens=300))
     said = list(output.outputs[0].token_ids)
     if output.outputs[0].finish_reason != "stop":
