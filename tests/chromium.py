@@ -2,11 +2,19 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from course.browser.chromium import NoBrowserError, headless_chromium
+
+MEASURES = Path(__file__).with_name("measures.js").read_text(encoding="utf-8")
+
+
+def measure(page: Any, name: str, given: object = None) -> Any:
+    """Return what a function of `measures.js` finds in a page."""
+    return page.evaluate(f"(given) => {{ {MEASURES} return measures.{name}(given); }}", given)
 
 
 @pytest.fixture(scope="session")

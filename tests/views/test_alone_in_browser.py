@@ -14,16 +14,8 @@ from course.views.calculator import calculator
 from course.views.film import Film
 from course.views.panels import NEEDS_KERNEL
 from course.views.widgets import Player
-from tests.chromium import Pages
+from tests.chromium import Pages, measure
 from tests.views.test_base import counting
-
-# The colour of the paper beside the digit, in a screenshot of the first picture.
-PAPER = """async (screenshot) => { const image = new Image();
-  image.src = "data:image/png;base64," + screenshot;
-  await image.decode();
-  const drawn = document.createElement("canvas").getContext("2d");
-  drawn.drawImage(image, 0, 0);
-  return drawn.getImageData(200, 5, 1, 1).data[0]; }"""
 
 Opened = Callable[..., Any]
 
@@ -105,7 +97,7 @@ def test_paper_is_white_in_a_page_that_is(opened: Opened, pages: Pages, scripts:
 
 
 def paper_of(pages: Pages, shown: Any) -> int:
-    return int(pages.new_page().evaluate(PAPER, base64.b64encode(shown.screenshot()).decode()))
+    return int(measure(pages.new_page(), "paper", base64.b64encode(shown.screenshot()).decode()))
 
 
 def test_a_picture_that_is_a_file_follows_the_system(pages: Pages, opened: Opened) -> None:

@@ -9,23 +9,12 @@ from course.browser.bare_page import open_widget
 from course.views.hash_chain import hash_chain
 from course.views.paged_batch import paged_batch
 from course.views.show import player
-from tests.chromium import Pages
+from tests.chromium import Pages, measure
 from tests.views import test_gallery as gallery
 from tests.views.drawing import is_sound
 
 WIDTHS = (460, 600, 720, 1000, 1100)
 MIN_TEXT, MAX_HEIGHT, PAGE_MARGIN = 12, 720, 16
-# Every visible text as [words, left, top, right, bottom, whether it is cut], trimmed: a font's box is higher than its
-# letters.
-BOXES = """() => [...document.querySelectorAll("svg text")].filter((t) => t.textContent && t.getClientRects().length)
-  .map((t) => { const box = t.getBoundingClientRect(), page = t.ownerSVGElement.getBoundingClientRect();
-    const [left, top] = [box.left - page.left, box.top - page.top + 2.5];
-    const [right, bottom] = [box.right - page.left, box.bottom - page.top - 2.5];
-    return [t.textContent, left, top, right, bottom, left < 0 || right > page.width || bottom > page.height]; })
-  .filter((t) => t[3] > t[1])"""
-# The size in px of each text on the screen.
-SIZES = """() => [...document.querySelectorAll("svg text")].filter((text) => text.getClientRects().length)
-  .map((text) => [text.textContent, parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a])"""
 HEIGHT = "document.getElementById('host').getBoundingClientRect().height"
 RIGHT = "document.querySelector('.mvw-picture svg').getBoundingClientRect().right"
 # The films that are tried in all widths.
@@ -34,7 +23,7 @@ FILMS = ("of a shipped trace", "compare", "block life of a shipped trace", "page
 
 def readable(page: Any, about: str = "") -> list[str]:
     """Check that no text on the page is cut or lies on another, and return the texts."""
-    boxes = page.evaluate(BOXES)
+    boxes = measure(page, "boxes")
     covered = [
         (one[0], two[0])
         for one, two in combinations(boxes, 2)
@@ -63,7 +52,7 @@ def test_text_is_never_small_and_a_widget_fits_a_laptop(pages: Pages, name: str)
         for step in (0, 6, len(film) - 1):
             page.evaluate("(step) => model.set('step', step)", min(step, len(film) - 1))
             page.wait_for_function("() => new Promise((done) => requestAnimationFrame(() => done(true)))")
-            assert [text for text, size in page.evaluate(SIZES) if size < MIN_TEXT - 0.01] == []
+            assert [text for text, size in measure(page, "sizes") if size < MIN_TEXT - 0.01] == []
             readable(page)
             assert page.evaluate(RIGHT) <= width + PAGE_MARGIN
             assert width < 720 or page.evaluate(HEIGHT) <= MAX_HEIGHT

@@ -10,7 +10,7 @@ from course.traces.sentences import events_in
 from course.views.film import Film
 from course.views.show import player
 from course.views.time_machine import compare, time_machine
-from tests.chromium import Pages
+from tests.chromium import Pages, measure
 from tests.views.drawing import described, numbers
 from tests.views.runs import observed, small
 from tests.views.test_base import counter
@@ -118,22 +118,12 @@ def test_nothing_moves_for_readers_who_want_less_motion(machine: Any) -> None:
     assert place(machine, chip("waiting", 3))
 
 
-PACE = """async (speed) => { model.set("speed", speed);
-  const seen = [], play = document.querySelector('[title^="play"]');
-  model.on("change:step", () => seen.push(performance.now()));
-  const start = performance.now();
-  play.click();
-  while (seen.length < 2) await new Promise((go) => setTimeout(go, 5));
-  play.click();
-  return [seen[0] - start, seen[1] - seen[0]]; }"""
-
-
 @pytest.mark.parametrize(("num_steps", "speed", "seconds"), [(6, 4, 0.3), (6, 1, 1.2), (60, 1, 0.5), (400, 4, 0.075)])
 def test_short_films_play_slowly_at_the_chosen_speed(
     pages: Pages, num_steps: int, speed: float, seconds: float
 ) -> None:
     page = open_widget(pages, player(Film([counter(step) for step in range(num_steps)])))
-    for waited in page.evaluate(PACE, speed):
+    for waited in measure(page, "pace", speed):
         assert seconds * 950 <= waited <= seconds * 1000 + 400
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from serving.live.recent_steps import progress_of
+from tests.chromium import measure
 from tests.serving.page.conftest import SMALL, send, send_and_wait
 from tests.serving.running import PATIENCE, ServerUnderTest, serving, wait_until
 
@@ -230,18 +231,9 @@ def test_the_keyboard_is_enough(page: Any, server: ServerUnderTest) -> None:
     until(page, f"document.getElementById('picture').dataset.step < '{held + 1}'")
     page.keyboard.press("End")
     until_step(page, held + 1)
-    rings = page.evaluate(RINGS)
+    rings = measure(page, "rings")
     assert [name for name, ring in rings if ring == "none"] == []
     assert len(rings) > 10
-
-
-RINGS = """() => { const seen = [];
-  for (const one of document.querySelectorAll('button, select, input, textarea, summary, [tabindex="0"]')) {
-    if (!one.offsetParent || one.disabled) continue;
-    one.focus({ focusVisible: true });
-    seen.push([one.id || one.className || one.tagName, getComputedStyle(one).outlineStyle]);
-  }
-  return seen; }"""
 
 
 def test_the_picture_has_a_twin_in_words(page: Any) -> None:
@@ -256,13 +248,6 @@ def test_the_picture_has_a_twin_in_words(page: Any) -> None:
     assert page.locator("#spoken").get_attribute("aria-live") == "polite"
     page.locator("#meaning").click()
     assert "prefill" in page.locator("#legend").text_content()
-
-
-SIZES = """() => [...document.querySelectorAll('body *')]
-  .filter((one) => one.getClientRects().length)
-  .filter((one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
-  .filter((one) => !one.closest('.spoken') && parseFloat(getComputedStyle(one).fontSize) < 12)
-  .map((one) => one.outerHTML.slice(0, 80))"""
 
 
 def test_everything_fits_at_every_width_and_no_text_is_small(page: Any) -> None:
@@ -287,7 +272,7 @@ def test_everything_fits_at_every_width_and_no_text_is_small(page: Any) -> None:
             " && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.id || one.className)"
         )
         assert outside == []
-        assert page.evaluate(SIZES) == []
+        assert measure(page, "smallTexts") == []
 
 
 def test_nothing_moves_if_the_visitor_prefers_that(fresh_server: ServerUnderTest, open_page: Any) -> None:
