@@ -21,20 +21,6 @@ from tools.tiny_model.corpus import LOOKING_UP, Document, Mixture, corpus
 from tools.tiny_model.rows import CONTEXT, Encoded, batches, encode, make_tokenizer
 
 VALIDATION_SEED = 2
-EMBEDDED = """# The embedded model
-
-A Llama that fits in a repository. It tells short stories and knows a small world; it is here to be
-served, not to be right. It was trained on text written by `tools/tiny_model` and on nothing else;
-that is where the whole recipe stands. `python -m tools.tiny_model.evaluate --write` makes the last
-table.
-"""
-DRAFT = """# The draft model
-
-A Llama of one layer that guesses what the embedded model will say, for speculative decoding. It has the
-embedded model's tokenizer, heads and context, and learnt from its greedy answers to the chats that
-`tools/tiny_model` writes; on its own it is of little use. `python -m tools.tiny_model.acceptance --write`
-makes the last table, on chats of `bench/speculative.py`: a guess is right if all before it were, too.
-"""
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
@@ -172,7 +158,8 @@ def main() -> None:
     windows = batches(data, arguments.steps, arguments.length, whole_documents=whole_documents)
     train(model, windows, arguments.steps, arguments.peak_rate)
     loss = validation_loss(model, encode(held_out, tokenizer))
-    save(model, tokenizer, arguments.out, DRAFT if arguments.draft_of else EMBEDDED, loss)
+    about = Path(__file__).with_name("about_draft.md" if arguments.draft_of else "about_embedded.md")
+    save(model, tokenizer, arguments.out, about.read_text(encoding="utf-8"), loss)
     if not arguments.draft_of:
         tokenizer.save_pretrained(arguments.out)
     print(f"validation loss {loss:.3f}; written to {arguments.out}")
