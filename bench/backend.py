@@ -48,20 +48,39 @@ class BackendSettings:
         return {"OMP_NUM_THREADS": str(self.num_threads)} if self.num_threads else {}
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How the requests of a round are served: at which temperature, and how many at once (None: all that arrive)."""
+
+    temperature: float = 0.0
+    batch_size: int | None = None
+
+
+ALL_GREEDY = Load()
+
+
 class Backend(Protocol):
-    """Serves requests greedily, each to its full length. `on_progress` receives the number of finished requests."""
+    """Serves requests, each to its full length. `on_progress` receives the number of finished requests.
+
+    Above temperature 0 every backend draws from the whole vocabulary: no top-k, no top-p.
+    """
 
     facts: dict[str, Any]
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound: ...
+    def serve(
+        self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY
+    ) -> ServedRound: ...
 
 
 class Arrivals:
-    """Yields the requests of a round as they arrive; the clock starts at construction."""
+    """Yields the requests of a round as they arrive, at most `batch_size` unfinished at once.
 
-    def __init__(self, requests: Sequence[TimedRequest]) -> None:
-        self.requests = requests
-        self.next = 0
+    The clock starts at construction. Whoever serves the requests counts `num_finished`.
+    """
+
+    def __init__(self, requests: Sequence[TimedRequest], batch_size: int | None = None) -> None:
+        self.requests, self.batch_size = requests, batch_size or len(requests)
+        self.next = self.num_finished = 0
         self.start = time.perf_counter()
 
     @property
@@ -76,7 +95,8 @@ class Arrivals:
     def take(self, max_count: int | None = None) -> list[int]:
         """Return the indices of newly arrived requests."""
         first, now = self.next, self.now
-        while not self.all_in and self.requests[self.next].arrival_time <= now and self.next - first != max_count:
+        end = min(self.num_finished + self.batch_size, first + (max_count or len(self.requests)))
+        while not self.all_in and self.requests[self.next].arrival_time <= now and self.next < end:
             self.next += 1
         return list(range(first, self.next))
 

@@ -1,20 +1,21 @@
 """One backend in its own process: it loads a model, then serves one round after another.
 
 `python -m bench.backend_process NAME SETTINGS` exchanges JSON lines. It writes {"ready": {...}} when the
-model is loaded; reads {"requests": [[prompt, num_output_tokens, arrival], ...]}; writes {"done": n} while it
-works and {"served": {...}} at the end of the round. Each backend imports its own libraries: `.venv-openvino` has few
-of them, and peak memory is one of the figures.
+model is loaded; reads {"requests": [[prompt, num_output_tokens, arrival], ...], "load": {...}}; writes {"done": n}
+while it works and {"served": {...}} at the end of the round. Each backend imports its own libraries:
+`.venv-openvino` has few of them, and peak memory is one of the figures.
 """
 
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from typing import TextIO
 
-from bench.backend import Backend, BackendSettings
+from bench.backend import Backend, BackendSettings, Load
 from course.workloads.timed_request import TimedRequest
 
 
@@ -70,10 +71,12 @@ def main(name: str, settings_text: str) -> None:
     backend = make_backend(name, settings)
     print(json.dumps({"ready": backend.facts}), file=out)
     for line in sys.stdin:
-        parts = json.loads(line)["requests"][: settings.num_served]
+        message = json.loads(line)
+        parts = message["requests"][: settings.num_served]
         requests = [TimedRequest(arrival, str(n), prompt, length) for n, (prompt, length, arrival) in enumerate(parts)]
-        served = backend.serve(requests, lambda count: print(json.dumps({"done": count}), file=out))
-        served.peak_rss_bytes = peak_rss_bytes()
+        started, load = time.process_time(), Load(**message["load"])
+        served = backend.serve(requests, lambda count: print(json.dumps({"done": count}), file=out), load)
+        served.cpu_seconds, served.peak_rss_bytes = time.process_time() - started, peak_rss_bytes()
         print(json.dumps({"served": asdict(served)}), file=out)
 
 

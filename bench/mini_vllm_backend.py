@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.backend import Arrivals, BackendSettings, OnProgress
+from bench.backend import ALL_GREEDY, Arrivals, BackendSettings, Load, OnProgress
 from bench.engine_rounds import ForwardClock, paged_model
 from bench.served import ServedRound
 from course.workloads.simulated_time import EndingRunner
@@ -86,16 +86,16 @@ class MiniVllmBackend:
         self.engine.runner = EndingRunner(self.watched, self.lengths, end)
         self.num_rounds = 0
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY) -> ServedRound:
         """Serve a round; each request is added at its arrival time."""
         self.num_rounds += 1
-        engine, arrivals, num_done = self.engine, Arrivals(requests), 0
+        engine, arrivals = self.engine, Arrivals(requests, load.batch_size)
         token_ids: list[list[int]] = [[] for _ in requests]
         token_times: list[list[float]] = [[] for _ in requests]
         steps: list[dict[str, float]] = []
         while not arrivals.all_in or engine.has_unfinished_requests():
             for index in arrivals.take():
-                self.add(f"{self.num_rounds}:{index}", requests[index])
+                self.add(f"{self.num_rounds}:{index}", requests[index], load.temperature)
             if not engine.has_unfinished_requests():
                 arrivals.wait()
                 continue
@@ -108,15 +108,16 @@ class MiniVllmBackend:
                 index = int(output.request_id.partition(":")[2])
                 token_ids[index] = list(output.outputs[0].token_ids)
                 token_times[index] += [now] * (len(token_ids[index]) - len(token_times[index]))
-                num_done += output.finished
                 if output.finished:
-                    on_progress(num_done)
+                    arrivals.num_finished += 1
+                    on_progress(arrivals.num_finished)
         return ServedRound(token_ids, token_times, arrivals.now, steps=steps)
 
-    def add(self, request_id: str, request: TimedRequest) -> None:
+    def add(self, request_id: str, request: TimedRequest, temperature: float) -> None:
         """Add a request. With an output length below its limit it ends with an end token, as real text does."""
         self.lengths[request_id] = request.output_len or 0
-        params = SamplingParams(max_tokens=request.max_tokens, ignore_eos=request.output_len is None)
+        ignore_eos = request.output_len is None
+        params = SamplingParams(temperature=temperature, max_tokens=request.max_tokens, ignore_eos=ignore_eos)
         self.engine.add_request(request_id, list(request.prompt_token_ids), params)
 
 
@@ -141,18 +142,17 @@ class ProfiledBackend:
         self.ours = MiniVllmBackend(settings)
         self.facts = self.ours.facts
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY) -> ServedRound:
         """Serve a round, then one of the same lengths with every operator timed.
 
         `everything else` is the first round minus the named operators of the second: the stopwatch itself costs
         microseconds between operators, so the total of the second round is not used.
         """
-        served = self.ours.serve(requests, on_progress)
+        served = self.ours.serve(requests, on_progress, load)
         with OperatorStopwatch() as stopwatch:
             # Reversed prompts are as long, and the prefix cache knows none of them.
-            self.ours.serve(
-                [replace(request, prompt_token_ids=request.prompt_token_ids[::-1]) for request in requests], on_progress
-            )
+            turned = [replace(request, prompt_token_ids=request.prompt_token_ids[::-1]) for request in requests]
+            self.ours.serve(turned, on_progress, load)
         served.seconds_by_operator = by_kind(stopwatch.seconds.items(), served.seconds)
         return served
 

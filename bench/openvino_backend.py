@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.backend import Arrivals, BackendSettings, OnProgress
+from bench.backend import ALL_GREEDY, Arrivals, BackendSettings, Load, OnProgress
 from bench.served import ServedRound
 from course.workloads.timed_request import TimedRequest
 
@@ -39,14 +39,24 @@ def open_pipeline(settings: BackendSettings, folder: str) -> Any:
     return openvino_genai.ContinuousBatchingPipeline(folder, scheduler, "CPU", properties)
 
 
-def add_request(pipeline: Any, request_id: int, prompt: Sequence[int], max_tokens: int, *, ignore_eos: bool) -> Any:
-    """Add a greedy request; return its handle."""
+def add_request(
+    pipeline: Any,
+    request_id: int,
+    prompt: Sequence[int],
+    max_tokens: int,
+    *,
+    ignore_eos: bool,
+    temperature: float = 0.0,
+) -> Any:
+    """Add a request; return its handle."""
     import numpy
     import openvino
     import openvino_genai
 
     config = openvino_genai.GenerationConfig()
-    config.max_new_tokens, config.ignore_eos, config.do_sample = max_tokens, ignore_eos, False
+    config.max_new_tokens, config.ignore_eos, config.do_sample = max_tokens, ignore_eos, temperature > 0
+    if config.do_sample:
+        config.temperature, config.rng_seed = temperature, request_id
     return pipeline.add_request(request_id, openvino.Tensor(numpy.array([prompt], dtype=numpy.int64)), config)
 
 
@@ -59,16 +69,24 @@ class OpenVino:
         self.facts: dict[str, Any] = {"precision": PRECISIONS[settings.dtype], "version": version("openvino-genai")}
         self._ids = count()  # go on from one round to the next
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY) -> ServedRound:
         """Serve a round; each request is added at its arrival time."""
-        arrivals, num_done = Arrivals(requests), 0
+        arrivals = Arrivals(requests, load.batch_size)
         handles: list[Any] = []
         token_ids: list[list[int]] = [[] for _ in requests]
         token_times: list[list[float]] = [[] for _ in requests]
-        while num_done < len(requests):
+        while arrivals.num_finished < len(requests):
             for request in (requests[index] for index in arrivals.take()):
-                prompt, length = list(request.prompt_token_ids), request.num_output_tokens
-                handles.append(add_request(self.pipeline, next(self._ids), prompt, length, ignore_eos=True))
+                prompt, length, temperature = (
+                    list(request.prompt_token_ids),
+                    request.num_output_tokens,
+                    load.temperature,
+                )
+                handles.append(
+                    add_request(
+                        self.pipeline, next(self._ids), prompt, length, ignore_eos=True, temperature=temperature
+                    )
+                )
             if not self.pipeline.has_non_finished_requests():
                 arrivals.wait()
                 continue
@@ -81,6 +99,6 @@ class OpenVino:
                         tokens += output.generated_ids
                     times += [now] * (len(tokens) - len(times))
                     if len(tokens) >= request.num_output_tokens:
-                        num_done += 1
-                        on_progress(num_done)
+                        arrivals.num_finished += 1
+                        on_progress(arrivals.num_finished)
         return ServedRound(token_ids, token_times, arrivals.now)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bench.backend import BackendSettings, OnProgress
+from bench.backend import ALL_GREEDY, BackendSettings, Load, OnProgress
 from bench.served import ServedRound, require_complete
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import CHECKOUT
@@ -57,14 +57,19 @@ class PeerProcess:
         )
         self.facts: dict[str, Any] = self._read("ready")
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress = lambda count: None) -> ServedRound:
+    def serve(
+        self,
+        requests: Sequence[TimedRequest],
+        on_progress: OnProgress = lambda count: None,
+        load: Load = ALL_GREEDY,
+    ) -> ServedRound:
         """Serve a round; `on_progress` receives the number of finished requests. Raises `PeerError`."""
         assert self._process.stdin is not None
         parts = [
             [list(request.prompt_token_ids), request.num_output_tokens, request.arrival_time] for request in requests
         ]
         try:
-            self._process.stdin.write(json.dumps({"requests": parts}) + "\n")
+            self._process.stdin.write(json.dumps({"requests": parts, "load": asdict(load)}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError as error:
             raise self._error() from error

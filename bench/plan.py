@@ -1,11 +1,11 @@
 """What `bench throughput` runs, and the requests of all benchmarks: short chats, long documents, shared prefixes."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.backend import BackendSettings
+from bench.backend import BackendSettings, Load
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.cdiv import cdiv
@@ -16,8 +16,9 @@ OURS = "mini-vllm"
 PROFILED = "mini-vllm-profiled"
 SLOW = "transformers-one-by-one"
 NUM_SLOW = 8  # one by one, so all of them would take minutes
-ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
+WORKLOADS = ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
 NUM_QUESTIONS = 32
+MIN_BATCHED = 8  # requests of a round: one alone is over in a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +32,12 @@ class Sizes:
     question: tuple[int, int] = (8, 24)
     shared_document: int = 1024
     answer: int = 16
+    even_prompt: int = 64
+    even_output: int = 64
 
 
 FULL = Sizes()
-QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16), shared_document=160)
+QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16), shared_document=160, even_prompt=16, even_output=8)
 
 
 def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL) -> list[TimedRequest]:
@@ -68,6 +71,13 @@ def questions_about_one_document(
     ]
 
 
+def even_requests(count: int, vocab_size: int, seed: str, sizes: Sizes = FULL) -> list[TimedRequest]:
+    """Draw requests of one length, in and out: the best case of `generate`, which then pads nothing."""
+    vocab, rng = range(4, vocab_size), random.Random(seed)
+    prompts = (rng.choices(vocab, k=sizes.even_prompt) for _ in range(count))
+    return [TimedRequest(0.0, str(number), prompt, sizes.even_output) for number, prompt in enumerate(prompts)]
+
+
 def _draw(rng: random.Random, ends: tuple[int, int]) -> int:
     low, high = ends
     length: float = low * (high / low) ** rng.random()
@@ -97,7 +107,10 @@ def room_needed(requests: Sequence[TimedRequest]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputPlan:
-    """The backends, the model, the number of requests and of rounds. Every round has its own requests."""
+    """The backends, the model, the number of requests and of rounds. Every round has its own requests.
+
+    Greedy chats, documents and questions come first; then batches of each size, at each temperature.
+    """
 
     model: Path
     vocab_size: int
@@ -108,6 +121,8 @@ class ThroughputPlan:
     dtype: str = "float32"
     lineup: str = "solution"
     sizes: Sizes = FULL
+    batch_sizes: Sequence[int] = ()
+    temperatures: Sequence[float] = (0.0,)
 
     def warm_up(self) -> list[TimedRequest]:
         """Return a few chats and a document that occur in no round, so that no round starts with cached prompts."""
@@ -117,9 +132,24 @@ class ThroughputPlan:
         """Return the rounds of chats with occasional documents."""
         return [self._mixed(number) for number in range(self.num_rounds)]
 
-    def stream(self, requests_per_second: float) -> list[list[TimedRequest]]:
-        """Return rounds of the same kind with Poisson arrivals at this rate."""
-        return [poisson_stream(self._mixed(100 + number), requests_per_second) for number in range(self.num_rounds)]
+    def stream(self, requests_per_second: float, first: int = 1) -> list[list[TimedRequest]]:
+        """Return rounds of the same kind with Poisson arrivals at this rate; another `first` draws other tokens."""
+        numbers = range(1000 * first, 1000 * first + self.num_rounds)
+        return [poisson_stream(self._mixed(number), requests_per_second) for number in numbers]
+
+    def axes(self, requests_per_second: float) -> Iterator[tuple[str, list[list[TimedRequest]], Load]]:
+        """Yield a workload for each temperature and batch size, and the stream at each temperature over 0."""
+        for number, temperature in enumerate(self.temperatures, start=2):
+            ending = f", temperature {temperature}" if temperature else ""
+            if temperature:
+                yield STREAM + ending, self.stream(requests_per_second, number), Load(temperature)
+            for size in self.batch_sizes:
+                yield f"batch {size}{ending}", self.batches(size, ending), Load(temperature, size)
+
+    def batches(self, size: int, ending: str = "") -> list[list[TimedRequest]]:
+        """Return rounds of requests of one length, for at least one batch of this size."""
+        seeds = [f"batch {size}{ending} {number}" for number in range(self.num_rounds)]
+        return [even_requests(max(size, MIN_BATCHED), self.vocab_size, seed, self.sizes) for seed in seeds]
 
     def shared_prefix(self) -> list[list[TimedRequest]]:
         """Return one round of questions about one document; it is slow for backends without a prefix cache."""
@@ -135,13 +165,14 @@ class ThroughputPlan:
 
         Without phase 5 the budget of every backend holds the longest request.
         """
-        rounds = [*self.all_at_once(), *self.shared_prefix()]
+        batches = [requests for size in self.batch_sizes for requests in self.batches(size)]
+        rounds = [*self.all_at_once(), *self.shared_prefix(), *batches]
         settings = BackendSettings(
             str(self.model),
             self.dtype,
             self.num_threads,
             max(map(room_needed, rounds)),
-            max_num_seqs=self.num_requests,
+            max_num_seqs=max(self.num_requests, *self.batch_sizes, 1),
             lineup=self.lineup,
         )
         if parse_lineup(self.lineup).chunking == "absent":

@@ -14,13 +14,15 @@ class ServedRound:
     """The tokens of each request, and the seconds since the round began at which each was there.
 
     Requests keep their order; a slow backend may have served only the first few. `steps` is for our engine only,
-    `seconds_by_operator` for a round with a stopwatch on every operator. `all_seconds` are those of all rounds.
+    `seconds_by_operator` for a round with a stopwatch on every operator. `all_seconds` are those of all rounds,
+    `cpu_seconds` those of all threads together: other work on the machine changes them least.
     """
 
     token_ids: list[list[int]]
     token_times: list[list[float]]
     seconds: float
     peak_rss_bytes: int = 0
+    cpu_seconds: float = 0.0
     steps: list[dict[str, float]] = field(default_factory=list)
     seconds_by_operator: dict[str, float] = field(default_factory=dict)
     all_seconds: list[float] = field(default_factory=list)
@@ -67,6 +69,7 @@ def summary(requests: Sequence[TimedRequest], served: ServedRound) -> dict[str, 
         "num_output_tokens": served.num_output_tokens,
         "seconds": served.seconds,
         "all_seconds": served.all_seconds,
+        "cpu_seconds": served.cpu_seconds,
         "output_tokens_per_second": served.tokens_per_second,
         "time_to_first_token": percentiles([times[0] - arrival for arrival, times in pairs]),
         "inter_token_latency": percentiles(gaps) if gaps else None,

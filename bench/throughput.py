@@ -5,22 +5,23 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from bench.backend import BackendSettings
+from bench.backend import ALL_GREEDY, BackendSettings, Load
 from bench.peer_process import PeerProcess, why_missing
-from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, ThroughputPlan
+from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, WORKLOADS, ThroughputPlan
 from bench.served import ServedRound, num_equal, summary
 from course.terminal.charts import duration
 from course.terminal.progress import ProgressReport, unreported
 from course.workloads.timed_request import TimedRequest
 
-LOAD = 0.8  # of mini-vLLM's requests per second with all at once: a stream that it can keep up with
+LOAD = 0.5  # of mini-vLLM's requests per second with all at once: a stream that it can keep up with
 
 
 @dataclass(slots=True)
 class Entry:
     """One backend's fastest round of one workload.
 
-    `equal` is the number of requests in all rounds with the same tokens as mini-vLLM's, and the number compared.
+    `equal` is the number of requests in all rounds with the same tokens as mini-vLLM's, and the number compared: none
+    above temperature 0, where every backend has draws of its own.
     """
 
     requests: list[TimedRequest]
@@ -45,10 +46,11 @@ class Results:
         served: ServedRound,
         ours: ServedRound,
         facts: dict[str, Any],
+        load: Load = ALL_GREEDY,
     ) -> None:
         """Keep a round if it is the backend's fastest; keep the seconds of all rounds."""
         entries = self.entries.setdefault(workload, {})
-        equal, seconds = num_equal(ours, served), [served.seconds]
+        equal, seconds = (0, 0) if load.temperature else num_equal(ours, served), [served.seconds]
         if (before := entries.get(name)) is not None:
             equal = (before.equal[0] + equal[0], before.equal[1] + equal[1])
             seconds = before.all_seconds + seconds
@@ -59,8 +61,10 @@ class Results:
 
 def run_throughput(plan: ThroughputPlan, report: ProgressReport = unreported) -> Results:
     """Start all backends, then serve each workload in turns. Raises `PeerError` if mini-vLLM fails."""
-    # A part is the loading of a backend, or one of its rounds: all at once and as a stream, then one of questions.
-    run = ThroughputRun(plan.settings(), report, len(plan.backends) * (2 + 2 * plan.num_rounds))
+    # A part is the loading of a backend, or one of its rounds: all at once, as a stream and on the axes, then one of
+    # questions.
+    num_workloads = 2 + len(list(plan.axes(1.0)))
+    run = ThroughputRun(plan.settings(), report, len(plan.backends) * (2 + num_workloads * plan.num_rounds))
     try:
         for name in plan.backends:
             run.start(name, plan.warm_up())
@@ -68,6 +72,8 @@ def run_throughput(plan: ThroughputPlan, report: ProgressReport = unreported) ->
         rate = LOAD * plan.num_requests / run.results.entries[ALL_AT_ONCE][OURS].served.seconds
         run.run(STREAM, plan.stream(rate))
         run.run(SHARED_PREFIX, plan.shared_prefix())
+        for workload, rounds, load in plan.axes(rate):
+            run.run(workload, rounds, load)
     finally:
         run.close()
     return run.results
@@ -106,7 +112,7 @@ class ThroughputRun:
         except RuntimeError as error:
             self.drop(name, error)
 
-    def run(self, workload: str, rounds: Sequence[list[TimedRequest]]) -> None:
+    def run(self, workload: str, rounds: Sequence[list[TimedRequest]], load: Load = ALL_GREEDY) -> None:
         """Serve each round on every backend."""
         for requests in rounds:
             ours = None
@@ -114,12 +120,12 @@ class ThroughputRun:
                 count = min(len(requests), peer.settings.num_served or len(requests))
                 text = self.begin_part(workload, name)
                 try:
-                    served = peer.serve(requests, partial(self._report_finished, text, count))
+                    served = peer.serve(requests, partial(self._report_finished, text, count), load)
                 except RuntimeError as error:
                     self.drop(name, error, f" ({workload})")
                     continue
                 ours = ours or served  # mini-vLLM comes first
-                self.results.keep(workload, name, requests, served, ours, peer.facts)
+                self.results.keep(workload, name, requests, served, ours, peer.facts, load)
                 rate = f"{served.tokens_per_second:,.0f} tokens/s"
                 self._report(text, count, count, f"{workload}, {name}: {duration(served.seconds)}, {rate}")
 
@@ -150,24 +156,27 @@ class ThroughputRun:
 def as_record(plan: ThroughputPlan, results: Results) -> dict[str, Any]:
     """Return the results as a JSON object."""
     settings = plan.settings()
+    workloads = {
+        workload: {
+            name: {
+                **summary(entry.requests, entry.served),
+                "all_seconds": entry.all_seconds,
+                "facts": entry.facts,
+                "ours_is_faster_by": ratio(entries, name),
+                "equal_requests": entry.equal,
+            }
+            for name, entry in entries.items()
+        }
+        for workload, entries in results.entries.items()
+    }
     return {
         "max_num_batched_tokens": settings.max_num_batched_tokens,
         "kv_cache_tokens": settings.kv_cache_tokens,
         "plan": {**asdict(plan), "model": plan.model.name, "backends": list(plan.backends)},
+        "load_of_stream": LOAD,
         "missing": results.missing,
-        "workloads": {
-            workload: {
-                name: {
-                    **summary(entry.requests, entry.served),
-                    "all_seconds": entry.all_seconds,
-                    "facts": entry.facts,
-                    "ours_is_faster_by": ratio(entries, name),
-                    "equal_requests": entry.equal,
-                }
-                for name, entry in entries.items()
-            }
-            for workload, entries in results.entries.items()
-        },
+        "workloads": {name: workloads[name] for name in WORKLOADS},
+        "axes": {name: entries for name, entries in workloads.items() if name not in WORKLOADS},
     }
 
 

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
-from bench.backend import Arrivals, BackendSettings, OnProgress
+from bench.backend import ALL_GREEDY, Arrivals, BackendSettings, Load, OnProgress
 from bench.served import ServedRound
 from course.workloads.timed_request import TimedRequest
 
@@ -18,6 +18,11 @@ def load(settings: BackendSettings) -> Any:
     """Return the model as transformers loads it."""
     model: Any = AutoModelForCausalLM.from_pretrained(settings.model, dtype=getattr(torch, settings.dtype))
     return model.eval()
+
+
+def sampling(temperature: float) -> dict[str, Any]:
+    """Return the options of `generate`. Its own default keeps the 50 likeliest tokens; 0 keeps all."""
+    return {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
 
 
 class TokenClock(StoppingCriteria):
@@ -33,30 +38,34 @@ class TokenClock(StoppingCriteria):
 
 
 class StaticBatches:
-    """`generate` on up to `batch_size` requests that have arrived, padded to the longest, until all have ended."""
+    """`generate` on up to `batch_size` requests that have arrived, padded to the longest, until all have ended.
+
+    A load with a batch size of its own decides instead, except where requests are served one by one.
+    """
 
     def __init__(self, settings: BackendSettings, batch_size: int) -> None:
         self.model = load(settings)
         self.batch_size = batch_size
         self.facts: dict[str, Any] = {"batch_size": batch_size}
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY) -> ServedRound:
         """Serve a round; each batch holds the requests that wait when the previous batch has ended."""
-        arrivals = Arrivals(requests)
+        arrivals = Arrivals(requests, self.batch_size if self.batch_size == 1 else load.batch_size or self.batch_size)
         token_ids: list[list[int]] = []
         token_times: list[list[float]] = []
         while not arrivals.all_in:
             arrivals.wait()
-            batch = [requests[index] for index in arrivals.take(self.batch_size)]
+            batch = [requests[index] for index in arrivals.take()]
             clock = TokenClock(arrivals)
-            for request, answer in zip(batch, self._generate(batch, clock), strict=True):
+            for request, answer in zip(batch, self._generate(batch, clock, load.temperature), strict=True):
                 token_ids.append(answer[: request.num_output_tokens])
                 token_times.append(clock.times[: request.num_output_tokens])
-            on_progress(len(token_ids))
+            arrivals.num_finished = len(token_ids)
+            on_progress(arrivals.num_finished)
         return ServedRound(token_ids, token_times, arrivals.now)
 
     @torch.inference_mode()
-    def _generate(self, batch: list[TimedRequest], clock: TokenClock) -> list[list[int]]:
+    def _generate(self, batch: list[TimedRequest], clock: TokenClock, temperature: float) -> list[list[int]]:
         longest = max(request.num_prompt_tokens for request in batch)
         input_ids = torch.zeros(len(batch), longest, dtype=torch.int64)
         attention_mask = torch.zeros_like(input_ids)
@@ -68,7 +77,7 @@ class StaticBatches:
             input_ids=input_ids,
             attention_mask=attention_mask,
             max_new_tokens=max(request.num_output_tokens for request in batch),
-            do_sample=False,
+            **sampling(temperature),
             eos_token_id=None,
             pad_token_id=0,
             stopping_criteria=[clock],
@@ -82,10 +91,7 @@ class Continuous:
 
     def __init__(self, settings: BackendSettings) -> None:
         self.model = load(settings)
-        # -1 is no token, so that each request gets its whole length.
-        self.generation = GenerationConfig(  # type: ignore[no-untyped-call]
-            do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=1
-        )
+        self.temperature = 0.0
         self.batching = ContinuousBatchingConfig(
             page_size=PAGE_SIZE,
             num_blocks=settings.kv_cache_tokens // PAGE_SIZE + 4,
@@ -93,22 +99,28 @@ class Continuous:
         )
         self.facts: dict[str, Any] = {"page_size": PAGE_SIZE}
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress) -> ServedRound:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY) -> ServedRound:
         """Serve a round. The times of the tokens are those that the manager records."""
         token_ids: list[list[int]] = [[] for _ in requests]
         token_times: list[list[float]] = [[] for _ in requests]
         index_of: dict[str, int] = {}
-        num_done = 0
+        if load.temperature != self.temperature:
+            self.model.destroy_cached_continuous_batching_manager()  # it would go on as it began
+            self.temperature = load.temperature
+        # -1 is no token, so that each request gets its whole length.
+        generation = GenerationConfig(  # type: ignore[no-untyped-call]
+            **sampling(load.temperature), eos_token_id=-1, pad_token_id=0, max_new_tokens=1
+        )
         with self.model.continuous_batching_context_manager(
-            generation_config=self.generation,
+            generation_config=generation,
             continuous_batching_config=self.batching,
             block=True,
             timeout=5,
             persistent_manager=True,  # else every round would pay for a new cache
             warmup=False,
         ) as manager:
-            arrivals = Arrivals(requests)
-            while num_done < len(requests):
+            arrivals = Arrivals(requests, load.batch_size)
+            while arrivals.num_finished < len(requests):
                 for index in arrivals.take():
                     length = requests[index].num_output_tokens
                     request_id = manager.add_request(
@@ -121,8 +133,8 @@ class Continuous:
                     index = index_of[result.request_id]
                     token_ids[index] = list(result.generated_tokens)
                     token_times[index] = [moment - arrivals.start for moment in result.timestamps]
-                    num_done += 1
-                    on_progress(num_done)
+                    arrivals.num_finished += 1
+                    on_progress(arrivals.num_finished)
                 elif result is None and not manager.is_running():
                     raise RuntimeError("transformers' continuous batching stopped before all requests were served")
             seconds = arrivals.now

@@ -2,16 +2,19 @@
 
 import json
 import tempfile
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from bench.cli.announced import measuring
 from bench.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.peer_process import BACKENDS, PeerError, chosen_peers
-from bench.plan import FULL, OURS, QUICK, ThroughputPlan
+from bench.plan import FULL, OURS, QUICK, STREAM, ThroughputPlan
+from bench.slower import BETWEEN, RATE, figures_against
 from bench.throughput import Results, as_record, run_throughput, seconds_by_operator
 from course.terminal.charts import duration, measured_bar, shares, spread
 from course.terminal.console import fail, friendly, make_console
@@ -32,6 +35,12 @@ def bench_throughput(
         str, typer.Option(metavar="A,B", help=f"Backends to compare with: {', '.join(BACKENDS[1:])}; 'none'.")
     ] = ",".join(BACKENDS[1:]),
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the fastest of each backend counts.")] = 2,
+    temperature: Annotated[
+        str, typer.Option(metavar="A,B", help="Temperatures of the batches and of the last streams.")
+    ] = "0,0.8",
+    batch: Annotated[
+        str, typer.Option(metavar="A,B", help="Sizes of batches of one length, in and out; 'none'.")
+    ] = "1,4,16,64",
     threads: Threads = None,
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Type of weights and KV cache.")] = "float32",
     lineup: LineupText = None,
@@ -42,11 +51,14 @@ def bench_throughput(
 
     Many short chats and a few long documents.
 
-    All at once, then as a stream; last, one round of questions that share a document.
+    All at once, then as a stream; then one round of questions that share a document. Last, batches of one length:
+    the best case of transformers' `generate`. A table at the end says where we are slower.
 
     Each backend has its own process and the same requests, threads and KV cache size; rounds are taken in turns.
     """
     names = (OURS, *chosen_peers(peers, BACKENDS[1:]))
+    temperatures = numbers("--temperature", temperature, 0)
+    batch_sizes = [int(size) for size in numbers("--batch", batch, 1)]
     console = make_console(stderr=as_json)
     team = lineup_to_run(lineup, console)
     if team.runner == "absent":
@@ -67,6 +79,8 @@ def bench_throughput(
             dtype,
             str(team),
             QUICK if quick else FULL,
+            batch_sizes,
+            temperatures,
         )
         if team.chunking == "absent":
             console.print(whole_prompts(plan.settings().max_num_batched_tokens))
@@ -82,6 +96,18 @@ def bench_throughput(
         typer.echo(json.dumps(record))
     else:
         show(console, record)
+
+
+def numbers(option: str, text: str, minimum: int) -> list[float]:
+    """Return the different numbers of an option, none for 'none'. Raises `ValueError`."""
+    try:
+        found = [float(part) for part in text.split(",")] if text != "none" else []
+    except ValueError:
+        found = [-1.0]
+    if not all(minimum <= number < inf and (not minimum or number.is_integer()) for number in found):
+        kind = "whole numbers" if minimum else "numbers"
+        raise ValueError(f"{option} {text}: {kind} of at least {minimum}, separated by commas, or 'none'")
+    return list(dict.fromkeys(found))
 
 
 def expected_seconds(plan: ThroughputPlan, num_parameters: int) -> float:
@@ -121,6 +147,8 @@ def show(console: Console, record: dict[str, Any]) -> None:
         console.print(f"All rounds: {rounds}.", style=FAINT, markup=False)
         console.print(explanation(record["explained"][workload]), style=FAINT, markup=False)
     console.print(f"\nA round with every operator timed: {shares(record['seconds_by_operator'])}.", style=FAINT)
+    if len(record["workloads"][STREAM]) > 1:
+        show_slower(console, record)
     for name, reason in record["missing"].items():
         console.print(f"\n{name} is missing: {reason}", style=FAINT, markup=False, soft_wrap=True)
     console.print(
@@ -129,6 +157,26 @@ def show(console: Console, record: dict[str, Any]) -> None:
         "the latencies.",
         style=FAINT,
     )
+
+
+def show_slower(console: Console, record: dict[str, Any]) -> None:
+    """Print a table with a row for each batch and stream, and two ratios for each peer."""
+    workloads = {STREAM: record["workloads"][STREAM], **record["axes"]}
+    peers = [name for name in workloads[STREAM] if name != OURS]
+    table = Table("Ours against", *(name.removeprefix("transformers-") for name in peers), box=None)
+    for workload, entries in workloads.items():
+        table.add_row(workload, *(versus(workload, entries, peer) if peer in entries else "" for peer in peers))
+    console.print("\nWhere we are slower", style=STRONG)
+    console.print(table)
+    console.print(
+        "Tokens per second, then the median time between tokens; over 1, ours is faster. *: slower.", style=FAINT
+    )
+
+
+def versus(workload: str, entries: dict[str, Any], peer: str) -> str:
+    """Return the two ratios of a cell."""
+    shown = [one for one in figures_against(workload, entries, peer) if one.words in (RATE, BETWEEN)]
+    return " ".join(f"{one.times:.2f}{'*' if one.slower else ' '}" for one in shown)
 
 
 def figures(entry: dict[str, Any]) -> str:

@@ -7,12 +7,14 @@ import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 from transformers import LlamaConfig
 
+from bench.backend import Arrivals
 from bench.mini_vllm_backend import OperatorStopwatch, by_kind
 from bench.model_directory import EMBEDDED_MODEL
 from bench.models import RANDOM_MODEL, model_size
 from bench.plan import ThroughputPlan, poisson_stream, questions_about_one_document, room_needed, skewed_requests
 from bench.roofline import MachineRates, efficiency, minimum_seconds, where_time_goes
 from bench.served import ServedRound, num_equal, require_complete, summary
+from bench.slower import MEDIANS, figures_against
 from bench.throughput import Results
 from course.terminal.charts import shares
 from course.workloads.timed_request import TimedRequest
@@ -74,6 +76,50 @@ def test_every_backend_has_memory_for_all_requests_of_a_round() -> None:
     plan = ThroughputPlan(EMBEDDED_MODEL, 1000, 64, 1, 1, ("mini-vllm",))
     assert plan.settings().kv_cache_tokens >= 32 * (1024 + 8 + 16)
     assert plan.settings().kv_cache_tokens >= max(room_needed(plan.all_at_once()[0]), room_needed(plan.stream(1.0)[0]))
+
+
+def test_no_more_requests_than_the_batch_size_are_under_way() -> None:
+    arrivals = Arrivals([TimedRequest(0.0, str(number), [1], 1) for number in range(5)], batch_size=2)
+    assert (arrivals.take(), arrivals.take()) == ([0, 1], [])
+    arrivals.num_finished = 1
+    assert arrivals.take() == [2]
+    arrivals.num_finished = 3
+    assert (arrivals.take(max_count=1), arrivals.take(), arrivals.all_in) == ([3], [4], True)
+
+
+def test_batches_fill_whole_seats_with_requests_of_one_length_and_in_no_other_round() -> None:
+    plan = ThroughputPlan(
+        EMBEDDED_MODEL, 1000, 4, 2, 1, ("mini-vllm",), batch_sizes=(1, 16), temperatures=(0.0, 0.8, 1.0)
+    )
+    axes = list(plan.axes(1.0))
+    batches = [rounds for workload, rounds, _ in axes if workload.startswith("batch")]
+    assert [len(requests) for rounds in batches for requests in rounds] == [8, 8, 16, 16] * 3
+    assert {(len(r.prompt_token_ids), r.max_tokens) for rounds in batches for one in rounds for r in one} == {(64, 64)}
+    prompts = [tuple(request.prompt_token_ids[:16]) for _, rounds, _ in axes for one in rounds for request in one]
+    prompts += [tuple(request.prompt_token_ids[:16]) for one in plan.stream(1.0) for request in one]
+    assert len(set(prompts)) == len(prompts)
+    assert [(load.temperature, load.batch_size) for _, _, load in axes[:4]] == [(0, 1), (0, 16), (0.8, None), (0.8, 1)]
+    assert plan.settings().max_num_seqs == 16
+    assert plan.settings().kv_cache_tokens >= 16 * 128
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ("all at once", ["tokens/s"]),
+        ("batch 4, temperature 0.8", ["tokens/s", "between tokens"]),
+        ("stream, temperature 0.8", ["tokens/s", "first token", "between tokens", "per token"]),
+    ],
+)
+def test_ours_is_slower_where_a_figure_falls_short(workload: str, words: list[str]) -> None:
+    ours, theirs = (
+        {"output_tokens_per_second": rate, **{name: {"p50": seconds} for name in MEDIANS.values()}}
+        for rate, seconds in ((99.0, 2.0), (100.0, 1.0))
+    )
+    found = figures_against(workload, {"mini-vllm": ours, "peer": theirs}, "peer")
+    assert [one.words for one in found] == words
+    assert [one.times for one in found] == [0.99, 0.5, 0.5, 0.5][: len(words)]
+    assert [one.slower for one in found] == [not workload.startswith("stream"), True, True, True][: len(words)]
 
 
 def test_the_quickest_round_is_kept_and_all_are_compared() -> None:

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
 from bench import peer_process
+from bench.backend import BackendSettings, Load
+from bench.backend_process import make_backend
+from bench.cli.throughput import show_slower
 from bench.features import FEATURES, measure_feature, require_phases
 from bench.model_directory import EMBEDDED_MODEL
 from bench.plan import QUICK, ThroughputPlan
 from bench.throughput import as_record, run_throughput
 from course.terminal.options import threads_to_use
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.runner import loading
 from tests.bench.conftest import executable
@@ -22,7 +27,8 @@ from tests.cli.conftest import Commands
 
 def test_all_backends_serve_the_same_requests(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path("nowhere"))
-    record = json.loads(mini_vllm("bench", "throughput", "--quick", "--requests", 6, "--json", "--threads", 1).stdout)
+    small = ("--quick", "--requests", 6, "--threads", 1, "--batch", "2,16,2", "--temperature", "0.8,0")
+    record = json.loads(mini_vllm("bench", "throughput", *small, "--json").stdout)
     assert list(record["missing"]) == ["openvino"]
     assert "python -m tools.openvino_peer" in record["missing"]["openvino"]
     assert 2e6 < record["num_parameters"] < 3e6
@@ -36,12 +42,36 @@ def test_all_backends_serve_the_same_requests(mini_vllm: Commands, monkeypatch: 
             assert entry["equal_requests"] == [6, 6]
             assert entry["output_tokens_per_second"] > 0
             assert entry["peak_rss_bytes"] > 50 * 2**20
+            assert entry["cpu_seconds"] > 0
             assert entry["time_to_first_token"]["p50"] <= entry["time_to_first_token"]["p99"] <= entry["seconds"]
         explained = record["explained"][workload]
         assert 0 < explained["share_of_roofline"] < 1
         seconds = explained["seconds"]
         parts = seconds["forward_pass"] + seconds["batch_and_sampling"] + seconds["scheduling_and_outputs"]
         assert parts == pytest.approx(seconds["all"])
+    sampled = "temperature 0.8"
+    axes = [f"stream, {sampled}", f"batch 2, {sampled}", f"batch 16, {sampled}", "batch 2", "batch 16"]
+    assert list(record["axes"]) == axes
+    for workload, entries in record["axes"].items():
+        num_compared = 0 if sampled in workload else {"batch 2": 8, "batch 16": 16}[workload]
+        for name, entry in entries.items():
+            both = min(num_compared, 8) if name == "transformers-one-by-one" else num_compared
+            assert entry["equal_requests"] == [both, both]
+            assert entry["inter_token_latency"]["p50"] > 0
+
+
+@pytest.mark.parametrize("name", ["mini-vllm", "transformers-static", "transformers-continuous"])
+def test_every_backend_draws_from_the_whole_vocabulary(name: str) -> None:
+    backend = make_backend(name, BackendSettings(str(EMBEDDED_MODEL)))
+    requests = [TimedRequest(0.0, str(number), [7], 1) for number in range(64)]
+
+    def first_tokens(temperature: float) -> set[int]:
+        return {token for tokens in backend.serve(requests, print, Load(temperature)).token_ids for token in tokens}
+
+    assert len(first_tokens(0.0)) == 1
+    # Nearly even: 64 draws hit about 63 of 1,537 tokens. The default of transformers would keep 50.
+    assert len(first_tokens(1e3)) > 50
+    assert len(first_tokens(0.0)) == 1
 
 
 def test_the_chart_fits_and_names_what_is_missing(
@@ -62,6 +92,10 @@ def test_the_chart_fits_and_names_what_is_missing(
     [
         (("--peers", "vllm"), "choose from transformers-continuous"),
         (("--model", "nowhere"), "there is no config.json"),
+        (("--batch", "4,0"), "--batch 4,0: whole numbers of at least 1"),
+        (("--batch", "1.5"), "--batch 1.5: whole numbers of at least 1"),
+        (("--temperature", "nan"), "--temperature nan: numbers of at least 0"),
+        (("--temperature", "0,warm"), "--temperature 0,warm: numbers of at least 0, separated by commas, or 'none'"),
         (("--lineup", "solution:1-5"), "throughput needs phase 6"),
     ],
 )
@@ -70,9 +104,27 @@ def test_bad_options_say_what_is_legal(mini_vllm: Commands, arguments: tuple[str
     assert reason in " ".join(shown.split())
 
 
+def test_the_last_table_says_where_ours_is_slower(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = {"mini-vllm": 100.0, "transformers-continuous": 50.0, "transformers-static": 125.0, "openvino": 10.0}
+    entries = {
+        name: {
+            "output_tokens_per_second": rate,
+            **{key: {"p50": rate} for key in ("inter_token_latency", "time_to_first_token", "normalized_latency")},
+        }
+        for name, rate in rates.items()
+    }
+    without = {name: entry for name, entry in entries.items() if name != "transformers-continuous"}
+    axes = {"stream, temperature 0.8": entries, "batch 64, temperature 0.8": without}
+    show_slower(Console(width=80), {"workloads": {"stream": entries}, "axes": axes})
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["Ours", "against", "continuous", "static", "openvino"] in rows
+    assert ["stream", "2.00", "0.50*", "0.80*", "1.25", "10.00", "0.10*"] in rows
+    assert ["batch", "64,", "temperature", "0.8", "0.80*", "1.25", "10.00", "0.10*"] in rows
+
+
 def test_without_phase_5_the_budget_holds_the_longest_request(mini_vllm: Commands) -> None:
     options = ("--peers", "none", "--requests", 5, "--rounds", 1, "--threads", 1, "--lineup", "solution:1-4,solution:6")
-    result = mini_vllm("bench", "throughput", "--json", *options)
+    result = mini_vllm("bench", "throughput", "--json", "--batch", 1, "--temperature", 0, *options)
     record = json.loads(result.stdout)
     assert record["max_num_batched_tokens"] > 1024 + 16
     assert f"budget of {record['max_num_batched_tokens']:,} tokens per step" in " ".join(result.stderr.split())

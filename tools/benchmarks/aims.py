@@ -5,7 +5,8 @@ from typing import Any
 
 from bench.overlap import EMBEDDED, OVERLAPPED
 from bench.peer_process import BACKENDS
-from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM
+from bench.plan import ALL_AT_ONCE, SHARED_PREFIX
+from bench.slower import figures_against
 from bench.speculative import ADAPTIVE, COPYING, FIXED, WITHOUT
 
 Record = Mapping[str, Any]
@@ -16,13 +17,6 @@ TIMES_FASTER = {
 }
 """All at once in float32: our output tokens per second over theirs."""
 NEVER_SLOWER_THAN = ("transformers-continuous", "transformers-static")
-STREAM_RATE = 0.98
-"""In a stream no backend serves more than arrives: tokens/s within 2% count as equal, and latencies decide."""
-MEDIANS = {
-    "first token": "time_to_first_token",
-    "between tokens": "inter_token_latency",
-    "per token": "normalized_latency",
-}
 MAX_OVERHEAD = 0.05
 MIN_GAIN, MAX_LOSS, MAX_SHARE_BETWEEN = 1.5, 0.9, 0.08
 NOT_MEASURED = ["", "not measured"]
@@ -69,15 +63,9 @@ def compare(workload: str, entries: Record, peer: str) -> str:
     """Return whether nothing that counts in a workload is slower in ours than in a peer, and the ratios."""
     if peer not in entries:
         return "not measured"
-    ours, theirs = entries[OURS], entries[peer]
-    rate = ours["output_tokens_per_second"] / theirs["output_tokens_per_second"]
-    checks = [("tokens/s", rate, STREAM_RATE if workload == STREAM else 1.0)]
-    if workload == STREAM:
-        checks += [(words, theirs[name]["p50"] / ours[name]["p50"], 1.0) for words, name in MEDIANS.items()]
-    texts = [
-        f"{words} {times:.2f}" + (f" (by {short(times, aim)})" if times < aim else "") for words, times, aim in checks
-    ]
-    return ("met: " if all(times >= aim for _, times, aim in checks) else "**missed:** ") + ", ".join(texts)
+    checks = figures_against(workload, entries, peer)
+    texts = [f"{one.words} {one.times:.2f}" + (f" (by {short(one.times, one.aim)})" * one.slower) for one in checks]
+    return ("**missed:** " if any(one.slower for one in checks) else "met: ") + ", ".join(texts)
 
 
 def drafts(record: Record) -> list[list[str]]:

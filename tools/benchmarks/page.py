@@ -9,6 +9,7 @@ from jinja2 import Environment, StrictUndefined
 
 from bench.cli.features import settings_text
 from bench.plan import OURS
+from bench.slower import STREAM_RATE
 from course.simulator.measured_engine import FITTED_ON
 from course.terminal.charts import duration, measured_bar, shares
 from tools.benchmarks import aims
@@ -32,6 +33,7 @@ def page(records: Mapping[str, Record]) -> str:
         titles=TITLES,
         fitted_on=FITTED_ON,
         aims=aims,
+        stream_rate=STREAM_RATE,
         bar=bar,
         shares=shares,
         settings_text=settings_text,
