@@ -67,9 +67,7 @@ class Backend(Protocol):
 
     facts: dict[str, Any]
 
-    def serve(
-        self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY
-    ) -> ServedRound: ...
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound: ...
 
 
 class Arrivals:

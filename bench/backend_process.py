@@ -25,6 +25,10 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
         from bench.openvino_backend import OpenVino
 
         return OpenVino(settings)
+    if name == "llama-cpp":
+        from bench.llama_cpp_backend import LlamaCpp
+
+        return LlamaCpp(settings)
     import torch
 
     from bench.mini_vllm_backend import MiniVllmBackend, ProfiledBackend

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Literal
 
-from bench.backend import BackendSettings
+from bench.backend import ALL_GREEDY, BackendSettings
 from bench.plan import Sizes, longest, questions_about_one_document, room_needed
 from bench.served import ServedRound, num_equal, summary
 from course.terminal.charts import duration
@@ -159,7 +159,7 @@ def measure_feature(
         report(text, 0, len(requests))
         engine = MiniVllmBackend(replace(settings, lineup=str(team)), **config)
         torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
-        served = engine.serve(requests, lambda done: report(text, done, len(requests)))
+        served = engine.serve(requests, lambda done: report(text, done, len(requests)), ALL_GREEDY)
         rate = f"{served.tokens_per_second:,.0f} tokens/s"
         report(text, len(requests), len(requests), f"{text}: {duration(served.seconds)}, {rate}")
         return served

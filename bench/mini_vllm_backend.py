@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.backend import ALL_GREEDY, Arrivals, BackendSettings, Load, OnProgress
+from bench.backend import Arrivals, BackendSettings, Load, OnProgress
 from bench.engine_rounds import ForwardClock, paged_model
 from bench.served import ServedRound
 from course.workloads.simulated_time import EndingRunner
@@ -86,7 +86,7 @@ class MiniVllmBackend:
         self.engine.runner = EndingRunner(self.watched, self.lengths, end)
         self.num_rounds = 0
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY) -> ServedRound:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round; each request is added at its arrival time."""
         self.num_rounds += 1
         engine, arrivals = self.engine, Arrivals(requests, load.batch_size)
@@ -142,7 +142,7 @@ class ProfiledBackend:
         self.ours = MiniVllmBackend(settings)
         self.facts = self.ours.facts
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY) -> ServedRound:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round, then one of the same lengths with every operator timed.
 
         `everything else` is the first round minus the named operators of the second: the stopwatch itself costs

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.backend import ALL_GREEDY, Arrivals, BackendSettings, Load, OnProgress
+from bench.backend import Arrivals, BackendSettings, Load, OnProgress
 from bench.served import ServedRound
 from course.workloads.timed_request import TimedRequest
 
@@ -69,7 +69,7 @@ class OpenVino:
         self.facts: dict[str, Any] = {"precision": PRECISIONS[settings.dtype], "version": version("openvino-genai")}
         self._ids = count()  # go on from one round to the next
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY) -> ServedRound:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round; each request is added at its arrival time."""
         arrivals = Arrivals(requests, load.batch_size)
         handles: list[Any] = []

@@ -14,9 +14,12 @@ from bench.served import ServedRound, require_complete
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import CHECKOUT
 
-OPENVINO = "openvino"
-OPENVINO_PYTHON = CHECKOUT / ".venv-openvino" / ("Scripts" if os.name == "nt" else "bin") / "python"
-BACKENDS = ("mini-vllm", "transformers-continuous", "transformers-static", "transformers-one-by-one", OPENVINO)
+OPENVINO, LLAMA_CPP = "openvino", "llama-cpp"
+BINARIES = "Scripts" if os.name == "nt" else "bin"
+OPENVINO_PYTHON = CHECKOUT / ".venv-openvino" / BINARIES / "python"
+LLAMA_CPP_PYTHON = CHECKOUT / ".venv-llama-cpp" / BINARIES / "python"
+TRANSFORMERS = ("transformers-continuous", "transformers-static", "transformers-one-by-one")
+BACKENDS = ("mini-vllm", *TRANSFORMERS, OPENVINO, LLAMA_CPP)
 
 
 class PeerError(RuntimeError):
@@ -27,6 +30,8 @@ def why_missing(name: str) -> str | None:
     """Return why a backend cannot run here; None if it can."""
     if name == OPENVINO and not OPENVINO_PYTHON.exists():
         return "OpenVINO GenAI has no environment here; `python -m tools.openvino_peer` makes one (about 2 GB)"
+    if name == LLAMA_CPP and not LLAMA_CPP_PYTHON.exists():
+        return "llama.cpp has no environment here; `python -m tools.llama_cpp_peer` builds one (15 minutes, 170 MB)"
     return None
 
 
@@ -44,7 +49,7 @@ class PeerProcess:
 
     def __init__(self, name: str, settings: BackendSettings) -> None:
         self.name, self.settings = name, settings
-        python = str(OPENVINO_PYTHON) if name == OPENVINO else sys.executable
+        python = str({OPENVINO: OPENVINO_PYTHON, LLAMA_CPP: LLAMA_CPP_PYTHON}.get(name, sys.executable))
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [python, "-m", "bench.backend_process", name, json.dumps(asdict(settings))],

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
-from bench.backend import ALL_GREEDY, Arrivals, BackendSettings, Load, OnProgress
+from bench.backend import Arrivals, BackendSettings, Load, OnProgress
 from bench.served import ServedRound
 from course.workloads.timed_request import TimedRequest
 
@@ -48,7 +48,7 @@ class StaticBatches:
         self.batch_size = batch_size
         self.facts: dict[str, Any] = {"batch_size": batch_size}
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY) -> ServedRound:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round; each batch holds the requests that wait when the previous batch has ended."""
         arrivals = Arrivals(requests, self.batch_size if self.batch_size == 1 else load.batch_size or self.batch_size)
         token_ids: list[list[int]] = []
@@ -99,7 +99,7 @@ class Continuous:
         )
         self.facts: dict[str, Any] = {"page_size": PAGE_SIZE}
 
-    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load = ALL_GREEDY) -> ServedRound:
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round. The times of the tokens are those that the manager records."""
         token_ids: list[list[int]] = [[] for _ in requests]
         token_times: list[list[float]] = [[] for _ in requests]

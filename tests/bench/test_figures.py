@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch.nn.functional import linear, scaled_dot_product_attention
 from transformers import LlamaConfig
 
 from bench.backend import Arrivals
+from bench.llama_cpp_backend import read_weights
 from bench.mini_vllm_backend import OperatorStopwatch, by_kind
 from bench.model_directory import EMBEDDED_MODEL
 from bench.models import RANDOM_MODEL, model_size
@@ -135,6 +137,15 @@ def test_a_stream_has_the_rate_it_was_given() -> None:
     stream = poisson_stream(skewed_requests(64, 1000) * 20, requests_per_second=4.0)
     assert stream[0].arrival_time == 0
     assert len(stream) / stream[-1].arrival_time == pytest.approx(4.0, rel=0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_are_read_as_they_are_without_torch(dtype: torch.dtype, tmp_path: Path) -> None:
+    weights = {"wide": torch.randn(3, 5, dtype=dtype), "one": torch.randn(4, dtype=dtype)}
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    read = dict(read_weights(tmp_path / "model.safetensors"))
+    assert read.keys() == weights.keys()
+    assert all(torch.equal(torch.tensor(read[name]), weight.float()) for name, weight in weights.items())
 
 
 def test_model_sizes_by_hand() -> None:

@@ -27,10 +27,12 @@ from tests.cli.conftest import Commands
 
 def test_all_backends_serve_the_same_requests(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path("nowhere"))
+    monkeypatch.setattr(peer_process, "LLAMA_CPP_PYTHON", Path("nowhere"))
     small = ("--quick", "--requests", 6, "--threads", 1, "--batch", "2,16,2", "--temperature", "0.8,0")
     record = json.loads(mini_vllm("bench", "throughput", *small, "--json").stdout)
-    assert list(record["missing"]) == ["openvino"]
+    assert list(record["missing"]) == ["openvino", "llama-cpp"]
     assert "python -m tools.openvino_peer" in record["missing"]["openvino"]
+    assert "python -m tools.llama_cpp_peer" in record["missing"]["llama-cpp"]
     assert 2e6 < record["num_parameters"] < 3e6
     assert list(record["workloads"]) == ["all at once", "stream", "shared prefix"]
     spent = record["seconds_by_operator"]

@@ -12,17 +12,17 @@ UNWANTED = "torchvision"
 """optimum-intel asks for it. Text needs none of it, and where its build is not that of torch, nothing loads."""
 
 
-def main() -> None:
-    """Make the environment and install the pinned packages. Exits with pip's code if it fails."""
-    folder = OPENVINO_PYTHON.parents[1]
-    if not OPENVINO_PYTHON.exists():
+def make_environment(python: Path, requirements: Path, unwanted: str | None = None) -> None:
+    """Make the environment of a peer and install its pinned packages. Exits with pip's code if it fails."""
+    folder = python.parents[1]
+    if not python.exists():
         print(f"making {folder}", flush=True)
         venv.create(folder, with_pip=True)
-    pip = [str(OPENVINO_PYTHON), "-m", "pip"]
-    for arguments in (["install", "-r", str(REQUIREMENTS)], ["uninstall", "-y", UNWANTED]):
+    pip = [str(python), "-m", "pip"]
+    for arguments in (["install", "-r", str(requirements)], ["uninstall", "-y", unwanted] if unwanted else ["check"]):
         if code := subprocess.run([*pip, *arguments], check=False).returncode:
             sys.exit(code)
 
 
 if __name__ == "__main__":
-    main()
+    make_environment(OPENVINO_PYTHON, REQUIREMENTS, UNWANTED)

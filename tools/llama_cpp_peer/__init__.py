@@ -1,0 +1,1 @@
+"""llama.cpp as a peer of the benchmarks, in its own virtual environment."""
