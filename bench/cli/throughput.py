@@ -115,8 +115,9 @@ def expected_seconds(plan: ThroughputPlan, num_parameters: int) -> float:
     loading = 10 * len(plan.backends) + num_parameters / 5e6
     if plan.sizes == QUICK:
         return loading + num_parameters / 2e6
-    work = 60 + 1200 * num_parameters / 144e6  # five backends, 64 requests, two rounds
-    return loading + work * len(plan.backends) / len(BACKENDS) * plan.num_requests / 64 * plan.num_rounds / 2
+    work = 12 + 240 * num_parameters / 144e6  # one backend, 64 requests, two rounds, without the axes
+    work *= len(plan.backends) * plan.num_requests / 64 + 0.15 * len(plan.backends) * len(list(plan.axes(1.0)))
+    return loading + work * plan.num_rounds / 2
 
 
 def efficiency_of_ours(plan: ThroughputPlan, results: Results) -> dict[str, Any]:
