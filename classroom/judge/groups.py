@@ -51,11 +51,12 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
     1: {
         "clamp": (scheduling.clamp_cases,),
         "budget, seats and the order of service": (
-            calls("plans", FEW_SEATS, waits),
+            scheduling.plan_cases,
             calls("plans of large shares", FEW_SEATS, waits),
         ),
         "short memory, victims and prefix hits": (
             calls("plans of large shares", SHORT, preempts),
+            scheduling.plan_cases,
             calls("plans", THRIFTY, returned_tokens_are_used),
         ),
         "what happens to sampled tokens": (

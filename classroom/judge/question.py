@@ -46,9 +46,9 @@ def packed(arguments: tuple[Any, ...]) -> str:
 
 
 def same(expected: Json, found: Json) -> bool:
-    """Return whether an answer is right: numbers up to rounding, entries in order, any truth value for True."""
+    """Return whether an answer is right: numbers up to rounding, entries in order, any truth value but None for True."""
     if isinstance(expected, bool):
-        return expected is bool(found)
+        return found is not None and expected is bool(found)
     if isinstance(expected, float):
         is_number = isinstance(found, int | float)
         return is_number and math.isclose(expected, found, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

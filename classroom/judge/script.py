@@ -3,7 +3,7 @@
 import importlib
 import io
 import pickle
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
 from inspect import signature
 from types import FunctionType
@@ -14,9 +14,9 @@ from classroom.judge.worker import lab_folder
 from classroom.worker.doubles import CacheLog, Memory, TouchLog
 from classroom.worker.scenario import EngineScenario
 from classroom.worker.script import MODULE, Call
+from course.labtest.strict_queue import StrictQueue
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
-from mini_vllm.core.request_queue import FCFSRequestQueue
 
 READS = frozenset(("block_ids", "free_block_ids", "ref_counts", "cached_blocks", "hit_rate"))
 
@@ -28,19 +28,11 @@ STAND_INS: Mapping[str, Callable[[Any], object]] = {
     "BlockPool": lambda pool: TouchLog(),
     "RecordingPool": lambda pool: TouchLog(),
     "RecordingPrefixCache": lambda cache: CacheLog(),
-    "StrictQueue": lambda queue: first_come_first_served(queue),
-    "PriorityRequestQueue": lambda queue: first_come_first_served(queue),
+    "PriorityRequestQueue": lambda queue: StrictQueue(queue),
 }
 
 
 SHARED = ("FlatBatch",)  # the layers of a step are given the same one
-
-
-def first_come_first_served(requests: Iterable[Request]) -> FCFSRequestQueue:
-    queue = FCFSRequestQueue()
-    for request in requests:
-        queue.add_request(request)
-    return queue
 
 
 def reference(phase: int) -> Any:
@@ -178,7 +170,7 @@ class ArgumentWriter(pickle.Pickler):
 
     def reducer_override(self, thing: Any) -> Any:
         kind = thing if isinstance(thing, type | FunctionType) else type(thing)
-        if not kind.__module__.startswith(("solutions.", "course.labtest.")):
+        if kind is StrictQueue or not kind.__module__.startswith(("solutions.", "course.labtest.")):
             return NotImplemented
         raise TypeError(f"{kind.__name__} of the reference must not enter a worker")
 

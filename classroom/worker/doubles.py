@@ -92,6 +92,23 @@ class Memory:
 
 
 @dataclass
+class LoggedMemory(Memory):
+    """The same, and records which slots it was asked for: phase 1 asks once for each, with the hits in order."""
+
+    asked: list[tuple[str, int, list[int]]] = field(default_factory=list)
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+    ) -> list[int] | None:
+        self.asked.append((request.request_id, num_new_tokens, [*hit_blocks, num_lookahead_tokens]))
+        return super().allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
+
+    def state(self) -> dict[str, Any]:
+        """Return what a call may have changed, and the slots it asked for."""
+        return {**super().state(), "slots asked for": self.asked}
+
+
+@dataclass
 class AnyVictim:
     """For phase 3: preempts any request except the one asking, and puts it last in line; or refuses."""
 
@@ -106,9 +123,10 @@ class AnyVictim:
         scheduler_output: SchedulerOutput,
         kv: KVCacheManager,
     ) -> bool:
-        if drawn(request, self.step) % 5 == 0:
+        if drawn(request, self.step) % 3 == 0:
             return False  # and the request still runs, as phase 3's contract allows
-        for victim in sorted(running, key=lambda other: (other is request, drawn(other, 0))):
+        is_last = drawn(request, self.step) % 3 == 1  # else the request may give way before others do
+        for victim in sorted(running, key=lambda other: (is_last and other is request, drawn(other, 0))):
             kv.free(victim, 0)
             running.remove(victim)
             victim.preempt()
@@ -116,7 +134,9 @@ class AnyVictim:
             num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
             scheduler_output.token_budget += num_returned
             scheduler_output.preempted.append(Preempted(victim.request_id, victim.request_id, num_returned))
-            if victim is not request and kv.allocate_slots(request, num_new_tokens) is not None:
+            if victim is request:
+                return False
+            if kv.allocate_slots(request, num_new_tokens) is not None:
                 return True
         return False
 
@@ -126,15 +146,18 @@ class AnyShare:
     """For phase 5: shares and admission depend on the request and the step; samples are taken a token too early.
 
     With `is_generous` all waiting requests are admitted, and a share leaves out no more than the last token.
+    Some requests get all their tokens or none.
     """
 
     step: int = 0
     is_generous: bool = False
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        num_left = request.num_tokens - num_computed_tokens
+        num_left = request.num_tokens + request.num_tokens_ahead - num_computed_tokens
+        if drawn(request, self.step) % 5 == 0 and token_budget < num_left:
+            return 0
         share = num_left - (num_left > 2) if self.is_generous else drawn(request, self.step) % 9
-        return min(share, token_budget, num_left)
+        return max(0, min(share, token_budget, num_left))
 
     def admits(
         self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
@@ -180,7 +203,7 @@ class CacheLog:
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
-        self.cached |= set(range(num_cached_blocks, num_full_blocks))
+        self.cached |= set(range(num_cached_blocks, num_full_blocks)) or {-1}  # no block: a call without need
         for index in range(num_cached_blocks, min(num_full_blocks, MAX_HIT_BLOCKS)):
             self.known[tuple(request.all_token_ids[: (index + 1) * self.block_size])] = block_ids[index]
 

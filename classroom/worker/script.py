@@ -6,16 +6,23 @@ Plain data goes in and plain data comes out. The judge plays the same script on 
 import importlib
 import io
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
+from operator import xor
 from typing import Any
 
 from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
+from course.labtest.strict_queue import StrictQueue
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
+from mini_vllm.core.step import SchedulerOutput
 
 MODULE = -1
 Call = tuple[int, str, bytes]  # the number of the call that made the object, or MODULE; the name; the arguments
+KEPT = list | dict | Iterator | SchedulerOutput  # answers that the caller may keep while it makes other calls
+COPIES = ("ref_counts", "cached")
 # They may use their arguments as scratch paper.
 UNOBSERVED = ("paged_attention", "sample")
 ON_ONE_DEVICE = ("paged_attention", "sample", "write_kv")
@@ -25,7 +32,7 @@ STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
         "tables": [kv.block_ids(request.request_id) for request in requests],
         "free": kv.free_block_ids(),
         "num_free_blocks": kv.num_free_blocks,
-        "ref_counts": sorted(kv.ref_counts().items()),
+        "ref_counts": kv.ref_counts(),
         "usage": round(float(kv.usage), 6),
     },
     "PriorityRequestQueue": lambda queue, _: [
@@ -34,10 +41,17 @@ STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
         [request.request_id for request in queue],
     ],
     "HashPrefixCache": lambda cache, _: {
-        "cached": sorted(cache.cached_blocks().items()),
+        "cached": cache.cached_blocks(),
         "hit_rate": round(float(cache.hit_rate()), 6),
     },
 }
+
+
+def is_strong(hashes: list[bytes]) -> bool:
+    """Return whether the parts of the last hash differ, and no part of the last four cancels out."""
+    every_part = [[one[at : at + 4] for at in range(0, 32, 4)] for one in hashes]
+    sums = [reduce(xor, (int.from_bytes(part) for part in parts)) for parts in zip(*every_part, strict=True)]
+    return len({*every_part[-1], bytes(4)}) == 9 and (len(set(hashes)) < 4 or 0 not in sums)
 
 
 def elsewhere() -> AbstractContextManager[Any]:
@@ -56,6 +70,8 @@ class ScriptReplay:
         self.blocks: dict[int, KVCacheBlock] = {}
         self.shared: dict[int, Any] = {}
         self.given: dict[int, list[Any]] = {}  # the doubles that an object was made with
+        self.kept: deque[tuple[Any, Json]] = deque(maxlen=6)  # the last answers, and what they were
+        self.tables: list[tuple[Any, Json]] = []  # the same of block tables, which may grow, but not when one is freed
         self.describe = Describer(self.number_of)
 
     def call(self, target: int, name: str, arguments: bytes) -> Json:
@@ -63,23 +79,38 @@ class ScriptReplay:
         positional, named = ArgumentReader(arguments, self).load()
         thing = self.file if target == MODULE else self.results[target]
         is_class = target == MODULE and name[0].isupper()
-        drafts = [one.spec_token_ids for one in positional if isinstance(one, Request)]
+        is_plan = name == "schedule_drafts"  # the list of drafts is in the step's record, too
+        drafts = [one.spec_token_ids for one in positional if isinstance(one, Request) and is_plan]
         with elsewhere() if name in ON_ONE_DEVICE else nullcontext():
             found = getattr(thing, name)(*positional, **named)
+        uses = [one.cost for one in positional if isinstance(one, StrictQueue)]
         self.results.append(found)
         if is_class:
             self.given[len(self.results) - 1] = [one for one in positional if hasattr(one, "state")]
             return None
         observed = [] if name in UNOBSERVED else [*positional, *named.values()]
         kind = type(thing).__name__
-        return {
+        is_looked_at = kind != "PriorityRequestQueue" or len(self.results) % 3 == 0  # a look must not change an answer
+        state = STATES[kind](thing, self.requests.values()) if kind in STATES and is_looked_at else None
+        earlier = [*self.kept, *self.tables] if name == "free" else self.kept
+        is_kept = all(self.describe(one) == old for one, old in earlier)
+        answer = {
             "returns": self.describe(found),
             "arguments": [self.describe(one) for one in observed],
             "same object": name == "accept_drafts" and any(found is one for one in positional),
             "drafts before": self.describe(drafts),
-            "state": self.describe(STATES[kind](thing, self.requests.values())) if kind in STATES else None,
+            "state": self.describe(state),
             "calls": [self.describe(double) for double in self.given.get(target, ())],
+            "strong": name != "hash_block" or is_strong(self.results[-4:]),
+            "few uses of the queue": name != "schedule_step" or sum(uses) <= 60 + 20 * len(found.num_scheduled_tokens),
+            "earlier answers are as they were": is_kept,
         }
+        if isinstance(found, KEPT):
+            self.kept.append((found, answer["returns"]))
+        if isinstance(state, dict):
+            self.kept.extend((one, answer["state"][label]) for label, one in state.items() if label in COPIES)
+            self.tables = [(one, answer["state"][label]) for label, one in state.items() if label == "tables"]
+        return answer
 
     def number_of(self, request: Request) -> int:
         """Return the number of a request of the script, -1 for any other."""

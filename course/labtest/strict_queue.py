@@ -24,6 +24,9 @@ class StrictQueue:
 
         self._use: Callable[[], deque[Request]] = use
 
+    def __reduce__(self) -> tuple[type["StrictQueue"], tuple[list[Request]]]:
+        return StrictQueue, (list(self._use()),)
+
     def __repr__(self) -> str:
         return "the waiting queue"
 

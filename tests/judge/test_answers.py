@@ -79,7 +79,8 @@ def test_what_is_too_much_is_refused_with_the_reason(sent: Any, reason: str) -> 
     ("expected", "found", "is_right"),
     [
         (True, 1, True),
-        (False, None, True),
+        (False, 0, True),
+        (False, None, False),
         (0.5, 0.50001, True),
         (0.5, 0.51, False),
         (0.5, "0.5", False),

@@ -5,6 +5,7 @@ from random import Random
 from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question
 from classroom.judge.script import Script
+from course.labtest.moments import Living
 from course.labtest.phase7.counters import random_drafted
 from course.labtest.phase7.lookups import random_lookup
 from course.labtest.phase7.rows import random_batch
@@ -108,17 +109,27 @@ def rejections(rng: Random) -> JudgeQuestion:
 
 def placeholder_orders(rng: Random) -> JudgeQuestion:
     """Plans of prompt chunks, of decodes, of drafts that were cut; tokens that arrive late, and victims."""
-    script = Script(8, only=("take_placeholders", "fill_placeholders"))
-    for most in (0, 1, 3):
-        random_answers(script.functions.PlaceholderScheduling(most), most, rng)
+    script, living = Script(8, only=("take_placeholders", "fill_placeholders")), Living(rng)
+    objects = {most: script.functions.PlaceholderScheduling(most) for most in (0, 3, 1, 16)}
+    for most, scheduling in objects.items():
+        random_answers(scheduling, most, rng)
+    for _ in range(MAX_CASES):  # of requests that live on, at moments in any order
+        request, num_drafts = living.now(random_drafted(rng)), rng.randrange(4)
+        request.num_computed_tokens = request.num_tokens + request.num_output_placeholders + num_drafts
+        request.num_computed_tokens -= rng.choice((0, 0, 1))
+        scheduling = rng.choice([*objects.values()])
+        scheduling.take_placeholders(request, num_drafts)
+        scheduling.fill_placeholders(request, rng.randrange(request.num_output_placeholders + 1))
     return script.question()
 
 
 def ends(rng: Random) -> JudgeQuestion:
     """Requests near their `max_tokens`: a step in flight for them, with drafts or without, or none."""
-    script = Script(8)
+    script, living = Script(8), Living(rng)
+    objects = {most: script.functions.PlaceholderScheduling(most) for most in (0, 2, 4)}
     for _ in range(MAX_CASES):
-        most, request = rng.choice((0, 2, 4)), random_drafted(rng)
+        most, request = rng.choice((0, 2, 4)), living.now(random_drafted(rng))
+        request.all_token_ids += [7] * rng.choice((0, 0, 0, 300))
         num_placeholders = rng.choice((0, 1, 1, 1 + most))
         request.num_output_placeholders, request.spec_token_ids = num_placeholders, [-1] * most
         request.num_computed_tokens = rng.randrange(0, request.num_tokens)
@@ -126,7 +137,7 @@ def ends(rng: Random) -> JudgeQuestion:
             request.num_computed_tokens = request.num_tokens + num_placeholders - 1
         max_tokens = max(1, request.num_output_tokens + rng.choice((1, 1, 2, 2, 3)))
         request.sampling_params = SamplingParams(max_tokens=max_tokens)
-        script.functions.PlaceholderScheduling(most).is_surely_over(request)
+        objects[most].is_surely_over(request)
     return script.question()
 
 
@@ -138,14 +149,14 @@ def stand_ins(rng: Random) -> JudgeQuestion:
 
 def corrections(rng: Random) -> JudgeQuestion:
     """Shares with as many drafts as stand-ins, more, fewer and none, and with rejected drafts or without."""
-    script = Script(8)
+    script, living = Script(8), Living(rng)
     for _ in range(MAX_CASES):
-        num_stand_ins, computed = rng.randrange(0, 5), rng.randrange(5, 30)
-        drafts = [rng.randrange(0, 9) for _ in range(rng.randrange(0, 6))]
+        num_stand_ins, computed = rng.choice((20, *range(5))), rng.randrange(5, 30)
+        drafts = [rng.randrange(0, 9) for _ in range(rng.choice((20, *range(6))))]
         num_known, num_rejected = rng.choice((1, 1, 1, 4)), rng.choice((0, 0, 1, 2, 4))
         samples, num_scheduled = num_stand_ins > 0 or rng.random() < 0.5, num_known + num_stand_ins
-        request = random_drafted(rng)
-        request.num_computed_tokens = computed + num_scheduled
+        request = living.now(random_drafted(rng))
+        request.num_computed_tokens = computed + num_scheduled + rng.choice((0, 0, 3))  # the next step is planned, too
         planned = ScheduledRequest(request, computed, num_scheduled, [3, 1], samples, [-1] * num_stand_ins)
         script.functions.correct_share(planned, num_rejected, drafts)
     return script.question()

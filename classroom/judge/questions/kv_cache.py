@@ -2,6 +2,7 @@
 
 from collections import deque
 from contextlib import suppress
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -13,6 +14,13 @@ from course.labtest.phase4.random_workload import RandomWorkload
 from course.labtest.recorded import Answers
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
+
+VOCABULARIES = (31, 33, 37, 131, 257, 1000, 1024, 4096, 10_000, 32_000, 50_257, 65_537, 99_991, 128_256, 1_000_003)
+MARKS = " ,|:;/-_.=+()[]\n\t\0\1\x1f\"'"
+# Texts that an encoding, a normal form or a cut makes equal.
+WORDS = (*MARKS, *("", "a", "b", "ab", "A", "a ", "None", "null", "[]", "0", "7", "07", "\N{ARABIC-INDIC DIGIT SEVEN}"))
+WORDS += ("山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss", "\U0001f600", "\U0001f601")
+LIKE_SALTS = (*WORDS, "x" * 64 + "1", "x" * 64 + "2", "x" * 300 + "1", "x" * 300 + "2")
 
 
 class ReferenceAnswers(Answers):
@@ -40,23 +48,31 @@ def free_queue_operations(rng: Random) -> JudgeQuestion:
                     block = rng.choice(blocks[1:])
                     queue.remove(block)
                     outside.append(block)
+    many = [KVCacheBlock(number) for number in range(10, 1300)]
+    script.functions.FreeKVCacheBlockQueue(many).append(blocks[0])
     return script.question()
 
 
 def pool_operations(rng: Random) -> JudgeQuestion:
     """Blocks handed out, given a second holder, and freed in some order."""
-    script, num_blocks = Script(2), rng.randrange(4, 12)
+    script, num_blocks = Script(2), rng.choice((60, rng.randrange(4, 12)))
     pool = script.functions.BlockPool(num_blocks, CacheLog())
     for _ in range(MAX_CASES):
         held = [block.block_id for block in pool.blocks if block.ref_cnt]
-        num_free = num_blocks - 1 - len(held)
-        match rng.choice(("get", "touch", "free", "free")):
+        free = [block.block_id for block in pool.blocks[1:] if not block.ref_cnt]
+        match rng.choice(("get", "get", "touch", "touch", "free", "free", "free", "free again")):
             case "get":
-                pool.get_new_blocks(rng.randrange(0, num_free + 1))
+                pool.get_new_blocks(rng.randrange(0, len(free) + 1))
             case "touch":
-                pool.touch(rng.randrange(1, num_blocks))
+                block_id = rng.randrange(1, num_blocks)
+                for _ in range(rng.choice((1, 1, 1, 9))):
+                    pool.touch(block_id)
             case "free" if held:
-                pool.free_blocks(rng.sample(held, rng.randrange(1, len(held) + 1)))
+                one, *others = rng.sample(held, rng.choice((len(held), rng.randrange(1, len(held) + 1))))
+                pool.free_blocks([one, *others, *[one] * (pool.blocks[one].ref_cnt > 1)])
+            case "free again" if free:
+                with suppress(ValueError):
+                    pool.free_blocks([rng.choice(free)])
     pool.get_new_blocks(sum(not block.ref_cnt for block in pool.blocks[1:]))
     return script.question()
 
@@ -64,25 +80,60 @@ def pool_operations(rng: Random) -> JudgeQuestion:
 def manager_operations(rng: Random) -> JudgeQuestion:
     """Requests that get memory, with hits and look-ahead, are refused, and give it back."""
     script = Script(2)
-    while len(script.calls) < MAX_CASES:
+    deque(random_use(script.functions, rng, 15, with_free=True), maxlen=0)
+    while len(script.calls) < 3 * MAX_CASES:
         deque(random_use(script.functions, rng, with_free=True), maxlen=0)
+    kv = script.functions.PagedKVCacheManager(9, 2, CacheLog(2))
+    for name in "ABC":
+        kv.allocate_slots(Request("x" * 300 + name, [1, 2, 3, 4]), rng.randrange(1, 4))
     return script.question()
 
 
 def hash_cases(rng: Random) -> JudgeQuestion:
     """Blocks that agree and blocks that nearly agree: in tokens, order, parent or extra keys."""
+    script = Script(4)
+    hash_block, root = script.functions.hash_block, script.file.ROOT_HASH
+    for tokens in product(rng.sample(range(2), 2), repeat=5):  # the tokens of four in a row cancel out
+        hash_block(root, tokens)
+    plain, place = [rng.randrange(500, 2**17) for _ in range(16)], rng.randrange(32)
+    blocks = [
+        plain,
+        plain[::-1],
+        *([*plain[:at], 9, *plain[at + 1 :]] for at in range(16)),
+        [*plain[:-1], 0],
+        plain[:-1],
+    ]
     one, two, three = (rng.randrange(1, 10) for _ in range(3))
-    rest = [rng.randrange(300) for _ in range(rng.randrange(3))]
-    base, moved = [one * 10 + two, three, *rest], [one, two * 10 + three, *rest]  # 12, 3 and 1, 23
-    keys: list[tuple[str | None, ...]] = [(), ("a", None), (None, "a"), ("b", None), ("a", "b"), ("ab", None)]
-    near = [[*base[:-1], base[-1] + more] for more in (1, 2**8, 2**16)]  # ids of large vocabularies
-    contents, script = (base, base[::-1], moved, *near), Script(4)
-    hash_block = script.functions.hash_block
-    parents = [script.file.ROOT_HASH, *[hash_block(script.file.ROOT_HASH, tokens) for tokens in contents][:2]]
-    for parent in parents:
-        for tokens in contents:
-            for key in keys:
-                hash_block(parent, tokens, *([key] if key else []))
+    blocks += [[one * 10 + two, three], [one, two * 10 + three]]  # 12, 3 and 1, 23
+    for base in rng.sample((*VOCABULARIES, 2**8, 2**16, 2**20, 2**31 - 1), 12):  # alike as digits of a number
+        blocks += [[base, 0], [0, base], [base, 1], [1, base], [one + base, two], [one, two + base], [0], [base]]
+    parent = hash_block(root, plain)
+    other = bytes(range(100, 132))
+    parents = [
+        root,
+        parent,
+        hash_block(parent, plain),
+        *(other[:at] + b"\0" + other[at + 1 :] for at in (place, 31 - place)),
+    ]
+    mark = "".join(rng.choices(MARKS, k=2))
+    words: list[str | None] = [None, *rng.sample(LIKE_SALTS, 24)]
+    keys = [
+        *product(words, words),
+        (None,),
+        (f"a{mark}b", "c"),
+        ("a", f"b{mark}c"),
+        (f"a{mark}", None),
+        (None, f"{mark}a"),
+    ]
+    for tokens in blocks:
+        hash_block(rng.choice(parents[:2]), rng.choice((list, tuple))(tokens))
+    for one_parent in parents:
+        hash_block(one_parent, blocks[-1])
+        hash_block(one_parent, blocks[-1], ("a", None))
+    for pair in keys:
+        hash_block(root, plain[:2], pair)
+        if rng.random() < 0.1:  # equal, and another object
+            hash_block(root, [int(str(token)) for token in plain[:2]], [key and "".join([*key]) for key in pair])
     return script.question()
 
 
@@ -98,6 +149,26 @@ def cache_operations(rng: Random) -> JudgeQuestion:
     cache.update_block_hashes(first)
     cache.cache_full_blocks(first, table, 0, 4)
     cache.evict(rng.choice(table[:3]))
+    cache.cache_full_blocks(first, table, 3, 4)
     cache.update_block_hashes(second)
     cache.find_longest_cache_hit(second)
+    equal_blocks(script, rng)
     return script.question()
+
+
+def equal_blocks(script: Script, rng: Random) -> None:
+    """Blocks of 16 tokens of which many have one content, a long prompt, and salts that look alike."""
+    cache, tokens = script.functions.HashPrefixCache(16), [rng.randrange(99) for _ in range(16 * 300)]
+    block_ids = iter(rng.sample(range(1, 900), 400))
+    many = {next(block_ids): Request(f"r{number}", tokens[:17]) for number in range(7)}
+    for block_id, request in many.items():
+        cache.cache_full_blocks(request, [block_id], 0, 1)
+    for block_id in rng.sample([*many], 6):
+        for request in rng.sample([*many.values()], 2):
+            cache.find_longest_cache_hit(request)
+        rng.choice((cache.evict, lambda one: cache.drop_uncomputed([0, one])))(block_id)
+    for number, salt in enumerate(salts := rng.sample(LIKE_SALTS, 8)):
+        request = Request(f"s{number}", tokens[:16], cache_salt=salt, adapter_id=rng.choice((None, None, salts[0])))
+        cache.cache_full_blocks(request, [next(block_ids)], 0, 1)
+    cache.cache_full_blocks(Request("long", tokens), [next(block_ids) for _ in range(300)], 0, 300)
+    cache.find_longest_cache_hit(Request("long again", tokens))

@@ -8,14 +8,20 @@ from typing import Any
 
 from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script, reference
-from classroom.worker.doubles import ClampTable, Memory
-from course.labtest.phase1.random_cases import random_update
+from classroom.worker.doubles import AnyShare, AnyVictim, ClampTable, LoggedMemory, Memory
+from course.labtest.phase1.random_cases import random_situation, random_update
+from course.labtest.phase1.situations import Situation
 from course.labtest.phase3.random_room import random_room, three_steps
 from course.labtest.phase5.memories import blocks_counted, random_memory
+from course.labtest.strict_queue import StrictQueue
+from course.labtest.support import make_request, some_ids
 from mini_vllm.config import Policy
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import SchedulerOutput
 
 MAX_NUMBER = 48
+NUM_SITUATIONS = 12
 NUM_CALLS_FOR_ROOM = 16
 
 
@@ -29,6 +35,51 @@ def clamp_cases(rng: Random) -> JudgeQuestion:
     for case in ((number, number, number), (number, number - 1, number), (number, 0, 0)):
         script.functions.clamp(*case)
     return script.question()
+
+
+def plan_cases(rng: Random) -> JudgeQuestion:
+    """Situations of every kind, of many requests and of long ones among them; most go on for three steps."""
+    script = Script(1)
+    situations = [
+        random_situation(rng, *size, with_waiting=True) for size in [(1, 1)] * NUM_SITUATIONS + [(12, 1), (1, 600)]
+    ]
+    crowd = [make_request(f"r{number}", 1) for number in range(280)]
+    situations += [Situation([], crowd, max_num_seqs=most) for most in (2, 300)]
+    for situation in situations:
+        waiting, victims, shares = StrictQueue(situation.waiting), AnyVictim(), AnyShare(is_generous=rng.random() < 0.6)
+        kv = memory_of(situation, rng)
+        for request in situation.waiting:  # as phase 8 may leave it
+            request.num_output_placeholders = rng.choice((0, 0, 1))
+        for _ in range(1 if len(situation.waiting) > 20 else 3):
+            victims.step = shares.step = rng.getrandbits(16)
+            kv.freed, kv.asked = [], []
+            plan = script.functions.schedule_step(
+                situation.running,
+                waiting,
+                max_num_seqs=situation.max_num_seqs,
+                max_num_batched_tokens=situation.budget,
+                kv=kv,
+                preemption=victims,
+                chunks=shares,
+            )
+            for request in situation.running:
+                request.num_computed_tokens += plan.num_scheduled_tokens.get(request.request_id, 0)
+                if request.num_computed_tokens == request.num_tokens:
+                    request.all_token_ids.append(7)
+    return script.question()
+
+
+def memory_of(situation: Situation, rng: Random) -> LoggedMemory:
+    """Return a memory in which the running requests hold blocks, and of which a prefix of all requests is known."""
+    size, free_blocks = situation.block_size, rng.sample(range(9_000), min(9_000, situation.num_blocks))
+    tables = {
+        request.request_id: [free_blocks.pop() for _ in range(cdiv(request.num_computed_tokens, size)) if free_blocks]
+        for request in situation.running
+    }
+    free_blocks = free_blocks[: rng.choice((0, 1, 2, 4, 8, 30)) * len(situation.running)] or free_blocks
+    tokens = max((*situation.running, *situation.waiting), key=lambda request: request.num_tokens).all_token_ids
+    known = {tuple(tokens[: number * size]): 9_000 - number for number in range(1, rng.randrange(1, 4))}
+    return LoggedMemory(size, free_blocks, tables, known)
 
 
 def update_cases(rng: Random) -> JudgeQuestion:
@@ -49,20 +100,21 @@ def update_cases(rng: Random) -> JudgeQuestion:
 
 def some_requests(rng: Random, num_requests: int) -> list[Request]:
     """Requests with few priorities and few arrival times, so that there are ties, far apart and very close ones."""
-    names = rng.sample([f"{kind}{number}" for number in range(30) for kind in ("", "r", "\u5c71")], num_requests)
-    return [ranked(rng, Request(name, [1])) for name in names]
+    return [ranked(rng, Request(name, [1])) for name in some_ids(rng, num_requests)]
 
 
 def ranked(rng: Random, request: Request) -> Request:
-    """Give a request another rank."""
-    request.priority = rng.choice((rng.randrange(-1, 3), rng.randrange(-1, 3), 10**8, -(10**8), 101, 102))
+    """Give a request another rank, or the one that many have."""
+    request.priority = rng.choice((rng.randrange(-1, 3), rng.randrange(-1, 3), 10**8, 10**8 + 1, -(10**8), 101, 102))
     request.arrival_time = rng.randrange(4) + rng.choice((0.0, 0.0, 1e-4, 0.25, 5.0, 1.7e9, 1.7e9 + 1e-4))
+    if rng.random() < 0.3:
+        request.priority, request.arrival_time = 1, 2.0
     return request
 
 
 def priority_queue_operations(rng: Random) -> JudgeQuestion:
     """Requests that are added, prepended, peeked, popped and removed."""
-    script, outside = Script(3), some_requests(rng, 30)
+    script, outside = Script(3), some_requests(rng, rng.choice((8, 32)))
     queues = [script.functions.PriorityRequestQueue() for _ in range(2)]
     for _ in range(2 * MAX_CASES):
         queue = rng.choice((queues[0], *queues))
@@ -70,6 +122,8 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
         match rng.choice(("add", "add", "prepend", "peek", "pop", "remove")):
             case "add" | "prepend" as name if outside:
                 request = outside.pop(rng.randrange(len(outside)))
+                if rng.random() < 0.5:
+                    ranked(rng, request)
                 (queue.add_request if name == "add" else queue.prepend_request)(request)
             case "remove" if inside:
                 outside.append(rng.choice(inside))
@@ -82,6 +136,7 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
         for request in list(queue)[::2]:  # they wait on with other ranks, which the next call shows to the worker
             script.functions.choose_victim([ranked(rng, request)], "fcfs")
         while queue:
+            queue.peek_request()
             queue.pop_request()
     return script.question()
 
@@ -89,9 +144,9 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
 def victim_cases(rng: Random) -> JudgeQuestion:
     """Running lists of some requests under both policies."""
     script = Script(3)
-    for _ in range(12):
+    for number in (80, 80, *(rng.randrange(1, 7) for _ in range(12))):
         policy = rng.choice(("fcfs", "priority", "priority"))
-        script.functions.choose_victim(some_requests(rng, rng.randrange(1, 7)), policy)
+        script.functions.choose_victim(some_requests(rng, number), policy)
     return script.question()
 
 
@@ -115,7 +170,21 @@ def rooms(rng: Random, policy: Policy) -> JudgeQuestion:
     preemption("priority" if policy == "fcfs" else "fcfs")
     phase3: Any = SimpleNamespace(PriorityRequestQueue=queue, RecomputePreemption=preemption)
     while sum(name == "make_room" for _, name, _ in script.calls) < NUM_CALLS_FOR_ROOM:
-        deque(three_steps(phase3, policy, **random_room(rng)), maxlen=0)
+        room = random_room(rng, rng.choice((1, 1, 1, 1, 15)))
+        for request in (*room["running"], *room["waiting"]):
+            request.spec_token_ids = []  # whether a victim keeps its drafts is no matter of phase 3
+            request.block_hashes = [b"phase 4's"]
+        deque(three_steps(phase3, policy, **room), maxlen=0)
+    for num_computed in (0, 1, 2):  # with room in the last block, and for a victim that has computed nothing yet
+        running = [make_request(name, 4, num_computed_tokens=2) for name in some_ids(rng, 3)]
+        kv, waiting = (
+            Memory(2, [], {request.request_id: [number] for number, request in enumerate(running)}),
+            StrictQueue(),
+        )
+        running[-1].priority, running[-1].num_computed_tokens = 3, num_computed
+        made = preemption(policy)
+        for asking in (running[-1], running[0]):
+            made.make_room(asking, 2 - asking.num_computed_tokens or 1, running, waiting, SchedulerOutput(9), kv)
     return script.question()
 
 
