@@ -46,7 +46,7 @@ def packed(arguments: tuple[Any, ...]) -> str:
 
 
 def same(expected: Json, found: Json) -> bool:
-    """Return whether an answer is right: numbers up to rounding, entries in order, any truth value but None for True."""
+    """Return whether an answer is right: numbers up to rounding, entries in order, any truth value for True."""
     if isinstance(expected, bool):
         return found is not None and expected is bool(found)
     if isinstance(expected, float):

@@ -108,6 +108,15 @@ class LoggedMemory(Memory):
         return {**super().state(), "slots asked for": self.asked}
 
 
+class ReservedMemory(Memory):
+    """The same, full until a request was freed; from then on the last blocks of all others have room."""
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+    ) -> list[int] | None:
+        return [] if self.freed else None
+
+
 @dataclass
 class AnyVictim:
     """For phase 3: preempts any request except the one asking, and puts it last in line; or refuses."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from classroom.worker.answers import Json
 from classroom.worker.scenario import play_together
-from classroom.worker.script import replay
+from classroom.worker.script import elsewhere, replay
 from course.sandbox.errors import UnusableAnswerError
 from mini_vllm.core.request import Request
 
@@ -30,7 +30,8 @@ def rejection_sample(
         counts: Counter[tuple[int, ...]] = Counter()
         for choice in (*((cell + 0.5) / grid for cell in range(grid)), 0.0):
             draws = [(keep, choice if row == last_row else 0.5) for row, keep in enumerate(keeps)]
-            tokens = list(files[7].rejection_sample(drafts, *tensors, draws))
+            with elsewhere():
+                tokens = list(files[7].rejection_sample(drafts, *tensors, draws))
             if any(isinstance(token, torch.Tensor) for token in tokens):
                 raise UnusableAnswerError("Your code gave back tensors: token ids are plain numbers.")
             first = tuple(map(operator.index, tokens))

@@ -3,7 +3,7 @@
 from random import Random
 
 from classroom.judge.planned_ahead import random_answers
-from classroom.judge.question import MAX_CASES, JudgeQuestion, question
+from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
 from classroom.judge.script import Script
 from course.labtest.moments import Living
 from course.labtest.phase7.counters import random_drafted
@@ -25,28 +25,32 @@ def lookups(rng: Random) -> JudgeQuestion:
     for _ in range(MAX_CASES):
         case = random_lookup(rng)
         script.functions.propose_by_lookup(list(case.tokens), case.num_drafts, case.shortest, case.longest)
+        alike = [rng.choice((5, 5 + 2**8, 5 + 2**16)) for _ in case.tokens]  # in their last bytes
+        script.functions.propose_by_lookup(alike, case.num_drafts, 1, case.longest)
     script.functions.propose_by_lookup([rng.randrange(400) for _ in range(60)], 4, 1, 3)
     return script.question()
 
 
 def schedules(rng: Random) -> JudgeQuestion:
-    """Requests whose drafts were scheduled whole, in part, or not at all."""
-    script = Script(7)
-    objects = [script.functions.SpeculativeScheduling(number, rng.random() < 0.3) for number in range(1, 7)]
+    """Requests that live on, and whose drafts were scheduled whole, in part, or not at all."""
+    script, living = Script(7), Living(rng)
+    objects = [script.functions.SpeculativeScheduling(number, rng.random() < 0.3) for number in range(1, 4)]
     for _ in range(MAX_CASES):
-        rng.choice(objects).schedule_drafts(random_drafted(rng))
+        rng.choice(objects).schedule_drafts(living.now(random_drafted(rng)))
     return script.question()
 
 
 def rollbacks(rng: Random) -> JudgeQuestion:
-    """Steps of which all drafts, some or none were right; some requests were preempted since."""
-    script = Script(7)
+    """Steps of which all drafts, some or none were right; some were planned ahead, some requests preempted since."""
+    script, living = Script(7), Living(rng)
     speculation = script.functions.SpeculativeScheduling(8, False)
     for _ in range(MAX_CASES):
-        num_drafts, request = rng.randrange(1, 6), random_drafted(rng)
+        num_drafts, request = rng.randrange(1, 6), living.now(random_drafted(rng))
         is_victim = rng.random() < 0.25
+        if rng.random() < 0.5:
+            speculation.schedule_drafts(request)
         request.spec_token_ids = []
-        request.num_computed_tokens = 0 if is_victim else request.num_tokens + num_drafts
+        request.num_computed_tokens = 0 if is_victim else request.num_tokens + num_drafts + rng.choice((0, 0, 2))
         request.num_output_placeholders = rng.choice((0, 1 + num_drafts, 2 * (1 + num_drafts)))
         request.status = RequestStatus.PREEMPTED if is_victim else RequestStatus.RUNNING
         speculation.roll_back(request, num_drafts, rng.randrange(1, num_drafts + 2))
@@ -54,11 +58,11 @@ def rollbacks(rng: Random) -> JudgeQuestion:
 
 
 def slots(rng: Random) -> JudgeQuestion:
-    """Drafters with and without a KV cache; requests of every status; hits of no block, one, and several."""
-    script = Script(7)
-    objects = [script.functions.SpeculativeScheduling(rng.randrange(1, 7), number % 2 > 0) for number in range(6)]
+    """Drafters with and without a KV cache; requests of every status; hits of no block, one, several, and many."""
+    script, living = Script(7), Living(rng)
+    objects = [script.functions.SpeculativeScheduling(rng.randrange(1, 7), number % 2 > 0) for number in range(4)]
     for _ in range(MAX_CASES):
-        hits, request = rng.sample(range(1, 50), rng.choice((0, 1, 2, 5))), random_drafted(rng)
+        hits, request = rng.sample(range(1, 500), rng.choice((0, 1, 2, 5, 300))), living.now(random_drafted(rng))
         request.status = rng.choice(LIVING)
         speculation = rng.choice(objects)
         speculation.num_lookahead_tokens(request)
@@ -75,11 +79,13 @@ def rows(rng: Random) -> JudgeQuestion:
 
 
 def acceptances(rng: Random) -> JudgeQuestion:
-    """Drafts that are right up to some position, and sometimes right again after it; token 0 among them."""
+    """Drafts that are right up to some position, and sometimes right again after it; token 0 and stand-ins among them."""
     script = Script(7)
     for _ in range(MAX_CASES):
-        sampled = [rng.randrange(0, 4) for _ in range(rng.randrange(1, 7))]
-        drafts = [(token_id + (rng.random() < 0.3)) % 4 for token_id in sampled[:-1]]
+        tokens = rng.choice((range(4), range(1000, 1004), (5, 5 + 2**8, 5 + 2**16, 5 + 2**31)))
+        sampled = [rng.choice(tokens) for _ in range(rng.choice((rng.randrange(1, 7), 40)))]
+        wrong = rng.choice((0.0, 0.3))
+        drafts = [rng.choice((*tokens, -1)) if rng.random() < wrong else token_id for token_id in sampled[:-1]]
         script.functions.accept_drafts(drafts, sampled)
     return script.question()
 
@@ -90,7 +96,7 @@ def rejections(rng: Random) -> JudgeQuestion:
 
     cases = []
     for _ in range(NUM_REJECTIONS):
-        case = random_case(rng, rng.randrange(4))
+        case = random_case(rng, rng.choice((0, 1, 2, 3, 3, 12)))
         keeps = [keep for keep, _ in case.draws]
         last_row, weights = len(case.drafts), list(case.target_probs[-1])
         for row, (token_id, draft) in enumerate(zip(case.drafts, case.draft_probs, strict=True)):
@@ -104,7 +110,12 @@ def rejections(rng: Random) -> JudgeQuestion:
         0.125 if token == token_id else 0.25 for token in range(4)
     ]  # rounding left nothing that the target has more
     cases.append(([token_id], [even], [less, even], [0.75, 0.5], 0, CELLS_PER_PART * round(PARTS * sum(less))))
-    return question(7, "rejection_sample", cases, shown=list(map(str, cases)))
+    row, target = [0.25, 0.25, 0.5], [0.375, 0.25390625, 0.37109375]  # a surplus of 12.5% and one of 0.4%
+    cases.append(([2], [row], [target, row], [0.875, 0.5], 0, 264))
+    cases.append(([2], [row], [[0.25, 0.25390625, 0.49609375], row], [0.9999, 0.5], 0, 8))
+    long = [0.0] * 69_999  # the only token that can be drawn is the last one
+    cases.append(([0], [[1.0, *long]], [[*long, 1.0]] * 2, [0.5, 0.5], 0, 2))
+    return question(7, "rejection_sample", cases, shown=[short(str(case)) for case in cases])
 
 
 def placeholder_orders(rng: Random) -> JudgeQuestion:

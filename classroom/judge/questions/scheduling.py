@@ -8,7 +8,7 @@ from typing import Any
 
 from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script, reference
-from classroom.worker.doubles import AnyShare, AnyVictim, ClampTable, LoggedMemory, Memory
+from classroom.worker.doubles import AnyShare, AnyVictim, ClampTable, LoggedMemory, Memory, ReservedMemory
 from course.labtest.phase1.random_cases import random_situation, random_update
 from course.labtest.phase1.situations import Situation
 from course.labtest.phase3.random_room import random_room, three_steps
@@ -175,16 +175,12 @@ def rooms(rng: Random, policy: Policy) -> JudgeQuestion:
             request.spec_token_ids = []  # whether a victim keeps its drafts is no matter of phase 3
             request.block_hashes = [b"phase 4's"]
         deque(three_steps(phase3, policy, **room), maxlen=0)
-    for num_computed in (0, 1, 2):  # with room in the last block, and for a victim that has computed nothing yet
+    for num_computed in (0, 1):  # a victim may have computed nothing yet, and may free no block that is needed
         running = [make_request(name, 4, num_computed_tokens=2) for name in some_ids(rng, 3)]
-        kv, waiting = (
-            Memory(2, [], {request.request_id: [number] for number, request in enumerate(running)}),
-            StrictQueue(),
-        )
+        tables = {request.request_id: [number] for number, request in enumerate(running)}
         running[-1].priority, running[-1].num_computed_tokens = 3, num_computed
-        made = preemption(policy)
-        for asking in (running[-1], running[0]):
-            made.make_room(asking, 2 - asking.num_computed_tokens or 1, running, waiting, SchedulerOutput(9), kv)
+        memory, plan = ReservedMemory(2, [], tables), SchedulerOutput(9)
+        preemption(policy).make_room(running[0], 1, running, StrictQueue(), plan, memory)
     return script.question()
 
 
