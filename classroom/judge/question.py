@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from classroom.judge.worker import lab_folder
-from classroom.worker.answers import Json
+from classroom.worker.answers import Json, checked
 from classroom.worker.drivers import DRIVERS
 from classroom.worker.scenario import EngineScenario
 
@@ -36,7 +36,7 @@ def question(
 ) -> JudgeQuestion:
     """Ask the reference and return its answers with the question."""
     reference = importlib.import_module(f"solutions.{lab_folder(phase)}")
-    expected = DRIVERS[driver]({phase: reference}, *pickle.loads(pickle.dumps(arguments)))
+    expected = checked(DRIVERS[driver]({phase: reference}, *pickle.loads(pickle.dumps(arguments))))
     return JudgeQuestion(phase, driver, packed(arguments), expected, shown, scenario)
 
 
@@ -52,6 +52,8 @@ def same(expected: Json, found: Json) -> bool:
     if isinstance(expected, float):
         is_number = isinstance(found, int | float)
         return is_number and math.isclose(expected, found, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    if isinstance(expected, int) and isinstance(found, float):
+        return False
     if isinstance(expected, list):
         return isinstance(found, list) and len(expected) == len(found) and all(map(same, expected, found))
     if not isinstance(expected, dict) or not isinstance(found, dict):

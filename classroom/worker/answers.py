@@ -66,7 +66,7 @@ class Describer:
         if isinstance(value, Mapping):
             if all(type(key) is str for key in value):
                 return {key: self(item, depth + 1) for key, item in islice(value.items(), MAX_ITEMS)}
-            return self(sorted(value.items(), key=str), depth)
+            return sorted(self(list(value.items()), depth), key=str)
         if isinstance(value, Set) and not isinstance(value, KeysView):
             return self(sorted(value), depth)
         if isinstance(value, float):

@@ -72,7 +72,7 @@ class Memory:
         self.free_blocks += [block_id for block_id in table if block_id not in self.ref_counts()]
 
     def block_ids(self, request_id: str) -> list[int]:
-        return list(self.tables.get(request_id, []))
+        return self.tables.get(request_id, [])
 
     def free_block_ids(self) -> list[int]:
         return list(self.free_blocks)
@@ -258,13 +258,17 @@ class TouchLog:
 
 @dataclass(frozen=True)
 class ClampTable:
-    """For phase 1's `clamp`: the judge's answers, looked up. It comes with a question of phase 5 and knows no rule."""
+    """For phase 1's `clamp`: the judge's answers, looked up. It comes with a question of phase 5 and knows no rule.
+
+    With a `scale` it is for its multiples.
+    """
 
     size: int
     answers: bytes
+    scale: int = 1
 
     def __call__(self, num_new: int, budget: int, threshold: int) -> int:
         place = 0
         for number in (num_new, budget, threshold):
-            place = place * self.size + int(max(0, min(number, self.size - 1)))
-        return self.answers[place]
+            place = place * self.size + int(max(0, min(number // self.scale, self.size - 1)))
+        return self.answers[place] * self.scale

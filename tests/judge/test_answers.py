@@ -84,6 +84,7 @@ def test_what_is_too_much_is_refused_with_the_reason(sent: Any, reason: str) -> 
         (0.5, 0.50001, True),
         (0.5, 0.51, False),
         (0.5, "0.5", False),
+        (5, 5.0, False),
         ([1, 2], [1, 2, 3], False),
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}, False),
         ({"raises": "ValueError", "text": "ours"}, {"raises": "ValueError", "text": "theirs"}, True),

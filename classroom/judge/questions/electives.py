@@ -79,7 +79,7 @@ def rows(rng: Random) -> JudgeQuestion:
 
 
 def acceptances(rng: Random) -> JudgeQuestion:
-    """Drafts that are right up to some position, and sometimes right again after it; token 0 and stand-ins among them."""
+    """Drafts that are right up to some position, sometimes right again after it; token 0, stand-ins and long ones."""
     script = Script(7)
     for _ in range(MAX_CASES):
         tokens = rng.choice((range(4), range(1000, 1004), (5, 5 + 2**8, 5 + 2**16, 5 + 2**31)))
@@ -124,11 +124,13 @@ def placeholder_orders(rng: Random) -> JudgeQuestion:
     objects = {most: script.functions.PlaceholderScheduling(most) for most in (0, 3, 1, 16)}
     for most, scheduling in objects.items():
         random_answers(scheduling, most, rng)
-    for _ in range(MAX_CASES):  # of requests that live on, at moments in any order
-        request, num_drafts = living.now(random_drafted(rng)), rng.randrange(4)
+    for _ in range(MAX_CASES):  # of requests that live on, at moments in any order: ends of their texts, and chunks
+        most, request = rng.choice([*objects]), living.now(random_drafted(rng))
+        scheduling, num_drafts = objects[most], rng.randrange(most + 1)
         request.num_computed_tokens = request.num_tokens + request.num_output_placeholders + num_drafts
-        request.num_computed_tokens -= rng.choice((0, 0, 1))
-        scheduling = rng.choice([*objects.values()])
+        if rng.random() < 0.25:
+            request.num_output_placeholders = num_drafts = 0
+            request.num_computed_tokens = rng.randrange(request.num_tokens)
         scheduling.take_placeholders(request, num_drafts)
         scheduling.fill_placeholders(request, rng.randrange(request.num_output_placeholders + 1))
     return script.question()

@@ -15,9 +15,11 @@ from course.labtest.recorded import Answers
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 
-VOCABULARIES = (31, 33, 37, 131, 257, 1000, 1024, 4096, 10_000, 32_000, 50_257, 65_537, 99_991, 128_256, 1_000_003)
-MARKS = " ,|:;/-_.=+()[]\n\t\0\1\x1f\"'"
+VOCABULARIES = (31, 33, 37, 131, 2**8, 257, 1000, 1024, 4096, 10_000, 32_000, 50_257, 2**16, 65_537, 99_991, 128_256)
+VOCABULARIES += (1_000_003, 2**20, 2**31 - 1)
+MARKS = " ,|:;/-_.=+()[]\n\t\0\1\2\x1f\"'"
 # Texts that an encoding, a normal form or a cut makes equal.
+SEPARATORS = ("', '", '", "', "','", '","', " | ", " - ", "|||", "###", "::=")
 WORDS = (*MARKS, *("", "a", "b", "ab", "A", "a ", "None", "null", "[]", "0", "7", "07", "\N{ARABIC-INDIC DIGIT SEVEN}"))
 WORDS += ("山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss", "\U0001f600", "\U0001f601")
 LIKE_SALTS = (*WORDS, "x" * 64 + "1", "x" * 64 + "2", "x" * 300 + "1", "x" * 300 + "2")
@@ -83,6 +85,9 @@ def manager_operations(rng: Random) -> JudgeQuestion:
     deque(random_use(script.functions, rng, 15, with_free=True), maxlen=0)
     while len(script.calls) < 3 * MAX_CASES:
         deque(random_use(script.functions, rng, with_free=True), maxlen=0)
+    kv, large = script.functions.PagedKVCacheManager(131, 2, CacheLog(2)), Request("large", [1] * 260)
+    kv.allocate_slots(large, 260)
+    kv.free(large, rng.randrange(60))
     kv = script.functions.PagedKVCacheManager(9, 2, CacheLog(2))
     for name in "ABC":
         kv.allocate_slots(Request("x" * 300 + name, [1, 2, 3, 4]), rng.randrange(1, 4))
@@ -105,28 +110,20 @@ def hash_cases(rng: Random) -> JudgeQuestion:
     ]
     one, two, three = (rng.randrange(1, 10) for _ in range(3))
     blocks += [[one * 10 + two, three], [one, two * 10 + three]]  # 12, 3 and 1, 23
-    for base in rng.sample((*VOCABULARIES, 2**8, 2**16, 2**20, 2**31 - 1), 12):  # alike as digits of a number
-        blocks += [[base, 0], [0, base], [base, 1], [1, base], [one + base, two], [one, two + base], [0], [base]]
-    parent = hash_block(root, plain)
-    other = bytes(range(100, 132))
-    parents = [
-        root,
-        parent,
-        hash_block(parent, plain),
-        *(other[:at] + b"\0" + other[at + 1 :] for at in (place, 31 - place)),
-    ]
-    mark = "".join(rng.choices(MARKS, k=2))
-    words: list[str | None] = [None, *rng.sample(LIKE_SALTS, 24)]
-    keys = [
-        *product(words, words),
-        (None,),
-        (f"a{mark}b", "c"),
-        ("a", f"b{mark}c"),
-        (f"a{mark}", None),
-        (None, f"{mark}a"),
-    ]
+    blocks += [[0, 1], [1, 0], [0], [1]]
+    for base in VOCABULARIES:  # alike as digits of a number, or as a sum with weights
+        blocks += [[base, 0], [0, base], [base, 1], [1, base], [one + base, two], [one, two + base], [base]]
+    blocks += [list(tokens) for tokens in product((0, 1, 2, 37, 256), repeat=3)]
+    over = rng.choice((root, hash_block(root, plain)))
     for tokens in blocks:
-        hash_block(rng.choice(parents[:2]), rng.choice((list, tuple))(tokens))
+        hash_block(over, rng.choice((list, tuple))(tokens))
+    other = bytes(range(100, 132))
+    changed = [other[:at] + b"\0" + other[at + 1 :] for at in (place, 31 - place)]
+    parents = [root, over, hash_block(over, plain), other, *changed]
+    words: list[str | None] = [None, *rng.sample(LIKE_SALTS, 20)]
+    keys: list[tuple[str | None, ...]] = [*product(words, words), (None,)]
+    for mark in (*MARKS, *SEPARATORS, *map("".join, product(MARKS, repeat=2))):
+        keys += [(f"a{mark}b", "c"), ("a", f"b{mark}c")]
     for one_parent in parents:
         hash_block(one_parent, blocks[-1])
         hash_block(one_parent, blocks[-1], ("a", None))
@@ -167,8 +164,8 @@ def equal_blocks(script: Script, rng: Random) -> None:
         for request in rng.sample([*many.values()], 2):
             cache.find_longest_cache_hit(request)
         rng.choice((cache.evict, lambda one: cache.drop_uncomputed([0, one])))(block_id)
-    for number, salt in enumerate(salts := rng.sample(LIKE_SALTS, 8)):
-        request = Request(f"s{number}", tokens[:16], cache_salt=salt, adapter_id=rng.choice((None, None, salts[0])))
+    for number, salt in enumerate(rng.sample(LIKE_SALTS, len(LIKE_SALTS))):
+        request = Request(f"s{number}", tokens[:16], cache_salt=salt)
         cache.cache_full_blocks(request, [next(block_ids)], 0, 1)
     cache.cache_full_blocks(Request("long", tokens), [next(block_ids) for _ in range(300)], 0, 300)
     cache.find_longest_cache_hit(Request("long again", tokens))

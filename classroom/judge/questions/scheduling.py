@@ -1,6 +1,7 @@
 """Questions to the parts of the scheduler: phases 1, 3 and 5."""
 
 from collections import deque
+from dataclasses import replace
 from functools import cache
 from random import Random
 from types import SimpleNamespace
@@ -9,12 +10,13 @@ from typing import Any
 from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script, reference
 from classroom.worker.doubles import AnyShare, AnyVictim, ClampTable, LoggedMemory, Memory, ReservedMemory
+from course.labtest.moments import Living, varied
 from course.labtest.phase1.random_cases import random_situation, random_update
 from course.labtest.phase1.situations import Situation
 from course.labtest.phase3.random_room import random_room, three_steps
 from course.labtest.phase5.memories import blocks_counted, random_memory
 from course.labtest.strict_queue import StrictQueue
-from course.labtest.support import make_request, some_ids
+from course.labtest.support import make_request, some_ids, with_a_past
 from mini_vllm.config import Policy
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
@@ -108,13 +110,13 @@ def ranked(rng: Random, request: Request) -> Request:
     request.priority = rng.choice((rng.randrange(-1, 3), rng.randrange(-1, 3), 10**8, 10**8 + 1, -(10**8), 101, 102))
     request.arrival_time = rng.randrange(4) + rng.choice((0.0, 0.0, 1e-4, 0.25, 5.0, 1.7e9, 1.7e9 + 1e-4))
     if rng.random() < 0.3:
-        request.priority, request.arrival_time = 1, 2.0
+        request.priority, request.arrival_time = 1, 2.0 + rng.choice((0.0, 0.0, 1e-4, 2e-4, 0.25, 0.5))
     return request
 
 
 def priority_queue_operations(rng: Random) -> JudgeQuestion:
     """Requests that are added, prepended, peeked, popped and removed."""
-    script, outside = Script(3), some_requests(rng, rng.choice((8, 32)))
+    script, outside = Script(3), some_requests(rng, rng.choice((8, 64)))
     queues = [script.functions.PriorityRequestQueue() for _ in range(2)]
     for _ in range(2 * MAX_CASES):
         queue = rng.choice((queues[0], *queues))
@@ -132,21 +134,39 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
                 queue.peek_request()
             case "pop" if inside:
                 outside.append(queue.pop_request())
-    for queue in queues:
-        for request in list(queue)[::2]:  # they wait on with other ranks, which the next call shows to the worker
-            script.functions.choose_victim([ranked(rng, request)], "fcfs")
-        while queue:
-            queue.peek_request()
-            queue.pop_request()
+    lopsided = script.functions.PriorityRequestQueue()  # as a heap: its left half is far behind the right one
+    for place in range(31):
+        is_left = f"{place + 1:b}"[1:2] == "0"
+        lopsided.add_request(Request(f"n{place}", [1], priority=place + 1000 * is_left))
+    for request in rng.sample(list(lopsided), 8):
+        lopsided.remove_request(request)
+    for one in (*queues, lopsided):
+        empty(one, script, outside, rng)
     return script.question()
+
+
+def empty(queue: Any, script: Script, outside: list[Request], rng: Random) -> None:
+    """Fill a queue up, take some out of it, change the ranks of others, which is no matter by now, and pop the rest."""
+    while outside:
+        queue.add_request(outside.pop())
+    for _ in range(len(queue) // 3):
+        outside.append(queue.pop_request())
+    for request in rng.sample(list(queue), len(queue) // 3):
+        queue.remove_request(request)
+        outside.append(request)
+    for request in list(queue)[::2]:  # the next call shows their ranks to the worker
+        script.functions.choose_victim([ranked(rng, request)], "fcfs")
+    while queue:
+        queue.peek_request()
+        queue.pop_request()
 
 
 def victim_cases(rng: Random) -> JudgeQuestion:
     """Running lists of some requests under both policies."""
     script = Script(3)
     for number in (80, 80, *(rng.randrange(1, 7) for _ in range(12))):
-        policy = rng.choice(("fcfs", "priority", "priority"))
-        script.functions.choose_victim(some_requests(rng, number), policy)
+        requests = [with_a_past(rng, request) for request in some_requests(rng, number)]
+        script.functions.choose_victim(requests, rng.choice(("fcfs", "priority", "priority")))
     return script.question()
 
 
@@ -179,6 +199,7 @@ def rooms(rng: Random, policy: Policy) -> JudgeQuestion:
         running = [make_request(name, 4, num_computed_tokens=2) for name in some_ids(rng, 3)]
         tables = {request.request_id: [number] for number, request in enumerate(running)}
         running[-1].priority, running[-1].num_computed_tokens = 3, num_computed
+        running[0].spec_token_ids = [5]
         memory, plan = ReservedMemory(2, [], tables), SchedulerOutput(9)
         preemption(policy).make_room(running[0], 1, running, StrictQueue(), plan, memory)
     return script.question()
@@ -192,43 +213,52 @@ def clamp_table() -> ClampTable:
     return ClampTable(MAX_NUMBER, answers)
 
 
-def policy(script: Script, settings: list[Any]) -> Any:
-    """Return a chunk policy of a script, with these settings after `clamp`."""
-    return script.functions.ChunkedPrefillPolicy(clamp_table(), *settings)
+def policy(script: Script, settings: list[Any], scale: int = 1) -> Any:
+    """Return a chunk policy of a script, with these settings after `clamp`; one with others is made after it."""
+    clamp = replace(clamp_table(), scale=scale)
+    made = script.functions.ChunkedPrefillPolicy(clamp, *settings)
+    script.functions.ChunkedPrefillPolicy(clamp, settings[0] + 7, settings[1] + 9, not settings[2])
+    return made
 
 
 def cap_cases(rng: Random) -> JudgeQuestion:
     """Several policies, and requests that wait, run or were preempted, at all distances from the caps."""
-    script = Script(5)
-    settings = [[rng.choice((0, rng.randrange(1, 12))), rng.randrange(12, 40), number < 2] for number in range(4)]
-    policies = [policy(script, one) for one in settings]
-    for made, (threshold, max_model_len, _) in zip(policies, settings, strict=True):
-        for _ in range(20):
-            made.num_new_tokens(*cap_case(rng, threshold, max_model_len))
+    script, living = Script(5), Living(rng)
+    for scale, num_calls in ((1, 40), (1, 40), (600, 4)):  # small numbers, and some thousands of tokens
+        threshold, max_model_len = rng.choice((0, rng.randrange(1, 12))), rng.randrange(12, 40 if scale == 1 else 17)
+        caps = [threshold * scale, max_model_len * scale]
+        policies = [policy(script, [*caps, chunking], scale) for chunking in (True, False)]
+        for _ in range(num_calls):
+            moment, computed, budget = cap_case(rng, threshold, max_model_len, scale)
+            rng.choice(policies).num_new_tokens(living.now(varied(moment, rng)), computed, budget)
     return script.question()
 
 
-def cap_case(rng: Random, threshold: int, max_model_len: int) -> tuple[Request, int, int]:
+def cap_case(rng: Random, threshold: int, max_model_len: int, scale: int) -> tuple[Request, int, int]:
     """A request with some output tokens, its computed tokens, and a budget near the tokens wanted."""
     num_tokens = rng.choice((max_model_len, max_model_len - 1, rng.randrange(1, max_model_len)))
-    request = Request("r", [7] * rng.randrange(1, num_tokens + 1))
-    request.all_token_ids.extend([8] * (num_tokens - len(request.all_token_ids)))
+    num_prompt = rng.randrange(1, num_tokens + 1)
+    request = Request(rng.choice("AAB"), [7] * num_prompt * scale)
+    request.all_token_ids.extend([8] * (num_tokens - num_prompt) * scale)
     request.status = rng.choice((RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED))
     computed = rng.choice((num_tokens - 1, rng.randrange(num_tokens)))
     if request.status is RequestStatus.RUNNING:  # a waiting request has computed nothing: `computed` is its hit
-        request.num_computed_tokens = computed
+        request.num_computed_tokens = computed * scale
     num_wanted = num_tokens - computed
     capped = min(num_wanted, threshold or num_wanted)
-    return request, computed, rng.choice((rng.randrange(1, 24), num_wanted, capped, capped + 1, max(1, capped - 1)))
+    budget = rng.choice((rng.randrange(1, 24), num_wanted, capped, capped + 1, max(1, capped - 1)))
+    return request, computed * scale, budget * scale
 
 
 def sampling_cases(rng: Random) -> JudgeQuestion:
     """Requests that sample their first or a later token, or are one token short of that."""
-    script = Script(5)
+    script, living = Script(5), Living(rng)
     made = policy(script, [rng.choice((0, 4)), 40, rng.random() < 0.6])
     for _ in range(MAX_CASES):
-        request = Request("r", [7] * rng.randrange(1, 12))
-        request.all_token_ids.extend([8] * rng.choice((0, 0, 1, 2, 5)))
+        moment = Request(rng.choice("AAB"), [7] * rng.choice((300, *range(1, 12))))
+        moment.all_token_ids.extend([8] * rng.choice((0, 0, 1, 2, 5)))
+        moment.num_computed_tokens = rng.randrange(moment.num_tokens + 1)
+        request = living.now(varied(moment, rng))
         borders = (request.num_tokens, request.num_tokens, request.num_prompt_tokens, request.num_tokens - 1)
         made.should_sample(request, rng.choice((*borders, rng.randrange(1, request.num_tokens + 1))))
     return script.question()
@@ -237,11 +267,19 @@ def sampling_cases(rng: Random) -> JudgeQuestion:
 def admission_cases(rng: Random) -> JudgeQuestion:
     """Memory that just fits all requests, or misses by a block or two; some hits are in use, others idle."""
     script, guard = Script(5), reference(5).ChunkedPrefillPolicy(clamp_table(), 0, 1000, True, True)
+    guarded = [policy(script, [0, 1000, chunking, True]) for chunking in (True, False)]
+    living, open_policy = Living(rng), policy(script, [0, 1000, True, False])
     for _ in range(30):
         request, hits, running, kv = random_memory(rng)
+        if rng.random() < 0.2:  # many run
+            more = [make_request(f"more{number}", kv.block_size, num_computed_tokens=1) for number in range(60)]
+            running += more
+            kv.tables |= {one.request_id: [1_000 + number] for number, one in enumerate(more)}
         num_fitting = sum(blocks_counted(guard, request, hits, running, kv)) + rng.choice((0, 0, -1, -1, 1, -2, 3))
         idle = [block_id for block_id in hits if block_id in kv.free_queue]
-        more = range(kv.num_usable_blocks + 1, kv.num_usable_blocks + 1 + num_fitting - len(idle))
-        memory = Memory(kv.block_size, [*idle, *more], kv.tables)
-        policy(script, [0, 1000, True, rng.random() < 0.8]).admits(request, hits, running, memory)
+        free = [*idle, *range(kv.num_usable_blocks + 1, kv.num_usable_blocks + 1 + num_fitting - len(idle))]
+        request, running = living.now(request), [living.now(one) for one in running]
+        made = rng.choice((*guarded, *guarded, open_policy))
+        memory = Memory(kv.block_size, rng.choice((free, [])) if made is open_policy else free, kv.tables)
+        made.admits(request, hits, running, memory)
     return script.question()
