@@ -18,8 +18,10 @@ from mini_vllm.assembly.lineup import CHECKOUT
 
 COURSE = Path("/course")
 FIRST_USER = 1_900_000_000  # user ids from here on are unused
-SEEN = ("mini_vllm", "course/__init__.py", "course/sandbox", "classroom/__init__.py", "classroom/worker")
-SEEN += ("course/labtest/__init__.py", "course/labtest/strict_queue.py")
+SEEN = (
+    *("mini_vllm", "course/__init__.py", "course/sandbox", "classroom/__init__.py", "classroom/worker"),
+    *("course/labtest/__init__.py", "course/labtest/strict_queue.py"),
+)
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",

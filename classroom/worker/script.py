@@ -21,7 +21,7 @@ from mini_vllm.core.step import SchedulerOutput
 
 MODULE = -1
 Call = tuple[int, str, bytes]  # the number of the call that made the object, or MODULE; the name; the arguments
-KEPT = list | dict | Iterator | SchedulerOutput  # answers that the caller may keep while it makes other calls
+KEPT = (list, dict, Iterator, SchedulerOutput)  # answers that the caller may keep while it makes other calls
 COPIES = ("ref_counts", "cached")
 # They may use their arguments as scratch paper.
 UNOBSERVED = ("paged_attention", "sample")
@@ -89,6 +89,8 @@ class ScriptReplay:
             self.given[len(self.results) - 1] = [one for one in positional if hasattr(one, "state")]
             return None
         observed = [] if name in UNOBSERVED else [*positional, *named.values()]
+        if name == "paged_attention":  # it may change the query, but not the caches
+            observed = [float(cache.sum()) for cache in positional[1:3]]
         kind = type(thing).__name__
         is_looked_at = kind != "PriorityRequestQueue" or len(self.results) % 3 == 0  # a look must not change an answer
         state = STATES[kind](thing, self.requests.values()) if kind in STATES and is_looked_at else None

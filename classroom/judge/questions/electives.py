@@ -110,11 +110,12 @@ def rejections(rng: Random) -> JudgeQuestion:
         0.125 if token == token_id else 0.25 for token in range(4)
     ]  # rounding left nothing that the target has more
     cases.append(([token_id], [even], [less, even], [0.75, 0.5], 0, CELLS_PER_PART * round(PARTS * sum(less))))
-    row, target = [0.25, 0.25, 0.5], [0.375, 0.25390625, 0.37109375]  # a surplus of 12.5% and one of 0.4%
-    cases.append(([2], [row], [target, row], [0.875, 0.5], 0, 264))
-    cases.append(([2], [row], [[0.25, 0.25390625, 0.49609375], row], [0.9999, 0.5], 0, 8))
-    long = [0.0] * 69_999  # the only token that can be drawn is the last one
-    cases.append(([0], [[1.0, *long]], [[*long, 1.0]] * 2, [0.5, 0.5], 0, 2))
+    draft, target = [0.25, 0.25, 0.5], [0.375, 0.25390625, 0.37109375]  # a surplus of 12.5% and one of 0.4%
+    cases.append(([2], [draft], [target, draft], [0.875, 0.5], 0, 264))
+    cases.append(([2], [draft], [[0.25, 0.25390625, 0.49609375], draft], [0.9999, 0.5], 0, 8))
+    two, last = [0.5, 0.5], [0.0] * 69_999 + [1.0]  # the twelfth draft is wrong; only the last token can be drawn
+    cases.append(([0] * 12, [two] * 12, [*[two] * 11, [0.0, 1.0], two], [0.5] * 13, 11, 2))
+    cases.append(([0], [last[::-1]], [last, last], [0.5, 0.5], 0, 2))
     return question(7, "rejection_sample", cases, shown=[short(str(case)) for case in cases])
 
 

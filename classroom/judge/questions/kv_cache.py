@@ -15,8 +15,7 @@ from course.labtest.recorded import Answers
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 
-VOCABULARIES = (31, 33, 37, 131, 2**8, 257, 1000, 1024, 4096, 10_000, 32_000, 50_257, 2**16, 65_537, 99_991, 128_256)
-VOCABULARIES += (1_000_003, 2**20, 2**31 - 1)
+VOCABULARIES = (31, 33, 37, 131, 256, 257, 1000, 1024, 4096, 10_000, 32_000, 50_257, 2**16, 65_537, 99_991, 1_000_003)
 MARKS = " ,|:;/-_.=+()[]\n\t\0\1\2\x1f\"'"
 # Texts that an encoding, a normal form or a cut makes equal.
 SEPARATORS = ("', '", '", "', "','", '","', " | ", " - ", "|||", "###", "::=")
@@ -98,8 +97,8 @@ def hash_cases(rng: Random) -> JudgeQuestion:
     """Blocks that agree and blocks that nearly agree: in tokens, order, parent or extra keys."""
     script = Script(4)
     hash_block, root = script.functions.hash_block, script.file.ROOT_HASH
-    for tokens in product(rng.sample(range(2), 2), repeat=5):  # the tokens of four in a row cancel out
-        hash_block(root, tokens)
+    for bits in product(rng.sample(range(2), 2), repeat=5):  # the tokens of four in a row cancel out
+        hash_block(root, bits)
     plain, place = [rng.randrange(500, 2**17) for _ in range(16)], rng.randrange(32)
     blocks = [
         plain,

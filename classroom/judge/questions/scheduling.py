@@ -226,11 +226,12 @@ def cap_cases(rng: Random) -> JudgeQuestion:
     script, living = Script(5), Living(rng)
     for scale, num_calls in ((1, 40), (1, 40), (600, 4)):  # small numbers, and some thousands of tokens
         threshold, max_model_len = rng.choice((0, rng.randrange(1, 12))), rng.randrange(12, 40 if scale == 1 else 17)
-        caps = [threshold * scale, max_model_len * scale]
+        caps = [threshold * scale, max_model_len * scale + (scale > 1)]
         policies = [policy(script, [*caps, chunking], scale) for chunking in (True, False)]
         for _ in range(num_calls):
             moment, computed, budget = cap_case(rng, threshold, max_model_len, scale)
             rng.choice(policies).num_new_tokens(living.now(varied(moment, rng)), computed, budget)
+    policy(script, [0, 9_601, True], 600).num_new_tokens(Request("long", [7] * 9_600), 0, 9_600)
     return script.question()
 
 
@@ -269,7 +270,7 @@ def admission_cases(rng: Random) -> JudgeQuestion:
     script, guard = Script(5), reference(5).ChunkedPrefillPolicy(clamp_table(), 0, 1000, True, True)
     guarded = [policy(script, [0, 1000, chunking, True]) for chunking in (True, False)]
     living, open_policy = Living(rng), policy(script, [0, 1000, True, False])
-    for _ in range(30):
+    for _ in range(MAX_CASES):
         request, hits, running, kv = random_memory(rng)
         if rng.random() < 0.2:  # many run
             more = [make_request(f"more{number}", kv.block_size, num_computed_tokens=1) for number in range(60)]

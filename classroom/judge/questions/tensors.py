@@ -15,13 +15,14 @@ from classroom.judge.question import JudgeQuestion
 from classroom.judge.scenario import REFERENCE, Features, draw_scenario
 from classroom.judge.script import Script
 from classroom.worker.scenario import ScenarioRun
-from course.labtest.phase6.batches import random_rows
+from course.labtest.phase6.batches import random_rows, row_of
 from course.labtest.phase6.sampling_checks import naive_sample, random_row
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.runner.loading import describe_model, use_one_thread_if_small
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.step_buffer import StepBuffer
+from mini_vllm.sampling_params import SamplingParams
 
 MIN_MARGIN = 1e-3
 MAX_DRAWS = 50
@@ -90,11 +91,13 @@ def make_model(seed: int) -> Any:
 
 
 NUM_BLOCKS = 200  # more than `random_rows` uses
+BLOCKS = range(1, NUM_BLOCKS)
 
 
 def rows(rng: Random) -> JudgeQuestion:
-    """A batch, as one row of tokens."""
+    """A batch with a long prompt in it, as one row of tokens."""
     script, batch = Script(6), random_rows(rng, rng.choice((1, 2, 4)))
+    batch.insert(rng.randrange(2), row_of("L", rng.randrange(9), 1_500, [1]))
     script.functions.flatten_tokens(batch)
     script.functions.select_logits_rows(batch)
     return script.question()
@@ -110,30 +113,36 @@ def places(rng: Random) -> JudgeQuestion:
 
 
 def kv_writes(rng: Random) -> JudgeQuestion:
-    """K and V of some tokens, caches with something in them, slots in no order."""
-    generator = torch.Generator().manual_seed(rng.getrandbits(60))
-    num_blocks, block_size, num_heads, head_dim = (rng.randrange(*r) for r in ((3, 8), (1, 6), (1, 4), (2, 9)))
-    num_tokens = rng.randrange(1, num_blocks * block_size)
-    slots = torch.tensor(rng.sample(range(num_blocks * block_size), num_tokens))
-    new = [torch.randn(num_tokens, num_heads, head_dim, generator=generator) for _ in range(2)]
-    caches = [torch.randn(num_blocks, block_size, num_heads, head_dim, generator=generator) for _ in range(2)]
-    script = Script(6)
-    script.functions.write_kv(*new, *caches, slots)
+    """K and V of some tokens and of many, caches with something in them, slots in no order."""
+    generator, script = torch.Generator().manual_seed(rng.getrandbits(60)), Script(6)
+    small = [rng.randrange(*r) for r in ((3, 8), (1, 6), (1, 4), (2, 9))]
+    for num_blocks, block_size, num_heads, head_dim in (small, (20, 16, 1, 136)):
+        num_slots = num_blocks * block_size
+        num_tokens = rng.randrange(1, num_slots) if num_slots < 300 else 300
+        slots = torch.tensor(rng.sample(range(num_slots), num_tokens))
+        new = [torch.randn(num_tokens, num_heads, head_dim, generator=generator) for _ in range(2)]
+        caches = [torch.randn(num_blocks, block_size, num_heads, head_dim, generator=generator) for _ in range(2)]
+        script.functions.write_kv(*new, *caches, slots)
     return script.question()
 
 
 def attentions(rng: Random) -> JudgeQuestion:
-    """A batch over caches that are full of other tokens too."""
-    generator = torch.Generator().manual_seed(rng.getrandbits(60))
-    block_size, num_kv_heads, group, head_dim = (rng.choice(c) for c in ((1, 2, 3, 4), (1, 2, 3), (1, 2, 4), (4, 8)))
-    batch = random_rows(rng, block_size)
-    flat = runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
-    query = torch.randn(len(flat.input_ids), num_kv_heads * group, head_dim, generator=generator)
-    shape = (NUM_BLOCKS, block_size, num_kv_heads, head_dim)
-    script, scale = Script(6), rng.choice((head_dim**-0.5, 0.3, 1.0))
-    for _ in range(2):  # layers
-        caches = [torch.randn(shape, generator=generator) for _ in range(2)]
-        script.functions.paged_attention(query, *caches, flat, scale)
+    """Batches over caches that are full of other tokens too: small ones, long contexts, many requests, large heads."""
+    generator, script = torch.Generator().manual_seed(rng.getrandbits(60)), Script(6)
+    small = [rng.choice(c) for c in ((1, 2, 3, 4), (1, 2, 3), (1, 2, 3, 4), (4, 8))]
+    crowd = [row_of("A", 2_099, 1, rng.sample(BLOCKS, 132)), row_of("B", 2_095, 1, rng.sample(BLOCKS, 132))]
+    crowd += [row_of(f"R{n}", rng.randrange(16, 31), 1, rng.sample(BLOCKS, 2)) for n in range(80)]
+    for (block_size, num_kv_heads, group, head_dim), batch, dtype in (
+        (small, random_rows(rng, small[0]), torch.float32),
+        ((16, 1, 2, 4), rng.sample(crowd, len(crowd)), torch.float32),
+        ((1, 1, 3, 80), random_rows(rng, 1), torch.float64),
+    ):
+        flat = runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
+        query = torch.randn(len(flat.input_ids), num_kv_heads * group, head_dim, generator=generator, dtype=dtype)
+        shape, scale = (NUM_BLOCKS, block_size, num_kv_heads, head_dim), rng.choice((head_dim**-0.5, 0.3, 1.0))
+        for _ in range(2):  # layers
+            caches = [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(2)]
+            script.functions.paged_attention(query, *caches, flat, scale)
     return script.question()
 
 
@@ -141,13 +150,13 @@ def samples(rng: Random) -> JudgeQuestion:
     """Rows of logits with settings and draws for which rounding decides nothing."""
     script = Script(6)
     # Few of the rows are decided by a cut that a mistake gets wrong.
-    for vocab_size, num_rows in ((rng.randrange(5, 30), 120), (3000, 12)):
-        drawn = []
-        for _ in range(num_rows):
-            row = random_row(rng, vocab_size)
-            while naive_sample(*row) is None:
-                row = random_row(rng, vocab_size)
-            drawn.append(row)
+    for vocab_size, num_rows, is_warm in ((rng.randrange(5, 30), 120, False), (9, 30, True), (3000, 12, False)):
+        drawn = [([0.0, 0.004, *[-1.0] * (vocab_size - 2)], SamplingParams(temperature=1.0 * is_warm), 0.1)]
+        while len(drawn) < num_rows:
+            logits, params, draw = random_row(rng, vocab_size)
+            row = logits, replace(params, temperature=1.0) if is_warm else params, draw
+            if naive_sample(*row) is not None:
+                drawn.append(row)
         logits, settings, draws = (list(column) for column in zip(*drawn, strict=True))
         script.functions.sample(torch.tensor(logits), settings, draws)
     return script.question()
@@ -163,5 +172,9 @@ def memory_cases(rng: Random) -> JudgeQuestion:
         with suppress(ValueError):
             script.functions.num_blocks_that_fit(
                 total, rng.randrange(total), rng.choice((0.5, 0.75, 0.875, 1.0)), block
+            )
+        with suppress(ValueError):  # room for none, one or two
+            script.functions.num_blocks_that_fit(
+                8 * total, 0, 0.5, 4 * total // rng.randrange(1, 3) + rng.choice((0, 1))
             )
     return script.question()
