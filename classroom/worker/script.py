@@ -21,10 +21,8 @@ from mini_vllm.core.step import SchedulerOutput
 
 MODULE = -1
 Call = tuple[int, str, bytes]  # the number of the call that made the object, or MODULE; the name; the arguments
-KEPT = (list, dict, Iterator, SchedulerOutput)  # answers that the caller may keep while it makes other calls
+KEPT = (list, tuple, dict, Iterator, SchedulerOutput)  # answers that the caller may keep while it makes other calls
 COPIES = ("ref_counts", "cached")
-# They may use their arguments as scratch paper.
-UNOBSERVED = ("paged_attention", "sample")
 ON_ONE_DEVICE = ("paged_attention", "sample", "write_kv")
 STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
     "FreeKVCacheBlockQueue": lambda queue, _: [queue.num_free_blocks, queue.block_ids()],
@@ -88,7 +86,7 @@ class ScriptReplay:
         if is_class:
             self.given[len(self.results) - 1] = [one for one in positional if hasattr(one, "state")]
             return None
-        observed = [] if name in UNOBSERVED else [*positional, *named.values()]
+        observed = [*positional, *named.values()]
         if name == "paged_attention":  # it may change the query, but not the caches
             observed = [float(cache.sum()) for cache in positional[1:3]]
         kind = type(thing).__name__

@@ -15,7 +15,7 @@ from classroom.judge.question import JudgeQuestion
 from classroom.judge.scenario import REFERENCE, Features, draw_scenario
 from classroom.judge.script import Script
 from classroom.worker.scenario import ScenarioRun
-from course.labtest.phase6.batches import random_rows, row_of
+from course.labtest.phase6.batches import LivingRows, random_rows, row_of
 from course.labtest.phase6.sampling_checks import naive_sample, random_row
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.runner.loading import describe_model, use_one_thread_if_small
@@ -95,20 +95,22 @@ BLOCKS = range(1, NUM_BLOCKS)
 
 
 def rows(rng: Random) -> JudgeQuestion:
-    """A batch with a long prompt in it, as one row of tokens."""
-    script, batch = Script(6), random_rows(rng, rng.choice((1, 2, 4)))
-    batch.insert(rng.randrange(2), row_of("L", rng.randrange(9), 1_500, [1]))
-    script.functions.flatten_tokens(batch)
-    script.functions.select_logits_rows(batch)
+    """Steps of requests that live on, with a long prompt in one, as one row of tokens."""
+    script, living = Script(6), LivingRows(rng.getrandbits(60))
+    for more in ([], [row_of("L", rng.randrange(9), 1_500, [1])], []):
+        batch = living.now([*random_rows(rng, rng.choice((1, 2, 4))), *more])
+        script.functions.flatten_tokens(batch)
+        script.functions.select_logits_rows(batch)
     return script.question()
 
 
 def places(rng: Random) -> JudgeQuestion:
-    """A batch, as slots and block tables."""
-    script, block_size = Script(6), rng.choice((1, 2, 3, 4, 8))
-    batch = random_rows(rng, block_size)
-    script.functions.compute_slot_mapping(batch, block_size)
-    script.functions.pad_block_tables(batch, block_size)
+    """Steps of requests that live on, with large block ids in one, as slots and block tables."""
+    script, living, block_size = Script(6), LivingRows(rng.getrandbits(60)), rng.choice((1, 2, 3, 4, 8))
+    for more in ([], [row_of("L", 0, 2 * block_size, [2**32 + 1, 2**32])], []):
+        batch = living.now([*random_rows(rng, block_size), *more])
+        script.functions.compute_slot_mapping(batch, block_size)
+        script.functions.pad_block_tables(batch, block_size)
     return script.question()
 
 
@@ -130,12 +132,12 @@ def attentions(rng: Random) -> JudgeQuestion:
     """Batches over caches that are full of other tokens too: small ones, long contexts, many requests, large heads."""
     generator, script = torch.Generator().manual_seed(rng.getrandbits(60)), Script(6)
     small = [rng.choice(c) for c in ((1, 2, 3, 4), (1, 2, 3), (1, 2, 3, 4), (4, 8))]
-    crowd = [row_of("A", 2_099, 1, rng.sample(BLOCKS, 132)), row_of("B", 2_095, 1, rng.sample(BLOCKS, 132))]
+    crowd = [row_of("A", 2_099, 1, rng.sample(BLOCKS, 132)), row_of("B", 2_097, 1, rng.sample(BLOCKS, 132))]
     crowd += [row_of(f"R{n}", rng.randrange(16, 31), 1, rng.sample(BLOCKS, 2)) for n in range(80)]
     for (block_size, num_kv_heads, group, head_dim), batch, dtype in (
         (small, random_rows(rng, small[0]), torch.float32),
         ((16, 1, 2, 4), rng.sample(crowd, len(crowd)), torch.float32),
-        ((1, 1, 3, 80), random_rows(rng, 1), torch.float64),
+        ((1, 2, 3, 80), random_rows(rng, 1), torch.float64),
     ):
         flat = runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
         query = torch.randn(len(flat.input_ids), num_kv_heads * group, head_dim, generator=generator, dtype=dtype)
@@ -151,7 +153,7 @@ def samples(rng: Random) -> JudgeQuestion:
     script = Script(6)
     # Few of the rows are decided by a cut that a mistake gets wrong.
     for vocab_size, num_rows, is_warm in ((rng.randrange(5, 30), 120, False), (9, 30, True), (3000, 12, False)):
-        drawn = [([0.0, 0.004, *[-1.0] * (vocab_size - 2)], SamplingParams(temperature=1.0 * is_warm), 0.1)]
+        drawn = [([0.0, 0.004, *[-1.0] * (vocab_size - 2)], SamplingParams(temperature=1.0 * is_warm), 0.9)]
         while len(drawn) < num_rows:
             logits, params, draw = random_row(rng, vocab_size)
             row = logits, replace(params, temperature=1.0) if is_warm else params, draw
@@ -159,6 +161,9 @@ def samples(rng: Random) -> JudgeQuestion:
                 drawn.append(row)
         logits, settings, draws = (list(column) for column in zip(*drawn, strict=True))
         script.functions.sample(torch.tensor(logits), settings, draws)
+    last = torch.full((1, 120_000), -9.0)  # the only token that can be drawn is the last one
+    last[0, -1] = 99.0
+    script.functions.sample(last, [SamplingParams()], [0.5])
     return script.question()
 
 
