@@ -51,12 +51,12 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
     1: {
         "clamp": (scheduling.clamp_cases,),
         "budget, seats and the order of service": (
-            scheduling.plan_cases,
+            scheduling.plans_in_ample_memory,
             calls("plans of large shares", FEW_SEATS, waits),
         ),
         "short memory, victims and prefix hits": (
+            scheduling.plans_in_short_memory,
             calls("plans of large shares", SHORT, preempts),
-            scheduling.plan_cases,
             calls("plans", THRIFTY, returned_tokens_are_used),
         ),
         "what happens to sampled tokens": (

@@ -39,17 +39,27 @@ def clamp_cases(rng: Random) -> JudgeQuestion:
     return script.question()
 
 
-def plan_cases(rng: Random) -> JudgeQuestion:
+def plans_in_ample_memory(rng: Random) -> JudgeQuestion:
+    """Steps in which no request is refused its blocks."""
+    return plan_cases(rng, is_ample=True)
+
+
+def plans_in_short_memory(rng: Random) -> JudgeQuestion:
+    """Steps in which some are."""
+    return plan_cases(rng, is_ample=False)
+
+
+def plan_cases(rng: Random, *, is_ample: bool) -> JudgeQuestion:
     """Situations of every kind, of many requests and of long ones among them; most go on for three steps."""
     script = Script(1)
     situations = [
         random_situation(rng, *size, with_waiting=True) for size in [(1, 1)] * NUM_SITUATIONS + [(12, 1), (1, 600)]
     ]
     crowd = [make_request(f"r{number}", 1) for number in range(280)]
-    situations += [Situation([], crowd, max_num_seqs=most) for most in (2, 300)]
+    situations += [Situation([], crowd, max_num_seqs=most) for most in (2, 300) if is_ample]
     for situation in situations:
         waiting, victims, shares = StrictQueue(situation.waiting), AnyVictim(), AnyShare(is_generous=rng.random() < 0.6)
-        kv = memory_of(situation, rng)
+        kv = memory_of(situation, rng, is_ample=is_ample)
         for request in situation.waiting:  # as phase 8 may leave it
             request.num_output_placeholders = rng.choice((0, 0, 1))
         for _ in range(1 if len(situation.waiting) > 20 else 3):
@@ -71,16 +81,18 @@ def plan_cases(rng: Random) -> JudgeQuestion:
     return script.question()
 
 
-def memory_of(situation: Situation, rng: Random) -> LoggedMemory:
+def memory_of(situation: Situation, rng: Random, *, is_ample: bool) -> LoggedMemory:
     """Return a memory in which the running requests hold blocks, and of which a prefix of all requests is known."""
-    size, free_blocks = situation.block_size, rng.sample(range(9_000), min(9_000, situation.num_blocks))
+    num_blocks = 30_000 if is_ample else situation.num_blocks
+    size, free_blocks = situation.block_size, rng.sample(range(60_000), num_blocks)
     tables = {
         request.request_id: [free_blocks.pop() for _ in range(cdiv(request.num_computed_tokens, size)) if free_blocks]
         for request in situation.running
     }
-    free_blocks = free_blocks[: rng.choice((0, 1, 2, 4, 8, 30)) * len(situation.running)] or free_blocks
+    if not is_ample:
+        free_blocks = free_blocks[: rng.choice((0, 1, 2, 4, 8, 30)) * len(situation.running)] or free_blocks
     tokens = max((*situation.running, *situation.waiting), key=lambda request: request.num_tokens).all_token_ids
-    known = {tuple(tokens[: number * size]): 9_000 - number for number in range(1, rng.randrange(1, 4))}
+    known = {tuple(tokens[: number * size]): 70_000 - number for number in range(1, rng.randrange(1, 4))}
     return LoggedMemory(size, free_blocks, tables, known)
 
 
