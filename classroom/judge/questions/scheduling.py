@@ -204,7 +204,6 @@ def rooms(rng: Random, policy: Policy) -> JudgeQuestion:
     while sum(name == "make_room" for _, name, _ in script.calls) < NUM_CALLS_FOR_ROOM:
         room = random_room(rng, rng.choice((1, 1, 1, 1, 15)))
         for request in (*room["running"], *room["waiting"]):
-            request.spec_token_ids = []  # whether a victim keeps its drafts is no matter of phase 3
             request.block_hashes = [b"phase 4's"]
         deque(three_steps(phase3, policy, **room), maxlen=0)
     for num_computed in (0, 1):  # a victim may have computed nothing yet, and may free no block that is needed
