@@ -83,15 +83,17 @@ def plan_cases(rng: Random, *, is_ample: bool) -> JudgeQuestion:
 
 def memory_of(situation: Situation, rng: Random, *, is_ample: bool) -> LoggedMemory:
     """Return a memory in which the running requests hold blocks, and of which a prefix of all requests is known."""
-    num_blocks = 30_000 if is_ample else situation.num_blocks
-    size, free_blocks = situation.block_size, rng.sample(range(60_000), num_blocks)
+    size, requests = situation.block_size, (*situation.running, *situation.waiting)
+    enough = min(60_000, sum(cdiv(request.num_tokens, size) + 8 for request in requests))
+    num_blocks = enough if is_ample else situation.num_blocks
+    free_blocks = rng.sample(range(60_000), num_blocks)
     tables = {
         request.request_id: [free_blocks.pop() for _ in range(cdiv(request.num_computed_tokens, size)) if free_blocks]
         for request in situation.running
     }
     if not is_ample:
         free_blocks = free_blocks[: rng.choice((0, 1, 2, 4, 8, 30)) * len(situation.running)] or free_blocks
-    tokens = max((*situation.running, *situation.waiting), key=lambda request: request.num_tokens).all_token_ids
+    tokens = max(requests, key=lambda request: request.num_tokens).all_token_ids
     known = {tuple(tokens[: number * size]): 70_000 - number for number in range(1, rng.randrange(1, 4))}
     return LoggedMemory(size, free_blocks, tables, known)
 
