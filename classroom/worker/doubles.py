@@ -132,10 +132,11 @@ class AnyVictim:
         scheduler_output: SchedulerOutput,
         kv: KVCacheManager,
     ) -> bool:
-        if drawn(request, self.step) % 3 == 0:
+        kind = drawn(request, self.step) % 6
+        if self.step % 4 == 0 or kind == 0:
             return False  # and the request still runs, as phase 3's contract allows
-        is_last = drawn(request, self.step) % 3 == 1  # else the request may give way before others do
-        for victim in sorted(running, key=lambda other: (is_last and other is request, drawn(other, 0))):
+        place = (0, 0, 1, 1, -1)[kind - 1]  # of the request itself among the victims: anywhere, last, first
+        for victim in sorted(running, key=lambda other: (place * (other is request), drawn(other, 0))):
             kv.free(victim, 0)
             running.remove(victim)
             victim.preempt()

@@ -52,9 +52,8 @@ def plans_in_short_memory(rng: Random) -> JudgeQuestion:
 def plan_cases(rng: Random, *, is_ample: bool) -> JudgeQuestion:
     """Situations of every kind, of many requests and of long ones among them; most go on for three steps."""
     script = Script(1)
-    situations = [
-        random_situation(rng, *size, with_waiting=True) for size in [(1, 1)] * NUM_SITUATIONS + [(12, 1), (1, 600)]
-    ]
+    sizes = [(1, 1)] * NUM_SITUATIONS * (1 if is_ample else 3) + [(12, 1), (1, 600)]
+    situations = [random_situation(rng, *size, with_waiting=True) for size in sizes]
     crowd = [make_request(f"r{number}", 1) for number in range(280)]
     situations += [Situation([], crowd, max_num_seqs=most) for most in (2, 300) if is_ample]
     for situation in situations:
