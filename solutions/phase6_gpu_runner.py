@@ -143,7 +143,9 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
     for cuts in product((False, True), repeat=2):
         rows = [row for row, one in enumerate(params) if one.temperature > 0 and (one.top_k > 0, one.top_p < 1) == cuts]
         if rows:
-            tokens[rows] = _draw(logits[rows], [params[row] for row in rows], [draws[row] for row in rows], *cuts)
+            # Numbers of the host go to a GPU without waiting for it to finish the forward pass.
+            index = torch.tensor(rows).to(logits.device, non_blocking=True)
+            tokens[index] = _draw(logits[index], [params[row] for row in rows], [draws[row] for row in rows], *cuts)
     # Python integers, fetched in one transfer: the engine compares tokens with `eos_token_id`.
     return tokens.tolist()
 
@@ -153,7 +155,7 @@ def _draw(
 ) -> Tensor:
     """Return the tokens [N] of rows with the same kinds of cuts."""
     settings = [(one.temperature, one.top_k, one.top_p, number) for one, number in zip(params, draws, strict=True)]
-    columns = torch.tensor(settings, dtype=torch.float64, device=logits.device).T[..., None]
+    columns = torch.tensor(settings, dtype=torch.float64).to(logits.device, non_blocking=True).T[..., None]
     temperature, top_k, top_p, draw = columns  # each [N, 1]
     token_ids = None
     if has_top_k or has_top_p:

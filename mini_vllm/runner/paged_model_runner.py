@@ -34,23 +34,20 @@ class PagedModelRunner:
         with_drafts = [one.with_drafts() for one in batch]
         logits = self.model.forward(self.steps.flat_batch(with_drafts, self.model.block_size, self.buffer))
         rows = [(one, k) for one in batch if one.needs_token for k in range(len(one.draft_token_ids) + 1)]
-        errors: dict[str, str] = {}
-        # A sum is finite only if all its terms are, and one sum per row costs less than a test per logit.
-        if not logits.sum(dim=-1).isfinite().all():
-            usable = logits.isfinite().all(dim=-1).tolist()
-            errors = {
-                one.request.request_id: "the model returned logits that are not finite"
-                for (one, _), is_usable in zip(rows, usable, strict=True)
-                if not is_usable
-            }
-            kept = [index for index, (one, _) in enumerate(rows) if one.request.request_id not in errors]
-            rows, logits = [rows[index] for index in kept], logits[kept]
-        sampled: dict[str, list[int]] = {}
+        is_usable = hide_unusable(logits)
         processed = processed_logits(rows, logits)
-        for (one, _), token_id in zip(rows, self.sample(rows, processed), strict=True):
+        tokens = self.sample(rows, processed)
+        wrong = [one.request.request_id for (one, _), fine in zip(rows, is_usable.tolist(), strict=True) if not fine]
+        if wrong:
+            kept = [index for index, (one, _) in enumerate(rows) if one.request.request_id not in wrong]
+            rows, tokens = [rows[index] for index in kept], [tokens[index] for index in kept]
+            logits, processed = logits[kept], processed[kept]
+        sampled: dict[str, list[int]] = {}
+        for (one, _), token_id in zip(rows, tokens, strict=True):
             sampled.setdefault(one.request.request_id, []).append(token_id)
         if self.speculation is not None:
             sampled |= verify_drafts(self.speculation, rows, processed, sampled)
+        errors = dict.fromkeys(wrong, "the model returned logits that are not finite")
         return ModelRunnerOutput(sampled, errors, logprobs=token_logprobs(rows, logits, sampled))
 
     def sample(self, rows: Rows, logits: Tensor) -> list[int]:
@@ -58,3 +55,16 @@ class PagedModelRunner:
         params = [one.request.sampling_params for one, _ in rows]
         draws = [draw(one.request, k) if one.request.sampling_params.temperature else 0.0 for one, k in rows]
         return self.steps.sample(logits, params, draws)
+
+
+def hide_unusable(logits: Tensor) -> Tensor:
+    """Set rows of logits [S, vocab] that are not finite to 0, in place; return which are finite [S], on the host.
+
+    From a GPU the answer has arrived once anything else of the step was read, the tokens for example.
+    """
+    # The largest and the smallest are finite only if all are, and finding them costs less than a test per logit.
+    usable = logits.amax(dim=-1).isfinite() & logits.amin(dim=-1).isfinite()
+    # A GPU is not asked: it would be waited for twice in a step, once here and once for the tokens.
+    if logits.device.type != "cpu" or not usable.all():
+        logits.masked_fill_(~usable[:, None], 0.0)
+    return usable.to("cpu", non_blocking=True)
