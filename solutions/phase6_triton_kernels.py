@@ -1,7 +1,8 @@
 """Phase 6, task 8 (optional), reference: the cache's two inner loops as Triton kernels.
 
-vLLM: `reshape_and_cache_flash` in `csrc/cache_kernels.cu` and `kernel_paged_attention_2d` in
-`v1/attention/ops/chunked_prefill_paged_decode.py`. The online softmax is that of Milakov and Gimelshein, 2018.
+vLLM: `reshape_and_cache_flash` in `csrc/cache_kernels.cu`, `kernel_unified_attention_2d`, `kernel_unified_attention_3d`
+and `reduce_segments` in `v1/attention/ops/triton_unified_attention.py`. The online softmax is that of Milakov and
+Gimelshein, 2018; splitting the keys is Flash-Decoding.
 """
 # mypy: disable-error-code="untyped-decorator, misc"
 
@@ -9,6 +10,13 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.runner.steps import FlatBatch
+
+NUM_PROGRAMS = 512  # fewer leave multiprocessors of a large GPU idle (an H100 has 132, each with room for a few)
+MAX_PARTS = 32
+TILE_BYTES = 16384  # of K, and as many of V: both twice fit into the shared memory of a small GPU
 
 
 @triton.jit
@@ -31,8 +39,7 @@ def reshape_and_cache_kernel(
     # int64: slot times row size exceeds 32 bits on a large cache.
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slot_mapping + token).to(tl.int64)
-    heads = tl.arange(0, heads_tile)[:, None]
-    dims = tl.arange(0, dim_tile)[None, :]
+    heads, dims = tl.arange(0, heads_tile)[:, None], tl.arange(0, dim_tile)[None, :]
     is_there = (heads < num_kv_heads) & (dims < head_dim)
     # K and V are transposed views of the model's tensors, so they have strides; the cache is contiguous.
     if slot >= 0:
@@ -43,14 +50,16 @@ def reshape_and_cache_kernel(
         tl.store(value_cache + target, new_value, mask=is_there)
 
 
-@triton.jit
-def paged_decode_kernel(
+@triton.jit(do_not_specialize=["table_stride"])
+def paged_attention_kernel(
     query: tl.tensor,
     key_cache: tl.tensor,
     value_cache: tl.tensor,
     block_tables: tl.tensor,
     seq_lens: tl.tensor,
+    query_start_loc: tl.tensor,
     output: tl.tensor,
+    sums: tl.tensor,
     scale: float,
     query_token_stride: int,
     query_head_stride: int,
@@ -59,46 +68,93 @@ def paged_decode_kernel(
     group: tl.constexpr,
     head_dim: tl.constexpr,
     block_size: tl.constexpr,
-    group_tile: tl.constexpr,
+    num_parts: tl.constexpr,
+    rows_tile: tl.constexpr,
     dim_tile: tl.constexpr,
-    block_tile: tl.constexpr,
+    keys_tile: tl.constexpr,
+    in_float32: tl.constexpr,
 ) -> None:
-    """One program per request and K/V head: its `group` query heads read the request's blocks, one at a time."""
-    request = tl.program_id(0).to(tl.int64)
-    kv_head = tl.program_id(1)
-    seq_len = tl.load(seq_lens + request)
-    rows = tl.arange(0, group_tile)
-    dims = tl.arange(0, dim_tile)
-    places = tl.arange(0, block_tile)
-    heads = kv_head * group + rows[:, None]
-    is_query = (rows[:, None] < group) & (dims[None, :] < head_dim)
-    start = query + request * query_token_stride + heads * query_head_stride
-    queries = tl.load(start + dims[None, :], mask=is_query, other=0.0).to(tl.float32)
+    """One program per request, K/V head, tile of the request's tokens and part of its keys.
+
+    With one part `output` is [T, heads, head_dim]. Else it is float32 [T, heads, num_parts, head_dim], not yet divided,
+    and `sums` [T, heads, num_parts, 2] gets the largest score of each part and the sum of its weights, relative to it.
+    """
+    request, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    tile, part = tl.program_id(2) // num_parts, tl.program_id(2) % num_parts
+    start = tl.load(query_start_loc + request)
+    query_len = (tl.load(query_start_loc + request + 1) - start).to(tl.int32)
+    seq_len = tl.load(seq_lens + request).to(tl.int32)
+    # A row is a token and a query head. `tl.dot` needs 16 rows, and one token has `group` of them, often fewer.
+    tokens_tile: tl.constexpr = rows_tile // group
+    if tile * tokens_tile >= query_len:
+        return
+    rows, dims = tl.arange(0, rows_tile), tl.arange(0, dim_tile)
+    tokens = tile * tokens_tile + rows // group
+    heads = kv_head * group + rows % group
+    is_row = (rows < tokens_tile * group) & (tokens < query_len)
+    is_number = is_row[:, None] & (dims[None, :] < head_dim)
+    places = (start + tokens) * query_token_stride + heads * query_head_stride
+    multiplied: tl.constexpr = tl.float32 if in_float32 else query.dtype.element_ty
+    queries = tl.load(query + places[:, None] + dims[None, :], mask=is_number, other=0.0).to(multiplied)
+    positions = seq_len - query_len + tokens
+    num_visible = seq_len - query_len + tl.minimum(query_len, (tile + 1) * tokens_tile)
+    length = tl.cdiv(tl.cdiv(num_visible, keys_tile), num_parts) * keys_tile
+    end = tl.minimum(num_visible, (part + 1) * length)
 
     # Online softmax: not all scores fit into registers, so keep the largest score so far and two sums relative to it.
-    largest = tl.full([group_tile], -float("inf"), tl.float32)
-    total = tl.zeros([group_tile], tl.float32)
-    weighted = tl.zeros([group_tile, dim_tile], tl.float32)
-    for index in range(0, tl.cdiv(seq_len, block_size)):
-        block = tl.load(block_tables + request * table_stride + index).to(tl.int64)
-        is_token = (places < block_size) & (index * block_size + places < seq_len)
-        is_there = is_token[:, None] & (dims[None, :] < head_dim)
-        slots = block * block_size + places
+    largest = tl.full([rows_tile], -float("inf"), tl.float32)
+    total = tl.zeros([rows_tile], tl.float32)
+    weighted = tl.zeros([rows_tile, dim_tile], tl.float32)
+    for first in range(part * length, end, keys_tile):
+        seen = first + tl.arange(0, keys_tile)
+        is_key = seen < end
+        # Several blocks at once: each key asks the table for its own block.
+        blocks = tl.load(block_tables + request * table_stride + seen // block_size, mask=is_key, other=0)
+        slots = blocks.to(tl.int64) * block_size + seen % block_size
         offsets = (slots[:, None] * num_kv_heads + kv_head) * head_dim + dims[None, :]
-        keys = tl.load(key_cache + offsets, mask=is_there, other=0.0).to(tl.float32)
-        values = tl.load(value_cache + offsets, mask=is_there, other=0.0).to(tl.float32)
-        # Broadcasting instead of `tl.dot`, which needs at least 16 rows; a group has 1 to 8.
-        scores = tl.sum(queries[:, None, :] * keys[None, :, :], axis=2) * scale
-        scores = tl.where(is_token[None, :], scores, -float("inf"))
+        is_there = is_key[:, None] & (dims[None, :] < head_dim)
+        keys = tl.load(key_cache + offsets, mask=is_there, other=0.0).to(multiplied)
+        values = tl.load(value_cache + offsets, mask=is_there, other=0.0).to(multiplied)
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
+        scores = tl.where(seen[None, :] <= positions[:, None], scores, -float("inf"))
         new_largest = tl.maximum(largest, tl.max(scores, axis=1))
+        # A row that has seen no key yet stays at minus infinity, from which nothing can be taken off.
+        shift = tl.where(new_largest == -float("inf"), 0.0, new_largest)
         # A larger score makes every earlier weight smaller, by one factor for both sums.
-        shrink = tl.exp(largest - new_largest)
-        weights = tl.exp(scores - new_largest[:, None])
+        shrink = tl.exp(largest - shift)
+        weights = tl.exp(scores - shift[:, None])
         total = total * shrink + tl.sum(weights, axis=1)
-        weighted = weighted * shrink[:, None] + tl.sum(weights[:, :, None] * values[None, :, :], axis=1)
+        weighted = weighted * shrink[:, None] + tl.dot(weights.to(multiplied), values, input_precision="ieee")
         largest = new_largest
-    target = output + (request * num_kv_heads * group + heads) * head_dim + dims[None, :]
-    tl.store(target, (weighted / total[:, None]).to(output.dtype.element_ty), mask=is_query)
+    answers = ((start + tokens) * num_kv_heads * group + heads) * num_parts + part
+    if num_parts == 1:
+        weighted = (weighted / total[:, None]).to(output.dtype.element_ty)
+    else:
+        tl.store(sums + 2 * answers, largest, mask=is_row)
+        tl.store(sums + 2 * answers + 1, total, mask=is_row)
+    tl.store(output + answers[:, None] * head_dim + dims[None, :], weighted, mask=is_number)
+
+
+@triton.jit
+def combine_kernel(
+    parts: tl.tensor,
+    sums: tl.tensor,
+    output: tl.tensor,
+    head_dim: tl.constexpr,
+    num_parts: tl.constexpr,
+    dim_tile: tl.constexpr,
+) -> None:
+    """One program per token and query head: add up its parts. A part without keys has a largest score of -inf."""
+    row = tl.program_id(0).to(tl.int64)
+    places = row * num_parts + tl.arange(0, num_parts)
+    dims = tl.arange(0, dim_tile)
+    is_number = dims < head_dim
+    largest = tl.load(sums + 2 * places)
+    factors = tl.exp(largest - tl.max(largest, axis=0))
+    numbers = tl.load(parts + places[:, None] * head_dim + dims[None, :], mask=is_number[None, :], other=0.0)
+    total = tl.sum(tl.load(sums + 2 * places + 1) * factors, axis=0)
+    answer = tl.sum(numbers * factors[:, None], axis=0) / total
+    tl.store(output + row * head_dim + dims, answer.to(output.dtype.element_ty), mask=is_number)
 
 
 def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor) -> None:
@@ -108,53 +164,41 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
     head_dim] are contiguous; `slot_mapping` is [T] int64, and a token whose slot is below 0 is not stored.
     """
     num_tokens, num_kv_heads, head_dim = key.shape
+    heads_tile, dim_tile = triton.next_power_of_2(num_kv_heads), triton.next_power_of_2(head_dim)
     reshape_and_cache_kernel[(num_tokens,)](
-        key,
-        value,
-        key_cache,
-        value_cache,
-        slot_mapping,
-        key.stride(0),
-        key.stride(1),
-        value.stride(0),
-        value.stride(1),
-        num_kv_heads=num_kv_heads,
-        head_dim=head_dim,
-        heads_tile=triton.next_power_of_2(num_kv_heads),
-        dim_tile=triton.next_power_of_2(head_dim),
+        *(key, value, key_cache, value_cache, slot_mapping),
+        *(*key.stride()[:2], *value.stride()[:2], num_kv_heads, head_dim, heads_tile, dim_tile),
     )
 
 
-def paged_decode_attention(
-    query: Tensor, key_cache: Tensor, value_cache: Tensor, block_tables: Tensor, seq_lens: Tensor, scale: float
-) -> Tensor:
-    """Attend from one token of each request to all its tokens in the cache; return [R, heads, head_dim].
+def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
+    """Attend from each token to its request's tokens up to itself, as phase 6's `paged_attention` does.
 
-    query [R, heads, head_dim], which may be a view like K; contiguous caches [blocks, block_size, kv_heads,
-    head_dim]; block_tables [R, longest] and seq_lens [R], int64, each length at least 1. Sums are taken in float32,
-    whatever the dtype. The result is new and contiguous, with the query's dtype.
+    query [T, heads, head_dim], which may be a view like K; contiguous caches [blocks, block_size, kv_heads, head_dim].
+    Of the batch it reads `block_tables`, `seq_lens` and `query_start_loc`, and on the host `query_lens` alone. Sums are
+    taken in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
     """
-    num_requests, num_heads, head_dim = query.shape
+    num_tokens, num_heads, head_dim = query.shape
     block_size, num_kv_heads = key_cache.shape[1:3]
-    group = num_heads // num_kv_heads
+    group, dim_tile = num_heads // num_kv_heads, max(16, triton.next_power_of_2(head_dim))
+    rows_tile = max(16 if max(batch.query_lens) == 1 else 64, triton.next_power_of_2(group))
+    keys_tile = min(128, max(16, TILE_BYTES // (dim_tile * key_cache.element_size())))
+    num_tiles = cdiv(max(batch.query_lens), rows_tile // group)
+    # How long the requests are only the device knows: a part is a share of each one's own keys.
+    longest = cdiv(batch.block_tables.shape[1] * block_size, keys_tile)
+    wanted = cdiv(NUM_PROGRAMS, len(batch.query_lens) * num_kv_heads * num_tiles)
+    num_parts = triton.next_power_of_2(min(wanted, longest, MAX_PARTS))
     output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    paged_decode_kernel[(num_requests, num_kv_heads)](
-        query,
-        key_cache,
-        value_cache,
-        block_tables,
-        seq_lens,
-        output,
-        scale,
-        query.stride(0),
-        query.stride(1),
-        block_tables.stride(0),
-        num_kv_heads=num_kv_heads,
-        group=group,
-        head_dim=head_dim,
-        block_size=block_size,
-        group_tile=triton.next_power_of_2(group),
-        dim_tile=triton.next_power_of_2(head_dim),
-        block_tile=triton.next_power_of_2(block_size),
+    parts = sums = output
+    if num_parts > 1:
+        shape = (num_tokens, num_heads, num_parts)
+        parts, sums = (torch.empty(*shape, size, dtype=torch.float32, device=query.device) for size in (head_dim, 2))
+    paged_attention_kernel[(len(batch.query_lens), num_kv_heads, num_tiles * num_parts)](
+        *(query, key_cache, value_cache, batch.block_tables, batch.seq_lens, batch.query_start_loc, parts, sums),
+        *(scale, *query.stride()[:2], batch.block_tables.stride(0), num_kv_heads, group, head_dim, block_size),
+        *(num_parts, rows_tile, dim_tile, keys_tile),
+        in_float32=query.device.type == "cpu",  # the interpreter cannot multiply tiles of bfloat16
     )
+    if num_parts > 1:
+        combine_kernel[(num_tokens * num_heads,)](parts, sums, output, head_dim, num_parts, dim_tile)
     return output

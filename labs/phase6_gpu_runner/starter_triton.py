@@ -1,14 +1,19 @@
 """Phase 6, task 8 (optional): the cache's two inner loops as Triton kernels.
 
 They run on a GPU; without one, the tests use Triton's interpreter. On a GPU the runner uses the kernels
-as soon as all four functions are written. `mini-vllm hint 6.8` has a hint in steps.
+as soon as all five functions are written. `mini-vllm hint 6.8` has a hint in steps.
 """
 # mypy: disable-error-code="untyped-decorator, misc"
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from mini_vllm.runner.steps import FlatBatch
+
+NUM_PROGRAMS = 512  # fewer leave multiprocessors of a large GPU idle (an H100 has 132, each with room for a few)
+MAX_PARTS = 32
+TILE_BYTES = 16384  # of K, and as many of V: both twice fit into the shared memory of a small GPU
 
 
 @triton.jit
@@ -31,14 +36,16 @@ def reshape_and_cache_kernel(
     raise NotImplementedError("Phase 6, task 8: reshape_and_cache_kernel")
 
 
-@triton.jit
-def paged_decode_kernel(
+@triton.jit(do_not_specialize=["table_stride"])
+def paged_attention_kernel(
     query: tl.tensor,
     key_cache: tl.tensor,
     value_cache: tl.tensor,
     block_tables: tl.tensor,
     seq_lens: tl.tensor,
+    query_start_loc: tl.tensor,
     output: tl.tensor,
+    sums: tl.tensor,
     scale: float,
     query_token_stride: int,
     query_head_stride: int,
@@ -47,12 +54,31 @@ def paged_decode_kernel(
     group: tl.constexpr,
     head_dim: tl.constexpr,
     block_size: tl.constexpr,
-    group_tile: tl.constexpr,
+    num_parts: tl.constexpr,
+    rows_tile: tl.constexpr,
     dim_tile: tl.constexpr,
-    block_tile: tl.constexpr,
+    keys_tile: tl.constexpr,
+    in_float32: tl.constexpr,
 ) -> None:
-    """One program per request and K/V head: its `group` query heads read the request's blocks, one at a time."""
-    raise NotImplementedError("Phase 6, task 8: paged_decode_kernel")
+    """One program per request, K/V head, tile of the request's tokens and part of its keys.
+
+    With one part `output` is [T, heads, head_dim]. Else it is float32 [T, heads, num_parts, head_dim], not yet divided,
+    and `sums` [T, heads, num_parts, 2] gets the largest score of each part and the sum of its weights, relative to it.
+    """
+    raise NotImplementedError("Phase 6, task 8: paged_attention_kernel")
+
+
+@triton.jit
+def combine_kernel(
+    parts: tl.tensor,
+    sums: tl.tensor,
+    output: tl.tensor,
+    head_dim: tl.constexpr,
+    num_parts: tl.constexpr,
+    dim_tile: tl.constexpr,
+) -> None:
+    """One program per token and query head: add up its parts. A part without keys has a largest score of -inf."""
+    raise NotImplementedError("Phase 6, task 8: combine_kernel")
 
 
 def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor) -> None:
@@ -64,13 +90,11 @@ def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache
     raise NotImplementedError("Phase 6, task 8: reshape_and_cache")
 
 
-def paged_decode_attention(
-    query: Tensor, key_cache: Tensor, value_cache: Tensor, block_tables: Tensor, seq_lens: Tensor, scale: float
-) -> Tensor:
-    """Attend from one token of each request to all its tokens in the cache; return [R, heads, head_dim].
+def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
+    """Attend from each token to its request's tokens up to itself, as phase 6's `paged_attention` does.
 
-    query [R, heads, head_dim], which may be a view like K; contiguous caches [blocks, block_size, kv_heads,
-    head_dim]; block_tables [R, longest] and seq_lens [R], int64, each length at least 1. Sums are taken in float32,
-    whatever the dtype. The result is new and contiguous, with the query's dtype.
+    query [T, heads, head_dim], which may be a view like K; contiguous caches [blocks, block_size, kv_heads, head_dim].
+    Of the batch it reads `block_tables`, `seq_lens` and `query_start_loc`, and on the host `query_lens` alone. Sums are
+    taken in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
     """
-    raise NotImplementedError("Phase 6, task 8: paged_decode_attention")
+    raise NotImplementedError("Phase 6, task 8: paged_attention")

@@ -6,6 +6,7 @@ The imports stand inside the functions, so that only what is used is loaded and 
 
 import ast
 import inspect
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +28,6 @@ from mini_vllm.core.interfaces import (
 from mini_vllm.core.request_queue import FCFSRequestQueue
 
 if TYPE_CHECKING:
-    from mini_vllm.runner.kernels import TritonKernels
     from mini_vllm.runner.steps import RunnerSteps
 
 Impl = Literal["starter", "solution", "absent"]
@@ -221,26 +221,21 @@ def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
     kernels = triton_kernels_for(impl) if device_type == "cuda" else None
     if kernels is None:
         return steps
-    from mini_vllm.runner.kernels import with_kernels
+    write_kv, paged_attention = kernels.reshape_and_cache, kernels.paged_attention
+    return replace(steps, write_kv=write_kv, paged_attention=paged_attention, can_be_recorded=True)
 
-    return with_kernels(steps, kernels)
 
-
-def triton_kernels_for(impl: Impl) -> "TritonKernels | None":
-    """Return the kernels of phase 6's optional task; None without triton, or while yours are not written."""
+def triton_kernels_for(impl: Impl) -> ModuleType | None:
+    """Return the module of phase 6's optional task; None without triton, or while yours is not written."""
     if find_spec("triton") is None:
         return None
-    from mini_vllm.runner.kernels import TritonKernels
-
     if impl == "starter":
         from labs.phase6_gpu_runner import starter_triton as yours
 
-        if not is_written(yours):
-            return None
-        return TritonKernels(yours.reshape_and_cache, yours.paged_decode_attention)
+        return yours if is_written(yours) else None
     from solutions import phase6_triton_kernels as ours
 
-    return TritonKernels(ours.reshape_and_cache, ours.paged_decode_attention)
+    return ours
 
 
 def is_written(module: ModuleType) -> bool:
