@@ -63,7 +63,7 @@ def hide_unusable(logits: Tensor) -> Tensor:
     From a GPU the answer has arrived once anything else of the step was read, the tokens for example.
     """
     # The largest and the smallest are finite only if all are, and finding them costs less than a test per logit.
-    usable = logits.amax(dim=-1).isfinite() & logits.amin(dim=-1).isfinite()
+    usable = torch.maximum(logits.amax(dim=-1), -logits.amin(dim=-1)).isfinite()
     # A GPU is not asked: it would be waited for twice in a step, once here and once for the tokens.
     if logits.device.type != "cpu" or not usable.all():
         logits.masked_fill_(~usable[:, None], 0.0)
