@@ -4,8 +4,8 @@ A graph replays the same kernels on the same addresses, so it has one batch size
 one graph per size in `bucket_sizes`; a batch is padded to the next size. (vLLM: `cudagraph_capture_sizes`.)
 """
 
-import warnings
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -15,11 +15,13 @@ from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.steps import FlatBatch, dummy_batch
 
 WARM_UP_STEPS = 2
+MAX_GRAPH_REQUESTS = 256  # a larger batch computes for so long that its launches no longer count
 
 
 def bucket_sizes(max_num_seqs: int) -> list[int]:
-    """Return the batch sizes to record: 1, 2, 4, then multiples of 8, and the largest."""
-    return sorted({size for size in (1, 2, 4, *range(8, max_num_seqs, 8), max_num_seqs) if size <= max_num_seqs})
+    """Return the batch sizes to record: 1, 2, 4, then multiples of 8, and the largest, which is at most 256."""
+    largest = min(max_num_seqs, MAX_GRAPH_REQUESTS)
+    return sorted({size for size in (1, 2, 4, *range(8, largest, 8), largest) if size <= largest})
 
 
 def bucket_for(flat: FlatBatch, sizes: list[int]) -> int | None:
@@ -58,7 +60,8 @@ class GraphedModel:
     """A `ForwardPass` on a GPU that replays decode steps from graphs, and runs all other steps directly.
 
     The attention of `model` must read only `block_tables` and `seq_lens`, as the Triton kernel does: `groups` belong
-    to one batch, and a graph would replay them for every other batch.
+    to one batch, and a graph would replay them for every other batch. `replays` counts the steps of each size, and at 0
+    those that ran directly.
     """
 
     def __init__(self, model: ForwardPass, max_num_seqs: int, longest_table: int) -> None:
@@ -66,6 +69,7 @@ class GraphedModel:
         self.model = model
         self.device, self.vocab_size, self.block_size = model.device, model.vocab_size, model.block_size
         self.sizes = bucket_sizes(max_num_seqs)
+        self.replays: Counter[int] = Counter()
         self.pool = torch.cuda.graph_pool_handle()
         self.steps = {size: self._record(size, longest_table) for size in reversed(self.sizes)}
 
@@ -84,6 +88,7 @@ class GraphedModel:
     def forward(self, flat: FlatBatch) -> Tensor:
         """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
         size = bucket_for(flat, self.sizes)
+        self.replays[size or 0] += 1
         if size is None:
             return self.model.forward(flat)
         step = self.steps[size]
@@ -92,10 +97,14 @@ class GraphedModel:
         return step.logits[: len(flat.query_lens)].clone()
 
 
-def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> ForwardPass:
-    """Return the model with graphs; warn and return it unchanged if something in it cannot be recorded."""
+def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> GraphedModel:
+    """Return the model with graphs. Raises `ValueError` if something in it cannot be recorded.
+
+    Running on without them would be slow at small batches, and nothing would show why.
+    """
     try:
         return GraphedModel(model, max_num_seqs, longest_table)
     except RuntimeError as error:
-        warnings.warn(f"decode steps are not recorded as CUDA graphs: {error}", stacklevel=2)
-        return model
+        raise ValueError(
+            f"decode steps cannot be recorded as CUDA graphs ({error}); enforce_eager=True runs without them"
+        ) from error
