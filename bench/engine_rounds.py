@@ -11,6 +11,7 @@ from course.terminal.options import threads_to_use
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.graphs import GraphedModel
 from mini_vllm.runner.paged_model import PagedModel
@@ -74,6 +75,12 @@ def answer_all(engine: LLMEngine, prompts: Sequence[list[int]], params: Sampling
         num_steps += 1
         token_ids |= {output.request_id: output.outputs[0].token_ids for output in engine.step() if output.finished}
     return [token_ids[str(number)] for number in range(len(prompts))], num_steps
+
+
+def num_replays(runner: ModelRunner) -> int:
+    """Return how many steps of a runner were played from CUDA graphs."""
+    model = getattr(runner, "model", None)
+    return sum(count for size, count in model.replays.items() if size) if isinstance(model, GraphedModel) else 0
 
 
 def paged_model(engine: LLMEngine) -> PagedModel:

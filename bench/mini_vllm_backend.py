@@ -10,7 +10,7 @@ from typing import Any
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.backend import Arrivals, BackendSettings, Load, OnProgress
-from bench.engine_rounds import ForwardClock, paged_model
+from bench.engine_rounds import ForwardClock, num_replays, paged_model
 from bench.served import ServedRound
 from course.workloads.simulated_time import EndingRunner
 from course.workloads.timed_request import TimedRequest
@@ -33,6 +33,7 @@ class StepTimes:
     """One step: its size, and the seconds of the whole step, the runner and the forward pass.
 
     `num_attended` is the number of (token, attended token) pairs; `num_context` the tokens whose K and V are read.
+    `is_replayed`: the forward pass was a CUDA graph, which `forward_seconds` does not see.
     """
 
     num_requests: int = 0
@@ -43,6 +44,7 @@ class StepTimes:
     step_seconds: float = 0.0
     runner_seconds: float = 0.0
     forward_seconds: float = 0.0
+    is_replayed: bool = False
 
 
 class WatchedRunner:
@@ -62,7 +64,9 @@ class WatchedRunner:
             sum(row.num_scheduled_tokens * (row.num_computed_tokens + row.num_scheduled_tokens / 2) for row in batch),
         )
         self.clock.clear()
+        num_replays_before = num_replays(self.inner)
         output = self.inner.execute_model(batch)
+        self.last.is_replayed = num_replays(self.inner) > num_replays_before
         self.last.forward_seconds = self.clock.seconds
         self.last.runner_seconds = time.perf_counter() - start
         return output

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from mini_vllm.runner.loading import EMBEDDED_MODEL
@@ -46,11 +46,18 @@ class ModelSize:
     attention_width: int  # layers times heads times head size: each attended token costs 4 operations per unit
 
 
-def save_random_model(directory: Path, sizes: dict[str, Any] = RANDOM_MODEL) -> Path:
-    """Write a Llama with random weights, by default about 150 million, with the course's tokenizer beside it."""
+QWEN3_SHAPE = LARGE_VOCABULARY | {"num_hidden_layers": 28, "max_position_embeddings": 40_960}  # Qwen3-0.6B's
+
+
+def save_random_model(
+    directory: Path, sizes: dict[str, Any] = RANDOM_MODEL, family: str = "llama", dtype: str = "float32"
+) -> Path:
+    """Write a model with random weights, by default about 150 million, with the course's tokenizer beside it."""
     torch.manual_seed(0)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    LlamaForCausalLM(LlamaConfig(**sizes)).save_pretrained(directory)
+    config = AutoConfig.for_model(family, **sizes)
+    model: Any = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))  # type: ignore[no-untyped-call]
+    model.save_pretrained(directory)
     AutoTokenizer.from_pretrained(EMBEDDED_MODEL).save_pretrained(directory)
     return directory
 

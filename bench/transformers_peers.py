@@ -10,6 +10,7 @@ from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from bench.backend import Arrivals, BackendSettings, Load, OnProgress
 from bench.served import ServedRound
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.runner.loading import pick_device
 
 PAGE_SIZE = 32
 
@@ -17,7 +18,7 @@ PAGE_SIZE = 32
 def load(settings: BackendSettings) -> Any:
     """Return the model as transformers loads it."""
     model: Any = AutoModelForCausalLM.from_pretrained(settings.model, dtype=getattr(torch, settings.dtype))
-    return model.eval()
+    return model.to(pick_device()).eval()
 
 
 def sampling(temperature: float) -> dict[str, Any]:
@@ -34,7 +35,7 @@ class TokenClock(StoppingCriteria):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
         self.times.append(self.arrivals.now)
-        return torch.zeros(len(input_ids), dtype=torch.bool)
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
 
 class StaticBatches:
@@ -74,8 +75,8 @@ class StaticBatches:
             input_ids[row, longest - request.num_prompt_tokens :] = torch.tensor(request.prompt_token_ids)
             attention_mask[row, longest - request.num_prompt_tokens :] = 1
         generated = self.model.generate(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
+            input_ids=input_ids.to(self.model.device),
+            attention_mask=attention_mask.to(self.model.device),
             max_new_tokens=max(request.num_output_tokens for request in batch),
             **sampling(temperature),
             eos_token_id=None,

@@ -1,7 +1,7 @@
 """A GPU that is only pretended: its tensors have numbers, their device is not the host's, and what waits is noted.
 
-torch calls a mode for every operator, so nothing has to be listed by its name in Python: `bool(tensor)`, `tolist` and
-an index by a list all end in one of a few operators that wait for a GPU.
+torch calls a mode for every operator, so nothing is listed by its name in Python: `bool(tensor)`, `tolist` and an index
+by a list all end in one of a few operators that wait for a GPU.
 """
 
 from typing import Any
@@ -13,7 +13,6 @@ from torch.utils._pytree import tree_map
 
 GPU, HOST = torch.device("meta"), torch.device("cpu")
 READS = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::equal"}
-COPIES = {"aten::_to_copy", "aten::copy_"}
 INDEXED = {"aten::index", "aten::index_put_", "aten::index_put", "aten::_index_put_impl_"}
 
 
@@ -24,62 +23,55 @@ class GpuTensor(Tensor):
 
     @staticmethod
     def __new__(cls, numbers: Tensor) -> "GpuTensor":
-        made: GpuTensor = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, numbers.size(), strides=numbers.stride(), dtype=numbers.dtype, device=GPU
-        )
+        strides, dtype = numbers.stride(), numbers.dtype
+        made: Any = Tensor._make_wrapper_subclass(cls, numbers.size(), strides=strides, dtype=dtype, device=GPU)
         made.numbers = numbers
-        return made
+        return made  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
         return self.to(HOST).tolist()  # one copy, as for a tensor of a real GPU
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, *given: Any) -> Any:  # type: ignore[override]
         raise AssertionError(f"{func} outside the mode")
 
 
-class PretendedGpu(TorchDispatchMode):
+class PretendedGpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs operators on pretended tensors. `waits` has each one for which a program waits until the GPU has caught up.
 
     What is copied to the host without waiting is 0 there until the next wait.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.waits: list[str] = []
         self.on_the_way: list[tuple[Tensor, Tensor]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = func._schema.name, dict(kwargs or {})
-        if any(isinstance(one, Tensor) and one.device == GPU and not isinstance(one, GpuTensor) for one in args):
+        tensors = [one for one in args if isinstance(one, Tensor)]
+        if any(one.device == GPU and not isinstance(one, GpuTensor) for one in tensors):
             raise AssertionError(
                 f"{name}: a tensor was made on the GPU from Python's numbers, which waits for their copy"
             )
         with self:  # in inference mode an operator that is made of others arrives whole
             if (result := func.decompose(*args, **kwargs)) is not NotImplemented:
                 return result
-        is_on_gpu = [isinstance(one, GpuTensor) for one in args if isinstance(one, Tensor)]
-        target = torch.device(kwargs["device"]) if kwargs.get("device") is not None else GPU if any(is_on_gpu) else HOST
-        if name == "aten::copy_":
-            target = GPU if is_on_gpu[0] else HOST
-        if "device" in kwargs:
-            kwargs["device"] = HOST
+        is_on_gpu = [isinstance(one, GpuTensor) for one in tensors]
+        to_gpu = is_on_gpu[0] if name == "aten::copy_" else kwargs.get("device", GPU if any(is_on_gpu) else HOST) == GPU
+        kwargs |= {"device": HOST} if "device" in kwargs else {}
         result = func(*tree_map(numbers_of, args), **tree_map(numbers_of, kwargs))
-        crosses = name in COPIES and bool(is_on_gpu) and is_on_gpu[-1] != (target == GPU)
-        if (name in READS and any(is_on_gpu)) or (crosses and not asks_not_to_wait(name, args, kwargs)):
+        crosses = name in ("aten::copy_", "aten::_to_copy") and is_on_gpu[-1] != to_gpu
+        can_go_on = kwargs.get("non_blocking") or (name == "aten::copy_" and True in args[2:])
+        is_unknown = name in INDEXED and is_on_gpu[0] and not is_known_to_the_gpu(args)
+        if (name in READS and any(is_on_gpu)) or (crosses and not can_go_on) or is_unknown:
             self.wait(name)
-        elif crosses and target == HOST:
+        elif crosses and not to_gpu:
             self.on_the_way.append((result, result.clone()))
             result.zero_()
-        if name in INDEXED and is_on_gpu[0] and not is_known_to_the_gpu(args):
-            self.wait(name)
         if func._schema.is_mutable:
             return args[0]
-        return (
-            tree_map(lambda one: GpuTensor(one) if isinstance(one, Tensor) else one, result)
-            if target == GPU
-            else result
-        )
+        return tree_map(lambda one: GpuTensor(one) if isinstance(one, Tensor) else one, result) if to_gpu else result
 
     def wait(self, why: str) -> None:
         self.waits.append(why)
@@ -92,12 +84,8 @@ def numbers_of(one: Any) -> Any:
     return one.numbers if isinstance(one, GpuTensor) else one
 
 
-def asks_not_to_wait(name: str, args: Any, kwargs: Any) -> bool:
-    return bool(kwargs.get("non_blocking") or (name == "aten::copy_" and len(args) > 2 and args[2]))
-
-
 def is_known_to_the_gpu(args: Any) -> bool:
     """Return whether an index is there, and is no mask, whose length must be asked for; one number fills any mask."""
-    indices = [one for one in args[1] if isinstance(one, Tensor)]
     is_fill = len(args) > 2 and args[2].numel() == 1
+    indices = [one for one in args[1] if isinstance(one, Tensor)]
     return all(isinstance(one, GpuTensor) and (is_fill or one.dtype != torch.bool) for one in indices)

@@ -1,6 +1,7 @@
 """On a GPU a step waits once, for its tokens: what a CPU does at no cost, such as a look at one number, waits there."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from course.labtest.phase6.batches import row_of
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.core.step import ModelRunnerOutput
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
-from mini_vllm.runner.steps import FlatBatch
 from mini_vllm.sampling_params import SamplingParams
 from tests.model.pretended_gpu import GPU, HOST, GpuTensor, PretendedGpu
 
@@ -34,28 +34,17 @@ def test_sampling_waits_once(mix: str) -> None:
     assert gpu.waits == FETCHED
 
 
-class GivenLogits:
-    """A forward pass that returns the same logits in every step."""
-
-    vocab_size, block_size = 50, 4
-
-    def __init__(self, logits: Tensor, device: torch.device) -> None:
-        self.logits, self.device = logits, device
-
-    def forward(self, flat: FlatBatch) -> Tensor:
-        assert flat.block_tables.device == self.device
-        return self.logits if self.device == HOST else GpuTensor(self.logits)
-
-
 def executed(spoiled: dict[int, float], device: torch.device) -> ModelRunnerOutput:
-    """Execute a step of as many requests as `MIXES` has kinds; some rows get a number that is not finite."""
+    """Execute a step of requests of all kinds, on a model of which some rows of logits are not finite."""
     logits = torch.randn(7, 50, generator=torch.Generator().manual_seed(3))
     for row, number in spoiled.items():
         logits[row, 11] = number
     batch = [row_of(name, 5, 1, [3 * index + 1, 3 * index + 2]) for index, name in enumerate("ABCDEFG")]
     for scheduled, params in zip(batch, MIXES["all kinds"], strict=True):
         scheduled.request.sampling_params = params
-    return PagedModelRunner(GivenLogits(logits, device), STEPS).execute_model(batch)
+    given = logits if device == HOST else GpuTensor(logits)
+    model: Any = SimpleNamespace(vocab_size=50, block_size=4, device=device, forward=lambda flat: given)
+    return PagedModelRunner(model, STEPS).execute_model(batch)
 
 
 @pytest.mark.parametrize("spoiled", [{}, {2: torch.nan, 4: torch.inf}, {0: -torch.inf}], ids=["all", "two", "one"])
@@ -64,12 +53,10 @@ def test_a_step_waits_once_and_leaves_out_what_is_not_finite(spoiled: dict[int, 
         found = executed(spoiled, GPU)
     assert gpu.waits[:1] == FETCHED
     assert len(gpu.waits) == 1 or spoiled  # rows are left out one way only, by a list of those that stay
+    assert found == executed(spoiled, HOST)
     assert set(found.errors) == {"ABCDEFG"[row] for row in spoiled}
-    whole, on_cpu = executed({}, HOST), executed(spoiled, HOST)
-    assert found == on_cpu
-    assert found.sampled_token_ids == {
-        name: tokens for name, tokens in whole.sampled_token_ids.items() if name not in found.errors
-    }
+    kept = {name: token for name, token in executed({}, HOST).sampled_token_ids.items() if name not in found.errors}
+    assert found.sampled_token_ids == kept
 
 
 WAITING: dict[str, Callable[[Tensor], Any]] = {
