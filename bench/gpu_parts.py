@@ -74,8 +74,9 @@ def decodes(contexts: Sequence[int], device: torch.device) -> FlatBatch:
     tables[torch.arange(width) * BLOCK_SIZE >= lengths[:, None]] = 0
     last = lengths - 1
     slots = tables[rows[:-1], last // BLOCK_SIZE] * BLOCK_SIZE + last % BLOCK_SIZE
-    tensors = [part.to(device) for part in (7 * rows[1:], last, slots, rows, lengths, tables, rows[:-1])]
-    return FlatBatch(*tensors, query_lens=[1] * len(contexts), seq_lens_cpu=list(contexts), block_size=BLOCK_SIZE)
+    parts: Any = [part.to(device) for part in (7 * rows[1:], last, slots, rows, lengths, tables, rows[:-1])]
+    parts += [[1] * len(contexts), list(contexts), BLOCK_SIZE]
+    return FlatBatch(*parts)
 
 
 def bandwidth(lineup: str) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def speed_of(
     shape = (2, int(flat.block_tables.max()) + 1, BLOCK_SIZE, NUM_KV_HEADS, HEAD_DIM)
     caches = [torch.ones(shape, dtype=torch.bfloat16, device=device) for _ in range(num_layers)]
     query = torch.ones(batch_size, NUM_HEADS, HEAD_DIM, dtype=torch.bfloat16, device=device)
-    return num_layers * num_bytes / seconds_of(lambda: [attention(query, *cache, flat, 0.1) for cache in caches])
+    return num_layers * num_bytes / seconds_of(lambda: [attention(query, k, v, flat, 0.1) for k, v in caches])
 
 
 def gpu_seconds(work: Callable[[], object]) -> float:
@@ -111,14 +112,14 @@ def gpu_seconds(work: Callable[[], object]) -> float:
     graph, flushed, seconds = torch.cuda.CUDAGraph(), torch.empty(FLUSHED_BYTES, dtype=torch.uint8, device="cuda"), []
     with torch.cuda.graph(graph):
         work()
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     for _ in range(9):
         flushed.zero_()
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         graph.replay()
         last.record()
         torch.cuda.synchronize()
-        seconds.append(first.elapsed_time(last) / 1e3)
+        seconds.append(float(first.elapsed_time(last)) / 1e3)
     return median(seconds)
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -50,7 +51,7 @@ def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def on_the_device(batch: FlatBatch) -> FlatBatch:
-    tensors = {name: part.to(DEVICE) for name, part in vars(batch).items() if isinstance(part, Tensor)}
+    tensors: Any = {name: part.to(DEVICE) for name, part in vars(batch).items() if isinstance(part, Tensor)}
     return replace(batch, **tensors)
 
 

@@ -10,9 +10,10 @@ import torch
 
 from bench import gpu
 from bench.backend import BackendSettings
-from bench.gpu_parts import EMBEDDED_MODEL, MEASURED, decodes, equal, figures_of, speed_of
+from bench.gpu_parts import MEASURED, decodes, equal, figures_of, speed_of
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.parts import runner_steps_for
+from mini_vllm.runner.loading import EMBEDDED_MODEL
 from tests.cli.conftest import Commands
 
 CPU = torch.device("cpu")

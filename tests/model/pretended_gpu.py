@@ -32,7 +32,7 @@ class GpuTensor(Tensor):
         return self.to(HOST).tolist()  # one copy, as for a tensor of a real GPU
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, *given: Any) -> Any:  # type: ignore[override]
+    def __torch_dispatch__(cls, func: Any, *given: Any) -> Any:
         raise AssertionError(f"{func} outside the mode")
 
 
