@@ -1,5 +1,6 @@
 """What a user of transformers would run instead: `generate` on padded batches, and continuous batching."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,10 +94,13 @@ class Continuous:
     def __init__(self, settings: BackendSettings) -> None:
         self.model = load(settings)
         self.temperature = 0.0
+        known = inspect.signature(ContinuousBatchingConfig).parameters
+        name = "page_size" if "page_size" in known else "block_size"  # the latter in transformers 5.17
+        page_size: dict[str, Any] = {name: PAGE_SIZE}
         self.batching = ContinuousBatchingConfig(
-            page_size=PAGE_SIZE,
             num_blocks=settings.kv_cache_tokens // PAGE_SIZE + 4,
             max_batch_tokens=settings.max_num_batched_tokens,
+            **page_size,
         )
         self.facts: dict[str, Any] = {"page_size": PAGE_SIZE}
 
