@@ -26,11 +26,11 @@ PARTS = {
 Row = tuple[str, str, bool]  # what was measured, the figure, and whether it is as it has to be
 
 
-def workload(count: int = 256, longest: int = 1024) -> list[TimedRequest]:
+def workload() -> list[TimedRequest]:
     """Return the requests of nano-vLLM's own benchmark, drawn as it draws them."""
     rng = Random(0)
-    prompts = [[rng.randint(0, 10_000) for _ in range(rng.randint(100, longest))] for _ in range(count)]
-    return [TimedRequest(0.0, str(n), prompt, rng.randint(100, longest)) for n, prompt in enumerate(prompts)]
+    prompts = [[rng.randint(0, 10_000) for _ in range(rng.randint(100, 1024))] for _ in range(256)]
+    return [TimedRequest(0.0, str(n), prompt, rng.randint(100, 1024)) for n, prompt in enumerate(prompts)]
 
 
 def chosen_parts(names: Sequence[str], folder: Path) -> list[str]:
@@ -65,9 +65,11 @@ def run_part(
         why = [f"exit code {process.returncode}", *errors.strip().splitlines()][-1]
         record = {"error": why} if process.returncode else json.loads(shown.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
         record = {"error": f"not done after {limit:g} seconds"}
+    finally:  # Ctrl-C, too
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
 
@@ -77,6 +79,8 @@ def rows(folder: Path) -> Iterable[Row]:
     records = {name: read(folder, name) for name in PARTS}
     for name, record in records.items():
         if "figures" in record:
+            where, versions = record["device"], (record[what] for what in ("torch", "transformers", "lineup"))
+            yield name, f"{where}; torch {{}}, transformers {{}}, lineup {{}}".format(*versions), True
             yield from rows_of(name, record["figures"], records["workload"].get("figures", {}))
         elif record:
             yield name, record["error"], False

@@ -25,7 +25,8 @@ FIGURES: dict[str, dict[str, Any]] = {
     "workload": {"output_tokens_per_second": 15_000.0, "decodes": 1_020, "replayed": 1_020},
     "peer": {"output_tokens_per_second": 4_000.0},
 }
-ROWS = {
+SETUP = {"device": "H100", "torch": "2.11.0", "transformers": "5.17.0", "lineup": "solution"}
+ROWS = dict.fromkeys(gpu.PARTS, "H100; torch 2.11.0, transformers 5.17.0, lineup solution") | {
     "texts equal to the CPU's": "20 of 20",
     "sizes recorded as graphs": "3 of 3, up to 256",
     "largest difference of a logit": "1.30% of the largest",
@@ -49,7 +50,7 @@ WRONG = {  # what makes which row wrong
 
 def recorded(folder: Path, parts: dict[str, dict[str, Any]]) -> Path:
     for name, figures in parts.items():
-        (folder / f"{name}.json").write_text(json.dumps({"figures": figures}), encoding="utf-8")
+        (folder / f"{name}.json").write_text(json.dumps({**SETUP, "figures": figures}), encoding="utf-8")
     return folder
 
 
