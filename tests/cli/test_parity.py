@@ -47,11 +47,23 @@ def test_the_public_traces_match_and_those_of_absent_electives_are_counted(mini_
         assert text in shown
 
 
-@pytest.mark.parametrize("field", ["evicted", "detail.free_queue"])  # all of them: tests/engine/test_parity.py
-def test_an_altered_copy_fails_and_names_step_and_field(mini_vllm: Commands, write: Write, field: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "alter"),
+    [
+        ("scheduled", lambda step: step["scheduled"][0].update(n=99)),
+        ("scheduled", lambda step: step["scheduled"][0]["blocks"].append(99)),
+        ("free_after_schedule", lambda step: step.update(free_after_schedule=99)),
+        ("evicted", lambda step: step.update(evicted=[7])),
+        ("waiting_after", lambda step: step.update(waiting_after=["Z"])),
+        ("preempted", lambda step: step.update(preempted=[["A", "A", 0]])),
+        ("detail.free_queue", lambda step: step["detail"].update(free_queue=[3])),
+    ],
+)
+def test_an_altered_copy_fails_and_names_step_and_field(
+    mini_vllm: Commands, write: Write, field: str, alter: Callable[[dict[str, Any]], None]
+) -> None:
     line = named("budget_cap")
-    step = line["trace"]["steps"][1]
-    (step if field == "evicted" else step["detail"]).update({field.rpartition(".")[2]: [7]})
+    alter(line["trace"]["steps"][1])
     shown = mini_vllm("parity", write([line, named("slot_cap")]), exit_code=1).output
     assert f"budget_cap: differs first in step 1, field '{field}'" in shown
     assert "recorded" in shown
