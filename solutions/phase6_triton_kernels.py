@@ -1,8 +1,7 @@
 """Phase 6, task 8 (optional), reference: the cache's two inner loops as Triton kernels.
 
-vLLM: `reshape_and_cache_flash` in `csrc/cache_kernels.cu`, `kernel_unified_attention_2d`, `kernel_unified_attention_3d`
-and `reduce_segments` in `v1/attention/ops/triton_unified_attention.py`. The online softmax is that of Milakov and
-Gimelshein, 2018; splitting the keys is Flash-Decoding.
+vLLM: `csrc/cache_kernels.cu` and `v1/attention/ops/triton_unified_attention.py`. The online softmax is that of Milakov
+and Gimelshein, 2018; splitting the keys is Flash-Decoding.
 """
 # mypy: disable-error-code="untyped-decorator, misc"
 
@@ -100,7 +99,6 @@ def paged_attention_kernel(
     num_visible = seq_len - query_len + tl.minimum(query_len, (tile + 1) * tokens_tile)
     length = tl.cdiv(tl.cdiv(num_visible, keys_tile), num_parts) * keys_tile
     end = tl.minimum(num_visible, (part + 1) * length)
-
     # Online softmax: not all scores fit into registers, so keep the largest score so far and two sums relative to it.
     largest = tl.full([rows_tile], -float("inf"), tl.float32)
     total = tl.zeros([rows_tile], tl.float32)
@@ -148,13 +146,12 @@ def combine_kernel(
     row = tl.program_id(0).to(tl.int64)
     places = row * num_parts + tl.arange(0, num_parts)
     dims = tl.arange(0, dim_tile)
-    is_number = dims < head_dim
     largest = tl.load(sums + 2 * places)
     factors = tl.exp(largest - tl.max(largest, axis=0))
-    numbers = tl.load(parts + places[:, None] * head_dim + dims[None, :], mask=is_number[None, :], other=0.0)
+    numbers = tl.load(parts + places[:, None] * head_dim + dims[None, :], mask=dims[None, :] < head_dim, other=0.0)
     total = tl.sum(tl.load(sums + 2 * places + 1) * factors, axis=0)
     answer = tl.sum(numbers * factors[:, None], axis=0) / total
-    tl.store(output + row * head_dim + dims, answer.to(output.dtype.element_ty), mask=is_number)
+    tl.store(output + row * head_dim + dims, answer.to(output.dtype.element_ty), mask=dims < head_dim)
 
 
 def reshape_and_cache(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor) -> None:
@@ -188,8 +185,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     longest = cdiv(batch.block_tables.shape[1] * block_size, keys_tile)
     wanted = cdiv(NUM_PROGRAMS, len(batch.query_lens) * num_kv_heads * num_tiles)
     num_parts = triton.next_power_of_2(min(wanted, longest, MAX_PARTS))
-    output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    parts = sums = output
+    output = parts = sums = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     if num_parts > 1:
         shape = (num_tokens, num_heads, num_parts)
         parts, sums = (torch.empty(*shape, size, dtype=torch.float32, device=query.device) for size in (head_dim, 2))
