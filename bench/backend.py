@@ -73,7 +73,7 @@ class Backend(Protocol):
 class Arrivals:
     """Yields the requests of a round as they arrive, at most `batch_size` unfinished at once.
 
-    The clock starts at construction. Whoever serves the requests counts `num_finished`.
+    The clock starts at construction. The code that serves the requests counts `num_finished`.
     """
 
     def __init__(self, requests: Sequence[TimedRequest], batch_size: int | None = None) -> None:

@@ -175,7 +175,7 @@ def serve_call() -> None:
             ending = CallResult(function(*arguments))
     except (Exception, SystemExit, OutOfTime) as error:  # OutOfTime is no Exception, see there
         ending = CallResult(problem=describe(error), unwritten=is_not_written(error))
-    sys.stdout.flush()  # before the message: whoever receives it kills this process
+    sys.stdout.flush()  # before the message: its receiver kills this process
     channel.send({"ending": pack(ending)})
 
 

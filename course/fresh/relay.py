@@ -11,7 +11,7 @@ with socket.socket(fileno=int(sys.argv[1])) as server:
     answer = server.recv(4)
 status = int.from_bytes(answer, "little", signed=True) if answer else 1  # none: the server has died
 if status < 0:
-    with contextlib.suppress(OSError):  # nobody can handle SIGKILL
+    with contextlib.suppress(OSError):  # no process can handle SIGKILL
         signal.signal(-status, signal.SIG_DFL)
     os.kill(os.getpid(), -status)
 os._exit(status)
