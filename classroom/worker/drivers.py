@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from classroom.worker.answers import Json
+from classroom.worker.device import on_a_device
 from classroom.worker.scenario import play_together
-from classroom.worker.script import elsewhere, replay
+from classroom.worker.script import replay
 from course.sandbox.errors import UnusableAnswerError
 from mini_vllm.core.request import Request
 
@@ -30,8 +31,7 @@ def rejection_sample(
         counts: Counter[tuple[int, ...]] = Counter()
         for choice in (*((cell + 0.5) / grid for cell in range(grid)), 0.0):
             draws = [(keep, choice if row == last_row else 0.5) for row, keep in enumerate(keeps)]
-            with elsewhere():
-                tokens = list(files[7].rejection_sample(drafts, *tensors, draws))
+            tokens = list(on_a_device(files[7].rejection_sample, drafts, *tensors, draws))
             if any(isinstance(token, torch.Tensor) for token in tokens):
                 raise UnusableAnswerError("Your code gave back tensors: token ids are plain numbers.")
             first = tuple(map(operator.index, tokens))

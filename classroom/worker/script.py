@@ -3,17 +3,16 @@
 Plain data goes in and plain data comes out. The judge plays the same script on the reference.
 """
 
-import importlib
 import io
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from functools import reduce
+from functools import partial, reduce
 from operator import xor
 from typing import Any
 
 from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
+from classroom.worker.device import device_tensors, on_a_device
 from course.labtest.strict_queue import StrictQueue
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
@@ -52,12 +51,6 @@ def is_strong(hashes: list[bytes]) -> bool:
     return len({*every_part[-1], bytes(4)}) == 9 and (len(set(hashes)) < 4 or 0 not in sums)
 
 
-def elsewhere() -> AbstractContextManager[Any]:
-    """Put tensors on no real device where none is named: an answer lies where its arguments lie."""
-    device: AbstractContextManager[Any] = importlib.import_module("torch").device("meta")
-    return device
-
-
 class ScriptReplay:
     """The objects that live through a script: requests, blocks, and the results of earlier calls."""
 
@@ -79,15 +72,8 @@ class ScriptReplay:
         is_class = target == MODULE and name[0].isupper()
         is_plan = name == "schedule_drafts"  # the list of drafts is in the step's record, too
         drafts = [one.spec_token_ids for one in positional if isinstance(one, Request) and is_plan]
-        try:
-            with elsewhere() if name in ON_ONE_DEVICE else nullcontext():
-                found = getattr(thing, name)(*positional, **named)
-        except NotImplementedError as error:
-            if "meta tensor" not in str(error):
-                raise
-            # What is made on the host and then moved, as to a GPU, is right, and has no numbers on no real device.
-            positional, named = ArgumentReader(arguments, self).load()
-            found = getattr(thing, name)(*positional, **named)
+        function = partial(on_a_device, getattr(thing, name)) if name in ON_ONE_DEVICE else getattr(thing, name)
+        found = function(*positional, **named)
         uses = [one.cost for one in positional if isinstance(one, StrictQueue)]
         self.results.append(found)
         if is_class:
@@ -143,7 +129,8 @@ class ArgumentReader(pickle.Unpickler):
             case "shared" if content[0] in self._replay.shared:
                 return self._replay.shared[content[0]]
             case "shared":
-                return self._replay.shared.setdefault(content[0], pickle.loads(content[1]))
+                batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
+                return self._replay.shared.setdefault(content[0], batch)
             case "stand-in":
                 return content[0]
         return getattr(self._replay.file, content[0])

@@ -1,83 +1,12 @@
-"""Show tensors that are made on the wrong device, without a GPU.
+"""Explain what a function makes on the wrong device, without a GPU: its arguments are `DeviceTensor`s."""
 
-On a machine with a GPU the arguments are on the GPU, and a tensor made without `device=` is on the host. Here the
-arguments are `DeviceTensor`s, whose `device` is torch's `meta` although their numbers are there. All that is made of
-them or with that device is one, too; every other tensor, however it was made, is on the host. Mixing the two raises
-torch's error.
-"""
-
-from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
+from course.labtest.device_tensors import MESSAGE, DeviceTensor, OnDevice, marked, on_device
 from course.labtest.expect import lab_failure
-from mini_vllm.runner.steps import FlatBatch
-
-DEVICE, HOST = torch.device("meta"), torch.device("cpu")
-DEVICE_OF: Any = Tensor.device.__get__
-MOVES: set[Any] = {Tensor.type_as, Tensor.to}
-TO_HOST: set[Any] = {Tensor.cpu, Tensor.numpy}
-MAY_MIX: set[Any] = {Tensor.__getitem__, Tensor.__setitem__, Tensor.copy_, *MOVES}
-"""torch takes index tensors from the host, and copies from it."""
-MESSAGE = "Expected all tensors to be on the same device, but found at least two devices: the arguments' and the host"
-
-
-class DeviceTensor(Tensor):
-    """A tensor on the device of the arguments."""
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func == DEVICE_OF:
-            return DEVICE
-        with torch._C.DisableTorchFunctionSubclass():
-            # Single numbers are left out: torch mixes them with tensors of any device.
-            kinds = [isinstance(one, DeviceTensor) for one in _tensors([args, kwargs or {}]) if one.dim() > 0]
-            if len(set(kinds)) > 1 and func not in MAY_MIX:
-                raise RuntimeError(MESSAGE)
-            is_on_device = not kinds or kinds[-1 if func in MOVES else 0]
-            return _marked(func(*args, **(kwargs or {})), is_on_device and func not in TO_HOST)
-
-
-class OnDevice(TorchFunctionMode):
-    """Makes what is asked for on the arguments' device a `DeviceTensor`, and what is asked for on the host none."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, torch.device | str)]
-        devices = [torch.device(one) for one in given if str(one).partition(":")[0] in ("meta", "cpu")]
-        if not devices or func is torch.device:
-            return func(*args, **(kwargs or {}))
-        args = [HOST if isinstance(one, torch.device | str) else one for one in args]
-        kwargs = {name: HOST if isinstance(one, torch.device | str) else one for name, one in (kwargs or {}).items()}
-        with torch._C.DisableTorchFunctionSubclass():
-            return _marked(func(*args, **kwargs), devices[0] == DEVICE)
-
-
-def _marked(result: Any, is_on_device: bool) -> Any:
-    """Return a result whose tensors are on the device, or on the host."""
-    if isinstance(result, Tensor):
-        return result.as_subclass(DeviceTensor if is_on_device else Tensor)
-    if isinstance(result, list | tuple):
-        return type(result)(_marked(one, is_on_device) for one in result)
-    return result
-
-
-def _tensors(found: Any) -> Iterator[Tensor]:
-    if isinstance(found, Tensor):
-        yield found
-    elif isinstance(found, list | tuple | dict):
-        for one in found.values() if isinstance(found, dict) else found:
-            yield from _tensors(one)
-
-
-def on_device(argument: Any) -> Any:
-    """Return a tensor, or a batch of tensors, as it would be on a GPU. The numbers are the same memory."""
-    if isinstance(argument, FlatBatch):
-        return replace(argument, **{part.name: on_device(getattr(argument, part.name)) for part in fields(argument)})
-    return _marked(argument, True) if isinstance(argument, Tensor) else argument
 
 
 def call_on_a_device(function: Callable[..., Any], *arguments: Any, name: str, situation: str) -> Any:
@@ -100,4 +29,4 @@ def call_on_a_device(function: Callable[..., Any], *arguments: Any, name: str, s
             yours=error,
             hint="which call makes a tensor from nothing or from Python's numbers, and has no `device=`?",
         )
-    return _marked(result, False)
+    return marked(result, False)

@@ -16,7 +16,7 @@ from course.labtest.moments import told_of_memory
 from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.sampling_params import SamplingParams
 
-SMALLEST_SUM = 1e-200
+SMALLEST_SUM = 1e-12
 CLOSE = 1e-4
 Row = tuple[Sequence[float], SamplingParams, float]
 
@@ -108,7 +108,7 @@ def naive_sample(logits: Sequence[float], params: SamplingParams, draw: float) -
         sums = sums[: sum(reached < params.top_p for reached in sums) + 1]
     sums = [reached / sums[-1] for reached in sums]
     for token, reached in zip(ranked, sums[:-1], strict=False):
-        # A draw of 0 is under every sum, however it is rounded, but for one that some ways to compute it round to 0.
+        # A draw of 0 is under every sum but one so small that some ways to compute it, as 1 less the rest, end at 0.
         if abs(reached - draw) < CLOSE if draw > 0 else 0 < reached < SMALLEST_SUM:
             return None
         if reached > draw:
