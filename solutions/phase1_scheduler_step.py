@@ -59,7 +59,7 @@ def _serve_running(
     for request in tuple(running):
         if scheduler_output.token_budget == 0:
             break
-        if request.status is not RequestStatus.RUNNING:
+        if scheduler_output.preempted and request.status is not RequestStatus.RUNNING:
             continue  # preempted earlier in this loop
         num_new_tokens = chunks.num_new_tokens(request, request.num_computed_tokens, scheduler_output.token_budget)
         if num_new_tokens == 0:

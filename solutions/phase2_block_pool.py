@@ -104,11 +104,13 @@ class BlockPool:
         """
         for block_id in block_ids:
             block = self.blocks[block_id]
-            if block.ref_cnt == 0:
-                raise ValueError(f"block {block_id} is freed, but no request holds it")
-            block.ref_cnt -= 1
-            if block.ref_cnt == 0:
+            if block.ref_cnt > 1:
+                block.ref_cnt -= 1
+            elif block.ref_cnt == 1:
+                block.ref_cnt = 0
                 self.free_queue.append(block)
+            else:
+                raise ValueError(f"block {block_id} is freed, but no request holds it")
 
 
 class PagedKVCacheManager:
@@ -153,14 +155,18 @@ class PagedKVCacheManager:
         Returns the ids of the blocks taken from the free queue, in order, as a new list. An empty list is a success:
         the blocks that the request holds had room. None is a refusal, and nothing has changed.
         """
+        # Most steps of a decode: the token goes into a block that stays partly filled. Nothing to take, nor to cache.
+        if 0 < request.num_computed_tokens % self.block_size < self.block_size - num_new_tokens - num_lookahead_tokens:
+            return []
         table = self.req_to_blocks.get(request.request_id)
         num_held = len(hit_blocks) if table is None else len(table)
         num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
         num_tokens = num_computed_tokens + num_new_tokens
         num_needed = cdiv(num_tokens + num_lookahead_tokens, self.block_size) - num_held
         # All or nothing, checked before anything changes: a request with half of its blocks could not run, and
-        # would keep them from the requests that can. Pinning takes free hit blocks from the queue, so they count.
-        if num_needed > 0 or hit_blocks:
+        # would keep them from the requests that can. Pinning takes free hit blocks from the queue, so they count:
+        # one by one only where they decide.
+        if num_needed + len(hit_blocks) > self.num_free_blocks:
             num_free_hits = sum(self.block_pool.blocks[block_id].ref_cnt == 0 for block_id in hit_blocks)
             if num_needed + num_free_hits > self.num_free_blocks:
                 return None

@@ -25,7 +25,7 @@ def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequenc
     # mean equal prefixes, not just equal blocks. 8 bytes a token: [1, 23] and [12, 3] must not look alike.
     content = array("q", token_ids).tobytes()
     # JSON, because it quotes: salt "a", adapter "bc" must not look like salt "ab", adapter "c".
-    if any(key is not None for key in extra_keys):
+    if extra_keys and any(key is not None for key in extra_keys):
         content += json.dumps(list(extra_keys)).encode()
     # Nothing compares the tokens after a match, so the hash must not collide. Python's `hash` has 64 bits, is easy
     # to collide on purpose, and for text changes from process to process.
@@ -61,8 +61,7 @@ class HashPrefixCache:
         # The last token is always computed: its logits are what the next token is sampled from.
         max_num_blocks = (request.num_tokens - 1) // self.block_size
         hit_blocks: list[int] = []
-        for block_hash in request.block_hashes[:max_num_blocks]:
-            blocks = self._blocks_of_hash.get(block_hash)
+        for blocks in map(self._blocks_of_hash.get, request.block_hashes[:max_num_blocks]):
             if blocks is None:
                 break
             # The first one cached, as vLLM does: requests share one copy, and the later ones become free.

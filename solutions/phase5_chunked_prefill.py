@@ -41,6 +41,9 @@ class ChunkedPrefillPolicy:
         # argument includes that hit, so count from the argument.
         num_uncomputed = request.num_tokens - num_computed_tokens
         num_granted = self.clamp(num_uncomputed, token_budget, self.threshold)
+        # Nothing was cut off and the model's last position is far, as in almost every step: no other cap binds.
+        if num_granted == num_uncomputed < self.max_model_len - num_computed_tokens:
+            return num_granted
         if request.status is RequestStatus.RUNNING:
             # The token at position max_model_len - 1 ends the request, so no step computes it. All or nothing is
             # a rule of admission: refusing a running request would only leave the blocks it holds idle.

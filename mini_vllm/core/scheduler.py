@@ -110,7 +110,7 @@ class Scheduler:
     ) -> dict[str, list[int]]:
         """Apply the sampled tokens of the oldest step in flight; return the accepted tokens by request id."""
         requests = self.requests
-        self._half_updated = {name: requests[name].num_tokens for name in sampled_token_ids if name in requests}
+        self._half_updated = {name: len(requests[name].all_token_ids) for name in sampled_token_ids if name in requests}
         self._to_roll_back = None
         if self.ahead is None:
             kept = self._apply(scheduler_output, sampled_token_ids)

@@ -10,16 +10,16 @@ def check_stop(request: Request, max_model_len: int) -> bool:
     does not end the request. Stop strings are found later, in the text (`detokenizer.py`).
     """
     token_id = request.all_token_ids[-1]
-    params = request.sampling_params
-    may_stop = request.num_output_tokens >= params.min_tokens
+    params, num_tokens = request.sampling_params, len(request.all_token_ids)
+    num_output_tokens = num_tokens - request.num_prompt_tokens
+    may_stop = num_output_tokens >= params.min_tokens
     if may_stop and token_id in request.eos_token_ids and not params.ignore_eos:
         request.finish(RequestStatus.FINISHED_STOPPED)
         return True
     if may_stop and token_id in params.stop_token_ids:
         request.finish(RequestStatus.FINISHED_STOPPED, stop_reason=token_id)
         return True
-    num_tokens = len(request.all_token_ids)
-    if num_tokens >= max_model_len or num_tokens - request.num_prompt_tokens >= params.max_tokens:
+    if num_tokens >= max_model_len or num_output_tokens >= params.max_tokens:
         request.finish(RequestStatus.FINISHED_LENGTH_CAPPED)
         return True
     return False
