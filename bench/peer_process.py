@@ -14,10 +14,11 @@ from bench.served import ServedRound, require_complete
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import CHECKOUT
 
-OPENVINO, LLAMA_CPP = "openvino", "llama-cpp"
+OPENVINO, LLAMA_CPP, VLLM = "openvino", "llama-cpp", "vllm"
 BINARIES = "Scripts" if os.name == "nt" else "bin"
 OPENVINO_PYTHON = CHECKOUT / ".venv-openvino" / BINARIES / "python"
 LLAMA_CPP_PYTHON = CHECKOUT / ".venv-llama-cpp" / BINARIES / "python"
+VLLM_PYTHON = CHECKOUT / ".venv-vllm" / BINARIES / "python"
 TRANSFORMERS = ("transformers-continuous", "transformers-static", "transformers-one-by-one")
 BACKENDS = ("mini-vllm", *TRANSFORMERS, OPENVINO, LLAMA_CPP)
 
@@ -32,6 +33,8 @@ def why_missing(name: str) -> str | None:
         return "OpenVINO GenAI has no environment here; `python -m tools.openvino_peer` makes one (about 2 GB)"
     if name == LLAMA_CPP and not LLAMA_CPP_PYTHON.exists():
         return "llama.cpp has no environment here; `python -m tools.llama_cpp_peer` builds one (15 minutes, 170 MB)"
+    if name == VLLM and not VLLM_PYTHON.exists():
+        return "vLLM's scheduler has no environment here; `python -m tools.vllm_peer` makes one (about 300 MB)"
     return None
 
 

@@ -23,6 +23,7 @@ from mini_vllm.sampling_params import SamplingParams
 BLOCK_SIZE = 16
 PROMPT_LEN = 32
 NUM_ROUNDS = 7
+NUM_BLOCKS = 100_000
 RUNNING = (16, 64, 256, 1024)
 NUM_ADMISSIONS, SHARED_TOKENS, OWN_TOKENS = 2000, 512, 16
 SMALL_POOL, LARGE_POOL = 10_000, 1_000_000
@@ -59,7 +60,7 @@ def measure_scheduler(lineup: Lineup, report: ProgressReport = unreported) -> Sc
     return costs
 
 
-def measure_decodes(lineup: Lineup, num_requests: int, num_blocks: int = 100_000) -> Cost:
+def measure_decodes(lineup: Lineup, num_requests: int, num_blocks: int = NUM_BLOCKS) -> Cost:
     """Return the cost of one scheduled request while `num_requests` decode, prefix caching on."""
     [cost] = _in_turns([decoding_scheduler(lineup, num_requests, num_blocks)])
     return cost
@@ -93,7 +94,7 @@ def measure_admissions(lineup: Lineup, num_rounds: int = 3) -> Admissions:
 
 
 def _admit_once(lineup: Lineup) -> tuple[float, float, float]:
-    scheduler = _empty_scheduler(lineup, NUM_ADMISSIONS, 2 * NUM_ADMISSIONS * (SHARED_TOKENS + OWN_TOKENS))
+    scheduler = empty_scheduler(lineup, NUM_ADMISSIONS, 2 * NUM_ADMISSIONS * (SHARED_TOKENS + OWN_TOKENS))
     shared, params = list(range(1000, 1000 + SHARED_TOKENS)), SamplingParams(max_tokens=1)
     scheduler.add_request(Request("first", [*shared, 1], params))  # caches the prefix that the others share
     take_step(scheduler)
@@ -165,22 +166,24 @@ def time_round(scheduler: Scheduler, num_steps: int) -> float:
 
 
 def decoding_scheduler(lineup: Lineup, num_requests: int, num_blocks: int, policy: Policy = "fcfs") -> Scheduler:
-    """Return a full scheduler with `num_requests` requests that decode in all rounds.
-
-    Their prompts end at different places within a block, so that in every step some fill a block.
-    """
+    """Return a full scheduler with `num_requests` requests that decode in all rounds."""
     max_tokens = steps_per_round(num_requests) * NUM_ROUNDS + 8
-    scheduler = _empty_scheduler(lineup, num_requests, MAX_MODEL_LEN, num_blocks, policy)
+    scheduler = empty_scheduler(lineup, num_requests, MAX_MODEL_LEN, num_blocks, policy)
     for index in range(num_requests):
-        prompt = [7 * index + place for place in range(PROMPT_LEN + index % BLOCK_SIZE)]
-        scheduler.add_request(Request(f"r{index}", prompt, SamplingParams(max_tokens=max_tokens, ignore_eos=True)))
+        params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
+        scheduler.add_request(Request(f"r{index}", decode_prompt(index), params))
     while len(scheduler.waiting):
         take_step(scheduler)
     return scheduler
 
 
-def _empty_scheduler(
-    lineup: Lineup, max_num_seqs: int, token_budget: int, num_blocks: int = 100_000, policy: Policy = "fcfs"
+def decode_prompt(index: int) -> list[int]:
+    """Return a prompt; each of 16 ends at another place within a block, so that in every step some fill a block."""
+    return [7 * index + place for place in range(PROMPT_LEN + index % BLOCK_SIZE)]
+
+
+def empty_scheduler(
+    lineup: Lineup, max_num_seqs: int, token_budget: int, num_blocks: int = NUM_BLOCKS, policy: Policy = "fcfs"
 ) -> Scheduler:
     config = EngineConfig(
         max_num_seqs=max_num_seqs,
@@ -200,6 +203,7 @@ def take_step(scheduler: Scheduler) -> None:
 
 
 def freeze() -> None:
-    """Run the garbage collector once, then exclude all remaining objects from it."""
+    """Run the garbage collector once, on what was excluded too, then exclude all remaining objects from it."""
+    gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -4,7 +4,7 @@ import json
 import os
 import platform
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from bench import scheduler as measured
 from bench.cli.announced import measuring
+from bench.cli.beside_vllm import bench_beside_vllm
 from bench.scheduler import measure_scheduler
 from bench.scheduler_costs import Cost, SchedulerCosts
 from course.palette import color
@@ -25,7 +26,14 @@ OURS = color(1)
 
 
 @friendly
-def bench_scheduler(lineup: LineupText = None, as_json: AsJson = False) -> None:
+def bench_scheduler(
+    lineup: LineupText = None,
+    peer: Annotated[
+        Literal["vllm"] | None, typer.Option(help="Beside vLLM's own scheduler, in one process.", show_default=False)
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="With --peer: two rounds, fewer admissions.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Measure the CPU time of scheduling, per request.
 
     That of schedule() and update_from_output().
@@ -34,6 +42,9 @@ def bench_scheduler(lineup: LineupText = None, as_json: AsJson = False) -> None:
     team = replace(lineup_to_run(lineup, console), runner="absent")
     if not as_json:
         console.print(whose_code(team), markup=False)
+    if peer is not None:
+        bench_beside_vllm(console, team, quick=quick, as_json=as_json)
+        return
     with measuring("Measuring", 30) as report:
         costs = measure_scheduler(team, report)
     if as_json:

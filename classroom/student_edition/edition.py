@@ -64,7 +64,8 @@ RELEASED = (
     ),
     *("lab.py", "labs/", "mini_vllm/", "course/", "cli/", "bench/", "serving/", "notebooks/"),
     *("docs/architecture.md", "docs/pictures/"),
-    *("tools/__init__.py", "tools/tiny_model/", "tools/openvino_peer/", "tools/llama_cpp_peer/"),
+    *("tools/__init__.py", "tools/peer_environment.py", "tools/tiny_model/"),
+    *("tools/openvino_peer/", "tools/llama_cpp_peer/", "tools/vllm_peer/"),
 )
 
 TEMPLATES = "tools/student_edition/"

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from bench.peer_process import LLAMA_CPP_PYTHON
-from tools.openvino_peer.__main__ import make_environment
+from tools.peer_environment import run_pip
 
 if __name__ == "__main__":
-    make_environment(LLAMA_CPP_PYTHON, Path(__file__).with_name("requirements.txt"))
+    run_pip(LLAMA_CPP_PYTHON, "install", "-r", str(Path(__file__).with_name("requirements.txt")))
+    run_pip(LLAMA_CPP_PYTHON, "check")

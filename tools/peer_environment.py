@@ -1,0 +1,16 @@
+"""The virtual environment of a peer of the benchmarks."""
+
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def run_pip(python: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
+    """Run pip in the environment of `python`, which is made if it is not there. Exits with pip's code if it fails."""
+    if not python.exists():
+        print(f"making {python.parents[1]}", flush=True)
+        venv.create(python.parents[1], with_pip=True)
+    if code := subprocess.run([str(python), "-m", "pip", *arguments], check=False, env=variables).returncode:
+        sys.exit(code)
