@@ -64,7 +64,7 @@ def test_the_page_in_the_repository_is_that_of_its_records() -> None:
 
 def test_nothing_run_is_nothing_measured() -> None:
     text = page({})
-    assert text.count("Not measured.") == 11
+    assert text.count("Not measured.") == 12
     assert "## GPUs" in text
 
 
@@ -127,6 +127,16 @@ def costs() -> dict[str, Any]:
     }
 
 
+def beside_vllm() -> dict[str, Any]:
+    """A decode that meets its aim, one that does not, and an admission that does."""
+    names = {"decode, 16 running": 0.2513, "decode, 64 running": 0.21, "arrival": 0.7, "admission": 0.3}
+    compared = [
+        {"name": name, "peer": "vLLM 0.13.0", "ours": [10 * ratio], "theirs": [10.0], "ratios": [ratio], "ratio": ratio}
+        for name, ratio in names.items()
+    ]
+    return SHELL | {"num_admissions": 2000, "compared": compared}
+
+
 def predictions() -> dict[str, Any]:
     """One prediction that agrees, and one that is off by 25 %."""
     near = {"workload": "burst", "figure": "median TTFT", "measured": 0.01, "predicted": 0.009, "ratio": 0.9}
@@ -166,5 +176,6 @@ def test_the_page_is_as_it_was_reviewed(snapshots: Snapshots) -> None:
     streams = {"as-fast": of_stream(3, 1 / 3), "late": of_stream(0.985, 1.25), "slow": of_stream(0.931, 1)}
     records = {f"throughput-{name}": record for name, record in streams.items()}
     records |= {"preemption": a_feature(), "scheduler": costs(), "calibrate": predictions()}
+    records["beside-vllm"] = beside_vllm()
     snapshots.check("benchmarks", page({**records, "serve-on-embedded": serving()}))
     snapshots.check("benchmarks_without_http", page({"serve-on-embedded": serving() | {"http_cost": None}}))

@@ -1,7 +1,7 @@
 """`python -m tools.benchmarks`: run every benchmark, keep the JSON in docs/benchmarks/, write docs/benchmarks.md.
 
 `--only NAME` runs one and keeps the others; `--render` writes the page from what is there. For figures that
-are worth keeping: a quiet machine, and `python -m tools.openvino_peer` before.
+are worth keeping: a quiet machine, and `python -m tools.openvino_peer` and `python -m tools.vllm_peer` before.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import torch
 
+from bench.peer_process import VLLM, why_missing
 from mini_vllm.assembly.lineup import CHECKOUT
 from tools.benchmarks.page import page
 
@@ -38,6 +39,7 @@ RUNS: dict[str, tuple[str, ...]] = {
         *("--num-prompts", "20", "--probes", "4", "--rounds", "0", "--max-p99-ttft", "10000"),
     ),
     "scheduler": ("bench", "scheduler"),
+    "beside-vllm": ("bench", "scheduler", "--peer", "vllm"),
     "loop": ("bench", "loop"),
     "calibrate": ("calibrate", "--check", "--rounds", "9"),
 }
@@ -63,7 +65,13 @@ def describe_machine() -> dict[str, Any]:
 
 
 def run(name: str, quick: bool) -> None:
-    """Run one benchmark and keep its JSON. Raises `CalledProcessError` if it fails; its errors are on stderr."""
+    """Run one benchmark and keep its JSON. Raises `CalledProcessError` if it fails; its errors are on stderr.
+
+    Without vLLM's scheduler what is compared with it is left out: the record that is there stays.
+    """
+    if name == "beside-vllm" and (reason := why_missing(VLLM)) is not None:
+        print(reason, file=sys.stderr)
+        return
     command = [sys.executable, "-m", "cli", *RUNS[name], "--json"]
     if quick:
         command += QUICK.get(name, ("--quick",))

@@ -19,6 +19,7 @@ TIMES_FASTER = {
 NEVER_SLOWER_THAN = ("transformers-continuous", "transformers-static")
 MAX_OVERHEAD = 0.05
 MIN_GAIN, MAX_LOSS, MAX_SHARE_BETWEEN = 1.5, 0.9, 0.08
+MAX_COST = {"decode": 0.25, "admission": 0.3}
 NOT_MEASURED = ["", "not measured"]
 
 
@@ -93,3 +94,13 @@ def between_passes(record: Record) -> list[str]:
     words = f"**missed at {num_missed} of {len(shares)} batch sizes**" if num_missed else "met"
     aim = f"embedded model: under {MAX_SHARE_BETWEEN:.0%} of the time is not the forward pass"
     return [aim, f"{min(shares):.0%} to {max(shares):.0%}", words]
+
+
+def scheduling(record: Record) -> list[list[str]]:
+    """Return the aims of `bench scheduler --peer vllm`: our cost as a share of vLLM's, the largest of its kind."""
+    rows = []
+    for kind, aim in MAX_COST.items():
+        largest = max(one["ratio"] for one in record["compared"] if one["name"].startswith(kind))
+        words = "met" if largest <= aim else f"**missed by {largest / aim - 1:.1%}**"
+        rows.append([f"{kind}: at most {aim:.2f} of vLLM's CPU time", f"{largest:.2f}", words])
+    return rows
