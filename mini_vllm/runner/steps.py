@@ -1,18 +1,24 @@
 """Phase 6 as the runner uses it: its functions, and the tensors between them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mini_vllm.core.interfaces import SelectLogitsRows
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.runner.groups import RequestGroup, group_requests
+from mini_vllm.runner.groups import Integers, RequestGroup, group_requests
 from mini_vllm.runner.step_buffer import Numbers, StepBuffer
 from mini_vllm.sampling_params import SamplingParams
+
+Booleans = NDArray[np.bool_]
+MAX_DECODE_TOKENS = 8  # a request with more is a chunk; with fewer it is a token to compute, or drafts to check
 
 
 @dataclass
@@ -41,6 +47,54 @@ class FlatBatch:
     @cached_property
     def groups(self) -> list[RequestGroup]:
         return group_requests(self.query_lens, self.seq_lens_cpu, self.block_tables, self.positions, self.block_size)
+
+    @cached_property
+    def decodes_and_chunks(self) -> tuple["Decodes", "Chunks | None"]:
+        """The same requests, apart: those with few tokens row by row, and those with many, if there are any."""
+        lengths = np.asarray(self.query_lens)
+        is_long = lengths > MAX_DECODE_TOKENS
+        if len(lengths) == len(self.input_ids):
+            return Decodes(self.query_start_loc[:-1], self.block_tables, self.seq_lens), None
+        owners = np.repeat(np.arange(len(lengths)), lengths)
+        rows = torch.from_numpy(np.flatnonzero(~is_long[owners]))
+        requests = torch.from_numpy(owners)[rows]
+        decodes = Decodes(rows, self.block_tables[requests], self.positions[rows] + 1)
+        return decodes, self._chunks(is_long, owners) if is_long.any() else None
+
+    def _chunks(self, is_long: Booleans, owners: Integers) -> "Chunks":
+        rows, requests = (torch.from_numpy(np.flatnonzero(which)) for which in (is_long[owners], is_long))
+        query_lens = [self.query_lens[request] for request in requests]
+        return Chunks(
+            rows,
+            replace(
+                self,
+                input_ids=self.input_ids[rows],
+                positions=self.positions[rows],
+                slot_mapping=self.slot_mapping[rows],
+                query_start_loc=torch.tensor([0, *accumulate(query_lens)]),
+                seq_lens=self.seq_lens[requests],
+                block_tables=self.block_tables[requests],
+                query_lens=query_lens,
+                seq_lens_cpu=[self.seq_lens_cpu[request] for request in requests],
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decodes:
+    """Rows of a step that attend each for itself: their places [N], block tables [N, longest], and lengths [N]."""
+
+    rows: Tensor
+    block_tables: Tensor
+    seq_lens: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """The rows of a step's chunks, and the batch of these alone; its `logits_indices` are the whole step's."""
+
+    rows: Tensor
+    batch: FlatBatch
 
 
 def dummy_batch(query_lens: list[int], longest_table: int, block_size: int, device: torch.device) -> FlatBatch:

@@ -1,0 +1,30 @@
+/* What a decode attention in C is given. The engine compiles it for one model and sets these numbers:
+ *
+ * NUM_KV_HEADS, GROUP   K/V heads, and the query heads that share each of them
+ * HEAD_DIM, BLOCK_SIZE  numbers of a head, slots of a block
+ * IS_BFLOAT16           1 if the numbers are bfloat16, 0 if they are float32
+ *
+ * Known sizes are the point: the compiler unrolls the loops over a head and keeps its sums in vector registers.
+ */
+#include <stdint.h>
+
+#if IS_BFLOAT16
+/* The upper half of a float32. */
+typedef uint16_t number;
+union bits { uint32_t whole; float value; };
+static inline float to_float(number stored) { return ((union bits){.whole = (uint32_t)stored << 16}).value; }
+static inline number from_float(float value) {
+    uint32_t whole = ((union bits){.value = value}).whole;
+    return (number)((whole + 0x7fff + ((whole >> 16) & 1)) >> 16); /* round to nearest, ties to even */
+}
+#else
+typedef float number;
+static inline float to_float(number stored) { return stored; }
+static inline number from_float(float value) { return value; }
+#endif
+
+void paged_decode_attention(
+    const number *restrict query, int64_t query_token_stride, int64_t query_head_stride,
+    const number *restrict key_cache, const number *restrict value_cache,
+    const int64_t *restrict block_tables, int64_t table_stride, const int64_t *restrict seq_lens,
+    number *restrict output, int64_t num_requests, float scale);
