@@ -56,6 +56,7 @@ def all_checks() -> list[Finding]:
         *check_torch(),
         *check_load(),
         check_triton(),
+        *check_compiler(),
         check_model(EMBEDDED_MODEL),
         check_solutions(),
         *check_lineup(),
@@ -124,6 +125,16 @@ def check_triton() -> Finding:
     if importlib.util.find_spec("triton") is None:
         return Finding("triton", "OK", "not installed (optional)")
     return Finding("triton", "OK", metadata.version("triton"))
+
+
+def check_compiler() -> Iterator[Finding]:
+    """A C compiler is optional: without one a CPU attends in torch."""
+    if importlib.util.find_spec("torch") is None:
+        return
+    from mini_vllm.runner.compiled import can_compile, find_compiler
+
+    found = f"{find_compiler()}" if can_compile() else "none that works (optional): attention of decodes in torch, slower"
+    yield Finding("C compiler", "OK", found)
 
 
 def check_model(folder: Path) -> Finding:

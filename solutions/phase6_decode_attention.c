@@ -51,30 +51,30 @@ static void attend_to_block(State *state, const number *keys, const number *valu
 }
 
 void paged_decode_attention(
-    const number *restrict query, int64_t query_token_stride, int64_t query_head_stride,
+    const number *restrict query, int64_t query_row_stride, int64_t query_head_stride,
     const number *restrict key_cache, const number *restrict value_cache,
     const int64_t *restrict block_tables, int64_t table_stride, const int64_t *restrict seq_lens,
-    number *restrict output, int64_t num_requests, float scale) {
-/* Requests differ in length, so a thread takes the next pair when it is done with one. */
+    number *restrict output, int64_t num_rows, float scale) {
+/* Rows differ in length, so a thread takes the next pair when it is done with one. */
 #pragma omp parallel for collapse(2) schedule(dynamic)
-    for (int64_t request = 0; request < num_requests; request++) {
+    for (int64_t row = 0; row < num_rows; row++) {
         for (int64_t kv_head = 0; kv_head < NUM_KV_HEADS; kv_head++) {
             State state = {0};
-            const number *heads = query + request * query_token_stride + kv_head * GROUP * query_head_stride;
+            const number *heads = query + row * query_row_stride + kv_head * GROUP * query_head_stride;
             for (int64_t head = 0; head < GROUP; head++) {
                 /* Not minus infinity: compiled with -ffast-math, nothing may be infinite. */
                 state.largest[head] = -FLT_MAX;
                 for (int64_t dim = 0; dim < HEAD_DIM; dim++)
                     state.query[head][dim] = to_float(heads[head * query_head_stride + dim]) * scale;
             }
-            int64_t num_left = seq_lens[request];
-            for (const int64_t *block = block_tables + request * table_stride; num_left > 0; block++) {
+            int64_t num_left = seq_lens[row];
+            for (const int64_t *block = block_tables + row * table_stride; num_left > 0; block++) {
                 int64_t start = (*block * BLOCK_SIZE * NUM_KV_HEADS + kv_head) * HEAD_DIM;
                 int64_t num_tokens = num_left < BLOCK_SIZE ? num_left : BLOCK_SIZE;
                 attend_to_block(&state, key_cache + start, value_cache + start, num_tokens);
                 num_left -= num_tokens;
             }
-            number *result = output + (request * NUM_KV_HEADS + kv_head) * GROUP * HEAD_DIM;
+            number *result = output + (row * NUM_KV_HEADS + kv_head) * GROUP * HEAD_DIM;
             for (int64_t head = 0; head < GROUP; head++)
                 for (int64_t dim = 0; dim < HEAD_DIM; dim++)
                     result[head * HEAD_DIM + dim] = from_float(state.weighted[head][dim] / state.total[head]);

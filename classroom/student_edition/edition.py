@@ -7,8 +7,9 @@ from pathlib import Path
 from classroom.student_edition.texts import ReleaseError, adapted
 from course.starter_status import touched_functions, touched_in
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
+from mini_vllm.runner.c_starter import unwritten_task
 
-SECRETS = ("solutions/*.py", "tests/alternatives/*.diff", "tests/mutants/**/*.diff")
+SECRETS = ("solutions/*.py", "solutions/*.c", "tests/alternatives/*.diff", "tests/mutants/**/*.diff")
 SEAMS = ("mini_vllm/core/interfaces.py", "mini_vllm/core/electives.py")
 MIN_SECRET_CHARACTERS = 41
 MAX_IN_A_ROW = 2
@@ -18,7 +19,7 @@ MAX_IN_A_FILE = 5
 def secret_lines(checkout: Path) -> set[str]:
     """Return the long lines of solutions, mutants and alternatives that no starter and no seam has."""
     public = set[str]()
-    for path in (*checkout.glob("labs/*/starter*.py"), *(checkout / name for name in SEAMS)):
+    for path in (*checkout.glob("labs/*/starter*.*"), *(checkout / name for name in SEAMS)):
         public |= set(long_lines(path.read_text(encoding="utf-8")))
     secret = set[str]()
     for pattern in SECRETS:
@@ -113,16 +114,18 @@ def require_untouched_starters(checkout: Path) -> None:
         touched += [f"phase {phase} {name}" for name in names]
     for path in checkout.glob("labs/*/starter_*.py"):
         touched += [f"{path.name} {name}" for name in touched_in(path)]
+    for path in checkout.glob("labs/*/starter_*.c"):
+        touched += [] if unwritten_task(path) else [path.name]
     if touched:
         raise ReleaseError(
-            f"starters are not empty: {', '.join(touched)}. A body must be its docstring and our NotImplementedError; "
-            f"`git checkout -- labs/*/starter*.py` restores them"
+            f"starters are not empty: {', '.join(touched)}. A body must be its docstring and our NotImplementedError, "
+            f"in C our #error; `git checkout -- labs/*/starter*` restores them"
         )
 
 
 def untracked_code(checkout: Path = CHECKOUT) -> list[str]:
-    """Return untracked Python files in `labs/`: a scratch file may hold a solution."""
-    return [path for path in _git(checkout, "-o", "labs") or [] if path.endswith(".py")]
+    """Return untracked files of code in `labs/`: a scratch file may hold a solution."""
+    return [path for path in _git(checkout, "-o", "labs") or [] if path.endswith((".py", ".c", ".h"))]
 
 
 def files_of(checkout: Path) -> list[str]:

@@ -216,8 +216,15 @@ def runner_steps_for(impl: Impl) -> "RunnerSteps":
 
 
 def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
-    """Return phase 6 for a device: on a GPU with the Triton kernels where they are available, else in torch alone."""
+    """Return phase 6 for a device: with the kernels of its optional tasks where there are any, else in torch alone.
+
+    On a GPU they are written in Triton, on a CPU in C.
+    """
     steps = runner_steps_for(impl)
+    if device_type == "cpu" and (source := decode_attention_for(impl)) is not None:
+        from mini_vllm.runner.compiled import with_compiled_attention
+
+        return with_compiled_attention(steps, source)
     kernels = triton_kernels_for(impl) if device_type == "cuda" else None
     if kernels is None:
         return steps
@@ -236,6 +243,17 @@ def triton_kernels_for(impl: Impl) -> ModuleType | None:
     from solutions import phase6_triton_kernels as ours
 
     return ours
+
+
+def decode_attention_for(impl: Impl) -> Path | None:
+    """Return the C file of phase 6's optional task; None without a compiler, or while yours is not written."""
+    from mini_vllm.runner.c_starter import unwritten_task
+    from mini_vllm.runner.compiled import can_compile
+
+    checkout = Path(__file__).resolve().parents[2]
+    yours = checkout / "labs" / "phase6_gpu_runner" / "starter_decode_attention.c"
+    source = yours if impl == "starter" else checkout / "solutions" / "phase6_decode_attention.c"
+    return source if source.exists() and not unwritten_task(source) and can_compile() else None
 
 
 def is_written(module: ModuleType) -> bool:

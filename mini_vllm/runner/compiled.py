@@ -4,7 +4,7 @@ import ctypes
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
+from mini_vllm.runner.c_starter import unwritten_task
 from mini_vllm.runner.steps import Decodes, FlatBatch, RunnerSteps
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -19,6 +20,8 @@ COMPILERS = ("cc", "gcc", "clang")
 OPTIONS = ("-O3", "-march=native", "-ffast-math", "-shared", "-fPIC")
 POINTER, LENGTH = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS = (POINTER, LENGTH, LENGTH, POINTER, POINTER, POINTER, LENGTH, POINTER, POINTER, LENGTH, ctypes.c_float)
+
+DecodeAttention = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,37 +41,12 @@ class Sizes:
 
     @property
     def options(self) -> list[str]:
-        named = {name: getattr(self, name) for name in self.__slots__}
-        return [f"-D{name.upper()}={int(value)}" for name, value in named.items()]
+        return [f"-D{field.name.upper()}={int(getattr(self, field.name))}" for field in fields(self)]
 
 
 def find_compiler() -> str | None:
     """Return the path of a C compiler, or None."""
     return next((found for name in COMPILERS if (found := shutil.which(name))), None)
-
-
-def thread_options() -> list[str]:
-    """Return what makes the threads of torch compute, and no further ones: two pools would wait for each other."""
-    libraries = (Path(torch.__file__).parent / "lib").glob("libgomp*")
-    return [option for library in libraries for option in ("-fopenmp", str(library))]
-
-
-@cache
-def compile_attention(source: Path, sizes: Sizes) -> Callable[..., None]:
-    """Return `paged_decode_attention` of a C file, compiled for these sizes.
-
-    Raises `ValueError` with the compiler's own words if it refuses the file.
-    """
-    with TemporaryDirectory() as folder:
-        library = Path(folder) / "attention.so"
-        include = f"-I{Path(__file__).parent}"
-        command = [find_compiler() or "cc", *OPTIONS, include, *sizes.options, str(source), "-o", str(library)]
-        done = subprocess.run([*command, *thread_options(), "-lm"], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ValueError(f"{source.name} cannot be compiled:\n{done.stderr.strip()}")
-        function = ctypes.CDLL(str(library)).paged_decode_attention
-    function.argtypes, function.restype = ARGUMENTS, None
-    return function
 
 
 @cache
@@ -78,12 +56,41 @@ def can_compile() -> bool:
         return False
     with TemporaryDirectory() as folder:
         source = Path(folder) / "nothing.c"
-        source.write_text("#include <math.h>\nvoid paged_decode_attention(void) {}\n", encoding="ascii")
-        try:
-            compile_attention(source, Sizes(1, 1, 1, 1, False))
-        except (ValueError, OSError):
-            return False
-    return True
+        source.write_text('#include "decode_attention.h"\n#include <math.h>\n', encoding="ascii")
+        return not _compile(source, Sizes(1, 1, 1, 1, False), source.with_suffix(".so"))
+
+
+@cache
+def compile_attention(source: Path, sizes: Sizes) -> DecodeAttention:
+    """Return `paged_decode_attention` of a C file, compiled for these sizes.
+
+    Raises `NotImplementedError` while the file has its line `#error`, and `ValueError` with the compiler's own words
+    if it refuses the file.
+    """
+    if unwritten := unwritten_task(source):
+        raise NotImplementedError(unwritten)
+    with TemporaryDirectory() as folder:
+        library = Path(folder) / "attention.so"
+        if refusal := _compile(source, sizes, library):
+            raise ValueError(f"{source.name} cannot be compiled:\n{refusal}")
+        function = ctypes.CDLL(str(library)).paged_decode_attention
+    function.argtypes, function.restype = ARGUMENTS, None
+    attention: DecodeAttention = function
+    return attention
+
+
+def _compile(source: Path, sizes: Sizes, library: Path) -> str:
+    """Compile a file to a library; return what the compiler says if it does not."""
+    include = f"-I{Path(__file__).parent}"
+    command = [find_compiler() or "cc", *OPTIONS, include, *sizes.options, str(source), "-o", str(library)]
+    done = subprocess.run([*command, *_thread_options(), "-lm"], capture_output=True, text=True, check=False)
+    return done.stderr.strip() or f"exit code {done.returncode}" if done.returncode else ""
+
+
+def _thread_options() -> list[str]:
+    """Return what makes the threads of torch compute, and no further ones: two pools would wait for each other."""
+    libraries = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*"))
+    return ["-fopenmp", str(libraries[0])] if libraries else []
 
 
 def with_compiled_attention(steps: RunnerSteps, source: Path) -> RunnerSteps:
@@ -98,34 +105,27 @@ def with_compiled_attention(steps: RunnerSteps, source: Path) -> RunnerSteps:
         if query.dtype not in DTYPES:
             return steps.paged_attention(query, key_cache, value_cache, batch, scale)
         attend = compile_attention(source, Sizes.of(query, key_cache))
-        output = torch.empty(query.shape, dtype=query.dtype)
         decodes, chunks = batch.decodes_and_chunks
         if chunks is None:
-            call(attend, query, key_cache, value_cache, decodes, scale, output)
-            return output
+            return attend_rows(attend, query, key_cache, value_cache, decodes, scale)
+        output = torch.empty(query.shape, dtype=query.dtype)
         output[chunks.rows] = steps.paged_attention(query[chunks.rows], key_cache, value_cache, chunks.batch, scale)
         if len(decodes.rows):
-            attended = torch.empty((len(decodes.rows), *query.shape[1:]), dtype=query.dtype)
-            call(attend, query[decodes.rows], key_cache, value_cache, decodes, scale, attended)
-            output[decodes.rows] = attended
+            rows = query[decodes.rows]
+            output[decodes.rows] = attend_rows(attend, rows, key_cache, value_cache, decodes, scale)
         return output
 
     return replace(steps, paged_attention=paged_attention)
 
 
-def call(
-    attend: Callable[..., None],
-    query: Tensor,
-    key_cache: Tensor,
-    value_cache: Tensor,
-    decodes: Decodes,
-    scale: float,
-    output: Tensor,
-) -> None:
-    """Fill `output` [rows, heads, head_dim], contiguous; the query may be a view whose last dimension is contiguous."""
+def attend_rows(
+    attend: DecodeAttention, query: Tensor, key_cache: Tensor, value_cache: Tensor, decodes: Decodes, scale: float
+) -> Tensor:
+    """Return the attention of rows [N, heads, head_dim], each over the blocks of its own table."""
     if query.stride(-1) != 1:
         query = query.contiguous()
-    tables = decodes.block_tables
+    output = torch.empty(query.shape, dtype=query.dtype)
+    tables, seq_lens = decodes.block_tables, decodes.seq_lens
     attend(
         query.data_ptr(),
         query.stride(0),
@@ -134,8 +134,9 @@ def call(
         value_cache.data_ptr(),
         tables.data_ptr(),
         tables.stride(0),
-        decodes.seq_lens.data_ptr(),
+        seq_lens.data_ptr(),
         output.data_ptr(),
         len(query),
         scale,
     )
+    return output

@@ -24,7 +24,7 @@ static inline number from_float(float value) { return value; }
 #endif
 
 void paged_decode_attention(
-    const number *restrict query, int64_t query_token_stride, int64_t query_head_stride,
+    const number *restrict query, int64_t query_row_stride, int64_t query_head_stride,
     const number *restrict key_cache, const number *restrict value_cache,
     const int64_t *restrict block_tables, int64_t table_stride, const int64_t *restrict seq_lens,
-    number *restrict output, int64_t num_requests, float scale);
+    number *restrict output, int64_t num_rows, float scale);

@@ -1,0 +1,49 @@
+"""A learner's C function in a process of its own: what it breaks is that process, and the tests can say so."""
+
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+import torch
+from torch import Tensor
+
+from mini_vllm.assembly.parts import runner_steps_for
+from mini_vllm.runner.compiled import with_compiled_attention
+from mini_vllm.runner.steps import FlatBatch
+
+NUM_THREADS = 2
+
+
+class OwnProcess:
+    """`paged_attention` with the function of a C file. A new process follows one that has ended."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def __call__(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
+        """Attend, with two threads. Raises what the engine raises for a file that is not written or not compiled."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, get_context("spawn"))
+        step = replace(batch)  # without what the batch has worked out so far
+        try:
+            return self._pool.submit(attend, self.source, (query, key_cache, value_cache, step, scale)).result()
+        except BrokenProcessPool:
+            self._pool = None
+            pytest.fail("Your function ended its process: it reads or writes outside its arrays.", pytrace=False)
+
+
+def attend(source: Path, arguments: tuple[Any, ...]) -> Tensor:
+    torch.set_num_threads(NUM_THREADS)
+    return with_compiled_attention(runner_steps_for("solution"), source).paged_attention(*arguments)

@@ -1,0 +1,25 @@
+/* Phase 6, task 9 (optional): decode attention on the processor that you have.
+ *
+ * The engine compiles this file when a model is opened and its line `#error` is gone. `mini-vllm hint 6.9` has a hint in
+ * steps.
+ */
+#include "decode_attention.h"
+
+/* Attend from each row to the first `seq_lens[row]` tokens in its blocks.
+ *
+ * query [num_rows, NUM_KV_HEADS * GROUP, HEAD_DIM]: neighbours in the last dimension lie side by side, heads are
+ *     `query_head_stride` numbers apart, rows `query_row_stride`.
+ * key_cache, value_cache [blocks, BLOCK_SIZE, NUM_KV_HEADS, HEAD_DIM], contiguous. Query head h reads K/V head h / GROUP.
+ * block_tables [num_rows, longest], rows `table_stride` numbers apart; seq_lens [num_rows], each at least 1.
+ * output [num_rows, NUM_KV_HEADS * GROUP, HEAD_DIM], contiguous, holding anything: fill it.
+ *
+ * Scores are multiplied by `scale`. Sums are taken in float32: `to_float(number)` and `from_float(value)` convert. No
+ * other slot may be read, nothing else written. OpenMP is there: `#pragma omp parallel for` uses the threads of torch.
+ */
+void paged_decode_attention(
+    const number *restrict query, int64_t query_row_stride, int64_t query_head_stride,
+    const number *restrict key_cache, const number *restrict value_cache,
+    const int64_t *restrict block_tables, int64_t table_stride, const int64_t *restrict seq_lens,
+    number *restrict output, int64_t num_rows, float scale) {
+#error "Phase 6, task 9: paged_decode_attention"
+}

@@ -1,0 +1,42 @@
+"""The optional task in C: the reference without its body, and tests that run where a compiler is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mini_vllm.runner.c_starter import unwritten_task
+from mini_vllm.runner.compiled import can_compile
+from tests.course.surface import ROOT
+from tests.course.test_triton_starter import graded
+
+STARTER = ROOT / "labs" / "phase6_gpu_runner" / "starter_decode_attention.c"
+SOLUTION = ROOT / "solutions" / "phase6_decode_attention.c"
+TESTS = "labs/phase6_gpu_runner/optional_task6_9_c.py"
+SIGNATURE = re.compile(r"^void paged_decode_attention\([^)]+\)", re.MULTILINE)
+needs_compiler = pytest.mark.skipif(not can_compile(), reason="there is no C compiler")
+
+
+def test_starter_solution_and_header_have_the_same_signature() -> None:
+    header = ROOT / "mini_vllm" / "runner" / "decode_attention.h"
+    found = {match.group() for path in (STARTER, SOLUTION, header) if (match := SIGNATURE.search(path.read_text()))}
+    assert len(found) == 1
+
+
+def test_the_starter_is_untouched_and_names_its_task() -> None:
+    assert unwritten_task(STARTER) == "Phase 6, task 9: paged_decode_attention"
+    assert unwritten_task(SOLUTION) is None
+
+
+@needs_compiler
+def test_the_reference_passes(tmp_path: Path) -> None:
+    cases = graded("solution", tmp_path / "report.xml", TESTS)
+    assert len(cases) > 25
+    assert [case.get("name") for case in cases if len(list(case))] == []
+
+
+@needs_compiler
+def test_the_untouched_starter_fails_with_our_error_only(tmp_path: Path) -> None:
+    failures = [case.find("failure") for case in graded("starter", tmp_path / "report.xml", TESTS)]
+    messages = ["passed" if failure is None else failure.get("message") or "" for failure in failures]
+    assert [text for text in messages if not text.startswith("NotImplementedError: Phase 6, task 9: ")] == []
