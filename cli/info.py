@@ -133,8 +133,8 @@ def check_compiler() -> Iterator[Finding]:
         return
     from mini_vllm.runner.compiled import can_compile, find_compiler
 
-    found = f"{find_compiler()}" if can_compile() else "none that works (optional): attention of decodes in torch, slower"
-    yield Finding("C compiler", "OK", found)
+    found = find_compiler() if can_compile() else None
+    yield Finding("C compiler", "OK", found or "none that works (optional; without it decodes attend through torch)")
 
 
 def check_model(folder: Path) -> Finding:

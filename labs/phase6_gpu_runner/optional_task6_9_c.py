@@ -13,8 +13,8 @@ import torch
 
 from course.labtest.phase6.in_own_process import OwnProcess
 from course.labtest.phase6.one_step import expect_paged_attention, expect_same_logits
-from mini_vllm.assembly.lineup import CHECKOUT, Lineup
-from mini_vllm.assembly.parts import runner_steps_for
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import decode_attention_of, runner_steps_for
 from mini_vllm.runner.compiled import can_compile
 
 if not can_compile():
@@ -26,8 +26,7 @@ def source(lineup: Lineup) -> Path:
     """The C file, chosen by the lineup."""
     if lineup.runner == "absent":
         pytest.skip(f"phase 6 is not in the lineup {lineup}")
-    yours, ours = "labs/phase6_gpu_runner/starter_decode_attention.c", "solutions/phase6_decode_attention.c"
-    return CHECKOUT / (yours if lineup.runner == "starter" else ours)
+    return decode_attention_of(lineup.runner)
 
 
 @pytest.fixture(scope="module")

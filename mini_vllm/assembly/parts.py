@@ -245,15 +245,21 @@ def triton_kernels_for(impl: Impl) -> ModuleType | None:
     return ours
 
 
+def decode_attention_of(impl: Impl) -> Path:
+    """Return the C file of phase 6's optional task, written or not."""
+    checkout = Path(__file__).resolve().parents[2]
+    if impl == "starter":
+        return checkout / "labs" / "phase6_gpu_runner" / "starter_decode_attention.c"
+    return checkout / "solutions" / "phase6_decode_attention.c"
+
+
 def decode_attention_for(impl: Impl) -> Path | None:
-    """Return the C file of phase 6's optional task; None without a compiler, or while yours is not written."""
+    """Return that file if it can be used; None without a compiler, or while yours is not written."""
     from mini_vllm.runner.c_starter import unwritten_task
     from mini_vllm.runner.compiled import can_compile
 
-    checkout = Path(__file__).resolve().parents[2]
-    yours = checkout / "labs" / "phase6_gpu_runner" / "starter_decode_attention.c"
-    source = yours if impl == "starter" else checkout / "solutions" / "phase6_decode_attention.c"
-    return source if source.exists() and not unwritten_task(source) and can_compile() else None
+    source = decode_attention_of(impl)
+    return source if not unwritten_task(source) and can_compile() else None
 
 
 def is_written(module: ModuleType) -> bool:
