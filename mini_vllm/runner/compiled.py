@@ -17,7 +17,7 @@ from mini_vllm.runner.steps import Decodes, FlatBatch, RunnerSteps
 
 DTYPES = (torch.float32, torch.bfloat16)
 COMPILERS = ("cc", "gcc", "clang")
-OPTIONS = ("-O3", "-march=native", "-ffast-math", "-shared", "-fPIC")
+OPTIONS = ("-O3", "-march=native", "-ffast-math", "-fPIC", "-c")
 POINTER, LENGTH = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS = (POINTER, LENGTH, LENGTH, POINTER, POINTER, POINTER, LENGTH, POINTER, POINTER, LENGTH, ctypes.c_float)
 
@@ -81,10 +81,16 @@ def compile_attention(source: Path, sizes: Sizes) -> DecodeAttention:
 
 def _compile(source: Path, sizes: Sizes, library: Path) -> str:
     """Compile a file to a library; return what the compiler says if it does not."""
-    include = f"-I{Path(__file__).parent}"
-    command = [find_compiler() or "cc", *OPTIONS, include, *sizes.options, str(source), "-o", str(library)]
-    done = subprocess.run([*command, *_thread_options(), "-lm"], capture_output=True, text=True, check=False)
-    return done.stderr.strip() or f"exit code {done.returncode}" if done.returncode else ""
+    compiler, include, compiled = find_compiler() or "cc", f"-I{Path(__file__).parent}", library.with_suffix(".o")
+    # Two steps, since a library that is linked with -ffast-math turns off subnormal numbers in the whole process.
+    for arguments in (
+        [*OPTIONS, *_thread_options()[:1], include, *sizes.options, str(source), "-o", str(compiled)],
+        ["-shared", str(compiled), *_thread_options()[1:], "-lm", "-o", str(library)],
+    ):
+        done = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode:
+            return done.stderr.strip() or f"exit code {done.returncode}"
+    return ""
 
 
 def _thread_options() -> list[str]:
