@@ -68,10 +68,7 @@ class FreeKVCacheBlockQueue:
 
 
 class BlockPool:
-    """All blocks of the KV cache, their reference counts and the free queue.
-
-    Block 0 is the null block: a valid id for padding, never held and never free.
-    """
+    """All blocks, their reference counts and the free queue. Block 0, the null block, is never held and never free."""
 
     def __init__(self, num_gpu_blocks: int, prefix_cache: PrefixCache) -> None:
         self.blocks = [KVCacheBlock(block_id) for block_id in range(num_gpu_blocks)]
@@ -138,17 +135,12 @@ class PagedKVCacheManager:
         return self.prefix_cache.find_longest_cache_hit(request)
 
     # What a block table covers, in tokens:
-    #
     #   | computed | hit | new | lookahead |
     #                    ^     ^           ^ blocks are allocated up to here, rounded up
     #                    |     `num_tokens`: blocks that are full up to here enter the prefix cache now
     #                    `num_computed_tokens`: blocks that are full up to here are in it already
     def allocate_slots(
-        self,
-        request: Request,
-        num_new_tokens: int,
-        hit_blocks: Sequence[int] = (),
-        num_lookahead_tokens: int = 0,
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         """Allocate blocks for `num_new_tokens` more tokens: all of them or none.
 
@@ -163,9 +155,8 @@ class PagedKVCacheManager:
         num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
         num_tokens = num_computed_tokens + num_new_tokens
         num_needed = cdiv(num_tokens + num_lookahead_tokens, self.block_size) - num_held
-        # All or nothing, checked before anything changes: a request with half of its blocks could not run, and
-        # would keep them from the requests that can. Pinning takes free hit blocks from the queue, so they count:
-        # one by one only where they decide.
+        # All or nothing, checked before anything changes: half of its blocks would be useless to the request, and
+        # missing elsewhere. Pinning takes free hit blocks from the queue, so they count: one by one where they decide.
         if num_needed + len(hit_blocks) > self.num_free_blocks:
             num_free_hits = sum(self.block_pool.blocks[block_id].ref_cnt == 0 for block_id in hit_blocks)
             if num_needed + num_free_hits > self.num_free_blocks:
