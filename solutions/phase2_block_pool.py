@@ -1,7 +1,6 @@
 """Phase 2, reference: KV cache blocks, which requests hold them, and which one is handed out next.
 
-vLLM: `FreeKVCacheBlockQueue` in `v1/core/kv_cache_utils.py`, `BlockPool` in `v1/core/block_pool.py`,
-`KVCacheManager` in `v1/core/kv_cache_manager.py`.
+vLLM: `v1/core/kv_cache_utils.py` (the queue), `v1/core/block_pool.py`, `v1/core/kv_cache_manager.py`.
 """
 
 from collections.abc import Sequence
@@ -13,10 +12,7 @@ from mini_vllm.core.request import Request
 
 
 class FreeKVCacheBlockQueue:
-    """A doubly linked list of free blocks: pop from the front, append at the back, remove from anywhere.
-
-    Every operation but `block_ids` takes constant time, however long the queue is.
-    """
+    """A doubly linked list of free blocks. Every operation but `block_ids` takes constant time, however long it is."""
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self.num_free_blocks = 0
@@ -140,7 +136,11 @@ class PagedKVCacheManager:
     #                    |     `num_tokens`: blocks that are full up to here enter the prefix cache now
     #                    `num_computed_tokens`: blocks that are full up to here are in it already
     def allocate_slots(
-        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+        self,
+        request: Request,
+        num_new_tokens: int,
+        hit_blocks: Sequence[int] = (),
+        num_lookahead_tokens: int = 0,
     ) -> list[int] | None:
         """Allocate blocks for `num_new_tokens` more tokens: all of them or none.
 
