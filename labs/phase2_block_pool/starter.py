@@ -13,10 +13,7 @@ from mini_vllm.core.request import Request
 
 
 class FreeKVCacheBlockQueue:
-    """A doubly linked list of free blocks: pop from the front, append at the back, remove from anywhere.
-
-    Every operation but `block_ids` takes constant time, however long the queue is.
-    """
+    """A doubly linked list of free blocks. Every operation but `block_ids` takes constant time, however long it is."""
 
     num_free_blocks: int
 
@@ -42,10 +39,7 @@ class FreeKVCacheBlockQueue:
 
 
 class BlockPool:
-    """All blocks of the KV cache, their reference counts and the free queue.
-
-    Block 0 is the null block: a valid id for padding, never held and never free.
-    """
+    """All blocks, their reference counts and the free queue. Block 0, the null block, is never held and never free."""
 
     def __init__(self, num_gpu_blocks: int, prefix_cache: PrefixCache) -> None:
         # `num_gpu_blocks` includes the null block. All other blocks are free at the start, in order of their ids.
