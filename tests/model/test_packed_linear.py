@@ -135,9 +135,9 @@ from mini_vllm.runner.packed_linear import PackedLinear
 
 load_model()
 layer, sizes = PackedLinear([torch.nn.Linear(256, 512)]), []
-for rows in range(1, 4 * MAX_KERNELS + 1):
+for rows in range(1, 8 * MAX_KERNELS + 1):
     layer(torch.zeros(rows, 256))
-    if rows in (1, MAX_KERNELS, 4 * MAX_KERNELS):
+    if rows in (1, MAX_KERNELS, 8 * MAX_KERNELS):
         sizes.append(psutil.Process().memory_info().rss)
 print(sizes[1] - sizes[0], sizes[2] - sizes[1])
 """
@@ -150,4 +150,5 @@ def test_kernels_of_sizes_long_unused_are_forgotten() -> None:
     command = [sys.executable, "-c", MANY_SIZES]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     first, later = map(int, done.stdout.split())
-    assert later < 3 * first, "so many further sizes cost less than their share: the first ones are forgotten"
+    # Their share is 7 times the first; kept, they cost 14 times as much, because larger ones cost more.
+    assert later < 5 * first, "so many further sizes cost less than their share: the first ones are forgotten"
