@@ -115,7 +115,7 @@ def require_untouched_starters(checkout: Path) -> None:
     for path in checkout.glob("labs/*/starter_*.py"):
         touched += [f"{path.name} {name}" for name in touched_in(path)]
     for path in checkout.glob("labs/*/starter_*.c"):
-        touched += [] if unwritten_task(path) else [path.name]
+        touched += [] if unwritten_task(path.read_text(encoding="utf-8")) else [path.name]
     if touched:
         raise ReleaseError(
             f"starters are not empty: {', '.join(touched)}. A body must be its docstring and our NotImplementedError, "

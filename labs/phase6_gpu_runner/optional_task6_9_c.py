@@ -72,5 +72,6 @@ def test_drafts_see_no_token_after_themselves(attend: OwnProcess) -> None:
     expect_paged_attention(attend, [5, 1, 2], [9, 150, 17], num_kv_heads=1, group=7)
 
 
-def test_the_embedded_model_computes_the_same_logits(attend: OwnProcess) -> None:
-    expect_same_logits(runner_steps_for("solution").write_kv, attend, "cpu")
+def test_the_embedded_model_computes_the_same_logits(attend: OwnProcess, lineup: Lineup) -> None:
+    expect_paged_attention(attend, [1], [1])
+    expect_same_logits(runner_steps_for(lineup.runner).write_kv, attend, "cpu")

@@ -222,9 +222,9 @@ def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
     """
     steps = runner_steps_for(impl)
     if device_type == "cpu" and (source := decode_attention_for(impl)) is not None:
-        from mini_vllm.runner.compiled import with_compiled_attention
+        from mini_vllm.runner.compiled import compiled_attention
 
-        return with_compiled_attention(steps, source)
+        return replace(steps, paged_attention=compiled_attention(steps.paged_attention, source))
     kernels = triton_kernels_for(impl) if device_type == "cuda" else None
     if kernels is None:
         return steps
@@ -259,7 +259,7 @@ def decode_attention_for(impl: Impl) -> Path | None:
     from mini_vllm.runner.compiled import can_compile
 
     source = decode_attention_of(impl)
-    return source if not unwritten_task(source) and can_compile() else None
+    return source if not unwritten_task(source.read_text(encoding="utf-8")) and can_compile() else None
 
 
 def is_written(module: ModuleType) -> bool:

@@ -4,7 +4,7 @@ import ctypes
 import shutil
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.runner.c_starter import unwritten_task
-from mini_vllm.runner.steps import Decodes, FlatBatch, RunnerSteps
+from mini_vllm.runner.steps import Decodes, FlatBatch, PagedAttention
 
 DTYPES = (torch.float32, torch.bfloat16)
 COMPILERS = ("cc", "gcc", "clang")
@@ -61,18 +61,19 @@ def can_compile() -> bool:
 
 
 @cache
-def compile_attention(source: Path, sizes: Sizes) -> DecodeAttention:
-    """Return `paged_decode_attention` of a C file, compiled for these sizes.
+def compile_attention(name: str, code: str, sizes: Sizes) -> DecodeAttention:
+    """Return the `paged_decode_attention` of a file of this name with this code, compiled for these sizes.
 
-    Raises `NotImplementedError` while the file has its line `#error`, and `ValueError` with the compiler's own words
-    if it refuses the file.
+    Raises `NotImplementedError` while the code has its line `#error`, and `ValueError` with the compiler's own words
+    if it refuses it.
     """
-    if unwritten := unwritten_task(source):
+    if unwritten := unwritten_task(code):
         raise NotImplementedError(unwritten)
     with TemporaryDirectory() as folder:
-        library = Path(folder) / "attention.so"
+        source, library = Path(folder) / name, Path(folder) / "attention.so"
+        source.write_text(code, encoding="utf-8")
         if refusal := _compile(source, sizes, library):
-            raise ValueError(f"{source.name} cannot be compiled:\n{refusal}")
+            raise ValueError(f"{name} cannot be compiled:\n{refusal}")
         function = ctypes.CDLL(str(library)).paged_decode_attention
     function.argtypes, function.restype = ARGUMENTS, None
     attention: DecodeAttention = function
@@ -82,10 +83,13 @@ def compile_attention(source: Path, sizes: Sizes) -> DecodeAttention:
 def _compile(source: Path, sizes: Sizes, library: Path) -> str:
     """Compile a file to a library; return what the compiler says if it does not."""
     compiler, include, compiled = find_compiler() or "cc", f"-I{Path(__file__).parent}", library.with_suffix(".o")
+    # The threads of torch compute, and no further ones: two pools would wait for each other.
+    threads = sorted(map(str, (Path(torch.__file__).parent / "lib").glob("libgomp*")))[:1]
+    openmp = ["-fopenmp"] if threads else []
     # Two steps, since a library that is linked with -ffast-math turns off subnormal numbers in the whole process.
     for arguments in (
-        [*OPTIONS, *_thread_options()[:1], include, *sizes.options, str(source), "-o", str(compiled)],
-        ["-shared", str(compiled), *_thread_options()[1:], "-lm", "-o", str(library)],
+        [*OPTIONS, *openmp, include, *sizes.options, str(source), "-o", str(compiled)],
+        ["-shared", str(compiled), *threads, "-lm", "-o", str(library)],
     ):
         done = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
         if done.returncode:
@@ -93,35 +97,31 @@ def _compile(source: Path, sizes: Sizes, library: Path) -> str:
     return ""
 
 
-def _thread_options() -> list[str]:
-    """Return what makes the threads of torch compute, and no further ones: two pools would wait for each other."""
-    libraries = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*"))
-    return ["-fopenmp", str(libraries[0])] if libraries else []
+def compiled_attention(in_torch: PagedAttention, source: Path) -> PagedAttention:
+    """Return an attention in which requests with few tokens attend through the function of a C file.
 
-
-def with_compiled_attention(steps: RunnerSteps, source: Path) -> RunnerSteps:
-    """Return phase 6 in which requests with few tokens attend through the function of a C file, chunks through torch.
-
-    Other dtypes than float32 and bfloat16 attend through torch, too.
+    Chunks attend `in_torch`, and so do other dtypes than float32 and bfloat16. The file is read now and compiled when
+    it is first needed: what a later engine gets is the file as it is then.
     """
+    code = source.read_text(encoding="utf-8")
 
     def paged_attention(
         query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float
     ) -> Tensor:
         if query.dtype not in DTYPES:
-            return steps.paged_attention(query, key_cache, value_cache, batch, scale)
-        attend = compile_attention(source, Sizes.of(query, key_cache))
+            return in_torch(query, key_cache, value_cache, batch, scale)
+        attend = compile_attention(source.name, code, Sizes.of(query, key_cache))
         decodes, chunks = batch.decodes_and_chunks
         if chunks is None:
             return attend_rows(attend, query, key_cache, value_cache, decodes, scale)
         output = torch.empty(query.shape, dtype=query.dtype)
-        output[chunks.rows] = steps.paged_attention(query[chunks.rows], key_cache, value_cache, chunks.batch, scale)
+        output[chunks.rows] = in_torch(query[chunks.rows], key_cache, value_cache, chunks.batch, scale)
         if len(decodes.rows):
             rows = query[decodes.rows]
             output[decodes.rows] = attend_rows(attend, rows, key_cache, value_cache, decodes, scale)
         return output
 
-    return replace(steps, paged_attention=paged_attention)
+    return paged_attention
 
 
 def attend_rows(

@@ -4,8 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from tempfile import mkdtemp
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +21,14 @@ def clean_environment(**more: str) -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k != "LAB_IMPL" and not k.startswith("PYTEST_")} | more
 
 
+@cache
+def without_solutions() -> str:
+    """Return a folder that hides the installed `solutions` of this checkout if PYTHONPATH has it."""
+    folder = Path(mkdtemp())
+    (folder / "solutions.py").write_text("raise ModuleNotFoundError('a student edition has no solutions')\n")
+    return str(folder)
+
+
 def module_at(path: Path, name: str) -> ModuleType:
     """Run a file as a module of a name that no other has."""
     spec: Any = spec_from_file_location(name, path)
@@ -28,8 +38,12 @@ def module_at(path: Path, name: str) -> ModuleType:
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m ...` in a folder, as the two commands of a student edition do."""
-    environment = clean_environment(COLUMNS="100", PYTHONDONTWRITEBYTECODE="1", **environment)
+    """Run `python -m ...` in a folder, as the two commands of a student edition do.
+
+    A folder without `solutions/` has none, although those of this checkout are installed.
+    """
+    path = os.pathsep.join(filter(None, [environment.pop("PYTHONPATH", ""), without_solutions()]))
+    environment = clean_environment(COLUMNS="100", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=path, **environment)
     command = [sys.executable, "-m", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 

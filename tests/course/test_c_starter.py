@@ -1,13 +1,15 @@
 """The optional task in C: the reference without its body, and tests that run where a compiler is."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from course.starter_status import starter_path
 from mini_vllm.runner.c_starter import unwritten_task
 from mini_vllm.runner.compiled import can_compile
-from tests.course.surface import ROOT
+from tests.course.surface import ROOT, solution_path
 from tests.course.test_triton_starter import graded
 
 STARTER = ROOT / "labs" / "phase6_gpu_runner" / "starter_decode_attention.c"
@@ -24,8 +26,8 @@ def test_starter_solution_and_header_have_the_same_signature() -> None:
 
 
 def test_the_starter_is_untouched_and_names_its_task() -> None:
-    assert unwritten_task(STARTER) == "Phase 6, task 9: paged_decode_attention"
-    assert unwritten_task(SOLUTION) is None
+    assert unwritten_task(STARTER.read_text()) == "Phase 6, task 9: paged_decode_attention"
+    assert unwritten_task(SOLUTION.read_text()) is None
 
 
 @needs_compiler
@@ -38,5 +40,17 @@ def test_the_reference_passes(tmp_path: Path) -> None:
 @needs_compiler
 def test_the_untouched_starter_fails_with_our_error_only(tmp_path: Path) -> None:
     failures = [case.find("failure") for case in graded("starter", tmp_path / "report.xml", TESTS)]
+    assert len(failures) > 25
     messages = ["passed" if failure is None else failure.get("message") or "" for failure in failures]
     assert [text for text in messages if not text.startswith("NotImplementedError: Phase 6, task 9: ")] == []
+
+
+@needs_compiler
+def test_a_student_edition_can_grade_it(student: Path, tmp_path: Path) -> None:
+    """There is no reference, whose functions the tests could use beside yours."""
+    learner = shutil.copytree(student, tmp_path / "learner")
+    shutil.copy(SOLUTION, learner / STARTER.relative_to(ROOT))
+    shutil.copy(solution_path(6), starter_path(6, learner))
+    cases = graded("starter", tmp_path / "report.xml", TESTS, learner)
+    assert len(cases) > 25
+    assert [case.get("name") for case in cases if len(list(case))] == []

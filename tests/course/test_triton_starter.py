@@ -29,9 +29,9 @@ def test_the_starter_is_untouched_and_names_its_task() -> None:
         assert f'NotImplementedError("Phase 6, task 8: {node.name}")' in ast.unparse(node).replace("'", '"')
 
 
-def graded(lineup: str, report: Path, tests: str = TESTS) -> list[ElementTree.Element]:
+def graded(lineup: str, report: Path, tests: str = TESTS, checkout: Path = ROOT) -> list[ElementTree.Element]:
     """Run the tests in a separate process: the interpreter is chosen when triton is imported."""
-    done = run(ROOT, "pytest", tests, "-q", "-p", "no:cacheprovider", f"--junitxml={report}", LAB_IMPL=lineup)
+    done = run(checkout, "pytest", tests, "-q", "-p", "no:cacheprovider", f"--junitxml={report}", LAB_IMPL=lineup)
     assert report.exists(), done.stdout + done.stderr
     return list(ElementTree.parse(report).iter("testcase"))
 

@@ -1,6 +1,5 @@
 """Attention in C in the engine: which steps use it, and that it computes what torch computes."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly import parts
 from mini_vllm.assembly.parts import decode_attention_for, runner_steps_for, runner_steps_on
 from mini_vllm.runner import compiled
-from mini_vllm.runner.compiled import Sizes, can_compile, compile_attention, with_compiled_attention
+from mini_vllm.runner.compiled import Sizes, can_compile, compile_attention, compiled_attention
 from mini_vllm.runner.steps import FlatBatch
 
 STEPS = runner_steps_for("solution")
@@ -38,11 +37,21 @@ def test_an_unwritten_file_is_not_used() -> None:
 
 
 @needs_compiler
-def test_what_the_compiler_refuses_is_said_in_its_words(tmp_path: Path) -> None:
-    source = tmp_path / "mine.c"
-    source.write_text("void paged_decode_attention(void) { int x = undeclared; }\n")
+def test_what_the_compiler_refuses_is_said_in_its_words() -> None:
+    code = "void paged_decode_attention(void) { int x = undeclared; }\n"
     with pytest.raises(ValueError, match=r"mine\.c cannot be compiled:\n[^$]*undeclared"):
-        compile_attention(source, Sizes(1, 1, 8, 4, False))
+        compile_attention("mine.c", code, Sizes(1, 1, 8, 4, False))
+
+
+@needs_compiler
+def test_a_file_that_has_changed_is_compiled_again_for_the_next_engine(tmp_path: Path) -> None:
+    """In a notebook the process lives on while its learner edits."""
+    source = tmp_path / "mine.c"
+    source.write_text(SOURCE.read_text())
+    expect_paged_attention(compiled_attention(STEPS.paged_attention, source), [1], [5])
+    source.write_text(SOURCE.read_text().replace("/ state.total[head]", "/ (2 * state.total[head])"))
+    with pytest.raises(pytest.fail.Exception):
+        expect_paged_attention(compiled_attention(STEPS.paged_attention, source), [1], [5])
 
 
 @needs_compiler
@@ -57,7 +66,7 @@ def test_only_chunks_and_other_dtypes_attend_through_torch(dtype: torch.dtype) -
         # Slots that no token may read are not numbers here; torch reads them and hides them.
         return STEPS.paged_attention(query, key_cache.nan_to_num(), value_cache.nan_to_num(), batch, scale)
 
-    attention = with_compiled_attention(replace(STEPS, paged_attention=in_torch), SOURCE).paged_attention
+    attention = compiled_attention(in_torch, SOURCE)
     expect_paged_attention(attention, [1, 9, 8, 30, 1], [30, 33, 8, 130, 1], group=3, dtype=dtype)
     expect_paged_attention(attention, [1, 1], [30, 33], dtype=dtype)
     only_chunks = [[9, 30]] * 2

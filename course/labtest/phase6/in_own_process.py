@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from mini_vllm.assembly.parts import runner_steps_for
-from mini_vllm.runner.compiled import with_compiled_attention
-from mini_vllm.runner.steps import FlatBatch
+from mini_vllm.runner.compiled import compiled_attention
+from mini_vllm.runner.steps import MAX_DECODE_TOKENS, FlatBatch
 
 NUM_THREADS = 2
 
@@ -46,4 +45,8 @@ class OwnProcess:
 
 def attend(source: Path, arguments: tuple[Any, ...]) -> Tensor:
     torch.set_num_threads(NUM_THREADS)
-    return with_compiled_attention(runner_steps_for("solution"), source).paged_attention(*arguments)
+    return compiled_attention(no_chunks, source)(*arguments)
+
+
+def no_chunks(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
+    raise ValueError(f"a request of these tests has at most {MAX_DECODE_TOKENS} tokens in a step")
