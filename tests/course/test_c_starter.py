@@ -4,11 +4,9 @@ import re
 import shutil
 from pathlib import Path
 
-import pytest
-
 from course.starter_status import starter_path
 from mini_vllm.runner.c_starter import unwritten_task
-from mini_vllm.runner.compiled import can_compile
+from tests.compiler import needs_compiler
 from tests.course.surface import ROOT, solution_path
 from tests.course.test_triton_starter import graded
 
@@ -16,7 +14,6 @@ STARTER = ROOT / "labs" / "phase6_gpu_runner" / "starter_decode_attention.c"
 SOLUTION = ROOT / "solutions" / "phase6_decode_attention.c"
 TESTS = "labs/phase6_gpu_runner/optional_task6_9_c.py"
 SIGNATURE = re.compile(r"^void paged_decode_attention\([^)]+\)", re.MULTILINE)
-needs_compiler = pytest.mark.skipif(not can_compile(), reason="there is no C compiler")
 
 
 def test_starter_solution_and_header_have_the_same_signature() -> None:

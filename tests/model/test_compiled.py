@@ -12,10 +12,10 @@ from mini_vllm.assembly.parts import decode_attention_for, runner_steps_for, run
 from mini_vllm.runner import compiled
 from mini_vllm.runner.compiled import Sizes, can_compile, compile_attention, compiled_attention
 from mini_vllm.runner.steps import FlatBatch
+from tests.compiler import needs_compiler
 
 STEPS = runner_steps_for("solution")
 SOURCE = Path(parts.__file__).resolve().parents[2] / "solutions" / "phase6_decode_attention.c"
-needs_compiler = pytest.mark.skipif(not can_compile(), reason="there is no C compiler")
 
 
 @pytest.mark.parametrize("compilers", [(), ("false",), ("true-but-not-there",)])

@@ -1,0 +1,12 @@
+"""The mark of tests that need a C compiler."""
+
+import os
+
+import pytest
+
+from mini_vllm.runner.compiled import can_compile
+
+# With `REQUIRE_COMPILER` set they run in any case, and fail without one.
+needs_compiler = pytest.mark.skipif(
+    not can_compile() and not os.environ.get("REQUIRE_COMPILER"), reason="there is no C compiler (cc, gcc or clang)"
+)
