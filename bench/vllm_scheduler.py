@@ -127,7 +127,8 @@ def take_step(side: Side, scheduler: Any, num_requests: int | None = None) -> fl
     start = clock()
     step = scheduler.schedule()
     planned = clock()
-    if num_requests not in (None, num_scheduled := len(step.num_scheduled_tokens)):
+    num_scheduled = len(step.num_scheduled_tokens)
+    if num_requests is not None and num_scheduled != num_requests:
         raise RuntimeError(f"a step has {num_scheduled} requests, not {num_requests}")
     output, before_update = side.output(step), clock()
     scheduler.update_from_output(step, output)

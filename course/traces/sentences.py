@@ -12,7 +12,7 @@ MAX_SENTENCES = 3
 
 
 def describe_step(state: RunState) -> str:
-    """Return the most interesting events of a step, rare ones first, and who waits why: at most three sentences."""
+    """Return the most interesting events of a step, rare ones first, and why requests wait: at most three sentences."""
     if (record := state.record) is None:
         return "No step yet."
     if is_stuck(record):

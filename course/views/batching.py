@@ -33,7 +33,7 @@ class Stay:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who sits where. `num_idle` counts the steps in which a seat computes nothing, over all seats."""
+    """Which request has which seat. `num_idle` counts the steps in which a seat computes nothing, over all seats."""
 
     stays: Sequence[Stay]
     num_seats: int

@@ -56,7 +56,7 @@ class Tree:
 
 
 def prefix_tree(recording: Recording) -> Film:
-    """Return the tree in each step: who holds which block, what is kept without a holder, and what is found.
+    """Return the tree in each step: the holders of each block, what is kept without one, and what is found.
 
     The places are those of the whole run, so a block stays where it appeared. Raises `ValueError` without a step.
     """
@@ -148,7 +148,7 @@ def sentence(state: RunState) -> str:
 
 
 def about(state: RunState, whole: Tree, node: Node) -> str:
-    """Return what a block continues, and who holds it."""
+    """Return what a block continues, and its holders."""
     before, holders = whole.parents[node], state.holders().get(node[0])
     held = f"held by {spaced(map(state.info.label, holders))}" if holders else "free, content kept"
     return f"block {node[0]}: {f'continues block {before[0]}, ' * (before != ROOT)}{held}"

@@ -133,7 +133,7 @@ def strip(one: Typing, now: float, total: float, width: float) -> Part:
 
 
 def sentence(typings: Sequence[Typing], now: float) -> str:
-    """Return who is frozen by what, or how many words each window has."""
+    """Return which window is frozen, and by which prompt, or how many words each has."""
     for one in typings:
         if one.pause(now) > FROZEN_MS:
             step = one.recording.steps[bisect_right(one.ends, now)]

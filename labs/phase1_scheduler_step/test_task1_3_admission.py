@@ -35,7 +35,7 @@ def test_chunked_prefill_caps_per_request(phase1: ModuleType) -> None:
             threshold=16,
         ),
         rule="No request gets more than the threshold in one step, running or just admitted.",
-        hint="who decides how many tokens a request gets: your loop, or `chunks.num_new_tokens`?",
+        hint="what decides how many tokens a request gets: your loop, or `chunks.num_new_tokens`?",
         plan="A:16  B:16  C:5",
         running="[A 16/50, B 0/40, C 0/5]",
         budget_left=3,

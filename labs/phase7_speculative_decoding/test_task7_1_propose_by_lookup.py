@@ -93,7 +93,7 @@ def test_the_drafts_are_a_list_of_their_own(phase7: ModuleType, answers: Answers
         rule="Each call returns a new list: what the engine does with it changes neither the text nor other drafts.",
         situation="text [7, 8, 7]; the list that your first call returned got a 99, then the same call again, then one "
         "for the text [4, 5, 6, 4]; compared: all of them afterwards",
-        hint="which list do you return, and who else has it?",
+        hint="which list do you return, and what else refers to it?",
     )
 
 

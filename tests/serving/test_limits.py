@@ -141,7 +141,7 @@ def test_100_megabytes_cost_no_memory() -> None:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000, "kilobytes"
 
 
-def test_a_thousand_half_open_connections_hold_up_nobody(fake_server: ServerUnderTest) -> None:
+def test_a_thousand_half_open_connections_hold_up_no_client(fake_server: ServerUnderTest) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     half_open = []

@@ -1,4 +1,4 @@
-"""Who guesses and who computes in an engine with drafts. Nothing here is to be filled in."""
+"""The proposer and the model of an engine with drafts. Nothing here is to be filled in."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -129,7 +129,7 @@ def held(block: Block, cell: float, high: float) -> list[svg.Markup]:
 
 
 def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
-    """Return who holds the block, as far as it fits; of single slots only the first one of a request is named."""
+    """Return the holders of the block, as far as they fit; of single slots only the first one of a request is named."""
     if high < HIGHS[0] or not block.labels or (block.size == 1 and not block.is_first):
         return []
     room = wide - 3 * block.taken  # the frame around it is 3 px wide

@@ -73,7 +73,7 @@ def test_a_long_request_fits_into_the_picture() -> None:
         assert one.height < 400
 
 
-def test_a_label_that_nobody_has_is_an_error_with_those_there_are() -> None:
+def test_a_label_that_no_request_has_is_an_error_with_those_there_are() -> None:
     with pytest.raises(ValueError, match="no request 'Z' has arrived; there are A, B"):
         draw_bills(RUN, "Z")
     with pytest.raises(ValueError, match="at least one request"):

@@ -126,7 +126,7 @@ def test_a_long_waiting_queue_costs_a_step_nothing() -> None:
     first, second = watched.recent.chunks.since(0)[0].steps
     assert len(second) < 10_000 < len(first), "the second step names only the first that wait"
     run = watched.live_run()
-    assert states_agree(watched, run) == 2, "and yet it is known who waits"
+    assert states_agree(watched, run) == 2, "and yet it is known which requests wait"
     assert len(pickle.loads(second).record["waiting_after"]) == MAX_WAITING_NAMED
 
 

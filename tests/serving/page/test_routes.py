@@ -106,7 +106,7 @@ def test_what_is_out_of_range_is_refused_by_name(http: httpx.Client, path: str, 
         assert answer.json()["error"]["param"] == param
 
 
-def test_nobody_holds_the_engine_without_a_page_and_no_foreign_page_can(http: httpx.Client) -> None:
+def test_nothing_holds_the_engine_without_a_page_and_no_foreign_page_can(http: httpx.Client) -> None:
     for path, body in (("pace", {"steps_per_second": 0}), ("step", {}), ("crowd", {"requests_per_second": 1})):
         assert http.post(f"/live/{path}", json=body).status_code == 409
     look = {"viewer": "gone", "width": 720, "height": 400}
