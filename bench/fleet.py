@@ -8,7 +8,7 @@ from course.simulator.cost_model import CostModel
 from course.simulator.simulation import Simulation
 from course.workloads.percentiles import percentiles
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.assembly.build import build_scheduler
+from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from serving.router.policies import Router, chained

@@ -13,7 +13,7 @@ from typing import Literal
 
 from bench.scheduler_costs import Admissions, Cost, SchedulerCosts, TwoSizes
 from course.terminal.progress import ProgressReport, unreported
-from mini_vllm.assembly.build import build_scheduler
+from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig, Policy
 from mini_vllm.core.request import Request

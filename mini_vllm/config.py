@@ -72,7 +72,9 @@ class EngineConfig:
     `max_model_len` (tokens) and `num_gpu_blocks` may be None: the model's own length and the free memory
     then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes block 0,
     the null block, which is never handed out. `enforce_eager` runs without CUDA graphs. `seed` makes the draws of
-    requests that have no seed repeatable. `speculative_config` needs phase 7, `async_scheduling` phase 8. vLLM 0.13.0
+    requests that have no seed repeatable. `speculative_config` needs phase 7, `async_scheduling` phase 8. `max_loras`
+    is how many adapters one step may mix; `max_num_encoder_input_tokens` how many embeddings of images it may compute,
+    `encoder_cache_size` how many are kept (None: there are none; the two go together). vLLM 0.13.0
     has none of `admission_guard`, `max_num_waiting` (requests beyond it are refused; None: no limit) and
     `prepack_weights` (reorder the linear layers' weights for the CPU).
 
@@ -91,6 +93,9 @@ class EngineConfig:
     block_size: int = 16
     num_gpu_blocks: int | None = None
     max_num_waiting: int | None = None
+    max_loras: int | None = None
+    max_num_encoder_input_tokens: int | None = None
+    encoder_cache_size: int | None = None
     seed: int | None = None
     gpu_memory_utilization: float = 0.9
     kv_cache_memory_bytes: int | None = None
@@ -104,7 +109,13 @@ class EngineConfig:
         require_at_least(self, 1, "max_num_seqs", "max_num_batched_tokens", "block_size")
         require_at_least(self, 0, "long_prefill_token_threshold")
         require_at_least(self, 2, "max_model_len", "num_gpu_blocks")
-        require_at_least(self, 1, "kv_cache_memory_bytes", "max_num_waiting")
+        require_at_least(self, 1, "kv_cache_memory_bytes", "max_num_waiting", "max_loras")
+        require_at_least(self, 1, "max_num_encoder_input_tokens", "encoder_cache_size")
+        if (self.max_num_encoder_input_tokens is None) != (self.encoder_cache_size is None):
+            raise ValueError(
+                "max_num_encoder_input_tokens and encoder_cache_size go together; got "
+                f"{self.max_num_encoder_input_tokens} and {self.encoder_cache_size}"
+            )
         require_at_least(self, 0, "seed")
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(f"gpu_memory_utilization must be over 0 and at most 1, got {self.gpu_memory_utilization}")

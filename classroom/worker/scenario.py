@@ -7,7 +7,7 @@ from typing import Any
 
 from classroom.worker.answers import Describer, Json, raised
 from mini_vllm import EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.assembly.build import build_scheduler
+from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step_record import StepRecord

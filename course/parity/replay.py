@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+from course.parity.gates_record import GatesRecorder
 from course.parity.scenario import Scenario
-from mini_vllm.assembly.build import build_scheduler
+from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request, RequestStatus
@@ -20,6 +21,7 @@ COMPARED = (
     "added aborted scheduled total preempted evicted finished_sent free_after_schedule sampled "
     "aborted_before_update output finished free_after_update running_after waiting_after"
 ).split()
+GATE_FIELDS = ("loading", "transfers", "held_after", "encodings_freed", "encoder_after")
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,17 @@ class ScenarioReplay:
         self.scenario = scenario
         self.config = scenario.config()
         evicted: list[int] = []
-        self.scheduler = build_scheduler(self.config, lineup, on_evict=evicted.append)
+        self.connector = scenario.connector()
+        self.scheduler = build_scheduler(
+            self.config,
+            lineup,
+            on_evict=evicted.append,
+            connector=self.connector,
+            windows=scenario.windows,
+            has_grammars=bool(scenario.line["config"].get("grammar")),
+        )
         self.recorder = TraceRecorder(self.scheduler, evicted)
+        self.gates_recorder = GatesRecorder(self.scheduler, self.connector)
         self.requests: dict[str, Request] = {}
         self.model = RecordedModel(scenario)
         self._in_flight: list[tuple[SchedulerOutput, dict[str, list[int]]]] = []
@@ -88,19 +99,22 @@ class ScenarioReplay:
         self.recorder.before_schedule()
         step = self.scheduler.schedule()
         self.recorder.after_schedule(step)
+        fields = self.gates_recorder.after_schedule(self.recorder.steps[-1]["scheduled"])
         check_step(self.scheduler, step)
         sampled = self.model.execute_model(self.scheduler.start_step(step))
+        transfers = None if self.connector is None else self.connector.take_output()
         self._apply_events(number, before_update=True)
         self._in_flight.append((step, sampled))
         kept: dict[str, list[int]] = {}
         update_of = number - self.config.async_scheduling
         if update_of >= 0:
-            kept = self.scheduler.update_from_output(*self._in_flight.pop(0))
+            kept = self.scheduler.update_from_output(*self._in_flight.pop(0), transfers)
         ended = [self.requests[request_id] for request_id in kept if self.requests[request_id].is_finished]
         drafts = {} if self.config.async_scheduling else self._give_drafts(number, step)
         self.recorder.after_update(StepResult(step, sampled, kept, ended, drafts))
         record = self.recorder.steps[-1]
         record["update_of"] = update_of if update_of >= 0 else None
+        self.gate_fields = fields | self.gates_recorder.after_update(transfers)
         check_state(self.scheduler, self.config.policy)
         return record
 
@@ -135,6 +149,10 @@ class ScenarioReplay:
                 self.requests[request_id] = self.scenario.request(request_id)
                 self.scheduler.add_request(self.requests[request_id])
                 self.recorder.request_added(request_id)
+            elif action == "compiled":
+                grammar = self.requests[request_id].grammar
+                assert grammar is not None
+                grammar.set_result(None)
             elif self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED):
                 self.recorder.request_aborted(request_id)
 
@@ -147,6 +165,9 @@ def compare(scenario: Scenario, lineup: Lineup) -> ReplayDifference | None:
         for field in COMPARED:
             if as_json(ours[field]) != recorded[field]:  # type: ignore[literal-required]
                 return ReplayDifference(number, field, recorded[field], as_json(ours[field]))  # type: ignore[literal-required]
+        for field in GATE_FIELDS:
+            if field in recorded and as_json(replay.gate_fields.get(field)) != _comparable(field, recorded[field]):
+                return ReplayDifference(number, field, recorded[field], as_json(replay.gate_fields.get(field)))
         for field, expected in recorded.get("detail", {}).items():
             if ours["detail"][field] != expected:
                 return ReplayDifference(number, f"detail.{field}", expected, ours["detail"][field])
@@ -165,6 +186,15 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
         if number >= last_event and replay.is_drained:
             check_drained(replay.scheduler)
             return
+
+
+def _comparable(field: str, recorded: Any) -> Any:
+    """Return a recorded field without the order of what has none: lost blocks, the requests that share an encoding."""
+    if field == "transfers":
+        return {**recorded, "invalid": sorted(recorded["invalid"])}
+    if field == "encoder_after":
+        return {**recorded, "cached": {content: sorted(users) for content, users in recorded["cached"].items()}}
+    return recorded
 
 
 def as_json(value: Any) -> Any:

@@ -3,15 +3,17 @@
 import gzip
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from course.parity.transfers import RecordedConnector
 from course.workloads.electives import electives_of
 from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 from mini_vllm.config import DraftMethod, EngineConfig, SpeculativeConfig
-from mini_vllm.core.request import Request
+from mini_vllm.core.request import MultiModalFeatureSpec, Request
 from mini_vllm.sampling_params import SamplingParams
 
 PUBLIC_TRACES = Path(__file__).parent / "traces"
@@ -63,11 +65,33 @@ class Scenario:
     def config(self) -> EngineConfig:
         settings = dict(self.line["config"])
         del settings["eos_token_id"]
+        for name in ("grammar", "connector", "window"):
+            settings.pop(name, None)
+        if (lora := settings.pop("lora", None)) is not None:
+            settings["max_loras"] = lora["max_loras"]
+        if (encoder := settings.pop("encoder", None)) is not None:
+            settings |= {"max_num_encoder_input_tokens": encoder["budget"], "encoder_cache_size": encoder["cache"]}
         if (spec := settings.pop("spec")) is not None:
             # EAGLE's drafter has a KV cache, and that is all that the scheduler sees of either.
             method: DraftMethod = "draft_model" if spec["method"] == "eagle" else "ngram"
             settings["speculative_config"] = SpeculativeConfig(method, spec["num_speculative_tokens"])
         return EngineConfig(**settings)
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """What the attention of each group of layers reaches; None is all tokens."""
+        window = self.line["config"].get("window")
+        if window is None:
+            return (None,)
+        return (None, window["tokens"]) if window["hybrid"] else (window["tokens"],)
+
+    def connector(self) -> RecordedConnector | None:
+        """Return a new connector as the scenario describes it; None without one."""
+        described = self.line["config"].get("connector")
+        if described is None:
+            return None
+        block_size = self.line["config"]["block_size"]
+        return RecordedConnector(self.line["requests"], block_size, is_async=described["async"])
 
     def request(self, request_id: str) -> Request:
         described = self.line["requests"][request_id]
@@ -82,6 +106,9 @@ class Scenario:
             eos_token_ids=frozenset([self.line["config"]["eos_token_id"]]),
             priority=described["priority"],
             arrival_time=described["arrival_time"],
+            adapter_id=str(described["adapter"]) if "adapter" in described else None,
+            grammar=Future() if described.get("grammar") else None,
+            mm_features=tuple(MultiModalFeatureSpec(*image) for image in described.get("images", ())),
         )
 
     def prompt(self, request_id: str) -> list[int]:
@@ -101,10 +128,10 @@ class Scenario:
         return int(planned.get(index, output_token(request_id, index)))
 
     def events(self, step: int, before_update: bool) -> Iterator[tuple[str, str]]:
-        """Yield ("add" or "abort", request id) for one moment, in order."""
+        """Yield ("add", "abort" or "compiled", request id) for one moment, in order."""
         for event in self.line["events"]:
             if event["step"] == step and ("when" in event) == before_update:
-                action = "add" if "add" in event else "abort"
+                action = next(name for name in ("add", "abort", "compiled") if name in event)
                 yield action, event[action]
 
 

@@ -11,7 +11,7 @@ from mini_vllm.core.invariants import InvariantError
 Outcome = Literal["match", "differ", "free of defect", "broken", "out of scope"]
 
 # Defects of vLLM 0.13.0 itself, see traces/README.md. A trace that names any other defect is compared as usual.
-KNOWN_DEFECTS = {"stale_blocks", "index_slip"}
+KNOWN_DEFECTS = {"stale_blocks", "index_slip", "stale_drafts", "flipped_skips"}
 
 CONFIG_NAMES = (
     "max_num_seqs max_num_batched_tokens long_prefill_token_threshold max_model_len enable_chunked_prefill "

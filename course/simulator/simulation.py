@@ -9,7 +9,7 @@ from course.simulator.served import Served
 from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest, require_in_order
 from mini_vllm import EngineConfig, Lineup, SamplingParams
-from mini_vllm.assembly.build import build_scheduler
+from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler

@@ -24,6 +24,7 @@ from mini_vllm.core.interfaces import (
     PrefixCache,
     RequestQueue,
     SchedulingFunctions,
+    WholeBlockPool,
 )
 from mini_vllm.core.request_queue import FCFSRequestQueue
 
@@ -66,6 +67,17 @@ def kv_cache_manager_for(impl: Impl, config: EngineConfig, prefix_cache: PrefixC
 
         return Ours(num_gpu_blocks, config.block_size, prefix_cache)
     return SlotReservation((num_gpu_blocks - 1) * config.block_size, max_model_len)
+
+
+def block_pool_for(impl: Impl, num_gpu_blocks: int, prefix_cache: PrefixCache) -> WholeBlockPool:
+    """Return the pool of phase 2 alone."""
+    if impl == "starter":
+        from labs.phase2_block_pool.starter import BlockPool as Yours
+
+        return Yours(num_gpu_blocks, prefix_cache)
+    from solutions.phase2_block_pool import BlockPool as Ours
+
+    return Ours(num_gpu_blocks, prefix_cache)
 
 
 def preemption_for(impl: Impl, config: EngineConfig) -> Preemption:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+NULL_BLOCK_ID = 0  # never handed out: it stands where a table needs no block
+
 
 @dataclass(slots=True, eq=False)
 class KVCacheBlock:

@@ -85,6 +85,18 @@ class BlockPool(Protocol):
         ...
 
 
+class WholeBlockPool(BlockPool, Protocol):
+    """The part of phase 2 that groups of layers share, each with tables of its own."""
+
+    def get_new_blocks(self, num_blocks: int) -> list[int]:
+        """Take blocks from the front of the free queue."""
+        ...
+
+    def free_blocks(self, block_ids: Sequence[int]) -> None:
+        """Remove one holder from each block; those without one go to the back of the free queue."""
+        ...
+
+
 class Preemption(Protocol):
     """Phase 3: which request to preempt when KV blocks run out."""
 

@@ -1,9 +1,11 @@
 """What must be true of an engine after every step. Each check raises `InvariantError` with the numbers."""
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 
 from mini_vllm.config import Policy
+from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
@@ -59,11 +61,13 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
     for request in scheduler.running:
         require(request.status is RequestStatus.RUNNING, f"{request.request_id} runs but is {request.status.name}")
     for request in scheduler.waiting:
-        waits = request.status in (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+        waits = request.status is not RequestStatus.RUNNING and not request.is_finished
         require(waits, f"{request.request_id} waits but is {request.status.name}")
     if policy == "fcfs":
         arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
         queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
+        if scheduler.gates is not None:  # what was passed over keeps its place, but others have been admitted before it
+            queue = [r.request_id for r in scheduler.waiting if r.num_cached_tokens < 0]
         for older, younger in pairwise(queue):
             require(arrival[older] < arrival[younger], f"{younger} arrived before {older} but comes after it")
 
@@ -77,27 +81,32 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
         f"{name}: {computed} of {num_known} tokens computed, max_model_len {scheduler.max_model_len}",
     )
     require(request.num_output_placeholders >= 0, f"{name} has {request.num_output_placeholders} placeholders")
-    num_held = len(kv.block_ids(name))
-    if request.status is not RequestStatus.RUNNING:
+    tables = scheduler.block_tables(name)
+    # A request whose K and V came from elsewhere holds them before it runs.
+    may_hold = request.status is RequestStatus.WAITING_FOR_REMOTE_KVS or (scheduler.awaits_others and computed > 0)
+    if request.status is not RequestStatus.RUNNING and not may_hold:
         require(computed == 0, f"{name} waits with {computed} computed tokens")
-        require(num_held == 0, f"{name} waits but holds {num_held} blocks")
+        require(not any(tables), f"{name} waits but holds {sum(map(len, tables))} blocks")
         return
     # Stand-ins for drafts may be planned after the last possible token, where there is never a draft.
     num_needed = cdiv(min(computed, request.max_total_tokens(scheduler.max_model_len) - 1), kv.block_size)
-    require(num_held >= num_needed, f"{name} holds {num_held} blocks for {computed} computed tokens")
     num_allowed = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
+    if scheduler.gates is not None:  # blocks of a load, filled or lost
+        num_allowed = max(num_allowed, cdiv(num_known + scheduler.num_spare_tokens, kv.block_size))
     num_allowed = max(num_needed, num_allowed)
-    require(num_held <= num_allowed, f"{name} holds {num_held} blocks but needs only {num_allowed}")
+    for table in tables:
+        require(len(table) >= num_needed, f"{name} holds {len(table)} blocks for {computed} computed tokens")
+        require(len(table) <= num_allowed, f"{name} holds {len(table)} blocks but needs only {num_allowed}")
 
 
 def check_pool(scheduler: Scheduler) -> None:
     """Every block is either free or held by `ref_cnt` requests."""
     kv = scheduler.kv
     holders: Counter[int] = Counter()
-    for request_id in scheduler.requests:
-        table = kv.block_ids(request_id)
-        require(len(set(table)) == len(table), f"{request_id} holds a block twice: {table}")
-        holders.update(table)
+    for request_id in (*scheduler.requests, *scheduler.requests_being_sent):
+        held = _held_blocks(scheduler, request_id)
+        require(len(set(held)) == len(held), f"{request_id} holds a block twice: {held}")
+        holders.update(held)
     free = kv.free_block_ids()
     require(len(free) == kv.num_free_blocks, f"{len(free)} blocks in the free queue, {kv.num_free_blocks} counted")
     require(len(set(free)) == len(free), f"a block is in the free queue twice: {free}")
@@ -112,39 +121,38 @@ def check_sharing(scheduler: Scheduler) -> None:
     """A block is in two tables only if both requests agree on every token up to its end."""
     kv = scheduler.kv
     owner: dict[int, tuple[Request, int]] = {}
-    for request in scheduler.running:
-        for index, block_id in enumerate(kv.block_ids(request.request_id)):
-            if block_id not in owner:
-                owner[block_id] = (request, index)
-                continue
-            other, other_index = owner[block_id]
-            same = other_index == index and _prefix(other, index, kv) == _prefix(request, index, kv)
-            require(same, f"{request.request_id} and {other.request_id} share block {block_id}, not its prefix")
+    for request, index, block_id in _places(scheduler):
+        if block_id not in owner:
+            owner[block_id] = (request, index)
+            continue
+        other, other_index = owner[block_id]
+        same = other_index == index and _prefix(other, index, kv) == _prefix(request, index, kv)
+        require(same, f"{request.request_id} and {other.request_id} share block {block_id}, not its prefix")
 
 
 def check_cache(scheduler: Scheduler) -> None:
     """A cached block that a request holds is full and computed, and equal hashes mean equal prefixes."""
     kv, cached = scheduler.kv, scheduler.prefix_cache.cached_blocks()
     prefix_of_hash: dict[bytes, object] = {}
-    for request in scheduler.running:
-        for index, block_id in enumerate(kv.block_ids(request.request_id)):
-            if block_id not in cached:
-                continue
-            num_tokens = (index + 1) * kv.block_size
-            require(
-                num_tokens <= request.num_computed_tokens,
-                f"block {block_id} of {request.request_id} is cached up to token {num_tokens}, "
-                f"but only {request.num_computed_tokens} are computed",
-            )
-            prefix = _prefix(request, index, kv)
-            known = prefix_of_hash.setdefault(cached[block_id], prefix)
-            require(known == prefix, f"block {block_id} has the hash of a different prefix")
+    for request, index, block_id in _places(scheduler):
+        if block_id not in cached:
+            continue
+        num_tokens = (index + 1) * kv.block_size
+        require(
+            num_tokens <= request.num_computed_tokens,
+            f"block {block_id} of {request.request_id} is cached up to token {num_tokens}, "
+            f"but only {request.num_computed_tokens} are computed",
+        )
+        prefix = _prefix(request, index, kv)
+        known = prefix_of_hash.setdefault(cached[block_id], prefix)
+        require(known == prefix, f"block {block_id} has the hash of a different prefix")
 
 
 def leak_of(scheduler: Scheduler) -> str:
     """Return what to tell about blocks that are neither free nor held by a running request; empty without any."""
     kv = scheduler.kv
-    held = {block_id for request in scheduler.running for block_id in kv.block_ids(request.request_id)}
+    holders = (*scheduler.requests, *scheduler.requests_being_sent)
+    held = {block_id for request_id in holders for block_id in _held_blocks(scheduler, request_id)}
     num_leaked = kv.num_usable_blocks - kv.num_free_blocks - len(held)
     words = "blocks have leaked: no request holds them, and `free` has not freed them"
     return f"{num_leaked} of {kv.num_usable_blocks} {words}" if num_leaked > 0 else ""
@@ -160,6 +168,27 @@ def check_drained(scheduler: Scheduler) -> None:
     require(not kv.ref_counts(), f"blocks with holders: {kv.ref_counts()}")
 
 
+def _held_blocks(scheduler: Scheduler, request_id: str) -> list[int]:
+    """Return the blocks of all tables of a request. The null block stands where a window needs none."""
+    tables = scheduler.block_tables(request_id)
+    has_windows = scheduler.has_windows
+    return [block_id for table in tables for block_id in table if block_id != NULL_BLOCK_ID or not has_windows]
+
+
+def _places(scheduler: Scheduler) -> Iterator[tuple[Request, int, int]]:
+    """Yield each running request's blocks with their places in its tables."""
+    for request in scheduler.running:
+        for table in scheduler.block_tables(request.request_id):
+            for index, block_id in enumerate(table):
+                if block_id != NULL_BLOCK_ID or not scheduler.has_windows:
+                    yield request, index, block_id
+
+
 def _prefix(request: Request, index: int, kv: KVCacheManager) -> object:
-    end = (index + 1) * kv.block_size
-    return request.cache_salt, request.adapter_id, tuple(request.all_token_ids[:end])
+    size = kv.block_size
+    images = [
+        (block, image.identifier)
+        for image in request.mm_features
+        for block in range(image.offset // size, min(cdiv(image.end, size), index + 1))
+    ]
+    return request.cache_salt, request.adapter_id, tuple(request.all_token_ids[: (index + 1) * size]), sorted(images)

@@ -7,16 +7,24 @@ prefill mode and no decode mode: a prompt is a request that is far behind, a dec
 
 import enum
 from collections.abc import Sequence
+from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Any
 
 from mini_vllm.sampling_params import SamplingParams
 
 
 class RequestStatus(enum.IntEnum):
-    """The state of a request. Every status after `PREEMPTED` is final."""
+    """The state of a request. Every status after `PREEMPTED` is final.
+
+    A request that is WAITING_FOR_FSM has a grammar that is still being compiled; one that is WAITING_FOR_REMOTE_KVS
+    holds blocks whose K and V are still being loaded.
+    """
 
     WAITING = enum.auto()
+    WAITING_FOR_FSM = enum.auto()
+    WAITING_FOR_REMOTE_KVS = enum.auto()
     RUNNING = enum.auto()
     PREEMPTED = enum.auto()
     FINISHED_STOPPED = enum.auto()
@@ -34,6 +42,22 @@ FINISH_REASONS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class MultiModalFeatureSpec:
+    """One image of a prompt: tokens `offset` to `offset + length - 1` stand for the embeddings of its content.
+
+    Equal contents have equal identifiers. (vLLM: `multimodal/inputs.py`.)
+    """
+
+    identifier: str
+    offset: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """One request as the scheduler sees it.
@@ -43,7 +67,8 @@ class Request:
     admission, -1 before it. `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the
     request. `num_output_placeholders` counts the output tokens that steps in flight will bring; phases 7 and 8 maintain
     both. `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is the source of
-    the request's random draws.
+    the request's random draws. `grammar` is what phase 9 compiles in the background, `mm_features` are the images of
+    the prompt in their order. With `skip_reading_prefix_cache` every token is computed, whatever is cached.
     """
 
     request_id: str
@@ -55,6 +80,9 @@ class Request:
     cache_salt: str | None = None
     adapter_id: str | None = None
     seed: int = 0
+    grammar: Future[Any] | None = None
+    mm_features: tuple[MultiModalFeatureSpec, ...] = ()
+    skip_reading_prefix_cache: bool = False
 
     status: RequestStatus = field(default=RequestStatus.WAITING, init=False)
     all_token_ids: list[int] = field(init=False)
@@ -70,6 +98,8 @@ class Request:
     def __post_init__(self) -> None:
         self.all_token_ids = list(self.prompt_token_ids)
         self.num_prompt_tokens = len(self.prompt_token_ids)
+        if self.grammar is not None:
+            self.status = RequestStatus.WAITING_FOR_FSM
 
     @property
     def num_tokens(self) -> int:
@@ -104,6 +134,19 @@ class Request:
         self.status = RequestStatus.RUNNING
         self.num_computed_tokens = num_computed_tokens
 
+    def wait_for_remote_kvs(self) -> None:
+        """WAITING or PREEMPTED to WAITING_FOR_REMOTE_KVS: it holds blocks, and their K and V are being loaded."""
+        self.status = RequestStatus.WAITING_FOR_REMOTE_KVS
+
+    def become_ready(self, num_computed_tokens: int = 0) -> None:
+        """A state of waiting for something to WAITING or PREEMPTED, with the tokens whose K and V have been loaded."""
+        self.status = RequestStatus.WAITING if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
+        self.num_computed_tokens = num_computed_tokens
+
+    def keep_computed(self, num_computed_tokens: int) -> None:
+        """Set what is computed: with K and V that came from elsewhere, or up to the first block that was lost."""
+        self.num_computed_tokens = num_computed_tokens
+
     def advance(self, num_new_tokens: int) -> None:
         """Count the tokens of a planned step as computed. The first time, what was there before is the prefix hit."""
         if self.num_cached_tokens < 0:
@@ -123,7 +166,8 @@ class Request:
 
     def restart(self) -> None:
         """Any status to waiting, because a step failed. No preemption is counted."""
-        self.status = RequestStatus.WAITING if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
+        unstarted = RequestStatus.WAITING if self.grammar is None else RequestStatus.WAITING_FOR_FSM
+        self.status = unstarted if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
         self.num_computed_tokens = 0
         self.spec_token_ids = []
         self.num_output_placeholders = 0

@@ -1,8 +1,10 @@
 """The scheduler's frame: the queues and the parts, and the order in which a step uses them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mini_vllm.core.gates.connector import KVConnectorOutput
+from mini_vllm.core.gates.gated import AdmissionGates
 from mini_vllm.core.interfaces import (
     ChunkPolicy,
     KVCacheManager,
@@ -20,7 +22,8 @@ from mini_vllm.core.tokens_ahead import TokensAhead
 class SchedulerParts:
     """The waiting queue and phases 2 to 5: everything besides `running` that keeps state from step to step.
 
-    `ahead` are phases 7 and 8, which wrap two of them; None without.
+    `ahead` are phases 7 and 8, which wrap two of them, and `gates` what a step asks before it admits, which wraps
+    three; None without. `block_tables` returns the tables of a request if its model has several groups of layers.
     """
 
     kv: KVCacheManager
@@ -29,6 +32,8 @@ class SchedulerParts:
     chunks: ChunkPolicy
     waiting: RequestQueue
     ahead: TokensAhead | None = None
+    gates: AdmissionGates | None = None
+    block_tables: Callable[[str], Sequence[list[int]]] | None = None
 
 
 class Scheduler:
@@ -69,11 +74,34 @@ class Scheduler:
         self.waiting.add_request(request)
 
     def has_unfinished_requests(self) -> bool:
-        return bool(self.requests)
+        """Whether a step has something to do; blocks that are still being sent need steps, too."""
+        return bool(self.requests) or bool(self.requests_being_sent)
+
+    @property
+    def requests_being_sent(self) -> list[str]:
+        """The ended requests whose blocks are held until their K and V have been sent elsewhere."""
+        transfers = None if self.gates is None else self.gates.transfers
+        return [] if transfers is None else list(transfers.sending)
+
+    @property
+    def awaits_others(self) -> bool:
+        """Whether a step that plans nothing is no stall: a grammar or a transfer is under way outside the steps."""
+        return self.gates is not None and self.gates.await_others
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether null blocks stand in the tables, where blocks have left a window."""
+        return self._block_tables is not None
+
+    def block_tables(self, request_id: str) -> Sequence[list[int]]:
+        """Return the request's block table for each group of layers, the first group's first."""
+        return [self.kv.block_ids(request_id)] if self._block_tables is None else self._block_tables(request_id)
 
     def schedule(self) -> SchedulerOutput:
         """Plan the next step and count its tokens as computed; results only ever correct that count."""
         self.finished_req_ids.clear()
+        if self.gates is not None:
+            self.gates.start_step()
         scheduler_output = self.functions.schedule_step(
             self.running,
             self.waiting,
@@ -83,8 +111,12 @@ class Scheduler:
             preemption=self.preemption,
             chunks=self.chunks,
         )
+        if self.gates is not None:
+            self.gates.end_plan(scheduler_output, self.requests)
         for request_id, num_new_tokens in scheduler_output.num_scheduled_tokens.items():
             self.requests[request_id].advance(num_new_tokens)
+        if self.gates is not None:
+            self.gates.advanced(scheduler_output, self.requests)
         if self.ahead is not None:
             self.ahead.after_schedule(scheduler_output, self.requests)
         return scheduler_output
@@ -106,10 +138,18 @@ class Scheduler:
         return batch
 
     def update_from_output(
-        self, scheduler_output: SchedulerOutput, sampled_token_ids: dict[str, list[int]]
+        self,
+        scheduler_output: SchedulerOutput,
+        sampled_token_ids: dict[str, list[int]],
+        transfers: KVConnectorOutput | None = None,
     ) -> dict[str, list[int]]:
-        """Apply the sampled tokens of the oldest step in flight; return the accepted tokens by request id."""
+        """Apply the sampled tokens of the oldest step in flight; return the accepted tokens by request id.
+
+        `transfers` is what the connector's worker side has reported with them.
+        """
         requests = self.requests
+        if self.gates is not None:
+            sampled_token_ids = self.gates.without_lost(sampled_token_ids, transfers, self.running)
         self._half_updated = {name: len(requests[name].all_token_ids) for name in sampled_token_ids if name in requests}
         self._to_roll_back = None
         if self.ahead is None:
@@ -119,6 +159,9 @@ class Scheduler:
         for request_id in kept:
             if self.requests[request_id].is_finished:
                 self._forget(request_id)
+        if self.gates is not None:
+            is_idle = not scheduler_output.num_scheduled_tokens
+            self.gates.end_step(transfers, self.requests, is_idle=is_idle, has_sampled=bool(kept))
         self._half_updated = {}
         return kept
 
@@ -210,7 +253,8 @@ class Scheduler:
     def _use(self, parts: SchedulerParts) -> None:
         self.kv, self.prefix_cache = parts.kv, parts.prefix_cache
         self.preemption, self.chunks = parts.preemption, parts.chunks
-        self.waiting, self.ahead = parts.waiting, parts.ahead
+        self.waiting, self.ahead, self.gates = parts.waiting, parts.ahead, parts.gates
+        self._block_tables = parts.block_tables
 
     def _forget(self, request_id: str) -> None:
         del self.requests[request_id]

@@ -18,6 +18,8 @@ class ScheduledRecord(TypedDict):
     new_blocks: list[int]
     blocks: list[int]
     drafts: NotRequired[list[int]]
+    encode: NotRequired[list[int]]
+    sliding_blocks: NotRequired[list[int]]
 
 
 class StepRecord(TypedDict):

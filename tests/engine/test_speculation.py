@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mini_vllm import SamplingParams, parse_lineup
-from mini_vllm.assembly.build import build_scheduler
+from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.engine.llm_engine import LLMEngine

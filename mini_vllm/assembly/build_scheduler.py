@@ -1,0 +1,169 @@
+"""The scheduler's bill of materials: phases 1 to 5, and around them what a config asks for beyond."""
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import (
+    Impl,
+    async_functions_for,
+    block_pool_for,
+    chunk_policy_for,
+    hash_block_for,
+    kv_cache_manager_for,
+    preemption_for,
+    prefix_cache_for,
+    request_queue_for,
+    scheduling_functions_for,
+    speculation_functions_for,
+)
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.electives import AsyncScheduling, Speculation
+from mini_vllm.core.gates.connector import KVConnector
+from mini_vllm.core.gates.delayed_commits import DelayedCommits
+from mini_vllm.core.gates.encoder_cache import EncoderCacheManager, EncoderGate
+from mini_vllm.core.gates.gate import AdapterGate, Gate, GrammarGate
+from mini_vllm.core.gates.gated import AdmissionGates
+from mini_vllm.core.gates.images_in_hashes import ImagesInHashes
+from mini_vllm.core.gates.kv_transfers import KVTransfers
+from mini_vllm.core.interfaces import KVCacheManager, PrefixCache
+from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
+from mini_vllm.core.scheduler import Scheduler, SchedulerParts
+from mini_vllm.core.skippable_prefix_cache import SkippablePrefixCache
+from mini_vllm.core.tokens_ahead import TokensAhead
+from mini_vllm.core.windows.counted_pool import CountedPool
+from mini_vllm.core.windows.grouped_kv_cache import GroupedKVCacheManager
+from mini_vllm.core.windows.grouped_prefix_cache import GroupedPrefixCache, Tables
+
+Windows = Sequence[int | None]
+
+
+def build_scheduler(
+    config: EngineConfig,
+    lineup: Lineup,
+    on_evict: Callable[[int], object] | None = None,
+    *,
+    connector: KVConnector | None = None,
+    windows: Windows = (None,),
+    has_grammars: bool = False,
+) -> Scheduler:
+    """Assemble phases 1 to 5, and around them 7, 8 and the gates where the config asks for them.
+
+    `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
+    has an entry for each group of layers: how many tokens its attention reaches, None for all. Raises `ValueError` if
+    config and lineup do not fit together.
+    """
+    functions, (max_model_len, _) = scheduling_functions_for(lineup.scheduler), config.sizes
+    num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
+
+    def make_parts() -> SchedulerParts:
+        tables: dict[str, Tables] = {}
+        prefix_cache, grouped = _prefix_cache(config, lineup, windows, tables, on_evict)
+        commits = None if connector is None else DelayedCommits(prefix_cache)
+        if commits is not None:
+            prefix_cache = cast(PrefixCache, commits)
+        kv = _kv_cache(config, lineup, windows, tables, prefix_cache, grouped)
+        block_tables = kv.block_tables if isinstance(kv, GroupedKVCacheManager) else None
+        chunks = chunk_policy_for(lineup.chunking, config, functions.clamp)
+        waiting = request_queue_for(lineup.preemption, config)
+        speculation = speculation_for(lineup.speculation, config)
+        async_scheduling = async_scheduling_for(lineup.async_scheduling, config)
+        ahead = None
+        if speculation is not None or async_scheduling is not None:
+            ahead = TokensAhead(
+                speculation, async_scheduling, max_model_len, chunks=chunks, kv=kv, prefix_cache=prefix_cache
+            )
+            chunks, kv = ahead.chunks, ahead.kv
+        transfers = None
+        if connector is not None and commits is not None:
+            transfers = KVTransfers(connector, kv, commits)
+        gates = None
+        if (open_gates := _gates(config, has_grammars)) or transfers is not None:
+            gates = AdmissionGates(open_gates, transfers, waiting=waiting, chunks=chunks, kv=kv)
+        return SchedulerParts(
+            kv=gates.kv if gates else kv,
+            prefix_cache=prefix_cache,
+            preemption=preemption_for(lineup.preemption, config),
+            chunks=gates.chunks if gates else chunks,
+            waiting=gates.waiting if gates else waiting,
+            ahead=ahead,
+            gates=gates,
+            block_tables=block_tables,
+        )
+
+    # A request keeps the slots of rejected drafts and of the drafter's next ones, of each step that is in flight;
+    # without phase 2 it reserves all.
+    num_spare_tokens = (2 + config.async_scheduling) * num_drafts
+    return Scheduler(
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_model_len=max_model_len,
+        functions=functions,
+        make_parts=make_parts,
+        num_spare_tokens=max_model_len if lineup.kv_cache == "absent" else num_spare_tokens,
+    )
+
+
+def _prefix_cache(
+    config: EngineConfig,
+    lineup: Lineup,
+    windows: Windows,
+    tables: dict[str, Tables],
+    on_evict: Callable[[int], object] | None,
+) -> tuple[PrefixCache, GroupedPrefixCache | None]:
+    """Return phase 4 with what is around it, and the part of that which knows groups of layers."""
+    prefix_cache = prefix_cache_for(lineup.prefix_cache, config)
+    caches = config.enable_prefix_caching and lineup.prefix_cache != "absent"
+    hash_block = hash_block_for(lineup.prefix_cache)
+    if caches and hash_block is not None and config.max_num_encoder_input_tokens is not None:
+        prefix_cache = cast(PrefixCache, ImagesInHashes(prefix_cache, hash_block, config.block_size))
+    grouped = None
+    if caches and list(windows) != [None]:
+        prefix_cache = grouped = GroupedPrefixCache(prefix_cache, config.block_size, windows, tables)
+    if caches:
+        prefix_cache = SkippablePrefixCache(prefix_cache)
+    if on_evict is not None:
+        prefix_cache = cast(PrefixCache, ObservedPrefixCache(prefix_cache, on_evict))
+    return prefix_cache, grouped
+
+
+def _kv_cache(
+    config: EngineConfig,
+    lineup: Lineup,
+    windows: Windows,
+    tables: dict[str, Tables],
+    prefix_cache: PrefixCache,
+    grouped: GroupedPrefixCache | None,
+) -> KVCacheManager:
+    if list(windows) == [None]:
+        return kv_cache_manager_for(lineup.kv_cache, config, prefix_cache)
+    if lineup.kv_cache == "absent":
+        raise ValueError("a model with sliding windows needs phase 2 (block pool): its layers share one pool")
+    num_gpu_blocks = config.sizes[1]
+    pool = CountedPool(block_pool_for(lineup.kv_cache, num_gpu_blocks, prefix_cache), num_gpu_blocks)
+    return GroupedKVCacheManager(pool, config.block_size, windows, prefix_cache, grouped, tables)
+
+
+def _gates(config: EngineConfig, has_grammars: bool) -> list[Gate]:
+    gates: list[Gate] = [GrammarGate()] if has_grammars else []
+    if config.max_loras is not None:
+        gates.append(AdapterGate(config.max_loras))
+    if config.max_num_encoder_input_tokens is not None and config.encoder_cache_size is not None:
+        cache = EncoderCacheManager(config.encoder_cache_size)
+        gates.append(EncoderGate(config.max_num_encoder_input_tokens, cache))
+    return gates
+
+
+def speculation_for(impl: Impl, config: EngineConfig) -> Speculation | None:
+    """Return phase 7's part of the scheduler; None without drafts."""
+    functions, speculative = speculation_functions_for(impl, config), config.speculative_config
+    if functions is None or speculative is None:
+        return None
+    return functions.make_scheduling(speculative.num_speculative_tokens, speculative.drafter_has_kv_cache)
+
+
+def async_scheduling_for(impl: Impl, config: EngineConfig) -> AsyncScheduling | None:
+    """Return phase 8's part of the scheduler; None without asynchronous scheduling."""
+    functions, speculative = async_functions_for(impl, config), config.speculative_config
+    num_drafts = speculative.num_speculative_tokens if speculative else 0
+    return None if functions is None else functions.make_scheduling(num_drafts)

@@ -1,0 +1,178 @@
+"""All gates together, and how phases 1, 2 and 5 meet them without knowing: through a queue, a chunk policy, a KV cache."""
+
+from collections.abc import Mapping, Sequence
+
+from mini_vllm.core.gates.connector import KVConnectorOutput
+from mini_vllm.core.gates.gate import Gate, failure_of
+from mini_vllm.core.gates.kv_transfers import KVTransfers
+from mini_vllm.core.gates.passing_queue import Look, PassingQueue
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, RequestQueue
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import SchedulerOutput
+
+UNREADY = (RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS)
+
+
+class AdmissionGates:
+    """The gates of one engine. The scheduler uses `waiting`, `chunks` and `kv` in place of the parts themselves."""
+
+    def __init__(
+        self,
+        gates: Sequence[Gate],
+        transfers: KVTransfers | None,
+        *,
+        waiting: RequestQueue,
+        chunks: ChunkPolicy,
+        kv: KVCacheManager,
+    ) -> None:
+        self.gates = gates
+        self._errors: dict[str, str] = {}
+        self.transfers = transfers
+        self.waiting = PassingQueue(waiting, self._look)
+        self.chunks = GatedChunks(chunks, self)
+        self.kv = GatedKVCache(kv, self)
+
+    @property
+    def await_others(self) -> bool:
+        """Whether a request waits for a grammar or a transfer, or holds blocks that a later step takes from it."""
+        sending = self.transfers is not None and bool(self.transfers.sending)
+        return sending or any(request.status in UNREADY or request.num_computed_tokens for request in self.waiting)
+
+    def take_errors(self) -> dict[str, str]:
+        """Return why requests can never be admitted, by request id, since the last call."""
+        errors, self._errors = self._errors, {}
+        return errors
+
+    def start_step(self) -> None:
+        for gate in self.gates:
+            gate.start_step()
+        if self.transfers is not None:
+            self.transfers.start_step()
+
+    def end_plan(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
+        """Put back what was passed over, and count what was loaded: phase 1 knows of whole hit blocks only."""
+        self.waiting.put_back()
+        for request_id, num_tokens in self.kv.num_loaded_tokens.items():
+            if request_id in scheduler_output.num_scheduled_tokens:
+                requests[request_id].keep_computed(num_tokens)
+        self.kv.num_loaded_tokens = {}
+
+    def advanced(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
+        for request_id in scheduler_output.num_scheduled_tokens:
+            for gate in self.gates:
+                gate.advanced(requests[request_id])
+
+    def without_lost(
+        self, sampled: dict[str, list[int]], output: KVConnectorOutput | None, running: Sequence[Request]
+    ) -> dict[str, list[int]]:
+        """Return the sampled tokens without those of requests whose blocks were lost under them."""
+        if self.transfers is None or output is None or not output.invalid_block_ids:
+            return sampled
+        lost = self.transfers.lose(output.invalid_block_ids, tuple(self.waiting), running)
+        return {request_id: tokens for request_id, tokens in sampled.items() if request_id not in lost}
+
+    def end_step(
+        self, output: KVConnectorOutput | None, requests: Mapping[str, Request], *, is_idle: bool, has_sampled: bool
+    ) -> None:
+        if self.transfers is not None:
+            if output is not None:
+                self.transfers.apply(output, requests)
+            self.transfers.end_step(tuple(self.waiting), is_idle=is_idle, has_sampled=has_sampled)
+
+    def _look(self, request: Request) -> Look:
+        if (why := failure_of(request)) is not None:
+            self._errors[request.request_id] = why
+            return Look.PASS_OVER
+        if self.transfers is not None and not self.transfers.has_arrived(request):
+            return Look.PASS_OVER
+        if not all(gate.is_open(request) for gate in self.gates):
+            return Look.PASS_OVER
+        return Look.READY if self.transfers is None else self.transfers.look(request)
+
+
+class GatedChunks:
+    """A `ChunkPolicy` that grants a waiting request nothing before it is ready, and ends chunks where a gate says."""
+
+    def __init__(self, inner: ChunkPolicy, gates: AdmissionGates) -> None:
+        self.inner = inner
+        self.gates = gates
+
+    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        if request.status is not RequestStatus.RUNNING:
+            if not self.gates.waiting.is_ready(request):
+                return 0
+            num_computed_tokens = self.gates.kv.num_computed_tokens(request, num_computed_tokens)
+        num_new_tokens = self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
+        for gate in self.gates.gates:
+            if num_new_tokens:
+                num_new_tokens = gate.limit(request, num_computed_tokens, num_new_tokens)
+        return num_new_tokens
+
+    def admits(
+        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
+    ) -> bool:
+        return self.inner.admits(request, hit_blocks, running, kv)
+
+    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
+        return self.inner.should_sample(request, num_computed_tokens)
+
+
+class GatedKVCache:
+    """A `KVCacheManager` that tells the gates what is allocated and freed, and adds the tokens that come from elsewhere.
+
+    `num_loaded_tokens` has the true counter of each request admitted in this step over tokens that were loaded.
+    """
+
+    def __init__(self, inner: KVCacheManager, gates: AdmissionGates) -> None:
+        self.inner = inner
+        self.gates = gates
+        self.block_size = inner.block_size
+        self.num_usable_blocks = inner.num_usable_blocks
+        self.num_loaded_tokens: dict[str, int] = {}
+
+    @property
+    def num_free_blocks(self) -> int:
+        return self.inner.num_free_blocks
+
+    def num_computed_tokens(self, request: Request, num_hit_tokens: int) -> int:
+        """Return what is computed of a waiting request: what it has loaded, or its hit with what this step loads."""
+        transfers = self.gates.transfers
+        num_external = transfers.num_external_tokens.get(request.request_id, 0) if transfers else 0
+        return request.num_computed_tokens or num_hit_tokens + num_external
+
+    def get_computed_blocks(self, request: Request) -> list[int]:
+        return [] if request.num_computed_tokens else self.inner.get_computed_blocks(request)
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+    ) -> list[int] | None:
+        num_hit_tokens, is_waiting = len(hit_blocks) * self.block_size, request.status is not RequestStatus.RUNNING
+        num_computed_tokens = self.num_computed_tokens(request, num_hit_tokens)
+        num_external = num_computed_tokens - num_hit_tokens if is_waiting and not request.num_computed_tokens else 0
+        num_slots = num_new_tokens + num_external
+        new_blocks = self.inner.allocate_slots(request, num_slots, hit_blocks, num_lookahead_tokens)
+        if new_blocks is None:
+            return None
+        if is_waiting and num_computed_tokens > num_hit_tokens:
+            self.num_loaded_tokens[request.request_id] = num_computed_tokens
+        if is_waiting and self.gates.transfers is not None:
+            self.gates.transfers.tell_allocated(request, num_external)
+        for gate in self.gates.gates:
+            gate.slots_allocated(request)
+        return new_blocks
+
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        for gate in self.gates.gates:
+            gate.freed(request)
+        transfers = self.gates.transfers
+        free = transfers.free_ended if transfers is not None and request.is_finished else self.inner.free
+        free(request, num_computed_tokens)
+
+    def block_ids(self, request_id: str) -> list[int]:
+        return self.inner.block_ids(request_id)
+
+    def free_block_ids(self) -> list[int]:
+        return self.inner.free_block_ids()
+
+    def ref_counts(self) -> dict[int, int]:
+        return self.inner.ref_counts()

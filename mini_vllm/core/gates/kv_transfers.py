@@ -1,0 +1,170 @@
+"""Requests whose K and V come from elsewhere, and ended ones whose K and V are still being sent.
+
+A load within the step (`is_async` False) is a prefix hit with more tokens. A load beside the steps takes its blocks at
+once and waits as WAITING_FOR_REMOTE_KVS; its blocks enter the prefix cache only when they are filled.
+(vLLM: the connector's parts of `Scheduler.schedule`, `_update_waiting_for_remote_kv`, `_handle_invalid_blocks`.)
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.gates.connector import KVConnector, KVConnectorOutput
+from mini_vllm.core.gates.delayed_commits import DelayedCommits
+from mini_vllm.core.gates.passing_queue import Look
+from mini_vllm.core.interfaces import KVCacheManager
+from mini_vllm.core.request import Request, RequestStatus
+
+MAX_STEPS_IN_VAIN = 4
+
+
+class KVTransfers:
+    """The scheduler's side of all transfers. `kv` and `commits` are phases 2 and 4 under whatever is around them."""
+
+    def __init__(self, connector: KVConnector, kv: KVCacheManager, commits: DelayedCommits) -> None:
+        self.connector = connector
+        self.kv = kv
+        self.commits = commits
+        self.num_external_tokens: dict[str, int] = {}
+        self.sending: dict[str, tuple[Request, int]] = {}
+        self.loading: dict[str, int] = {}
+        self._num_hit_tokens: dict[str, int] = {}
+        self._received: set[str] = set()
+        self._failed: set[str] = set()
+        self._local_only: set[str] = set()
+        self._num_steps_in_vain = 0
+
+    def start_step(self) -> None:
+        self.num_external_tokens, self.loading = {}, {}
+
+    def has_arrived(self, request: Request) -> bool:
+        """Return whether nothing is being loaded for a waiting request; what was is computed from now on."""
+        if self._is_loading(request):
+            return False
+        if request.status is RequestStatus.WAITING_FOR_REMOTE_KVS:
+            self._finish_load(request)
+        return True
+
+    def look(self, request: Request) -> Look:
+        """Look up what lies elsewhere for a waiting request; start to load it if that takes steps."""
+        if request.num_computed_tokens or request.request_id in self._local_only:
+            return Look.READY
+        hit_blocks = self.kv.get_computed_blocks(request)
+        num_hit_tokens = len(hit_blocks) * self.kv.block_size
+        num_external, is_async = self.connector.get_num_new_matched_tokens(request, num_hit_tokens)
+        if num_external is None:
+            return Look.PASS_OVER
+        if not (num_external and is_async):
+            self.num_external_tokens[request.request_id] = num_external
+            return Look.READY
+        return self._start_load(request, hit_blocks, num_external)
+
+    def _start_load(self, request: Request, hit_blocks: Sequence[int], num_external: int) -> Look:
+        with self.commits.delayed():
+            new_blocks = self.kv.allocate_slots(request, num_external, hit_blocks)
+        if new_blocks is None:
+            return Look.STOP
+        self._num_hit_tokens[request.request_id] = len(hit_blocks) * self.kv.block_size
+        self.tell_allocated(request, num_external)
+        request.wait_for_remote_kvs()
+        return Look.PASS_OVER
+
+    def _finish_load(self, request: Request) -> None:
+        """Cache what has been loaded, up to the first block that was lost; without any, the request starts anew."""
+        table = self.kv.block_ids(request.request_id)
+        # The last token is computed here even if its K and V have come: its logits give the next token.
+        num_tokens = min(len(table) * self.kv.block_size, request.num_tokens - 1)
+        if request.request_id in self._failed:
+            num_tokens = request.num_computed_tokens
+        if not num_tokens:
+            self._drop_load(request)
+            return
+        num_hit_tokens = self._forget(request, num_tokens)
+        num_cached_blocks, num_full_blocks = (n // self.kv.block_size for n in (num_hit_tokens, num_tokens))
+        if num_full_blocks > num_cached_blocks:
+            self.commits.cache_full_blocks(request, table, num_cached_blocks, num_full_blocks)
+        request.become_ready(num_tokens)
+
+    def _drop_load(self, request: Request) -> None:
+        self.kv.free(request, self._forget(request, request.num_computed_tokens))
+        request.become_ready()
+
+    def tell_allocated(self, request: Request, num_external: int) -> None:
+        """Tell the connector which blocks it is to fill."""
+        table = self.kv.block_ids(request.request_id)
+        self.connector.update_state_after_alloc(request, table, num_external)
+        if num_external:
+            self.loading[request.request_id] = num_external
+
+    def free_ended(self, request: Request, num_computed_tokens: int) -> None:
+        """Free the blocks of a request that has ended, or hold them until `apply` hears that they are sent.
+
+        The blocks of an aborted load may be handed out at once, as in vLLM 0.13.0: the worker side has to end it first.
+        """
+        num_kept = self._forget(request, num_computed_tokens)
+        self._local_only.discard(request.request_id)
+        if self.connector.request_finished(request, self.kv.block_ids(request.request_id)):
+            self.sending[request.request_id] = request, num_kept
+        else:
+            self.kv.free(request, num_kept)
+
+    def _forget(self, request: Request, num_computed_tokens: int) -> int:
+        """Forget a load that has ended or is given up; return how many tokens of the request are computed without it."""
+        self._received.discard(request.request_id)
+        self._failed.discard(request.request_id)
+        return self._num_hit_tokens.pop(request.request_id, num_computed_tokens)
+
+    def lose(
+        self, invalid_block_ids: frozenset[int], waiting: Iterable[Request], running: Iterable[Request]
+    ) -> set[str]:
+        """Keep of each request what lies before its first lost block; return the running ones, which sampled nothing.
+
+        vLLM 0.13.0 lets only the first of several running requests compute a lost block that they share, and leaves it
+        in the prefix cache meanwhile. Here each computes it, and it is not found before it is there again.
+        """
+        affected: set[str] = set()
+        for request in (*waiting, *running):
+            is_loading = request.status is RequestStatus.WAITING_FOR_REMOTE_KVS
+            if not is_loading and request.status is not RequestStatus.RUNNING:
+                continue
+            table = self.kv.block_ids(request.request_id)
+            lost = [index for index, block_id in enumerate(table) if block_id in invalid_block_ids]
+            if not lost:
+                continue
+            num_tokens = lost[0] * self.kv.block_size
+            if is_loading:
+                self._failed.add(request.request_id)
+                request.keep_computed(num_tokens)
+            elif num_tokens < request.num_computed_tokens:
+                affected.add(request.request_id)
+                self.commits.drop_uncomputed(table[lost[0] :])
+                request.keep_computed(num_tokens)
+        return affected
+
+    def apply(self, output: KVConnectorOutput, requests: Mapping[str, Request]) -> None:
+        """Take note of what has been received, and free what has been sent."""
+        self._received.update(request_id for request_id in output.finished_recving if request_id in requests)
+        for request_id in output.finished_sending:
+            if request_id in self.sending:
+                request, num_computed_tokens = self.sending.pop(request_id)
+                self.kv.free(request, num_computed_tokens)
+
+    def end_step(self, waiting: Sequence[Request], *, is_idle: bool, has_sampled: bool) -> None:
+        """Break a stall, where vLLM 0.13.0 would stand still for ever.
+
+        A request that has received its K and V can wait after others that get no blocks because it holds them: nothing
+        is planned any more, or the others are admitted and preempted in turn. After `MAX_STEPS_IN_VAIN` steps without a
+        plan since the last token, with no transfer under way, the last one that holds blocks gives them up and computes
+        its prompt here.
+        """
+        holders = [request for request in waiting if self.kv.block_ids(request.request_id)]
+        if has_sampled or not holders:
+            self._num_steps_in_vain = 0
+        elif is_idle and not self.sending and not any(self._is_loading(request) for request in waiting):
+            self._num_steps_in_vain += 1
+        if holders and self._num_steps_in_vain >= MAX_STEPS_IN_VAIN:
+            self._local_only.add(holders[-1].request_id)
+            self._drop_load(holders[-1])
+
+    def _is_loading(self, request: Request) -> bool:
+        is_received = request.request_id in self._received
+        return request.status is RequestStatus.WAITING_FOR_REMOTE_KVS and not is_received

@@ -1,0 +1,73 @@
+"""A waiting queue that passes over requests that cannot be admitted yet, without losing their place."""
+
+import enum
+from collections.abc import Callable, Iterator
+
+from mini_vllm.core.interfaces import RequestQueue
+from mini_vllm.core.request import Request
+
+
+class Look(enum.Enum):
+    """What a look at a waiting request says: admit it, pass it over, or end admission for this step."""
+
+    READY = enum.auto()
+    PASS_OVER = enum.auto()
+    STOP = enum.auto()
+
+
+class PassingQueue:
+    """A `RequestQueue` around another one. (vLLM: `skipped_waiting_requests` in `Scheduler.schedule`.)
+
+    `look` is asked about a request when it is peeked at. If no request is ready, `peek_request` returns one that is
+    not, `is_ready` says so, and the chunk policy grants it no token: that ends phase 1's admission. What was passed over
+    returns to its place with `put_back`, at the end of the step. vLLM 0.13.0 turns the order around
+    (`flipped_skips`); here it stays.
+    """
+
+    def __init__(self, inner: RequestQueue, look: Callable[[Request], Look]) -> None:
+        self.inner = inner
+        self.look = look
+        self._passed: list[Request] = []
+        self._ready: Request | None = None
+
+    def peek_request(self) -> Request:
+        if self._ready is None:
+            while len(self.inner):
+                request = self.inner.peek_request()
+                answer = self.look(request)
+                if answer is not Look.PASS_OVER:
+                    self._ready = request if answer is Look.READY else None
+                    return request
+                self._passed.append(self.inner.pop_request())
+            return self._passed[-1]
+        return self._ready
+
+    def is_ready(self, request: Request) -> bool:
+        """Return whether the request is the one that may be admitted next."""
+        return request is self._ready
+
+    def put_back(self) -> None:
+        """Return the requests that were passed over to the front, in the order in which they stood."""
+        for request in reversed(self._passed):
+            self.inner.prepend_request(request)
+        self._passed, self._ready = [], None
+
+    def add_request(self, request: Request) -> None:
+        self.inner.add_request(request)
+
+    def prepend_request(self, request: Request) -> None:
+        self.inner.prepend_request(request)
+
+    def pop_request(self) -> Request:
+        self._ready = None
+        return self.inner.pop_request()
+
+    def remove_request(self, request: Request) -> None:
+        self.inner.remove_request(request)
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __iter__(self) -> Iterator[Request]:
+        yield from self._passed
+        yield from self.inner
