@@ -10,7 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
+from course.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
 from course.parity.verdict import ParityVerdict, judge, require_complete
 from course.sandbox.explain import explain, place_in
 from course.terminal.console import fail, friendly, make_console, whose_code
@@ -41,7 +41,7 @@ def parity(
     team = lineup_to_run(lineup, console, WHOLE_REFERENCE)
     require_scheduling_phases(team)
     console.print(whose_code(team), markup=False)
-    paths = files or [PUBLIC_TRACES / "named.jsonl", PUBLIC_TRACES / "random.jsonl.gz"]
+    paths = files or PUBLIC_FILES
     scenarios = {path: load(path) for path in paths}
     everything = [scenario for path in paths for scenario in scenarios[path]]
     with reported("Replaying") as report:

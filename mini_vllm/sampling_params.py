@@ -20,7 +20,8 @@ class SamplingParams:
     `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens.
     The penalties and `logit_bias` (token id to what is added) change the logits before sampling: presence and frequency
     penalties look at a token's uses in the output, the repetition penalty at the whole text. `logprobs` asks how likely
-    each token was, and for that many of the likeliest tokens in its place.
+    each token was, and for that many of the likeliest tokens in its place. With `skip_reading_prefix_cache` every token
+    is computed, whatever is cached.
     """
 
     max_tokens: int = 16
@@ -38,6 +39,7 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     logit_bias: Mapping[int, float] | None = None
     logprobs: int | None = None
+    skip_reading_prefix_cache: bool = False
 
     def __post_init__(self) -> None:
         """Make Python's own numbers of others, such as numpy's, and floats of integers where a float is meant."""

@@ -43,7 +43,8 @@ def phases_needed(scenario: Scenario) -> frozenset[int]:
 def comparable(scenarios: Iterable[Scenario], lineup: Lineup) -> list[Scenario]:
     """Return the scenarios that need only what the lineup has and show no defect of vLLM, fewest phases first."""
     present = {phase for phase in range(1, len(ALL_NAMES) + 1) if lineup[phase] != "absent"}
-    chosen = [one for one in scenarios if not one.defects and phases_needed(one) <= present]
+    plain = [one for one in scenarios if not one.defects and not one.has_gates]
+    chosen = [one for one in plain if phases_needed(one) <= present]
     return sorted(chosen, key=lambda one: len(phases_needed(one)))
 
 

@@ -17,6 +17,10 @@ from mini_vllm.core.request import MultiModalFeatureSpec, Request
 from mini_vllm.sampling_params import SamplingParams
 
 PUBLIC_TRACES = Path(__file__).parent / "traces"
+PUBLIC_FILES = tuple(
+    PUBLIC_TRACES / name for name in ("named.jsonl", "random.jsonl.gz", "random2.jsonl.gz", "gates.jsonl.gz")
+)
+GATES = ("grammar", "lora", "encoder", "connector", "window")
 
 
 def prompt_token(seed: str, index: int) -> int:
@@ -57,6 +61,11 @@ class Scenario:
     def electives(self) -> frozenset[int]:
         return electives_of(self.config())
 
+    @property
+    def has_gates(self) -> bool:
+        """Whether a step asks more before it admits than phases 1 to 5 do, or layers have windows."""
+        return any(name in self.line["config"] for name in GATES)
+
     def out_of_scope(self, lineup: Lineup) -> str | None:
         """Return an elective phase that the scenario uses and the lineup lacks, None if it lacks none."""
         missing = [phase for phase in sorted(self.electives, reverse=True) if lineup[phase] == "absent"]
@@ -65,12 +74,12 @@ class Scenario:
     def config(self) -> EngineConfig:
         settings = dict(self.line["config"])
         del settings["eos_token_id"]
-        for name in ("grammar", "connector", "window"):
-            settings.pop(name, None)
-        if (lora := settings.pop("lora", None)) is not None:
-            settings["max_loras"] = lora["max_loras"]
-        if (encoder := settings.pop("encoder", None)) is not None:
-            settings |= {"max_num_encoder_input_tokens": encoder["budget"], "encoder_cache_size": encoder["cache"]}
+        gates = {name: settings.pop(name) for name in GATES if name in settings}
+        if "lora" in gates:
+            settings["max_loras"] = gates["lora"]["max_loras"]
+        if "encoder" in gates:
+            budget, cache = gates["encoder"]["budget"], gates["encoder"]["cache"]
+            settings |= {"max_num_encoder_input_tokens": budget, "encoder_cache_size": cache}
         if (spec := settings.pop("spec")) is not None:
             # EAGLE's drafter has a KV cache, and that is all that the scheduler sees of either.
             method: DraftMethod = "draft_model" if spec["method"] == "eagle" else "ngram"

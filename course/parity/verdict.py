@@ -73,11 +73,11 @@ def require_complete(scenario: Scenario) -> None:
         for request_id in scenario.line["requests"]:
             scenario.request(request_id)
         for event in scenario.line["events"]:
-            scenario.line["requests"][event.get("add", event.get("abort"))]
+            scenario.line["requests"][next(event[name] for name in ("add", "abort", "compiled") if name in event)]
         for step in scenario.steps:
             for field in COMPARED:
                 step[field]
         scenario.line["trace"]["requests"]
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, StopIteration, ValueError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"scenario {scenario.name!r} is not complete: {what}") from error

@@ -68,7 +68,7 @@ class Request:
     request. `num_output_placeholders` counts the output tokens that steps in flight will bring; phases 7 and 8 maintain
     both. `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is the source of
     the request's random draws. `grammar` is what phase 9 compiles in the background, `mm_features` are the images of
-    the prompt in their order. With `skip_reading_prefix_cache` every token is computed, whatever is cached.
+    the prompt in their order.
     """
 
     request_id: str
@@ -82,7 +82,6 @@ class Request:
     seed: int = 0
     grammar: Future[Any] | None = None
     mm_features: tuple[MultiModalFeatureSpec, ...] = ()
-    skip_reading_prefix_cache: bool = False
 
     status: RequestStatus = field(default=RequestStatus.WAITING, init=False)
     all_token_ids: list[int] = field(init=False)
@@ -98,7 +97,7 @@ class Request:
     def __post_init__(self) -> None:
         self.all_token_ids = list(self.prompt_token_ids)
         self.num_prompt_tokens = len(self.prompt_token_ids)
-        if self.grammar is not None:
+        if self.grammar is not None and not self.grammar.done():
             self.status = RequestStatus.WAITING_FOR_FSM
 
     @property
@@ -166,7 +165,8 @@ class Request:
 
     def restart(self) -> None:
         """Any status to waiting, because a step failed. No preemption is counted."""
-        unstarted = RequestStatus.WAITING if self.grammar is None else RequestStatus.WAITING_FOR_FSM
+        is_compiled = self.grammar is None or self.grammar.done()
+        unstarted = RequestStatus.WAITING if is_compiled else RequestStatus.WAITING_FOR_FSM
         self.status = unstarted if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
         self.num_computed_tokens = 0
         self.spec_token_ids = []

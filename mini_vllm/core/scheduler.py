@@ -88,6 +88,10 @@ class Scheduler:
         """Whether a step that plans nothing is no stall: a grammar or a transfer is under way outside the steps."""
         return self.gates is not None and self.gates.await_others
 
+    def take_errors(self) -> dict[str, str]:
+        """Return why waiting requests can never be admitted, by request id, since the last call."""
+        return {} if self.gates is None else self.gates.take_errors()
+
     @property
     def has_windows(self) -> bool:
         """Whether null blocks stand in the tables, where blocks have left a window."""
@@ -161,7 +165,7 @@ class Scheduler:
                 self._forget(request_id)
         if self.gates is not None:
             is_idle = not scheduler_output.num_scheduled_tokens
-            self.gates.end_step(transfers, self.requests, is_idle=is_idle, has_sampled=bool(kept))
+            self.gates.end_step(transfers, is_idle=is_idle, has_sampled=bool(kept))
         self._half_updated = {}
         return kept
 

@@ -21,4 +21,5 @@ class SkippablePrefixCache:
         self.hit_rate = inner.hit_rate
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
-        return [] if request.skip_reading_prefix_cache else self.inner.find_longest_cache_hit(request)
+        is_skipped = request.sampling_params.skip_reading_prefix_cache
+        return [] if is_skipped else self.inner.find_longest_cache_hit(request)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mini_vllm.core.gates.connector import KVConnectorOutput
 from mini_vllm.core.request import Request
 from mini_vllm.outputs import TokenLogprobs
 
@@ -64,10 +65,11 @@ class ModelRunnerOutput:
     """The result of a forward pass: new tokens by request id, and an error for each request with unusable logits.
 
     `draft_token_ids` are guesses of the following tokens, for the next step. `logprobs` has an entry for each token of
-    the requests that ask for them.
+    the requests that ask for them. `kv_connector_output` are the transfers of K and V that have ended.
     """
 
     sampled_token_ids: dict[str, list[int]]
     errors: dict[str, str] = field(default_factory=dict)
     draft_token_ids: dict[str, list[int]] = field(default_factory=dict)
     logprobs: dict[str, list[TokenLogprobs]] = field(default_factory=dict)
+    kv_connector_output: KVConnectorOutput | None = None

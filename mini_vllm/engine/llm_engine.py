@@ -23,6 +23,7 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
 Value = TypeVar("Value")
+SECONDS_BETWEEN_LOOKS = 0.001
 
 
 class LLMEngine:
@@ -138,7 +139,8 @@ class LLMEngine:
         with self._undoing(self.scheduler.recover):
             scheduler_output = self._plan()
             runner_output = self._run(self._start(scheduler_output))
-            kept = self.scheduler.update_from_output(scheduler_output, runner_output.sampled_token_ids)
+            transfers = runner_output.kv_connector_output
+            kept = self.scheduler.update_from_output(scheduler_output, runner_output.sampled_token_ids, transfers)
             return self._answer(kept, runner_output, scheduler_output)
 
     def _plan(self) -> SchedulerOutput:
@@ -152,7 +154,9 @@ class LLMEngine:
             observer.after_schedule(scheduler_output)
         idle = not scheduler_output.num_scheduled_tokens and not scheduler_output.preempted
         if idle and self.scheduler.has_unfinished_requests() and not self._awaits_results():
-            raise StalledError.of(self.scheduler)
+            if not self.scheduler.awaits_others:
+                raise StalledError.of(self.scheduler)
+            time.sleep(SECONDS_BETWEEN_LOOKS)  # leaves the processor to what compiles or loads
         return scheduler_output
 
     def _start(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
@@ -173,7 +177,7 @@ class LLMEngine:
     ) -> list[RequestOutput]:
         """Turn the tokens of a step into outputs, also for requests that an interrupted step left without one."""
         now = self.clock()
-        errors = only(self.scheduler.requests, runner_output.errors)
+        errors = only(self.scheduler.requests, runner_output.errors | self.scheduler.take_errors())
         changed = self.processor.requests([*kept, *errors]) | self.processor.behind()
         self.processor.note_logprobs(kept, runner_output.logprobs)
         kept = self._detokenize_all(changed, kept, now)

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from course.parity.replay import ReplayDifference, compare, run_free_of_defects
-from course.parity.scenario import PUBLIC_TRACES, Scenario, output_token, prompt_token, read_scenarios
+from course.parity.scenario import PUBLIC_FILES, Scenario, output_token, prompt_token, read_scenarios
+from course.parity.verdict import KNOWN_DEFECTS
 from mini_vllm.assembly.lineup import parse_lineup
 from solutions import phase4_prefix_cache
 
 REFERENCE = parse_lineup("solution:1-5,solution:7-8")
-SCENARIOS = [s for name in ("named.jsonl", "random.jsonl.gz") for s in read_scenarios(PUBLIC_TRACES / name)]
+SCENARIOS = [scenario for file in PUBLIC_FILES for scenario in read_scenarios(file)]
 TO_MATCH = [scenario for scenario in SCENARIOS if not scenario.defects]
 WITH_DEFECTS = [scenario for scenario in SCENARIOS if scenario.defects]
 
@@ -29,13 +30,13 @@ def altered(scenario: Scenario, alter: Callable[[dict[str, Any]], None]) -> Scen
 
 
 def test_recordings_of_absent_electives_are_reported_with_a_reason() -> None:
-    assert len(SCENARIOS) == 64 + 246
+    assert len(SCENARIOS) == 64 + 246 + 400 + 320
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
     six = parse_lineup("solution")
     assert Counter(s.out_of_scope(six) for s in SCENARIOS if s.kind != "named") == {
-        None: 200,
-        "phase 7 (speculative decoding)": 20,
-        "phase 8 (async scheduling)": 26,
+        None: 300 + 320,
+        "phase 7 (speculative decoding)": 100,
+        "phase 8 (async scheduling)": 246,
     }
     for scenario in SCENARIOS:
         assert scenario.out_of_scope(REFERENCE) is None
@@ -44,7 +45,21 @@ def test_recordings_of_absent_electives_are_reported_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "number"), [("named", 62), ("base", 189), ("spec", 20), ("async", 19), ("async_spec", 6)]
+    ("kind", "number"),
+    [
+        ("named", 62),
+        ("base", 279),
+        ("spec", 91),
+        ("async", 92),
+        ("async_spec", 110),
+        ("grammar", 18),
+        ("lora", 21),
+        ("encoder", 55),
+        ("remote", 42),
+        ("window", 38),
+        ("hybrid", 37),
+        ("gates", 18),
+    ],
 )
 def test_every_recording_is_matched_block_by_block(kind: str, number: int) -> None:
     scenarios = [scenario for scenario in TO_MATCH if scenario.kind == kind]
@@ -54,7 +69,7 @@ def test_every_recording_is_matched_block_by_block(kind: str, number: int) -> No
 
 
 def test_recordings_with_a_defect_run_without_it_to_the_end() -> None:
-    assert {defect for scenario in WITH_DEFECTS for defect in scenario.defects} == {"stale_blocks", "index_slip"}
+    assert {defect for scenario in WITH_DEFECTS for defect in scenario.defects} == KNOWN_DEFECTS
     for scenario in WITH_DEFECTS:
         run_free_of_defects(scenario, REFERENCE)
         assert compare(scenario, REFERENCE) is not None, "this recording shows no defect"
@@ -96,6 +111,28 @@ def test_an_altered_recording_is_reported_with_its_step_and_field(
     assert (difference.step, difference.field) == (number, field)
     assert difference.recorded != difference.ours
     assert str(difference).startswith(f"step {number}, {field}\n  recorded  ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "alter"),
+    [
+        ("remote", "loading", lambda step: step["loading"].append(["r0", 8, [1]])),
+        ("remote", "transfers", lambda step: step.update(transfers={"received": ["Z"], "sent": [], "invalid": []})),
+        ("remote", "held_after", lambda step: step["held_after"].append(["Z", "WAITING_FOR_FSM", 0])),
+        ("encoder", "encodings_freed", lambda step: step["encodings_freed"].append("image9")),
+        ("encoder", "encoder_after", lambda step: step["encoder_after"].update(free=-1)),
+        ("encoder", "scheduled", lambda step: step["scheduled"][0].update(encode=[7])),
+        ("hybrid", "scheduled", lambda step: step["scheduled"][0]["sliding_blocks"].append(9)),
+    ],
+)
+def test_an_altered_gate_is_reported_with_its_step_and_field(
+    kind: str, field: str, alter: Callable[[dict[str, Any]], None]
+) -> None:
+    scenario = next(one for one in TO_MATCH if one.kind == kind)
+    number = next(i for i, step in enumerate(scenario.steps) if i > 0 and step["output"])
+    difference = compare(altered(scenario, lambda trace: alter(trace["steps"][number])), REFERENCE)
+    assert difference is not None
+    assert (difference.step, difference.field) == (number, field)
 
 
 def test_an_altered_summary_is_reported_after_the_last_step() -> None:

@@ -44,6 +44,7 @@ class AdmissionGates:
         return errors
 
     def start_step(self) -> None:
+        self.waiting.start_step()
         for gate in self.gates:
             gate.start_step()
         if self.transfers is not None:
@@ -71,12 +72,10 @@ class AdmissionGates:
         lost = self.transfers.lose(output.invalid_block_ids, tuple(self.waiting), running)
         return {request_id: tokens for request_id, tokens in sampled.items() if request_id not in lost}
 
-    def end_step(
-        self, output: KVConnectorOutput | None, requests: Mapping[str, Request], *, is_idle: bool, has_sampled: bool
-    ) -> None:
+    def end_step(self, output: KVConnectorOutput | None, *, is_idle: bool, has_sampled: bool) -> None:
         if self.transfers is not None:
             if output is not None:
-                self.transfers.apply(output, requests)
+                self.transfers.apply(output)
             self.transfers.end_step(tuple(self.waiting), is_idle=is_idle, has_sampled=has_sampled)
 
     def _look(self, request: Request) -> Look:

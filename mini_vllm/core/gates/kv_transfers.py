@@ -5,9 +5,8 @@ once and waits as WAITING_FOR_REMOTE_KVS; its blocks enter the prefix cache only
 (vLLM: the connector's parts of `Scheduler.schedule`, `_update_waiting_for_remote_kv`, `_handle_invalid_blocks`.)
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.gates.connector import KVConnector, KVConnectorOutput
 from mini_vllm.core.gates.delayed_commits import DelayedCommits
 from mini_vllm.core.gates.passing_queue import Look
@@ -140,9 +139,12 @@ class KVTransfers:
                 request.keep_computed(num_tokens)
         return affected
 
-    def apply(self, output: KVConnectorOutput, requests: Mapping[str, Request]) -> None:
+    def apply(self, output: KVConnectorOutput) -> None:
         """Take note of what has been received, and free what has been sent."""
-        self._received.update(request_id for request_id in output.finished_recving if request_id in requests)
+        # Not of requests that load nothing: a report can come after an abort, or after the engine has started over.
+        self._received.update(
+            request_id for request_id in output.finished_recving if request_id in self._num_hit_tokens
+        )
         for request_id in output.finished_sending:
             if request_id in self.sending:
                 request, num_computed_tokens = self.sending.pop(request_id)

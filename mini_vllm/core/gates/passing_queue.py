@@ -27,20 +27,25 @@ class PassingQueue:
     def __init__(self, inner: RequestQueue, look: Callable[[Request], Look]) -> None:
         self.inner = inner
         self.look = look
+        self._passes_over = False
         self._passed: list[Request] = []
         self._ready: Request | None = None
 
+    def start_step(self) -> None:
+        """From here to `put_back` a peek looks for a request that is ready; before and after, it changes nothing."""
+        self._passes_over = True
+
     def peek_request(self) -> Request:
-        if self._ready is None:
-            while len(self.inner):
-                request = self.inner.peek_request()
-                answer = self.look(request)
-                if answer is not Look.PASS_OVER:
-                    self._ready = request if answer is Look.READY else None
-                    return request
-                self._passed.append(self.inner.pop_request())
-            return self._passed[-1]
-        return self._ready
+        if self._ready is not None:
+            return self._ready
+        while self._passes_over and len(self.inner):
+            request = self.inner.peek_request()
+            answer = self.look(request)
+            if answer is not Look.PASS_OVER:
+                self._ready = request if answer is Look.READY else None
+                return request
+            self._passed.append(self.inner.pop_request())
+        return self._passed[-1] if self._passed else self.inner.peek_request()
 
     def is_ready(self, request: Request) -> bool:
         """Return whether the request is the one that may be admitted next."""
@@ -50,7 +55,7 @@ class PassingQueue:
         """Return the requests that were passed over to the front, in the order in which they stood."""
         for request in reversed(self._passed):
             self.inner.prepend_request(request)
-        self._passed, self._ready = [], None
+        self._passes_over, self._passed, self._ready = False, [], None
 
     def add_request(self, request: Request) -> None:
         self.inner.add_request(request)
