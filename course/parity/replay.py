@@ -10,6 +10,7 @@ from course.parity.gates_record import GatesRecorder
 from course.parity.scenario import Scenario
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.core.gates.connector import KVConnectorOutput
 from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
@@ -84,7 +85,7 @@ class ScenarioReplay:
         self.gates_recorder = GatesRecorder(self.scheduler, self.connector)
         self.requests: dict[str, Request] = {}
         self.model = RecordedModel(scenario)
-        self._in_flight: list[tuple[SchedulerOutput, dict[str, list[int]]]] = []
+        self._in_flight: list[tuple[SchedulerOutput, dict[str, list[int]], KVConnectorOutput | None]] = []
 
     def run_step(self, number: int) -> StepRecord:
         """Run one step; an exception of the engine gets a note with the step."""
@@ -104,11 +105,11 @@ class ScenarioReplay:
         sampled = self.model.execute_model(self.scheduler.start_step(step))
         transfers = None if self.connector is None else self.connector.take_output()
         self._apply_events(number, before_update=True)
-        self._in_flight.append((step, sampled))
+        self._in_flight.append((step, sampled, transfers))
         kept: dict[str, list[int]] = {}
         update_of = number - self.config.async_scheduling
         if update_of >= 0:
-            kept = self.scheduler.update_from_output(*self._in_flight.pop(0), transfers)
+            kept = self.scheduler.update_from_output(*self._in_flight.pop(0))
         ended = [self.requests[request_id] for request_id in kept if self.requests[request_id].is_finished]
         drafts = {} if self.config.async_scheduling else self._give_drafts(number, step)
         self.recorder.after_update(StepResult(step, sampled, kept, ended, drafts))
@@ -121,7 +122,7 @@ class ScenarioReplay:
     @property
     def is_drained(self) -> bool:
         """Whether neither a request nor a step in flight is left."""
-        in_flight = any(step.num_scheduled_tokens for step, _ in self._in_flight)
+        in_flight = any(step.num_scheduled_tokens for step, _, _ in self._in_flight)
         return not self.scheduler.has_unfinished_requests() and not in_flight
 
     def _give_drafts(self, number: int, step: SchedulerOutput) -> dict[str, list[int]]:

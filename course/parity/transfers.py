@@ -9,7 +9,10 @@ from mini_vllm.core.request import Request
 
 
 class RecordedConnector:
-    """A `KVConnector` as `traces/README.md` describes it. `step` counts the outputs: a request that ends with one is sent after it."""
+    """A `KVConnector` as `traces/README.md` describes it.
+
+    `step` counts the outputs so far: a request that ends with one of them is sent with later ones.
+    """
 
     def __init__(self, described: Mapping[str, Any], block_size: int, *, is_async: bool) -> None:
         self.described = described

@@ -78,8 +78,8 @@ def build_scheduler(
         if connector is not None and commits is not None:
             transfers = KVTransfers(connector, kv, commits)
         gates = None
-        if (open_gates := _gates(config, has_grammars)) or transfers is not None:
-            gates = AdmissionGates(open_gates, transfers, waiting=waiting, chunks=chunks, kv=kv)
+        if (others := _gates(config)) or transfers is not None or has_grammars:
+            gates = AdmissionGates([GrammarGate(), *others], transfers, waiting=waiting, chunks=chunks, kv=kv)
         return SchedulerParts(
             kv=gates.kv if gates else kv,
             prefix_cache=prefix_cache,
@@ -144,8 +144,8 @@ def _kv_cache(
     return GroupedKVCacheManager(pool, config.block_size, windows, prefix_cache, grouped, tables)
 
 
-def _gates(config: EngineConfig, has_grammars: bool) -> list[Gate]:
-    gates: list[Gate] = [GrammarGate()] if has_grammars else []
+def _gates(config: EngineConfig) -> list[Gate]:
+    gates: list[Gate] = []
     if config.max_loras is not None:
         gates.append(AdapterGate(config.max_loras))
     if config.max_num_encoder_input_tokens is not None and config.encoder_cache_size is not None:

@@ -1,15 +1,15 @@
-"""Images: which encodings exist, which requests still need them, and where a chunk ends before one that does not fit."""
+"""Images: which encodings exist and which requests need them, and where a chunk ends before one that does not fit."""
 
 from mini_vllm.core.gates.gate import Gate
 from mini_vllm.core.request import MultiModalFeatureSpec, Request
 
 
 class EncoderCacheManager:
-    """The bookkeeping of encodings by content, over `cache_size` embeddings. (vLLM: `v1/core/encoder_cache_manager.py`.)
+    """The bookkeeping of encodings by content, over `cache_size` embeddings.
 
     `cached` maps a content to the requests that refer to it. An encoding without a request stays until its place is
     needed; `freeable` has those, with their lengths, in the order in which they go. `freed` are the contents that have
-    gone since `take_freed`.
+    gone since `take_freed`. (vLLM: `v1/core/encoder_cache_manager.py`.)
     """
 
     def __init__(self, cache_size: int) -> None:

@@ -1,4 +1,4 @@
-"""All gates together, and how phases 1, 2 and 5 meet them without knowing: through a queue, a chunk policy, a KV cache."""
+"""All gates together, and how phases 1, 2 and 5 meet them: through a queue, a chunk policy and a KV cache."""
 
 from collections.abc import Mapping, Sequence
 
@@ -117,7 +117,7 @@ class GatedChunks:
 
 
 class GatedKVCache:
-    """A `KVCacheManager` that tells the gates what is allocated and freed, and adds the tokens that come from elsewhere.
+    """A `KVCacheManager` that tells the gates what is allocated and freed, and adds what comes from elsewhere.
 
     `num_loaded_tokens` has the true counter of each request admitted in this step over tokens that were loaded.
     """

@@ -107,7 +107,7 @@ class KVTransfers:
             self.kv.free(request, num_kept)
 
     def _forget(self, request: Request, num_computed_tokens: int) -> int:
-        """Forget a load that has ended or is given up; return how many tokens of the request are computed without it."""
+        """Forget a load that has ended or is given up; return how many tokens are computed without it."""
         self._received.discard(request.request_id)
         self._failed.discard(request.request_id)
         return self._num_hit_tokens.pop(request.request_id, num_computed_tokens)

@@ -19,8 +19,8 @@ class PassingQueue:
     """A `RequestQueue` around another one. (vLLM: `skipped_waiting_requests` in `Scheduler.schedule`.)
 
     `look` is asked about a request when it is peeked at. If no request is ready, `peek_request` returns one that is
-    not, `is_ready` says so, and the chunk policy grants it no token: that ends phase 1's admission. What was passed over
-    returns to its place with `put_back`, at the end of the step. vLLM 0.13.0 turns the order around
+    not, `is_ready` says so, and the chunk policy grants it no token: that ends phase 1's admission. What was passed
+    over returns to its place with `put_back`, at the end of the step. vLLM 0.13.0 turns the order around
     (`flipped_skips`); here it stays.
     """
 

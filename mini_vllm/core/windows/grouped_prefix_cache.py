@@ -11,10 +11,11 @@ Tables = tuple[list[int], ...]
 
 
 class GroupedPrefixCache:
-    """A `PrefixCache` for groups of layers, with the block hashes of phase 4, `hashes`. (vLLM: `HybridKVCacheCoordinator`.)
+    """A `PrefixCache` for groups of layers, with the block hashes of phase 4, `hashes`.
 
     `windows` has for each group how many tokens its attention reaches, the newest included; None is full attention,
     and comes first. `tables` are the block tables by request id, one per group; the KV cache manager maintains them.
+    (vLLM: `HybridKVCacheCoordinator`, and `SlidingWindowManager.find_longest_cache_hit`.)
     """
 
     def __init__(

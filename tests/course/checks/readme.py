@@ -10,7 +10,7 @@ def catalog() -> tuple[int, int]:
 
 
 def traces() -> tuple[int, int, int]:
-    """Return the number of traces without a defect of vLLM, of all, and of the former that phases 1 to 5 decide alone."""
+    """Return the number of traces without a defect of vLLM, of all, and of those that need phases 1 to 5 alone."""
     found = [one for file in sorted(PUBLIC_TRACES.glob("*.jsonl*")) for one in read_scenarios(file)]
     sound = [one for one in found if not one.defects]
     return len(sound), len(found), sum(not one.electives and not one.has_gates for one in sound)

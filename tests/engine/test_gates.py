@@ -1,0 +1,207 @@
+"""Grammars, adapters, images, K and V from elsewhere and windows together, in little memory, with aborts and faults."""
+
+import random
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import pytest
+
+from course.parity.replay import ScenarioReplay
+from course.parity.scenario import Scenario
+from mini_vllm import EngineConfig, SamplingParams
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.gates import kv_transfers
+from mini_vllm.core.gates.connector import KVConnectorOutput
+from mini_vllm.core.gates.encoder_cache import EncoderGate
+from mini_vllm.core.invariants import check_drained
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step_record import StepRecord
+from tests.engine.gate_scenarios import gate_scenario
+from tests.engine.workloads import make_engine
+
+REFERENCE = parse_lineup("solution:1-5,solution:8")
+
+
+class EndlessRunError(AssertionError):
+    """Requests are left after the last step of a scenario."""
+
+
+class GateReplay(ScenarioReplay):
+    """A replay that checks the gates' own limits, and now and then fails a step that it has planned."""
+
+    def __init__(self, scenario: Scenario, fault_seed: int | None = None) -> None:
+        super().__init__(scenario, REFERENCE)
+        self._rng = None if fault_seed is None else random.Random(fault_seed)
+        self.num_faults = 0
+
+    def _run_step(self, number: int) -> StepRecord:
+        if self._rng is not None and self._rng.random() < 0.1 and not self._in_flight:
+            step = self.scheduler.schedule()
+            if self._rng.random() < 0.5:
+                self.scheduler.start_step(step)
+            self.scheduler.recover()
+            self.num_faults += 1
+        record = super()._run_step(number)
+        adapters = {self.requests[share["id"]].adapter_id for share in record["scheduled"]} - {None}
+        assert len(adapters) <= (self.config.max_loras or len(adapters))
+        gates = self.scheduler.gates.gates if self.scheduler.gates is not None else ()
+        for gate in gates:
+            if isinstance(gate, EncoderGate):
+                images = [self.requests[name].mm_features[i] for name, found in gate.scheduled.items() for i in found]
+                assert sum(image.length for image in images) <= gate.budget
+                assert gate.cache.num_free_slots >= 0
+        return record
+
+    def run(self) -> None:
+        last_event = max(event["step"] for event in self.scenario.line["events"])
+        for number in range(self.scenario.max_steps):
+            self.run_step(number)
+            if number >= last_event and self.is_drained:
+                check_drained(self.scheduler)
+                return
+        raise EndlessRunError(f"{self.scenario.name} has not ended after {self.scenario.max_steps} steps")
+
+
+@pytest.mark.parametrize("first", range(0, 120, 30))
+def test_random_mixes_of_gates_end_with_every_block_free(first: int) -> None:
+    for seed in range(first, first + 30):
+        GateReplay(gate_scenario(seed)).run()
+
+
+@pytest.mark.parametrize("first", range(200, 320, 30))
+def test_steps_that_fail_lose_no_request_and_no_block(first: int) -> None:
+    num_faults = 0
+    for seed in range(first, first + 30):
+        replay = GateReplay(gate_scenario(seed), fault_seed=seed)
+        replay.run()
+        num_faults += replay.num_faults
+    assert num_faults > 30
+
+
+def test_without_its_rule_loads_in_little_memory_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kv_transfers, "MAX_STEPS_IN_VAIN", 10**9)
+    stalled = 0
+    for seed in range(120):
+        try:
+            GateReplay(gate_scenario(seed)).run()
+        except EndlessRunError:
+            stalled += 1
+    assert stalled > 0, "no scenario shows what the rule is for"
+
+
+def replay_of_loads(*names: str, is_async: bool) -> GateReplay:
+    """Return a replay of equal requests of 12 tokens, added one a step; 8 tokens of the first lie elsewhere."""
+    scenario = gate_scenario(0)
+    for gate in ("grammar", "lora", "encoder", "window"):
+        scenario.line["config"].pop(gate, None)
+    scenario.line["config"] |= {
+        **{"block_size": 4, "num_gpu_blocks": 9, "max_model_len": 20, "max_num_batched_tokens": 20, "max_num_seqs": 2},
+        **{"enable_prefix_caching": True, "async_scheduling": False, "long_prefill_token_threshold": 0},
+        "connector": {"async": is_async},
+    }
+    described = {"prompt": [{"seed": "A", "len": 12}], "max_tokens": 2, "priority": 0, "arrival_time": 0.0}
+    described |= {"ignore_eos": True, "stop_token_ids": [], "planned": [], "load_steps": 1}
+    stored = dict.fromkeys(names, 0) | {names[0]: 8}
+    scenario.line["requests"] = {name: described | {"stored": stored[name]} for name in names}
+    scenario.line["events"] = [{"step": step, "add": name} for step, name in enumerate(names)]
+    return GateReplay(scenario)
+
+
+def test_a_load_within_the_step_counts_as_computed_and_lost_blocks_are_computed_here() -> None:
+    replay = replay_of_loads("A", is_async=False)
+    scheduler = replay.scheduler
+    replay._apply_events(0, before_update=False)
+    plan = scheduler.schedule()
+    assert plan.num_scheduled_tokens == {"A": 4}
+    request = replay.requests["A"]
+    assert (request.num_computed_tokens, request.num_cached_tokens) == (12, 8)
+    lost = scheduler.kv.block_ids("A")[1]
+    scheduler.start_step(plan)
+    kept = scheduler.update_from_output(plan, {"A": [7]}, KVConnectorOutput(invalid_block_ids=frozenset({lost})))
+    assert kept == {}
+    assert (request.num_tokens, request.num_computed_tokens) == (12, 4)
+    assert lost not in scheduler.prefix_cache.cached_blocks()
+    assert scheduler.schedule().num_scheduled_tokens == {"A": 8}
+    assert lost in scheduler.prefix_cache.cached_blocks()
+
+
+def test_blocks_that_are_being_loaded_are_not_found_before_they_are_filled() -> None:
+    replay = replay_of_loads("A", "B", is_async=True)
+    replay.run_step(0)
+    assert replay.requests["A"].status is RequestStatus.WAITING_FOR_REMOTE_KVS
+    second = replay.run_step(1)
+    assert [(share["id"], share["computed"]) for share in second["scheduled"]] == [("B", 0)]
+    third = replay.run_step(2)
+    assert [(share["id"], share["computed"]) for share in third["scheduled"]] == [("B", 12), ("A", 8)]
+
+
+def engine_with(**settings: Any) -> Any:
+    config = EngineConfig(max_model_len=64, num_gpu_blocks=40, block_size=4, check_invariants=True, **settings)
+    return make_engine(config)
+
+
+def drain(engine: Any) -> dict[str, Any]:
+    outputs: dict[str, Any] = {}
+    while engine.has_unfinished_requests():
+        outputs |= {output.request_id: output for output in engine.step()}
+    return outputs
+
+
+def test_an_engine_mixes_at_most_max_loras_adapters_in_one_step() -> None:
+    engine = engine_with(max_loras=2)
+    for number in range(6):
+        engine.add_request(f"r{number}", [1, 2, 3], SamplingParams(max_tokens=4), adapter_id=f"adapter {number % 3}")
+    largest = 0
+    while engine.has_unfinished_requests():
+        engine.step()
+        largest = max(largest, len({request.adapter_id for request in engine.scheduler.running}))
+    assert largest == 2
+
+
+def test_a_request_may_skip_reading_the_prefix_cache() -> None:
+    engine = engine_with()
+    for name, skips in (("first", False), ("hits", False), ("skips", True)):
+        params = SamplingParams(max_tokens=2, skip_reading_prefix_cache=skips)
+        engine.add_request(name, list(range(1, 20)), params)
+        assert drain(engine)[name].metrics.num_cached_tokens == {"first": 0, "hits": 16, "skips": 0}[name]
+
+
+def add_with_grammar(engine: Any, grammar: Future[Any]) -> None:
+    """Add a request whose grammar is still being compiled, and one after it."""
+    engine.add_request("constrained", [1, 2, 3], SamplingParams(max_tokens=2))
+    request: Request = engine.scheduler.requests["constrained"]
+    request.grammar, request.status = grammar, RequestStatus.WAITING_FOR_FSM
+    engine.add_request("free", [4, 5], SamplingParams(max_tokens=2))
+
+
+def test_a_request_waits_for_its_grammar_and_nothing_waits_for_the_request() -> None:
+    engine, may_end = engine_with(max_loras=1), Event()
+    with ThreadPoolExecutor(1) as pool:
+        add_with_grammar(engine, pool.submit(may_end.wait))
+        ended: dict[str, Any] = {}
+        while "free" not in ended:
+            ended |= {output.request_id: output for output in engine.step() if output.finished}
+        engine.step()  # nothing to plan, and no stall
+        assert list(ended) == ["free"]
+        may_end.set()
+        assert drain(engine)["constrained"].outputs[0].finish_reason == "length"
+
+
+def test_a_grammar_that_cannot_be_compiled_ends_its_request_with_the_reason() -> None:
+    engine, grammar = engine_with(max_loras=1), Future[Any]()
+    add_with_grammar(engine, grammar)
+    engine.step()
+    grammar.set_exception(ValueError("more than 10,000 states"))
+    outputs = drain(engine)
+    assert outputs["constrained"].outputs[0].finish_reason == "error"
+    assert outputs["constrained"].error == "more than 10,000 states"
+    assert outputs["free"].outputs[0].finish_reason == "length"
+
+
+def test_a_request_can_be_aborted_while_its_grammar_is_being_compiled() -> None:
+    engine = engine_with(max_loras=1)
+    add_with_grammar(engine, Future())
+    engine.step()
+    assert engine.abort_request("constrained").outputs[0].finish_reason == "abort"
+    assert list(drain(engine)) == ["free"]
