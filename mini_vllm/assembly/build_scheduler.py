@@ -82,7 +82,7 @@ def build_scheduler(
             gates = AdmissionGates([GrammarGate(), *others], transfers, waiting=waiting, chunks=chunks, kv=kv)
         return SchedulerParts(
             kv=gates.kv if gates else kv,
-            prefix_cache=prefix_cache,
+            prefix_cache=prefix_cache.inner if isinstance(prefix_cache, SkippablePrefixCache) else prefix_cache,
             preemption=preemption_for(lineup.preemption, config),
             chunks=gates.chunks if gates else chunks,
             waiting=gates.waiting if gates else waiting,

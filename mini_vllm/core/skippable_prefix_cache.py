@@ -7,7 +7,7 @@ from mini_vllm.core.request import Request
 class SkippablePrefixCache:
     """A `PrefixCache` that finds nothing for a request with `skip_reading_prefix_cache`. (vLLM: `get_computed_blocks`.)
 
-    Everything else is the inner cache's own method: nothing is called through this object.
+    It is what phase 2 is given. Everything else is the inner cache's own method.
     """
 
     def __init__(self, inner: PrefixCache) -> None:
