@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, 
 from course.terminal.progress import reported
 from mini_vllm import EngineConfig, RequestOutput, SamplingParams
 from mini_vllm.core.tokenizer import Message
+from mini_vllm.sampling_params import StructuredOutputsParams
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,19 @@ class SamplingOptions:
     top_k: Annotated[int, typer.Option(help="Sample from this many likeliest tokens; 0: all.")] = 0
     seed: Annotated[int | None, typer.Option(help="Seed of the sampling.", show_default=False)] = None
     stop: Annotated[list[str] | None, typer.Option(help="A stop string. May be repeated.")] = None
+    regex: Annotated[str | None, typer.Option(help="What the whole output must match (phase 9).")] = None
+    choice: Annotated[list[str] | None, typer.Option(help="A possible output (phase 9). May be repeated.")] = None
+    json_schema: Annotated[str | None, typer.Option(help="A JSON schema of the output, or @FILE (phase 9).")] = None
 
     def params(self) -> SamplingParams:
         """Return them for the engine. Raises `ValueError` as `SamplingParams` does."""
-        params = SamplingParams(**vars(self) | {"stop": tuple(self.stop or ())})
+        settings = vars(self) | {"stop": tuple(self.stop or ())}
+        regex, choice, schema = (settings.pop(name) for name in ("regex", "choice", "json_schema"))
+        if schema is not None and schema.startswith("@"):
+            schema = Path(schema[1:]).read_text(encoding="utf-8")
+        structured = StructuredOutputsParams(json=schema, regex=regex, choice=tuple(choice) if choice else None)
+        is_free = structured == StructuredOutputsParams()
+        params = SamplingParams(**settings, structured_outputs=None if is_free else structured)
         params.validate()
         return params
 

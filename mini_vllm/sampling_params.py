@@ -13,6 +13,30 @@ INTEGERS = ("max_tokens", "top_k", "seed", "min_tokens", "logprobs")
 
 
 @dataclass(frozen=True, slots=True)
+class StructuredOutputsParams:
+    """What a text must be, named as in vLLM: exactly one of these.
+
+    `json` is a JSON schema (as text or as a mapping), `json_object` any JSON object, `regex` matches the whole text,
+    `choice` lists whole texts, `grammar` is one of Lark's form.
+    """
+
+    json: str | Mapping[str, Any] | None = None
+    regex: str | None = None
+    choice: tuple[str, ...] | None = None
+    grammar: str | None = None
+    json_object: bool = False
+
+    def validate(self) -> None:
+        """Raise `ValueError` unless exactly one is given and has a legal form."""
+        given = [name for name in self.__slots__ if getattr(self, name) not in (None, False)]
+        if len(given) != 1:
+            names = ", ".join(self.__slots__)
+            raise ValueError(f"structured_outputs must have exactly one of {names}; got {', '.join(given) or 'none'}")
+        if self.choice is not None and (isinstance(self.choice, str) or not self.choice or "" in self.choice):
+            raise ValueError(f"structured_outputs.choice must be a tuple of texts, none empty, got {self.choice!r}")
+
+
+@dataclass(frozen=True, slots=True)
 class SamplingParams:
     """The sampling settings of one request, named as in vLLM.
 
@@ -20,8 +44,9 @@ class SamplingParams:
     `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens.
     The penalties and `logit_bias` (token id to what is added) change the logits before sampling: presence and frequency
     penalties look at a token's uses in the output, the repetition penalty at the whole text. `logprobs` asks how likely
-    each token was, and for that many of the likeliest tokens in its place. With `skip_reading_prefix_cache` every token
-    is computed, whatever is cached.
+    each token was, and for that many of the likeliest tokens in its place. `structured_outputs` leaves only tokens with
+    which the text can still become what it must be. With `skip_reading_prefix_cache` every token is computed, whatever
+    is cached.
     """
 
     max_tokens: int = 16
@@ -40,6 +65,7 @@ class SamplingParams:
     logit_bias: Mapping[int, float] | None = None
     logprobs: int | None = None
     skip_reading_prefix_cache: bool = False
+    structured_outputs: StructuredOutputsParams | None = None
 
     def __post_init__(self) -> None:
         """Make Python's own numbers of others, such as numpy's, and floats of integers where a float is meant."""
@@ -76,6 +102,13 @@ class SamplingParams:
                 f"min_tokens must be an integer from 0 to max_tokens ({self.max_tokens}), got {self.min_tokens!r}"
             )
         self._require_legal_logits_settings()
+        if self.structured_outputs is not None:
+            self.structured_outputs.validate()
+            if self.ignore_eos or self.min_tokens:
+                raise ValueError(
+                    f"structured_outputs decides where a text ends: ignore_eos must be False and min_tokens 0, "
+                    f"got {self.ignore_eos} and {self.min_tokens}"
+                )
 
     def _require_legal_logits_settings(self) -> None:
         for name in ("presence_penalty", "frequency_penalty"):

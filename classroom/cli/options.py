@@ -18,7 +18,11 @@ Seconds = Annotated[float, typer.Option(min=0.5, help="For one situation; slow m
 class JudgeOptions:
     phase: Annotated[
         str | None,
-        typer.Option("--phase", metavar="K or K-M", help="Default: phases 1-6. Electives, 7-8, need a separate run."),
+        typer.Option(
+            "--phase",
+            metavar="K or K-M",
+            help=f"Default: phases 1-6. Electives, 7-{len(ALL_NAMES)}, need a separate run.",
+        ),
     ] = None
     seed: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Repeat a run. Default: a new secret one, shown at the end.")
@@ -35,7 +39,7 @@ class JudgeOptions:
         chosen = chosen_phases(self.phase, len(ALL_NAMES if self.phase else PHASE_NAMES))
         if len({number > len(PHASE_NAMES) for number in chosen}) > 1:
             raise ValueError(
-                f"--phase {self.phase}: grade the electives, 7 and 8, in a separate run; their points are counted apart"
+                f"--phase {self.phase}: grade the electives, from 7 on, in a separate run; their points count apart"
             )
         seed = self.seed or secrets.token_hex(16)
         return JudgeSettings(seed, self.situations, self.seconds, self.minutes, tuple(chosen), not self.no_jail)

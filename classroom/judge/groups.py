@@ -5,6 +5,7 @@ A mistake costs the points of the groups that it breaks, and no others. To add a
 
 import importlib
 from dataclasses import dataclass, replace
+from functools import partial
 
 from classroom.judge.questions import electives, kv_cache, scheduling
 from classroom.judge.recorded_runs import Draw, calls
@@ -131,6 +132,13 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "placeholders": (electives.placeholder_orders, electives.stand_ins),
         "the last step": (electives.ends,),
         "shares that were planned ahead": (electives.corrections,),
+    },
+    9: {
+        "one step of a regex": (partial(electives.structured_output, play="steps"),),
+        "the DFA": (partial(electives.structured_output, play="walks"),),
+        "tokens of a state": (partial(electives.structured_output, play="masks"),),
+        "the bitmask": (partial(electives.structured_output, play="logits"),),
+        "a request's place": (partial(electives.structured_output, play="follows"),),
     },
 }
 POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # of the others: 10

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 from course.parity.gates_record import GatesRecorder
@@ -11,6 +11,7 @@ from course.parity.scenario import Scenario
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.core.gates.connector import KVConnectorOutput
+from mini_vllm.core.grammar import Grammar
 from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
@@ -79,7 +80,6 @@ class ScenarioReplay:
             on_evict=evicted.append,
             connector=self.connector,
             windows=scenario.windows,
-            has_grammars=bool(scenario.line["config"].get("grammar")),
         )
         self.recorder = TraceRecorder(self.scheduler, evicted)
         self.gates_recorder = GatesRecorder(self.scheduler, self.connector)
@@ -153,7 +153,7 @@ class ScenarioReplay:
             elif action == "compiled":
                 grammar = self.requests[request_id].grammar
                 assert grammar is not None
-                grammar.set_result(None)
+                grammar.set_result(cast(Grammar, None))  # no model, so nothing reads it
             elif self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED):
                 self.recorder.request_aborted(request_id)
 

@@ -59,7 +59,8 @@ class Scenario:
 
     @property
     def electives(self) -> frozenset[int]:
-        return electives_of(self.config())
+        has_grammars = bool(self.line["config"].get("grammar"))
+        return electives_of(self.config()) | (frozenset({9}) if has_grammars else frozenset())
 
     @property
     def has_gates(self) -> bool:

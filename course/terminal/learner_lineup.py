@@ -11,12 +11,12 @@ from rich.console import Console
 
 from course.starter_status import starter_path, unwritten_tasks, written_lineup, written_phases
 from course.workloads.electives import electives_of
-from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
+from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.config import EngineConfig
 
 RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
-WHOLE_REFERENCE = "solution:1-8"  # electives too: the settings decide whether they are used
+WHOLE_REFERENCE = f"solution:1-{len(ALL_NAMES)}"  # electives too: settings decide whether they are used
 TURNS_ON = {7: "--speculative-method ngram", 8: "--async-scheduling"}
 
 

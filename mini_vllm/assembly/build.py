@@ -3,12 +3,17 @@
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.open_runner import open_runner, with_drafts
-from mini_vllm.assembly.parts import async_functions_for, speculation_functions_for
+from mini_vllm.assembly.parts import (
+    async_functions_for,
+    speculation_functions_for,
+    structured_output_functions_for,
+)
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import DraftStatistics, InvariantChecker, StepObserver
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from mini_vllm.engine.runner_thread import RunnerThread
+from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.engine.trace_recorder import TraceRecorder
 
 
@@ -34,8 +39,12 @@ def build_engine(
         observers.append(DraftStatistics(config.speculative_config.num_speculative_tokens))
     if config.check_invariants:
         observers.append(InvariantChecker(scheduler, config.policy))
+    structured = structured_output_functions_for(lineup.structured_output)
+    grammars = None
+    if structured is not None and lineup.runner != "absent":
+        grammars = StructuredOutputManager(structured, opened.tokenizer, runner.vocab_size)
     parts = (config, scheduler, runner, opened.tokenizer, observers)
     async_functions = async_functions_for(lineup.async_scheduling, config)
     if async_functions is None:
-        return LLMEngine(*parts)
-    return OverlappingEngine(*parts, RunnerThread(async_functions.correct_share))
+        return LLMEngine(*parts, grammars=grammars)
+    return OverlappingEngine(*parts, RunnerThread(async_functions.correct_share), grammars)

@@ -45,7 +45,6 @@ def build_scheduler(
     *,
     connector: KVConnector | None = None,
     windows: Windows = (None,),
-    has_grammars: bool = False,
 ) -> Scheduler:
     """Assemble phases 1 to 5, and around them 7, 8 and the gates where the config asks for them.
 
@@ -78,7 +77,7 @@ def build_scheduler(
         if connector is not None and commits is not None:
             transfers = KVTransfers(connector, kv, commits)
         gates = None
-        if (others := _gates(config)) or transfers is not None or has_grammars:
+        if (others := _gates(config)) or transfers is not None or lineup.structured_output != "absent":
             gates = AdmissionGates([GrammarGate(), *others], transfers, waiting=waiting, chunks=chunks, kv=kv)
         return SchedulerParts(
             kv=gates.kv if gates else kv,

@@ -1,8 +1,8 @@
 """Whose code runs in which phase.
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase
-that is not listed is absent. `solution` and `starter` alone are the course's six phases; the electives, 7 and 8, must
-be listed, as in `starter:1-8` or `solution:1-6,starter:7`. `parts.py` turns a lineup into code.
+that is not listed is absent. `solution` and `starter` alone are the course's six phases; the electives, from 7 on, must
+be listed, as in `starter:1-9` or `solution:1-6,starter:7`. `parts.py` turns a lineup into code.
 """
 
 import os
@@ -16,13 +16,13 @@ from mini_vllm.assembly.parts import Impl, solutions_exist
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PHASE_NAMES = ("scheduler step", "block pool", "preemption", "prefix cache", "chunked prefill", "GPU runner")
-ELECTIVE_NAMES = ("speculative decoding", "async scheduling")
+ELECTIVE_NAMES = ("speculative decoding", "async scheduling", "structured output")
 ALL_NAMES = PHASE_NAMES + ELECTIVE_NAMES
 
 
 @dataclass(frozen=True, slots=True)
 class Lineup:
-    """The implementation of each phase, 1 to 8. Raises `ValueError` if the phases cannot work together."""
+    """The implementation of each phase, by number. Raises `ValueError` if the phases cannot work together."""
 
     scheduler: Impl = "absent"
     kv_cache: Impl = "absent"
@@ -32,6 +32,7 @@ class Lineup:
     runner: Impl = "absent"
     speculation: Impl = "absent"
     async_scheduling: Impl = "absent"
+    structured_output: Impl = "absent"
 
     def __post_init__(self) -> None:
         for phase, impl in enumerate(astuple(self), start=1):

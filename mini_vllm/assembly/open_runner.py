@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.parts import runner_steps_on, speculation_functions_for
+from mini_vllm.assembly.parts import runner_steps_on, speculation_functions_for, structured_output_functions_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.interfaces import ModelRunner
@@ -80,7 +80,7 @@ def _paged(
     from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
     opened = OpenedModel(model, config, runner_steps_on(lineup.runner, pick_device().type))
-    steps = opened.steps
+    steps, structured = opened.steps, structured_output_functions_for(lineup.structured_output)
     if speculation is not None:
         steps = replace(steps, select_logits_rows=speculation.select_logits_rows)
 
@@ -94,7 +94,9 @@ def _paged(
         opened.tokenizer,
         opened.max_model_len,
         opened.num_gpu_blocks,
-        lambda num_blocks, block_size: PagedModelRunner(opened.with_cache(num_blocks, block_size), steps, speculation),
+        lambda num_blocks, block_size: PagedModelRunner(
+            opened.with_cache(num_blocks, block_size), steps, speculation, structured
+        ),
         draft_model_with_cache,
     )
 

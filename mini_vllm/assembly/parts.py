@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
 from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
+from mini_vllm.core.grammar import StructuredOutputFunctions
 from mini_vllm.core.interfaces import (
     ChunkPolicy,
     Clamp,
@@ -192,6 +193,21 @@ def async_functions_for(impl: Impl, config: EngineConfig) -> AsyncFunctions | No
     from solutions import phase8_async_scheduling as ours
 
     return AsyncFunctions(ours.PlaceholderScheduling, ours.correct_share)
+
+
+def structured_output_functions_for(impl: Impl) -> StructuredOutputFunctions | None:
+    """Return phase 9; None if it is absent. Then the engine refuses requests that need it."""
+    if impl == "absent":
+        return None
+    if impl == "starter":
+        from labs.phase9_structured_output import starter as yours
+
+        return StructuredOutputFunctions(
+            yours.build_dfa, yours.RegexTokenMasks, yours.RegexGrammar, yours.apply_bitmask
+        )
+    from solutions import phase9_structured_output as ours
+
+    return StructuredOutputFunctions(ours.build_dfa, ours.RegexTokenMasks, ours.RegexGrammar, ours.apply_bitmask)
 
 
 def runner_steps_for(impl: Impl) -> "RunnerSteps":

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
 
+from mini_vllm.core.grammar import Grammar
 from mini_vllm.sampling_params import SamplingParams
 
 
@@ -67,8 +67,8 @@ class Request:
     admission, -1 before it. `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the
     request. `num_output_placeholders` counts the output tokens that steps in flight will bring; phases 7 and 8 maintain
     both. `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is the source of
-    the request's random draws. `grammar` is what phase 9 compiles in the background, `mm_features` are the images of
-    the prompt in their order.
+    the request's random draws. Until `grammar` is compiled the request is WAITING_FOR_FSM. `mm_features` are the images
+    of the prompt in their order.
     """
 
     request_id: str
@@ -80,7 +80,7 @@ class Request:
     cache_salt: str | None = None
     adapter_id: str | None = None
     seed: int = 0
-    grammar: Future[Any] | None = None
+    grammar: Future[Grammar] | None = None
     mm_features: tuple[MultiModalFeatureSpec, ...] = ()
 
     status: RequestStatus = field(default=RequestStatus.WAITING, init=False)

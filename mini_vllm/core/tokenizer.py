@@ -20,6 +20,10 @@ class Tokenizer(Protocol):
         """Return the text; bytes that are not a whole character become U+FFFD."""
         ...
 
+    def token_bytes(self) -> list[bytes]:
+        """Return the bytes of every token of a text, by token id; those of control tokens are empty."""
+        ...
+
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
         """Return the tokens of a chat, up to where the assistant's answer begins."""
         ...
@@ -35,6 +39,9 @@ class ByteTokenizer:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(token_id for token_id in token_ids if token_id < 256).decode(errors="replace")
+
+    def token_bytes(self) -> list[bytes]:
+        return [bytes([byte]) for byte in range(256)]
 
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
         turns = [f"{message['role']}: {message['content']}\n" for message in messages]

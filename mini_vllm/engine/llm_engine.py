@@ -18,6 +18,7 @@ from mini_vllm.engine.errors import RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from mini_vllm.engine.output_processor import OutputProcessor
 from mini_vllm.engine.runner_answer import require_answer
+from mini_vllm.engine.structured_output import StructuredOutputManager, grammar_of
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
@@ -37,6 +38,7 @@ class LLMEngine:
         tokenizer: Tokenizer,
         observers: Sequence[StepObserver] = (),
         clock: Callable[[], float] = time.monotonic,
+        grammars: StructuredOutputManager | None = None,
     ) -> None:
         self.config = config
         self.scheduler = scheduler
@@ -44,6 +46,7 @@ class LLMEngine:
         self.tokenizer = tokenizer
         self.observers = list(observers)
         self.clock = clock
+        self.grammars = grammars
         self.processor = OutputProcessor(tokenizer)
         self._random = random.Random(config.seed)
         self._in_step: list[str] = []
@@ -96,6 +99,7 @@ class LLMEngine:
             cache_salt=cache_salt,
             adapter_id=adapter_id,
             seed=self._random.getrandbits(63) if params.seed is None else params.seed,
+            grammar=grammar_of(params, self.grammars),
         )
         require_servable(request, self.scheduler.max_model_len, self.runner.vocab_size, self.scheduler.kv)
         require_place(self.config.max_num_waiting, len(self.scheduler.waiting))

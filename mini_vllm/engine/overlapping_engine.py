@@ -19,6 +19,7 @@ from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llm_engine import LLMEngine, only
 from mini_vllm.engine.observers import StepObserver
 from mini_vllm.engine.runner_thread import RunnerThread
+from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.outputs import RequestOutput
 
 
@@ -42,8 +43,9 @@ class OverlappingEngine(LLMEngine):
         tokenizer: Tokenizer,
         observers: Sequence[StepObserver],
         runner_thread: RunnerThread,
+        grammars: StructuredOutputManager | None = None,
     ) -> None:
-        super().__init__(config, scheduler, runner, tokenizer, observers)
+        super().__init__(config, scheduler, runner, tokenizer, observers, grammars=grammars)
         self.runner_thread = runner_thread
         self._in_flight: deque[StepInFlight] = deque()
 

@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from mini_vllm.core.electives import SpeculationFunctions
+from mini_vllm.core.grammar import StructuredOutputFunctions
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.drafts.verify import verify_drafts
+from mini_vllm.runner.grammar_masks import mask_logits
 from mini_vllm.runner.logits_processors import Rows, draw, processed_logits
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.step_buffer import StepBuffer
@@ -18,13 +20,21 @@ from mini_vllm.runner.token_logprobs import token_logprobs
 class PagedModelRunner:
     """A `ModelRunner` for any transformers decoder with full attention in all layers.
 
-    A request with drafts has several rows of logits, and `speculation` decides which of their tokens count.
+    A request with drafts has several rows of logits, and `speculation` decides which of their tokens count. With
+    `structured` a request may have a grammar.
     """
 
-    def __init__(self, model: ForwardPass, steps: RunnerSteps, speculation: SpeculationFunctions | None = None) -> None:
+    def __init__(
+        self,
+        model: ForwardPass,
+        steps: RunnerSteps,
+        speculation: SpeculationFunctions | None = None,
+        structured: StructuredOutputFunctions | None = None,
+    ) -> None:
         self.model = model
         self.steps = steps
         self.speculation = speculation
+        self.structured = structured
         self.vocab_size = model.vocab_size
         self.buffer = StepBuffer(model.device)
 
@@ -35,11 +45,14 @@ class PagedModelRunner:
         logits = self.model.forward(self.steps.flat_batch(with_drafts, self.model.block_size, self.buffer))
         rows = [(one, k) for one in batch if one.needs_token for k in range(len(one.draft_token_ids) + 1)]
         is_usable = hide_unusable(logits)
-        processed = processed_logits(rows, logits)
+        processed, errors = processed_logits(rows, logits), dict[str, str]()
+        if self.structured is not None:
+            processed, errors = mask_logits(self.structured, rows, processed)
         tokens = self.sample(rows, processed)
         wrong = [one.request.request_id for (one, _), fine in zip(rows, is_usable.tolist(), strict=True) if not fine]
-        if wrong:
-            kept = [index for index, (one, _) in enumerate(rows) if one.request.request_id not in wrong]
+        errors |= dict.fromkeys(wrong, "the model returned logits that are not finite")
+        if errors:
+            kept = [index for index, (one, _) in enumerate(rows) if one.request.request_id not in errors]
             rows, tokens = [rows[index] for index in kept], [tokens[index] for index in kept]
             logits, processed = logits[kept], processed[kept]
         sampled: dict[str, list[int]] = {}
@@ -47,7 +60,6 @@ class PagedModelRunner:
             sampled.setdefault(one.request.request_id, []).append(token_id)
         if self.speculation is not None:
             sampled |= verify_drafts(self.speculation, rows, processed, sampled)
-        errors = dict.fromkeys(wrong, "the model returned logits that are not finite")
         return ModelRunnerOutput(sampled, errors, logprobs=token_logprobs(rows, logits, sampled))
 
     def sample(self, rows: Rows, logits: Tensor) -> list[int]:

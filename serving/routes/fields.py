@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 from serving.errors import ApiError, invalid
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -81,10 +81,11 @@ class StreamOptions(Fields):
     include_obfuscation: bool | None = None
 
 
-class PlainText(Fields):
-    """The only supported response format."""
+class ResponseFormat(Fields):
+    """OpenAI's way to ask for JSON."""
 
-    type: Literal["text"]
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: dict[str, Any] | None = None
 
 
 class SamplingFields(Fields):
@@ -94,7 +95,8 @@ class SamplingFields(Fields):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
-    response_format: PlainText | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputsParams | None = None
     n: Positive | None = None
     max_tokens: Positive | None = None
     temperature: Annotated[float, Field(ge=0)] | None = None
@@ -160,4 +162,17 @@ class SamplingFields(Fields):
             repetition_penalty=self.repetition_penalty or 1.0,
             logit_bias=self.logit_bias or None,
             logprobs=logprobs,
+            structured_outputs=self._structured_outputs(),
         )
+
+    def _structured_outputs(self) -> StructuredOutputsParams | None:
+        """Return what the text must be. Raises `ApiError` if both fields say it, or a schema is missing."""
+        wanted = self.response_format
+        if wanted is None or wanted.type == "text":
+            return self.structured_outputs
+        if self.structured_outputs is not None:
+            raise invalid("structured_outputs and response_format both say what the text must be", "response_format")
+        schema = (wanted.json_schema or {}).get("schema")
+        if wanted.type == "json_schema" and schema is None:
+            raise invalid("response_format.json_schema.schema is missing", "response_format")
+        return StructuredOutputsParams(json=schema, json_object=wanted.type == "json_object")

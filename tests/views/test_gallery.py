@@ -9,6 +9,7 @@ import pytest
 from course.simulator.policies import POLICIES
 from course.simulator.served import Served, Slo
 from course.traces.recording import Recording
+from course.views.automaton import automaton
 from course.views.bars import bars
 from course.views.batching import batching
 from course.views.block_life import block_life
@@ -27,6 +28,7 @@ from course.views.stutter import stutter
 from course.views.time_machine import compare, time_machine, wait_strip
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.automaton import Dfa
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
@@ -71,6 +73,9 @@ CHAINS: dict[str, Callable[[], Picture]] = {
     "twelve chains": lambda: hash_chain(many(), 16, hash_block, hits=hits_of(many(), HashPrefixCache(16), 16)),
     "long chains": lambda: hash_chain(many(12, 1000), 4, hash_block),
     "wrong hashes": lambda: hash_chain(PROMPTS, 4, forgets_the_parent),
+    "automaton": lambda: automaton(
+        "a*(bc|d)?", Dfa([{97: 0, 98: 2, 100: 1}, {}, {99: 1}], frozenset({0, 1})), 0, "ab", 9
+    ),
     "chains without hashes": lambda: hash_chain({"the first prompt": list(range(80)), "the second": [1]}, 4),
 }
 
@@ -212,6 +217,7 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "hash_chain_five": lambda: chain(PROMPTS, salts=SALTS),
     "hash_chain_without_hashes": lambda: hash_chain(PROMPTS, 4, salts=SALTS),
     "hash_chain_wrong": CHAINS["wrong hashes"],
+    "automaton": CHAINS["automaton"],
     "batching": batching,
     "race": lambda: race({"FCFS": runs.queued("fcfs"), "PRIORITY": runs.queued("priority")})[6],
     "stutter": lambda: first_of(

@@ -1,9 +1,11 @@
 """The pictures of the views."""
 
 from collections.abc import Callable
+from typing import Any
 
 from course.simulator.served import Slo
 from course.traces.recording import Recording
+from course.views.automaton import automaton
 from course.views.batching import batching
 from course.views.block_life import block_life
 from course.views.calculator import Setup, calculator_picture, capacity_of
@@ -19,6 +21,7 @@ from course.views.time_machine import time_machine
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
+from mini_vllm.sampling_params import StructuredOutputsParams
 from solutions import phase4_prefix_cache, phase6_gpu_runner
 
 RECORDED = CHECKOUT / "labs" / "observed" / "all_phases.jsonl"
@@ -72,6 +75,18 @@ def in_turn_and_ahead() -> Picture:
     return lanes({"in turn": Recording.of(in_turn), "ahead": Recording.of(ahead)})
 
 
+def the_next_digit() -> Picture:
+    """Return the DFA of a number with at most two decimal places, after its first digit."""
+    regex, engine = r"-?\d+(\.\d\d?)?", LLM(lineup=parse_lineup("solution:1-9")).engine
+    assert engine.grammars is not None
+    grammar: Any = engine.grammars.grammar_init(StructuredOutputsParams(regex=regex)).result()
+    grammar.accept_tokens("7", engine.tokenizer.encode("7"))
+    allowed = [
+        engine.tokenizer.decode([token]) or "end of text" for token in grammar.masks.next_states(grammar.states[-1])
+    ]
+    return automaton(regex, grammar.masks.dfa, grammar.states[-1], allowed, engine.runner.vocab_size)
+
+
 def policies() -> Picture:
     comparison = PolicyComparison()
     return policy_picture(comparison, compare_policies(comparison, parse_lineup("solution")), Slo())
@@ -87,6 +102,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "chunking_dial": smaller_budget,
     "calculator": lambda: calculator_picture(capacity_of(Setup())),
     "policy_comparison": policies,
+    "automaton": the_next_digit,
     "drafts": kept_and_rejected_drafts,
     "lanes": in_turn_and_ahead,
 }

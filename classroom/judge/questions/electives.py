@@ -1,4 +1,4 @@
-"""Questions to the electives: phases 7 and 8."""
+"""Questions to the electives: phases 7 to 9."""
 
 from random import Random
 
@@ -9,6 +9,7 @@ from course.labtest.moments import Living
 from course.labtest.phase7.counters import random_drafted
 from course.labtest.phase7.lookups import random_lookup
 from course.labtest.phase7.rows import random_batch
+from course.labtest.phase9_plays import random_case
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.sampling_params import SamplingParams
@@ -17,6 +18,7 @@ LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
 NUM_REJECTIONS = 20
 PARTS = 64  # the random distributions have probabilities in such parts
 CELLS_PER_PART = 2
+PLAYS = ("steps", "walks", "masks", "logits", "follows")  # of the tasks of phase 9
 
 
 def lookups(rng: Random) -> JudgeQuestion:
@@ -174,3 +176,9 @@ def corrections(rng: Random) -> JudgeQuestion:
         planned = ScheduledRequest(request, computed, num_scheduled, [3, 1], samples, [-1] * num_stand_ins)
         script.functions.correct_share(planned, num_rejected, drafts)
     return script.question()
+
+
+def structured_output(rng: Random, play: str) -> JudgeQuestion:
+    """Random cases of one task of phase 9."""
+    cases = [random_case(rng, PLAYS.index(play) + 1) for _ in range(MAX_CASES)]
+    return question(9, "structured_output", play, cases, shown=[short(f"{play}{given}") for given in cases])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from mini_vllm.config import SpeculativeConfig
+from mini_vllm.core.grammar import follow
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.drafts.proposer import Proposer
@@ -36,6 +37,7 @@ class DraftingRunner:
         sampled = output.sampled_token_ids
         num_drafts = self._num_drafts([one for one in batch if one.request.request_id in sampled], sampled)
         drafts = self.proposer.propose(batch, sampled, num_drafts)
+        drafts |= {one.request.request_id: _legal(one, sampled, drafts) for one in batch if one.request.grammar}
         output.draft_token_ids = {request_id: tokens for request_id, tokens in drafts.items() if tokens}
         return output
 
@@ -61,6 +63,18 @@ class DraftingRunner:
                 num_drafts[request.request_id] = limit
         too_many = self.config.disable_by_batch_size
         return {} if too_many is not None and len(batch) > too_many else num_drafts
+
+
+def _legal(
+    scheduled: ScheduledRequest, sampled: Mapping[str, Sequence[int]], drafts: Mapping[str, Sequence[int]]
+) -> list[int]:
+    """Return the drafts of a request with a grammar, up to the first one that it forbids."""
+    request = scheduled.request
+    if request.grammar is None or not drafts.get(request.request_id):
+        return []
+    grammar = request.grammar.result()
+    follow(grammar, request.request_id, [*request.output_token_ids, *sampled[request.request_id]])
+    return grammar.validate_tokens(drafts[request.request_id])
 
 
 def _with_probs(scheduled: ScheduledRequest, draft_probs: Mapping[str, Any]) -> ScheduledRequest:

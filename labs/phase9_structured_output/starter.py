@@ -1,0 +1,88 @@
+"""Phase 9: from a regex to a mask over the logits.
+
+The engine calls `build_dfa` in the background; the runner asks the masks and the grammar in every step.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mini_vllm.core.automaton import MAX_DFA_STATES, START, TERMINATED, Dfa, Nfa, TrieNode
+from mini_vllm.core.grammar import Bitmask
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def next_positions(nfa: Nfa, positions: frozenset[int], byte: int) -> frozenset[int]:
+    """Return the positions that can have read `byte` if it comes after one of `positions` has read."""
+    raise NotImplementedError("Phase 9, task 1: next_positions")
+
+
+def build_dfa(nfa: Nfa, alphabet: frozenset[int]) -> Dfa:
+    """Return the DFA of a regex over the bytes of `alphabet`, the only ones that a text can contain.
+
+    A state from which no text leads to the end is left out, and so is every byte that would lead there; the start
+    stays. Raises `ValueError` if there are more than `MAX_DFA_STATES` states before that.
+    """
+    raise NotImplementedError("Phase 9, task 2: build_dfa")
+
+
+class RegexTokenMasks:
+    """Which tokens a DFA allows in each state; worked out when a state is first asked for."""
+
+    def __init__(self, dfa: Dfa, vocabulary: TrieNode, vocab_size: int, eos_token_ids: frozenset[int]) -> None:
+        raise NotImplementedError("Phase 9, task 3: keep what is given")
+
+    def next_states(self, state: int) -> dict[int, int]:
+        """Return token id to the state after it, for each token that is allowed in `state`.
+
+        Where the text may end, an end-of-text token leads to `TERMINATED`, after which nothing is allowed.
+        """
+        raise NotImplementedError("Phase 9, task 3: next_states")
+
+    def bitmask_row(self, state: int) -> NDArray[np.int32]:
+        """Return the words of a row of a bitmask [cdiv(vocab, 32)]: bit i of word w is token 32 * w + i."""
+        raise NotImplementedError("Phase 9, task 3: bitmask_row")
+
+
+def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> None:
+    """Set the logits [S, vocab] of forbidden tokens to minus infinity, in place.
+
+    Row i of the bitmask [N, cdiv(vocab, 32)] is for row `rows[i]` of the logits; the other rows stay as they are.
+    """
+    raise NotImplementedError("Phase 9, task 4: apply_bitmask")
+
+
+class RegexGrammar:
+    """A `Grammar`: the states that one request has been in."""
+
+    def __init__(self, masks: RegexTokenMasks) -> None:
+        raise NotImplementedError("Phase 9, task 5: keep what is given")
+
+    @property
+    def num_processed_tokens(self) -> int:
+        """Tokens accepted so far, less those rolled back."""
+        raise NotImplementedError("Phase 9, task 5: num_processed_tokens")
+
+    def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
+        """Move on by these tokens. False at the first one that is not allowed; those before it are accepted."""
+        raise NotImplementedError("Phase 9, task 5: accept_tokens")
+
+    def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
+        """Return the first of these tokens, as many as could be accepted, and stay in place."""
+        raise NotImplementedError("Phase 9, task 5: validate_tokens")
+
+    def rollback(self, num_tokens: int) -> None:
+        """Take back the newest accepted tokens."""
+        raise NotImplementedError("Phase 9, task 5: rollback")
+
+    def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
+        """Set a row's bits: 1 for each token that is allowed next. When terminated all are."""
+        raise NotImplementedError("Phase 9, task 5: fill_bitmask")
+
+    def is_terminated(self) -> bool:
+        """Return whether the text has been ended by an end-of-text token."""
+        raise NotImplementedError("Phase 9, task 5: is_terminated")

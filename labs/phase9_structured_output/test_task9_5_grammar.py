@@ -1,0 +1,13 @@
+"""Graded tests of task 9.5: one request's place in a grammar."""
+
+from types import ModuleType
+
+import pytest
+
+from course.labtest.phase9 import cases, check
+from course.labtest.recorded import Answers
+
+
+@pytest.mark.parametrize("name", cases(5))
+def test_grammar(phase9: ModuleType, answers: Answers, name: str) -> None:
+    check(phase9, answers, 5, name)

@@ -1,0 +1,120 @@
+"""The tree of a regex, the automata of phase 9, and the vocabulary as a trie."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from typing import NamedTuple
+
+START = 0
+TERMINATED = -1  # the state after an end-of-text token
+MAX_POSITIONS = 4_000
+MAX_DFA_STATES = 4_000
+
+
+class Group(NamedTuple):
+    """One of `options`, each a sequence, `low` to `high` times in a row; without a limit if `high` is None."""
+
+    options: tuple[tuple["Node", ...], ...]
+    low: int = 1
+    high: int | None = 1
+
+
+Node = frozenset[int] | Group  # the tree of a regex: one of these bytes, or a group
+
+
+@dataclass(slots=True)
+class Nfa:
+    """The places of a regex at which a byte is read (Glushkov's automaton).
+
+    Position 0 is the start and reads nothing. Position p reads one of the bytes `reads[p]`; after it one of the
+    positions `follows[p]` reads the next one. The text may end after the positions `ends`.
+    """
+
+    reads: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
+    follows: list[set[int]] = field(default_factory=lambda: [set()])
+    ends: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Dfa:
+    """States are counted from 0, the start. `transitions[state]` maps a byte to the next state.
+
+    A byte that is not there cannot be read. The text may end in the states `accepting`.
+    """
+
+    transitions: list[dict[int, int]]
+    accepting: frozenset[int]
+
+
+@dataclass(slots=True)
+class TrieNode:
+    """The tokens whose bytes lead here from the root, and what the next byte leads to."""
+
+    token_ids: list[int] = field(default_factory=list)
+    children: dict[int, "TrieNode"] = field(default_factory=dict)
+
+
+def build_trie(token_bytes: Sequence[bytes]) -> TrieNode:
+    """Return the trie of a vocabulary: each token's bytes, by token id. Control tokens have none and are left out."""
+    root = TrieNode()
+    for token_id, text in enumerate(token_bytes):
+        node = root
+        for byte in text:
+            node = node.children.setdefault(byte, TrieNode())
+        if text:
+            node.token_ids.append(token_id)
+    return root
+
+
+class Part(NamedTuple):
+    """A piece of a regex: whether it matches the empty text, and the positions that read its first and last byte."""
+
+    is_nullable: bool
+    first: frozenset[int]
+    last: frozenset[int]
+
+
+NOTHING = Part(True, frozenset(), frozenset())
+
+
+def build_nfa(tree: Node) -> Nfa:
+    """Return the automaton of a regex. Raises `ValueError` if it needs more than `MAX_POSITIONS` positions."""
+    nfa = Nfa()
+    part = _build(nfa, tree)
+    nfa.follows[START] |= part.first
+    nfa.ends |= part.last | ({START} if part.is_nullable else set())
+    return nfa
+
+
+def _build(nfa: Nfa, node: Node) -> Part:
+    if isinstance(node, frozenset):
+        position = len(nfa.reads)
+        if position > MAX_POSITIONS:
+            raise ValueError(f"the regex must have at most {MAX_POSITIONS:,} places that read a byte; it has more")
+        nfa.reads.append(node)
+        nfa.follows.append(set())
+        return Part(False, frozenset({position}), frozenset({position}))
+    # Written out as often as it may occur; without a limit the last copy loops.
+    num_copies = max(node.low, 1) if node.high is None else node.high
+    copies = [_either(nfa, node.options) for _ in range(num_copies)]
+    if node.high is None:
+        _join(nfa, copies[-1], copies[-1])
+    built = NOTHING
+    for number, copy in reversed(list(enumerate(copies, start=1))):
+        built = _join(nfa, copy, built)
+        built = built._replace(is_nullable=built.is_nullable or number > node.low)
+    return built
+
+
+def _either(nfa: Nfa, options: Sequence[Sequence[Node]]) -> Part:
+    parts = [reduce(partial(_join, nfa), [_build(nfa, one) for one in option], NOTHING) for option in options]
+    flags, firsts, lasts = zip(*parts, strict=True)
+    return Part(any(flags), frozenset().union(*firsts), frozenset().union(*lasts))
+
+
+def _join(nfa: Nfa, left: Part, right: Part) -> Part:
+    for position in left.last:
+        nfa.follows[position] |= right.first
+    first = left.first | right.first if left.is_nullable else left.first
+    last = right.last | left.last if right.is_nullable else right.last
+    return Part(left.is_nullable and right.is_nullable, first, last)

@@ -1,0 +1,90 @@
+"""The seam of phase 9: what follows one request's text, and which tokens it allows next."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mini_vllm.core.automaton import Dfa, Nfa, TrieNode
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Bitmask = NDArray[np.int32]  # [rows, cdiv(vocab, 32)]: bit i of word w is token 32 * w + i
+else:
+    Bitmask = Any  # whoever reads requests shall not have to load numpy
+
+DEAD_END = "the grammar allows no further token"
+
+
+class Grammar(Protocol):
+    """One request's place in its grammar. (vLLM: `StructuredOutputGrammar` in `v1/structured_output/backend_types.py`.)
+
+    The end-of-text token belongs to the text: it is allowed where the text may end, and terminates the grammar.
+    """
+
+    @property
+    def num_processed_tokens(self) -> int:
+        """Tokens accepted so far, less those rolled back."""
+        ...
+
+    def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
+        """Move on by these tokens. False at the first one that is not allowed; those before it are accepted."""
+        ...
+
+    def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
+        """Return the first of these tokens, as many as could be accepted, and stay in place."""
+        ...
+
+    def rollback(self, num_tokens: int) -> None:
+        """Take back the newest accepted tokens."""
+        ...
+
+    def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
+        """Set a row's bits: 1 for each token that is allowed next. When terminated all are."""
+        ...
+
+    def is_terminated(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredOutputFunctions:
+    """Phase 9 as engine and runner use it.
+
+    `make_masks` takes the DFA, the vocabulary as a trie, its size and the end-of-text tokens. `apply_bitmask` takes
+    logits [S, vocab], a bitmask [N, cdiv(vocab, 32)] as a tensor, and the N rows of logits that it is for.
+    """
+
+    build_dfa: Callable[[Nfa, frozenset[int]], Dfa]
+    make_masks: Callable[[Dfa, TrieNode, int, frozenset[int]], Any]
+    make_grammar: Callable[[Any], Grammar]
+    apply_bitmask: Callable[[Any, Any, Sequence[int]], None]
+
+
+def follow(grammar: Grammar, request_id: str, output_token_ids: Sequence[int]) -> None:
+    """Bring a grammar to the place after these tokens. Raises `ValueError` if it does not allow them.
+
+    A request's tokens may have been taken back since (a step that failed), so the grammar goes back as well.
+    """
+    num_behind = len(output_token_ids) - grammar.num_processed_tokens
+    if num_behind < 0:
+        grammar.rollback(-num_behind)
+    elif num_behind and not grammar.accept_tokens(request_id, output_token_ids[-num_behind:]):
+        if not grammar.is_terminated():  # a step that was planned ahead computes tokens past the end
+            raise ValueError(DEAD_END)
+
+
+def fill_bitmask_rows(
+    grammar: Grammar, request_id: str, draft_token_ids: Sequence[int], bitmask: Bitmask, first_row: int
+) -> None:
+    """Fill the rows of a request with k drafts: row `first_row + j` allows what may follow its first j drafts.
+
+    Rows after a draft that the grammar forbids stay as they are. The grammar is in the end where it was before.
+    """
+    num_before = grammar.num_processed_tokens
+    grammar.fill_bitmask(bitmask, first_row)
+    for row, draft in enumerate(draft_token_ids, start=first_row + 1):
+        if not grammar.accept_tokens(request_id, [draft]):
+            break
+        grammar.fill_bitmask(bitmask, row)
+    grammar.rollback(grammar.num_processed_tokens - num_before)

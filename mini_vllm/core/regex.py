@@ -1,0 +1,149 @@
+"""From the text of a regex to its tree. A regex matches a whole text, as bytes of UTF-8."""
+
+import string
+from typing import NoReturn
+
+from mini_vllm.core.automaton import Group, Node
+
+MAX_REPEAT = 1_000
+ASCII = frozenset(range(128))
+CLASSES = {
+    "d": frozenset(string.digits.encode()),
+    "w": frozenset(f"{string.ascii_letters}{string.digits}_".encode()),
+    "s": frozenset(b" \t\n\r\f\v"),
+}
+REPETITIONS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+
+
+def _spans(*spans: str) -> tuple[Node, ...]:
+    """Return spans of bytes in a row, each written as its first and its last byte."""
+    return tuple(frozenset(range(ord(span[0]), ord(span[-1]) + 1)) for span in spans)
+
+
+# A character of two to four bytes, as UTF-8 allows them: the shorter ones share the last bytes of the longer ones.
+_LAST = "\x80\xbf"
+_FOUR = Group((_spans("\xf1\xf3", _LAST), _spans("\xf0", "\x90\xbf"), _spans("\xf4", "\x80\x8f")))
+_THREE = Group(((_FOUR,), _spans("\xe1\xec"), _spans("\xee\xef")))
+_TWO = Group(((_THREE, *_spans(_LAST)), _spans("\xc2\xdf"), _spans("\xe0", "\xa0\xbf"), _spans("\xed", "\x80\x9f")))
+BEYOND_ASCII = (_TWO, *_spans(_LAST))
+
+
+def _all_but(members: frozenset[int]) -> Node:
+    return Group(((ASCII - members,), BEYOND_ASCII))
+
+
+def literal(text: str) -> Node:
+    return Group((tuple(frozenset({byte}) for byte in text.encode()),))
+
+
+def parse_regex(text: str) -> Node:
+    """Return the tree of a regex: literals, `.`, classes, groups, `|`, `* + ? {m} {m,} {m,n}` and escapes.
+
+    Raises `ValueError` with the place for anything else: anchors, look-around, back-references, lazy repetition.
+    """
+    parser = _Parser(text)
+    tree = parser.either()
+    return tree if parser.place == len(text) else parser.fail("')' closes no group")
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text, self.place = text, 0
+
+    def fail(self, why: str) -> NoReturn:
+        raise ValueError(f"regex {self.text!r}, character {self.place + 1}: {why}")
+
+    def take(self) -> str:
+        if self.place == len(self.text):
+            self.fail("the regex ends in the middle of something")
+        self.place += 1
+        return self.text[self.place - 1]
+
+    def took(self, expected: str) -> bool:
+        is_there = self.text.startswith(expected, self.place)
+        self.place += len(expected) * is_there
+        return is_there
+
+    def either(self) -> Group:
+        options = [self.sequence()]
+        while self.took("|"):
+            options.append(self.sequence())
+        return Group(tuple(options))
+
+    def sequence(self) -> tuple[Node, ...]:
+        parts: list[Node] = []
+        while not self.text.startswith(("|", ")"), self.place) and self.place < len(self.text):
+            part = self.atom()
+            if (counts := self.repetition()) is not None:
+                part = Group(((part,),), *counts)
+                if self.text.startswith(("*", "+", "?", "{"), self.place):
+                    self.fail("a repetition follows a repetition; put the first one in a group")
+            parts.append(part)
+        return tuple(parts)
+
+    def repetition(self) -> tuple[int, int | None] | None:
+        if not self.took("{"):
+            counts = REPETITIONS.get(self.text[self.place : self.place + 1])
+            self.place += counts is not None
+            return counts
+        inside, closing, _ = self.text[self.place :].partition("}")
+        first, comma, last = inside.partition(",")
+        if not closing or not first.isdecimal() or not (last.isdecimal() or not last):
+            self.fail("a repetition is {m}, {m,} or {m,n}; a brace itself is \\{")
+        low, high = int(first), int(last) if last else None if comma else int(first)
+        if not low <= (low if high is None else high) <= MAX_REPEAT:
+            self.fail(f"a repetition must count upwards and to at most {MAX_REPEAT:,}, got {{{inside}}}")
+        self.place += len(inside) + 1
+        return low, high
+
+    def atom(self) -> Node:
+        match char := self.take():
+            case "(":
+                if self.text.startswith("?", self.place) and not self.took("?:"):
+                    self.fail("of the groups that begin with (? there is only (?:...)")
+                tree = self.either()
+                return tree if self.took(")") else self.fail("the group is not closed")
+            case "[":
+                return self.char_class()
+            case ".":
+                return _all_but(frozenset(b"\n"))
+            case "\\" if self.text[self.place : self.place + 1] in ("D", "W", "S"):
+                return _all_but(CLASSES[self.take().lower()])
+            case "\\":
+                return one if isinstance(one := self.escaped(), frozenset) else literal(one)
+            case "*" | "+" | "?" | "{" | "^" | "$":
+                self.place -= 1
+                self.fail("nothing to repeat" if char not in "^$" else f"{char} is not needed: a whole text must match")
+        return literal(char)
+
+    def escaped(self) -> str | frozenset[int]:
+        """Return the class or the character of an escape whose backslash has been taken."""
+        char = self.take()
+        if char not in CLASSES and char not in "nrt" and char.isascii() and char.isalnum():
+            self.fail(f"the escape \\{char} is not supported")
+        return CLASSES.get(char, {"n": "\n", "r": "\r", "t": "\t"}.get(char, char))
+
+    def char_class(self) -> Node:
+        is_negated, members, others = self.took("^"), set[int](), list[Node]()
+        while not self.took("]"):
+            low = self.member()
+            high = self.member() if self.is_range() else low
+            if isinstance(low, frozenset) and high is low:
+                members |= low
+            elif isinstance(low, str) and isinstance(high, str) and low <= high and (high.isascii() or high == low):
+                members |= set(range(ord(low), ord(high) + 1)) if high.isascii() else set()
+                others += [] if high.isascii() else [literal(high)]
+            else:
+                self.fail("a range goes up from one ASCII character to another")
+        if is_negated and others:
+            self.fail("a class that begins with [^ names ASCII characters only")
+        if not members and not others:
+            self.fail("the class is empty; a bracket in a class is \\[ or \\]")
+        listed = frozenset(members)
+        return _all_but(listed) if is_negated else Group(((listed,), *((one,) for one in others)))
+
+    def is_range(self) -> bool:
+        return not self.text.startswith("-]", self.place) and self.took("-")
+
+    def member(self) -> str | frozenset[int]:
+        return char if (char := self.take()) != "\\" else self.escaped()

@@ -1,0 +1,88 @@
+"""Grammars of llguidance: JSON schemas and Lark grammars, which no DFA can follow. The package is optional."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from mini_vllm.core.grammar import Bitmask
+from mini_vllm.core.tokenizer import Tokenizer
+
+
+def llguidance() -> Any:
+    """Return the package. Raises `ValueError` with the command that installs it."""
+    try:
+        import_module("llguidance.numpy")  # reached through the package
+        return import_module("llguidance")
+    except ImportError:
+        install = "pip install 'mini-vllm-labs[structured]'"
+        raise ValueError(f"structured_outputs with json, json_object or grammar needs llguidance: {install}") from None
+
+
+class Vocabulary:
+    """What llguidance asks of a tokenizer: the bytes of each token, and the tokens of a text that must follow."""
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
+        token_bytes = tokenizer.token_bytes()
+        token_bytes += [b""] * (vocab_size - len(token_bytes))  # a model may have more logits than tokens
+        self.tokenizer = tokenizer
+        self.eos_token_id = min(tokenizer.eos_token_ids)
+        self.special_token_ids = [token_id for token_id, text in enumerate(token_bytes) if not text]
+        # Control tokens must differ from every text: 0xFF is no byte of UTF-8.
+        self.tokens = [text or b"\xff<%d>" % token_id for token_id, text in enumerate(token_bytes)]
+
+    def __call__(self, text: str) -> list[int]:
+        control = set(self.special_token_ids)  # some tokenizers begin every text with one
+        return [token_id for token_id in self.tokenizer.encode(text) if token_id not in control]
+
+    def for_llguidance(self) -> Any:
+        return llguidance().LLTokenizer(self, eos_token=sorted(self.tokenizer.eos_token_ids))
+
+
+class LLGuidanceGrammar:
+    """A `Grammar` over an `LLMatcher`."""
+
+    def __init__(self, matcher: Any, eos_token_ids: frozenset[int]) -> None:
+        self.matcher = matcher
+        self.eos_token_ids = eos_token_ids
+        self.tokens: list[int] = []
+
+    @property
+    def num_processed_tokens(self) -> int:
+        return len(self.tokens)
+
+    def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
+        for token_id in tokens:
+            # The end is kept here: a matcher that has read a whole text takes only one of several end-of-text tokens.
+            is_end = token_id in self.eos_token_ids
+            is_allowed = self.matcher.is_accepting() if is_end else self.matcher.validate_tokens([token_id]) == 1
+            if self.is_terminated() or not is_allowed or not (is_end or self.matcher.consume_token(token_id)):
+                return False
+            self.tokens.append(token_id)
+        return True
+
+    def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
+        num_before = len(self.tokens)
+        self.accept_tokens("", tokens)
+        valid = self.tokens[num_before:]
+        self.rollback(len(valid))
+        return valid
+
+    def rollback(self, num_tokens: int) -> None:
+        num_in_matcher = num_tokens - (num_tokens > 0 and self.is_terminated())
+        if num_in_matcher and not self.matcher.rollback(num_in_matcher):
+            raise ValueError(f"llguidance cannot take back {num_in_matcher} tokens: {self.matcher.get_error()}")
+        del self.tokens[len(self.tokens) - num_tokens :]
+
+    def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
+        if self.is_terminated():
+            bitmask[row] = -1
+            return
+        llguidance().numpy.fill_next_token_bitmask(self.matcher, bitmask, row)
+        if self.matcher.is_error():  # it would allow the end of the text, and nothing else
+            raise ValueError(f"llguidance failed: {self.matcher.get_error().splitlines()[0]}")
+
+    def is_terminated(self) -> bool:
+        return bool(self.tokens) and self.tokens[-1] in self.eos_token_ids

@@ -1,0 +1,35 @@
+"""What the `<!-- check: ... -->` comments of the phase 9 handout may call."""
+
+from functools import cache
+
+from transformers import AutoTokenizer
+
+from course.labtest.phase9_plays import steps
+from mini_vllm.core.automaton import Dfa, build_nfa, build_trie
+from mini_vllm.core.regex import parse_regex
+from mini_vllm.runner.loading import EMBEDDED_MODEL
+from mini_vllm.runner.model_tokenizer import ModelTokenizer
+from solutions import phase9_structured_output as reference
+
+
+def positions(regex: str, text: str) -> list[object]:
+    """Return the positions after each byte of a text."""
+    return list(steps(reference, regex, text).values())[:-1]
+
+
+def num_states(regex: str, alphabet: str = "") -> int:
+    return len(_dfa(regex, alphabet).transitions)
+
+
+def _dfa(regex: str, alphabet: str = "") -> Dfa:
+    return reference.build_dfa(build_nfa(parse_regex(regex)), frozenset(alphabet.encode() or range(256)))
+
+
+@cache
+def tokens() -> list[bytes]:
+    """Return the embedded model's vocabulary."""
+    return ModelTokenizer(AutoTokenizer.from_pretrained(EMBEDDED_MODEL), frozenset([0])).token_bytes()
+
+
+def masks(regex: str) -> reference.RegexTokenMasks:
+    return reference.RegexTokenMasks(_dfa(regex), build_trie(tokens()), len(tokens()), frozenset([0]))

@@ -1,0 +1,145 @@
+"""Structured output on the embedded model: what is generated matches, whatever else the engine does."""
+
+import json
+import re
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from jsonschema import validate  # type: ignore[import-untyped]
+
+from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.config import SpeculativeConfig
+from mini_vllm.core.automaton import Dfa, build_trie
+from mini_vllm.core.grammar import DEAD_END, Grammar
+from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, Vocabulary, llguidance
+from mini_vllm.sampling_params import StructuredOutputsParams
+from solutions.phase9_structured_output import RegexGrammar, RegexTokenMasks
+
+ROOMY = EngineConfig(num_gpu_blocks=200)
+NAME, AGE = {"type": "string", "maxLength": 12}, {"type": "integer", "minimum": 0, "maximum": 120}
+
+
+def an_object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+SCHEMAS: tuple[dict[str, Any], ...] = (
+    {"type": "boolean"},
+    {"enum": ["red", "green", 7, None]},
+    AGE,
+    NAME,
+    an_object(name=NAME, age=AGE),
+    an_object(who=an_object(name=NAME), likes={"type": "array", "items": {"enum": ["tea", "pie"]}, "maxItems": 3}),
+    {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 4},
+    {"anyOf": [{"type": "null"}, an_object(age=AGE)]},
+    {"type": "string", "pattern": "^[A-Z][a-z]{1,6}-[0-9]{2}$"},
+    an_object(pairs={"type": "array", "items": an_object(key=NAME, is_old={"type": "boolean"}), "maxItems": 2}),
+)
+REGEXES = (r"\d{3}-\d{4}", r"(yes|no|maybe so)\.", r"[A-Z][a-z]{2,9} said .{0,20}!", "é{3,5}|\\n{1,3}x")
+
+
+def engine(config: EngineConfig = ROOMY) -> LLM:
+    return LLM(config=config, lineup=parse_lineup("solution:1-9"))
+
+
+def params(seed: int = 0, **what: Any) -> SamplingParams:
+    return SamplingParams(150, 1.0, seed=seed, structured_outputs=StructuredOutputsParams(**what))
+
+
+def test_200_texts_under_ten_schemas_parse_and_validate() -> None:
+    wanted = [(schema, seed) for schema in SCHEMAS for seed in range(20)]
+    outputs = engine().generate(["Tell me about Mina."] * 200, [params(seed, json=schema) for schema, seed in wanted])
+    for (schema, _), output in zip(wanted, outputs, strict=True):
+        assert output.outputs[0].finish_reason == "stop"
+        validate(json.loads(output.outputs[0].text), schema)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        replace(ROOMY, async_scheduling=True),
+        replace(ROOMY, speculative_config=SpeculativeConfig("ngram")),
+        replace(ROOMY, speculative_config=SpeculativeConfig("draft_model"), async_scheduling=True),
+        replace(ROOMY, num_gpu_blocks=16, max_num_batched_tokens=24),  # preempted, in chunks
+    ],
+)
+def test_texts_match_and_are_the_same_however_they_are_computed(config: EngineConfig) -> None:
+    wanted = [params(seed, regex=regex) for regex in REGEXES for seed in range(3)]
+    wanted += [params(1, choice=("tea", "tea time?")), params(2, json=SCHEMAS[4]), SamplingParams(20)]
+    plain, other = (engine(one).generate(["Mina said"] * len(wanted), wanted) for one in (ROOMY, config))
+    assert [one.outputs[0].text for one in other] == [one.outputs[0].text for one in plain]
+    for one, output in zip(wanted[:-3], plain, strict=False):
+        assert one.structured_outputs is not None
+        assert re.fullmatch(one.structured_outputs.regex or "", output.outputs[0].text, re.ASCII)
+
+
+@pytest.mark.parametrize("regex", [*REGEXES, "(ab|a(bc)*)+", "[^ ]{1,3} [^a-y]?"])
+def test_masks_are_those_of_llguidance(regex: str) -> None:
+    manager = engine().engine.grammars
+    assert manager is not None
+    ours = manager.grammar_init(StructuredOutputsParams(regex=regex)).result()
+    tokenizer = Vocabulary(manager.tokenizer, manager.vocab_size).for_llguidance()
+    matcher = llguidance().LLMatcher(
+        tokenizer, llguidance().LLMatcher.grammar_from_regex(regex.replace(r"\d", "[0-9]"))
+    )  # \d of any script
+    theirs = LLGuidanceGrammar(matcher, manager.tokenizer.eos_token_ids)
+    for token in manager.tokenizer.encode("abcab 123-4567 Mina said so!") * 2:
+        allowed = [set(range(manager.vocab_size)) & set(_allowed(one, manager.vocab_size)) for one in (ours, theirs)]
+        assert allowed[0] == allowed[1]
+        token = token if token in allowed[0] else min(allowed[0])
+        assert ours.accept_tokens("r", [token]) == theirs.accept_tokens("r", [token])
+        if ours.is_terminated():
+            break
+
+
+def _allowed(grammar: Grammar, vocab_size: int) -> list[int]:
+    return [token for token in range(vocab_size) if grammar.validate_tokens([token])]
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ({"regex": "a("}, r"regex 'a\(', character 3: the group is not closed"),
+        ({"json": {"type": "frog"}}, "frog"),
+        ({"json": "{"}, "must be a JSON schema"),
+        ({"json": {"type": "integer", "minimum": 5, "maximum": 3}}, "structured_outputs cannot be compiled"),
+        ({"grammar": "start: x"}, "structured_outputs cannot be compiled"),
+        ({"regex": "a", "choice": ("b",)}, "exactly one of"),
+        ({}, "exactly one of"),
+        ({"choice": ()}, "choice must be"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused_with_the_reason(what: dict[str, Any], message: str) -> None:
+    llm = engine()
+    with pytest.raises(ValueError, match=message):
+        llm.engine.add_request("r", "Hi", params(**what))
+    assert not llm.engine.has_unfinished_requests()
+
+
+def test_without_phase_9_a_request_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"phases 6 .* and 9"):
+        LLM(lineup=parse_lineup("solution:1-6")).generate("Hi", params(regex="a"))
+
+
+@pytest.mark.parametrize("error", ["too many states", DEAD_END])
+def test_a_grammar_that_fails_or_leads_nowhere_ends_its_request_alone(error: str) -> None:
+    llm, grammar, nowhere = (
+        engine(),
+        Future[Grammar](),
+        RegexTokenMasks(Dfa([{}], frozenset()), build_trie([]), 1537, frozenset({0})),
+    )
+    if error == DEAD_END:
+        grammar.set_result(RegexGrammar(nowhere))
+    else:
+        grammar.set_exception(ValueError(error))
+    for name, num_tokens in (("other", 4), ("r", 9)):
+        llm.engine.add_request(name, "Hi", SamplingParams(num_tokens))
+    llm.engine.scheduler.requests["r"].grammar = grammar
+    outputs = dict[str, RequestOutput]()
+    while llm.engine.has_unfinished_requests():
+        outputs |= {output.request_id: output for output in llm.engine.step() if output.finished}
+    assert (outputs["r"].outputs[0].finish_reason, outputs["r"].error) == ("error", error)
+    assert outputs["other"].outputs[0].finish_reason == "length"
