@@ -105,10 +105,10 @@ def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> N
     """
     import torch
 
-    places = torch.arange(32, dtype=torch.int32, device=bitmask.device)
-    is_allowed = (bitmask[:, :, None] >> places & 1).flatten(1)[:, : logits.shape[1]] > 0
+    bits = torch.ones(32, dtype=torch.int32, device=bitmask.device) << torch.arange(32, device=bitmask.device)
+    is_forbidden = ((bitmask[:, :, None] & bits) == 0).flatten(1)[:, : logits.shape[1]]
     index = torch.tensor(rows, device=logits.device)
-    logits[index] = logits[index].masked_fill(~is_allowed, float("-inf"))
+    logits[index] = logits[index].masked_fill(is_forbidden, float("-inf"))
 
 
 class RegexGrammar:

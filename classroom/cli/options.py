@@ -19,9 +19,7 @@ class JudgeOptions:
     phase: Annotated[
         str | None,
         typer.Option(
-            "--phase",
-            metavar="K or K-M",
-            help=f"Default: phases 1-6. Electives, 7-{len(ALL_NAMES)}, need a separate run.",
+            "--phase", metavar="K or K-M", help="Default: phases 1-6. Electives, from 7 on, need a separate run."
         ),
     ] = None
     seed: Annotated[
@@ -39,7 +37,7 @@ class JudgeOptions:
         chosen = chosen_phases(self.phase, len(ALL_NAMES if self.phase else PHASE_NAMES))
         if len({number > len(PHASE_NAMES) for number in chosen}) > 1:
             raise ValueError(
-                f"--phase {self.phase}: grade the electives, from 7 on, in a separate run; their points count apart"
+                f"--phase {self.phase}: grade electives, from 7 on, in a separate run; their points are counted apart"
             )
         seed = self.seed or secrets.token_hex(16)
         return JudgeSettings(seed, self.situations, self.seconds, self.minutes, tuple(chosen), not self.no_jail)

@@ -81,10 +81,10 @@ def fill_bitmask_rows(
 
     Rows after a draft that the grammar forbids stay as they are. The grammar is in the end where it was before.
     """
-    num_before = grammar.num_processed_tokens
     grammar.fill_bitmask(bitmask, first_row)
-    for row, draft in enumerate(draft_token_ids, start=first_row + 1):
-        if not grammar.accept_tokens(request_id, [draft]):
-            break
-        grammar.fill_bitmask(bitmask, row)
-    grammar.rollback(grammar.num_processed_tokens - num_before)
+    num_accepted = 0
+    while num_accepted < len(draft_token_ids) and grammar.accept_tokens(request_id, [draft_token_ids[num_accepted]]):
+        num_accepted += 1
+        grammar.fill_bitmask(bitmask, first_row + num_accepted)
+    if num_accepted:
+        grammar.rollback(num_accepted)

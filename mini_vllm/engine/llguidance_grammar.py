@@ -48,6 +48,7 @@ class LLGuidanceGrammar:
         self.matcher = matcher
         self.eos_token_ids = eos_token_ids
         self.tokens: list[int] = []
+        self._fill = llguidance().numpy.fill_next_token_bitmask
 
     @property
     def num_processed_tokens(self) -> int:
@@ -57,8 +58,9 @@ class LLGuidanceGrammar:
         for token_id in tokens:
             # The end is kept here: a matcher that has read a whole text takes only one of several end-of-text tokens.
             is_end = token_id in self.eos_token_ids
-            is_allowed = self.matcher.is_accepting() if is_end else self.matcher.validate_tokens([token_id]) == 1
-            if self.is_terminated() or not is_allowed or not (is_end or self.matcher.consume_token(token_id)):
+            if self.is_terminated():
+                return False
+            if not (self.matcher.is_accepting() if is_end else self.matcher.try_consume_tokens([token_id])):
                 return False
             self.tokens.append(token_id)
         return True
@@ -80,7 +82,7 @@ class LLGuidanceGrammar:
         if self.is_terminated():
             bitmask[row] = -1
             return
-        llguidance().numpy.fill_next_token_bitmask(self.matcher, bitmask, row)
+        self._fill(self.matcher, bitmask, row)
         if self.matcher.is_error():  # it would allow the end of the text, and nothing else
             raise ValueError(f"llguidance failed: {self.matcher.get_error().splitlines()[0]}")
 
