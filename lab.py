@@ -25,7 +25,7 @@ STAMP = VENV / ".ready"
 SOURCES = (ROOT / "pyproject.toml", ROOT / "constraints.txt")
 
 PIP = ["-m", "pip", "install", "--constraint", "constraints.txt"]
-COURSE = [*PIP, "--quiet", "--editable", ".[test,judge,serve]"]
+COURSE = [*PIP, "--quiet", "--editable", ".[test,judge,serve,structured]"]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 # with solutions
