@@ -5,8 +5,7 @@ from typing import NoReturn
 
 from mini_vllm.core.automaton import Group, Node
 
-MAX_REPEAT = 1_000
-ASCII = frozenset(range(128))
+MAX_REPEAT, MAX_GROUPS = 1_000, 100
 CLASSES = {
     "d": frozenset(string.digits.encode()),
     "w": frozenset(f"{string.ascii_letters}{string.digits}_".encode()),
@@ -29,7 +28,7 @@ BEYOND_ASCII = (_TWO, *_spans(_LAST))
 
 
 def _all_but(members: frozenset[int]) -> Node:
-    return Group(((ASCII - members,), BEYOND_ASCII))
+    return Group(((frozenset(range(128)) - members,), BEYOND_ASCII))
 
 
 def literal(text: str) -> Node:
@@ -41,6 +40,8 @@ def parse_regex(text: str) -> Node:
 
     Raises `ValueError` with the place for anything else: anchors, look-around, back-references, lazy repetition.
     """
+    if text.count("(") > MAX_GROUPS:
+        raise ValueError(f"a regex must have at most {MAX_GROUPS} opening brackets, got {text.count('(')}")
     parser = _Parser(text)
     tree = parser.either()
     return tree if parser.place == len(text) else parser.fail("')' closes no group")

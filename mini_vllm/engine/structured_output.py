@@ -85,8 +85,9 @@ def in_llguidance_format(params: StructuredOutputsParams) -> str:
     """Return `json`, `json_object` or `grammar` as llguidance reads it. Raises `ValueError` for what is no JSON."""
     if params.grammar is not None:
         return str(llguidance().LLMatcher.grammar_from_lark(params.grammar))
-    schema = params.json if isinstance(params.json, str) else json.dumps(params.json or {"type": "object"})
+    schema = {"type": "object"} if params.json is None else params.json
     try:
-        return str(llguidance().LLMatcher.grammar_from_json_schema(schema, overrides=COMPACT))
-    except ValueError as error:
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        return str(llguidance().LLMatcher.grammar_from_json_schema(text, overrides=COMPACT))
+    except (TypeError, ValueError) as error:
         raise ValueError(f"structured_outputs.json must be a JSON schema: {error}") from None

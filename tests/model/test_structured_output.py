@@ -104,6 +104,7 @@ def _allowed(grammar: Grammar, vocab_size: int) -> list[int]:
     [
         ({"regex": "a("}, r"regex 'a\(', character 3: the group is not closed"),
         ({"json": {"type": "frog"}}, "frog"),
+        ({"regex": "(" * 500}, "at most 100 opening brackets"),
         ({"json": "{"}, "must be a JSON schema"),
         ({"json": {"type": "integer", "minimum": 5, "maximum": 3}}, "structured_outputs cannot be compiled"),
         ({"grammar": "start: x"}, "structured_outputs cannot be compiled"),
