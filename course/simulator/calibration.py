@@ -80,7 +80,7 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
         flops_per_pair=plain.flops_per_pair * (attention / flop if flop else 1.0),
         bandwidth=1 / byte if byte else NEVER,
         flop_rate=1 / flop if flop else NEVER,
-        seconds_per_step=constant - weight_byte * plain.weight_bytes,
+        seconds_per_step=max(0.0, constant - weight_byte * plain.weight_bytes),  # no remainder can round below 0
         seconds_per_request=request,
     )
 
