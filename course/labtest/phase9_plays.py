@@ -135,7 +135,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
         case 3:
             rows = [{char: rng.choice(states) for char in rng.sample("abcx", rng.randrange(4))} for _ in states]
             accepting, ends = rng.sample(states, rng.randrange(len(states))), rng.sample((7, 12), rng.choice((1, 2)))
-            return rows, accepting, ends, rng.choice((14, 64))
+            return rows, accepting, ends, rng.choice((14, 45, 64))
         case 4:
             masked = rng.sample(range(4), rng.randint(1, 4))
             return 4, rng.choice((5, 32, 70)), masked, rng.randrange(1000)
