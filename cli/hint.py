@@ -18,7 +18,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 
 FILES = "labs/phase*/hints.rot13"
 SEEN = CHECKOUT / ".hints_seen.json"
-TASK = re.compile(r"^# (\d\.\d)\n", re.MULTILINE)
+TASK = re.compile(r"^# (\d+\.\d)\n", re.MULTILINE)
 STEP = re.compile(r"^## ?(.*)\n", re.MULTILINE)
 
 

@@ -72,4 +72,4 @@ def fixture_of(phase: int) -> Callable[[Lineup], ModuleType]:
     return module
 
 
-phase1, phase2, phase3, phase4, phase5, phase6, phase7, phase8, phase9 = map(fixture_of, range(1, 10))
+phase1, phase2, phase3, phase4, phase5, phase6, phase7, phase8, phase9, phase10 = map(fixture_of, range(1, 11))

@@ -1,11 +1,12 @@
 """The engine's settings: one frozen value, checked when it is created."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 Policy = Literal["fcfs", "priority"]
 DraftMethod = Literal["ngram", "draft_model"]
 DraftSampleMethod = Literal["greedy", "probabilistic"]
+ConnectorName = Literal["host", "swap", "disk"]
 
 
 def require_at_least(settings: object, minimum: int, *names: str) -> None:
@@ -66,13 +67,41 @@ class SpeculativeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class KVTransferConfig:
+    """Where K and V lie besides the KV cache, in at most `kv_buffer_size` bytes.
+
+    `host` keeps blocks of ended and preempted requests in the host's memory, `swap` those of preempted ones alone;
+    `disk` writes them to `shared_storage_path`, a folder for one engine at a time, where the next engine finds them.
+
+    Raises `ValueError` naming the setting and the legal range.
+    """
+
+    kv_connector: ConnectorName = "host"
+    kv_buffer_size: int = 1 << 30
+    shared_storage_path: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kv_connector not in get_args(ConnectorName):
+            raise ValueError(
+                f"kv_connector must be one of {', '.join(get_args(ConnectorName))}; got {self.kv_connector!r}"
+            )
+        require_at_least(self, 1, "kv_buffer_size")
+        if (self.kv_connector == "disk") != (self.shared_storage_path is not None):
+            raise ValueError(
+                f"shared_storage_path is a folder for kv_connector='disk' and None for others; got "
+                f"{self.shared_storage_path!r} for {self.kv_connector!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class EngineConfig:
     """What the engine may use and how it behaves, named as in vLLM.
 
     `max_model_len` (tokens) and `num_gpu_blocks` may be None: the model's own length and the free memory
     then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes block 0,
     the null block, which is never handed out. `enforce_eager` runs without CUDA graphs. `seed` makes the draws of
-    requests that have no seed repeatable. `speculative_config` needs phase 7, `async_scheduling` phase 8. `max_loras`
+    requests that have no seed repeatable. `speculative_config` needs phase 7, `async_scheduling` phase 8,
+    `kv_transfer_config` phases 4, 6 and 10. `max_loras`
     is how many adapters one step may mix; `max_num_encoder_input_tokens` how many embeddings of images it may compute,
     `encoder_cache_size` how many are kept (None: there are none; the two go together). vLLM 0.13.0
     has none of `admission_guard`, `max_num_waiting` (requests beyond it are refused; None: no limit) and
@@ -90,6 +119,7 @@ class EngineConfig:
     policy: Policy = "fcfs"
     speculative_config: SpeculativeConfig | None = None
     async_scheduling: bool = False
+    kv_transfer_config: KVTransferConfig | None = None
     block_size: int = 16
     num_gpu_blocks: int | None = None
     max_num_waiting: int | None = None
@@ -117,6 +147,10 @@ class EngineConfig:
                 f"{self.max_num_encoder_input_tokens} and {self.encoder_cache_size}"
             )
         require_at_least(self, 0, "seed")
+        if self.kv_transfer_config is not None and not self.enable_prefix_caching:
+            raise ValueError(
+                "kv_transfer_config needs enable_prefix_caching=True: stored blocks are found by their hashes"
+            )
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(f"gpu_memory_utilization must be over 0 and at most 1, got {self.gpu_memory_utilization}")
         if self.policy not in ("fcfs", "priority"):

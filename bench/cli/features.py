@@ -1,4 +1,4 @@
-"""`mini-vllm bench prefix | chunked | preemption`: the gain from a feature on a workload made for it."""
+"""`mini-vllm bench prefix | chunked | preemption`: the gain from a feature. `preemption` is a command of `swap.py`."""
 
 import json
 from collections.abc import Callable
@@ -40,10 +40,6 @@ bench_prefix = feature_command("prefix", "Serve many questions about one documen
 bench_chunked = feature_command(
     "chunked",
     "Serve long documents beside chats, with and without chunks.\n\nThe documents arrive while the chats decode.",
-)
-bench_preemption = feature_command(
-    "preemption",
-    "Serve outputs of unknown length in little memory.\n\nBlocks on demand, or memory reserved in advance.",
 )
 
 

@@ -6,7 +6,7 @@ COMMANDS = [
     ("throughput", "bench.cli.throughput:bench_throughput", "Serve chats and documents on mini-vLLM and its peers."),
     ("prefix", "bench.cli.features:bench_prefix", "Serve many questions about one document, with and without caching."),
     ("chunked", "bench.cli.features:bench_chunked", "Serve long documents beside chats, with and without chunks."),
-    ("preemption", "bench.cli.features:bench_preemption", "Serve outputs of unknown length in little memory."),
+    ("preemption", "bench.cli.swap:bench_preemption", "Serve outputs of unknown length in little memory."),
     ("speculative", "bench.cli.electives:bench_speculative", "Answer chats with drafts and without."),
     ("async", "bench.cli.electives:bench_async", "Generate with a step in flight and without."),
     ("sampling", "bench.cli.sampling:bench_sampling", "Generate greedily, at temperature 0.8, and with two cuts."),

@@ -134,11 +134,18 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "shares that were planned ahead": (electives.corrections,),
     },
     9: {
-        "one step of a regex": (partial(electives.structured_output, play="steps"),),
-        "the DFA": (partial(electives.structured_output, play="walks"),),
-        "tokens of a state": (partial(electives.structured_output, play="masks"),),
-        "the bitmask": (partial(electives.structured_output, play="logits"),),
-        "a request's place": (partial(electives.structured_output, play="follows"),),
+        "one step of a regex": (partial(electives.table, phase=9, task=1),),
+        "the DFA": (partial(electives.table, phase=9, task=2),),
+        "tokens of a state": (partial(electives.table, phase=9, task=3),),
+        "the bitmask": (partial(electives.table, phase=9, task=4),),
+        "a request's place": (partial(electives.table, phase=9, task=5),),
+    },
+    10: {
+        "the store": (partial(electives.table, phase=10, task=1),),
+        "what is stored": (partial(electives.table, phase=10, task=2),),
+        "blocks to load": (partial(electives.table, phase=10, task=3),),
+        "blocks to save": (partial(electives.table, phase=10, task=4),),
+        "copies": (partial(electives.table, phase=10, task=5),),
     },
 }
 POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # of the others: 10

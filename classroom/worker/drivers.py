@@ -9,7 +9,7 @@ from classroom.worker.answers import Json
 from classroom.worker.device import on_a_device
 from classroom.worker.scenario import play_together
 from classroom.worker.script import replay
-from course.labtest import phase9_plays
+from course.labtest import phase9_plays, phase10_plays
 from course.sandbox.errors import UnusableAnswerError
 from mini_vllm.core.request import Request
 
@@ -57,11 +57,12 @@ def own_stand_ins(files: Mapping[int, Any], cases: list[int]) -> list[Json]:
     return answers
 
 
-def structured_output(files: Mapping[int, Any], play: str, cases: list[tuple[Any, ...]]) -> list[Json]:
-    """Return what the graded tests of phase 9 see of each case."""
-    return [getattr(phase9_plays, play)(files[9], *given) for given in cases]
+def table(files: Mapping[int, Any], phase: int, play: str, cases: list[tuple[Any, ...]]) -> list[Json]:
+    """Return what the graded tests of phase 9 or 10 see of each case."""
+    plays = {9: phase9_plays, 10: phase10_plays}[phase]
+    return [getattr(plays, play)(files[phase], *given) for given in cases]
 
 
 DRIVERS: Mapping[str, Callable[..., list[Json]]] = {
-    driver.__name__: driver for driver in (replay, play_together, rejection_sample, own_stand_ins, structured_output)
+    driver.__name__: driver for driver in (replay, play_together, rejection_sample, own_stand_ins, table)
 }

@@ -38,7 +38,7 @@ class Answers:
 def file_of(test: str) -> str:
     """Return the file with the answers of a test: those of whole engines are large and lie apart."""
     engine = "_in_an_engine" if "_in_an_engine.py" in test else ""
-    return f"phase{test.removeprefix('test_task')[0]}{engine}.json"
+    return f"phase{test.removeprefix('test_task').partition('_')[0]}{engine}.json"
 
 
 @cache

@@ -73,12 +73,12 @@ class ScenarioReplay:
         self.scenario = scenario
         self.config = scenario.config()
         evicted: list[int] = []
-        self.connector = scenario.connector()
+        self.connector = connector = scenario.connector()
         self.scheduler = build_scheduler(
             self.config,
             lineup,
             on_evict=evicted.append,
-            connector=self.connector,
+            make_connector=None if connector is None else lambda: connector,
             windows=scenario.windows,
         )
         self.recorder = TraceRecorder(self.scheduler, evicted)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mini_vllm.core.gates.connector import KVConnectorOutput
+from mini_vllm.core.gates.connector import KVConnectorMetadata, KVConnectorOutput
 from mini_vllm.core.request import Request
 
 
@@ -46,6 +46,12 @@ class RecordedConnector:
             return False
         self._due_sends.append((self.step + described["send_steps"], request.request_id))
         return True
+
+    def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
+        """Nothing is saved."""
+
+    def build_connector_meta(self) -> KVConnectorMetadata:
+        return KVConnectorMetadata()
 
     def take_output(self) -> KVConnectorOutput | None:
         """Return what is reported with the output of this step; None if nothing is."""

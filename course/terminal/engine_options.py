@@ -5,7 +5,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.config import EngineConfig, KVTransferConfig, SpeculativeConfig
+
+TRANSFER_OPTIONS = ("kv_connector", "kv_buffer_size", "shared_storage_path")
 
 
 def _option(help: str | None = None, *names: str) -> Any:
@@ -38,6 +40,12 @@ class EngineOptions(SchedulerOptions):
     ] = None
     num_speculative_tokens: Annotated[int | None, _option("Most drafts of a request in a step. Default: 4.")] = None
     async_scheduling: Annotated[bool | None, _option("Plan a step ahead of the runner; needs phase 8.")] = None
+    kv_connector: Annotated[
+        Literal["host", "swap", "disk"] | None,
+        _option("Keep blocks in the host's memory, those of preempted requests alone, or on disk; needs phase 10."),
+    ] = None
+    kv_buffer_size: Annotated[int | None, _option("Most bytes of these blocks. Default: 1 GiB.")] = None
+    shared_storage_path: Annotated[str | None, _option("The folder of --kv-connector disk.")] = None
     check_invariants: Annotated[
         bool | None, _option("Check queues, counters and blocks after every step. Not in vLLM.")
     ] = None
@@ -65,4 +73,7 @@ def engine_config(defaults: EngineConfig, *options: SchedulerOptions | RunnerOpt
     if method is not None:
         chosen = {} if num_drafts is None else {"num_speculative_tokens": num_drafts}
         given["speculative_config"] = SpeculativeConfig(method, **chosen)
+    transfer = {name: given.pop(name) for name in TRANSFER_OPTIONS if name in given}
+    if transfer:
+        given["kv_transfer_config"] = KVTransferConfig(**transfer)
     return replace(defaults, **given)

@@ -17,7 +17,7 @@ from mini_vllm.config import EngineConfig
 
 RECORDED = "mini-vllm trace --read labs/observed/all_phases.jsonl"
 WHOLE_REFERENCE = f"solution:1-{len(ALL_NAMES)}"  # electives too: settings decide whether they are used
-TURNS_ON = {7: "--speculative-method ngram", 8: "--async-scheduling"}
+TURNS_ON = {7: "--speculative-method ngram", 8: "--async-scheduling", 10: "--kv-connector host"}
 
 
 def lineup_to_run(text: str | None, console: Console, reference: str = "solution") -> Lineup:

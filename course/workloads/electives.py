@@ -5,12 +5,13 @@ from dataclasses import replace
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 
-SPECULATION, ASYNC = 7, 8
+SPECULATION, ASYNC, KV_TRANSFER = 7, 8, 10
 
 
 def electives_of(config: EngineConfig) -> frozenset[int]:
     """Return the electives without which an engine refuses a config."""
     used = {SPECULATION: config.speculative_config is not None, ASYNC: config.async_scheduling}
+    used[KV_TRANSFER] = config.kv_transfer_config is not None
     return frozenset(phase for phase, is_used in used.items() if is_used)
 
 

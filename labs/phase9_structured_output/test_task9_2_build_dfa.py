@@ -4,16 +4,17 @@ from types import ModuleType
 
 import pytest
 
+from course.labtest import phase9_plays
+from course.labtest.case_table import cases, check
 from course.labtest.expect import expect_equal
-from course.labtest.phase9 import cases, check
 from course.labtest.recorded import Answers
 from mini_vllm.core.automaton import MAX_DFA_STATES, build_nfa
 from mini_vllm.core.regex import parse_regex
 
 
-@pytest.mark.parametrize("name", cases(2))
+@pytest.mark.parametrize("name", cases(phase9_plays, 2))
 def test_build_dfa(phase9: ModuleType, answers: Answers, name: str) -> None:
-    check(phase9, answers, 2, name)
+    check(phase9_plays, phase9, answers, 2, name)
 
 
 @pytest.mark.parametrize(("num_letters", "expected"), [(8, "513 states"), (12, "ValueError that names 4,000")])

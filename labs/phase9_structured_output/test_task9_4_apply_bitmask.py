@@ -4,10 +4,11 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase9 import cases, check
+from course.labtest import phase9_plays
+from course.labtest.case_table import cases, check
 from course.labtest.recorded import Answers
 
 
-@pytest.mark.parametrize("name", cases(4))
+@pytest.mark.parametrize("name", cases(phase9_plays, 4))
 def test_apply_bitmask(phase9: ModuleType, answers: Answers, name: str) -> None:
-    check(phase9, answers, 4, name)
+    check(phase9_plays, phase9, answers, 4, name)

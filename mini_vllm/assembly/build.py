@@ -3,6 +3,7 @@
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.open_runner import open_runner, with_drafts
+from mini_vllm.assembly.open_transfers import transfers_for
 from mini_vllm.assembly.parts import (
     async_functions_for,
     speculation_functions_for,
@@ -29,14 +30,19 @@ def build_engine(
     opened = open_runner(config, lineup, model, dense=dense)
     config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
     evicted: list[int] = []
-    scheduler = build_scheduler(config, lineup, on_evict=evicted.append if record else None)
+    transfers = transfers_for(lineup, config, opened.disk_store)
+    make_connector = None if transfers is None else transfers.make_connector
+    scheduler = build_scheduler(
+        config, lineup, on_evict=evicted.append if record else None, make_connector=make_connector
+    )
     cache_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
-    runner = opened.with_cache(*cache_size)
+    runner = paged = opened.with_cache(*cache_size)
     observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
     speculation = speculation_functions_for(lineup.speculation, config)
     if speculation is not None and config.speculative_config is not None:
         runner = with_drafts(runner, opened, config, speculation, *cache_size)
         observers.append(DraftStatistics(config.speculative_config.num_speculative_tokens))
+    transferring = None if transfers is None else transfers.around(runner, paged)
     if config.check_invariants:
         observers.append(InvariantChecker(scheduler, config.policy))
     structured = structured_output_functions_for(lineup.structured_output)
@@ -46,5 +52,5 @@ def build_engine(
     parts = (config, scheduler, runner, opened.tokenizer, observers)
     async_functions = async_functions_for(lineup.async_scheduling, config)
     if async_functions is None:
-        return LLMEngine(*parts, grammars=grammars)
-    return OverlappingEngine(*parts, RunnerThread(async_functions.correct_share), grammars)
+        return LLMEngine(*parts, grammars=grammars, transfers=transferring)
+    return OverlappingEngine(*parts, RunnerThread(async_functions.correct_share), grammars, transferring)

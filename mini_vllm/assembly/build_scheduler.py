@@ -43,13 +43,14 @@ def build_scheduler(
     lineup: Lineup,
     on_evict: Callable[[int], object] | None = None,
     *,
-    connector: KVConnector | None = None,
+    make_connector: Callable[[], KVConnector] | None = None,
     windows: Windows = (None,),
 ) -> Scheduler:
     """Assemble phases 1 to 5, and around them 7, 8 and the gates where the config asks for them.
 
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
-    has an entry for each group of layers: how many tokens its attention reaches, None for all. Raises `ValueError` if
+    has an entry for each group of layers: how many tokens its attention reaches, None for all. `make_connector` returns
+    the scheduler side of KV transfers, again after a restart. Raises `ValueError` if
     config and lineup do not fit together.
     """
     functions, (max_model_len, _) = scheduling_functions_for(lineup.scheduler), config.sizes
@@ -58,6 +59,7 @@ def build_scheduler(
     def make_parts() -> SchedulerParts:
         tables: dict[str, Tables] = {}
         prefix_cache, grouped = _prefix_cache(config, lineup, windows, tables, on_evict)
+        connector = None if make_connector is None else make_connector()
         commits = None if connector is None else DelayedCommits(prefix_cache)
         if commits is not None:
             prefix_cache = cast(PrefixCache, commits)

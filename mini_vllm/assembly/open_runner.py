@@ -7,6 +7,7 @@ from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import runner_steps_on, speculation_functions_for, structured_output_functions_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import SpeculationFunctions
+from mini_vllm.core.gates.connector import BlockStore
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.tokenizer import ByteTokenizer, Tokenizer
 from mini_vllm.runner.drafts.draft_model import DraftModel
@@ -24,6 +25,7 @@ class OpenedRunner:
 
     `num_gpu_blocks` is what the memory allows, null block included. `with_cache(num_blocks, block_size)` returns the
     runner, `draft_model_with_cache(num_blocks, block_size)` the draft model if the config asks for one.
+    `disk_store(path, max_bytes, block_size)` returns the blocks of this model on disk.
     """
 
     tokenizer: Tokenizer
@@ -31,6 +33,7 @@ class OpenedRunner:
     num_gpu_blocks: int
     with_cache: Callable[[int, int], ModelRunner]
     draft_model_with_cache: Callable[[int, int], DraftModel]
+    disk_store: Callable[[str, int, int], BlockStore] | None = None
 
 
 def open_runner(config: EngineConfig, lineup: Lineup, model: str | None, *, dense: bool) -> OpenedRunner:
@@ -98,6 +101,7 @@ def _paged(
             opened.with_cache(num_blocks, block_size), steps, speculation, structured
         ),
         draft_model_with_cache,
+        opened.disk_store,
     )
 
 

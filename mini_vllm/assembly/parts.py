@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
 from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
+from mini_vllm.core.gates.connector import KVTransferFunctions
 from mini_vllm.core.grammar import StructuredOutputFunctions
 from mini_vllm.core.interfaces import (
     ChunkPolicy,
@@ -208,6 +209,22 @@ def structured_output_functions_for(impl: Impl) -> StructuredOutputFunctions | N
     from solutions import phase9_structured_output as ours
 
     return StructuredOutputFunctions(ours.build_dfa, ours.RegexTokenMasks, ours.RegexGrammar, ours.apply_bitmask)
+
+
+def kv_transfer_functions_for(impl: Impl, config: EngineConfig) -> KVTransferFunctions | None:
+    """Return phase 10; None without KV transfer. Raises `ValueError` if it is asked for and absent."""
+    if config.kv_transfer_config is None:
+        return None
+    if impl == "absent":
+        whose = "solution" if solutions_exist() else "starter"
+        raise ValueError(f"kv_transfer_config needs phase 10 (KV transfer), as in LAB_IMPL={whose}:1-10")
+    if impl == "starter":
+        from labs.phase10_kv_transfer import starter as yours
+
+        return KVTransferFunctions(yours.HostBlockStore, yours.BlockStoreConnector, yours.BlockStoreWorker)
+    from solutions import phase10_kv_transfer as ours
+
+    return KVTransferFunctions(ours.HostBlockStore, ours.BlockStoreConnector, ours.BlockStoreWorker)
 
 
 def runner_steps_for(impl: Impl) -> "RunnerSteps":

@@ -134,12 +134,16 @@ def check_cache(scheduler: Scheduler) -> None:
     """A cached block that a request holds is full and computed, and equal hashes mean equal prefixes."""
     kv, cached = scheduler.kv, scheduler.prefix_cache.cached_blocks()
     prefix_of_hash: dict[bytes, object] = {}
+    most_computed: dict[int, int] = {}
+    if scheduler.connector is not None:  # of several requests that lost a block, the first one caches it again
+        for request, _, block_id in _places(scheduler):
+            most_computed[block_id] = max(most_computed.get(block_id, 0), request.num_computed_tokens)
     for request, index, block_id in _places(scheduler):
         if block_id not in cached:
             continue
         num_tokens = (index + 1) * kv.block_size
         require(
-            num_tokens <= request.num_computed_tokens,
+            num_tokens <= most_computed.get(block_id, request.num_computed_tokens),
             f"block {block_id} of {request.request_id} is cached up to token {num_tokens}, "
             f"but only {request.num_computed_tokens} are computed",
         )

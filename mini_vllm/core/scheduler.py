@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mini_vllm.core.gates.connector import KVConnectorOutput
+from mini_vllm.core.gates.connector import KVConnector, KVConnectorOutput
 from mini_vllm.core.gates.gated import AdmissionGates
 from mini_vllm.core.interfaces import (
     ChunkPolicy,
@@ -82,6 +82,12 @@ class Scheduler:
         """The ended requests whose blocks are held until their K and V have been sent elsewhere."""
         transfers = None if self.gates is None else self.gates.transfers
         return [] if transfers is None else list(transfers.sending)
+
+    @property
+    def connector(self) -> KVConnector | None:
+        """The scheduler side of KV transfers; None without them. A restart replaces it."""
+        transfers = None if self.gates is None else self.gates.transfers
+        return None if transfers is None else transfers.connector
 
     @property
     def awaits_others(self) -> bool:
@@ -195,8 +201,11 @@ class Scheduler:
         return request
 
     def recover(self) -> None:
-        """Undo a step that raised: gently if only the forward pass failed, else by a restart."""
-        if self._to_roll_back is None:
+        """Undo a step that raised: gently if only the forward pass failed, else by a restart.
+
+        With a connector always by a restart: which of its blocks were loaded and saved is not known.
+        """
+        if self._to_roll_back is None or self.connector is not None:
             self.restart()
         else:
             self._roll_back(self._to_roll_back)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.gates.transferring_runner import TransferringRunner, run_step
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
@@ -39,6 +40,7 @@ class LLMEngine:
         observers: Sequence[StepObserver] = (),
         clock: Callable[[], float] = time.monotonic,
         grammars: StructuredOutputManager | None = None,
+        transfers: TransferringRunner | None = None,
     ) -> None:
         self.config = config
         self.scheduler = scheduler
@@ -47,6 +49,7 @@ class LLMEngine:
         self.observers = list(observers)
         self.clock = clock
         self.grammars = grammars
+        self.transfers = transfers
         self.processor = OutputProcessor(tokenizer)
         self._random = random.Random(config.seed)
         self._in_step: list[str] = []
@@ -168,9 +171,13 @@ class LLMEngine:
         return self.scheduler.start_step(scheduler_output)
 
     def _run(self, batch: list[ScheduledRequest]) -> ModelRunnerOutput:
-        runner_output = self.runner.execute_model(batch) if batch else ModelRunnerOutput({})
+        runner_output = run_step(self._runner_of_step(), batch)
         require_answer(batch, runner_output, self.runner.vocab_size)
         return runner_output
+
+    def _runner_of_step(self) -> ModelRunner:
+        connector = self.scheduler.connector
+        return self.runner if self.transfers is None or connector is None else self.transfers.of_step(connector)
 
     def _awaits_results(self) -> bool:
         """Return whether a step was started whose results are still to be applied."""

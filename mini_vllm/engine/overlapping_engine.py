@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.gates.transferring_runner import TransferringRunner
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
@@ -44,8 +45,9 @@ class OverlappingEngine(LLMEngine):
         observers: Sequence[StepObserver],
         runner_thread: RunnerThread,
         grammars: StructuredOutputManager | None = None,
+        transfers: TransferringRunner | None = None,
     ) -> None:
-        super().__init__(config, scheduler, runner, tokenizer, observers, grammars=grammars)
+        super().__init__(config, scheduler, runner, tokenizer, observers, grammars=grammars, transfers=transfers)
         self.runner_thread = runner_thread
         self._in_flight: deque[StepInFlight] = deque()
 
@@ -57,7 +59,8 @@ class OverlappingEngine(LLMEngine):
         with self._undoing(self._start_over):
             scheduler_output = self._plan()
             batch = self._start(scheduler_output)
-            self._in_flight.append(StepInFlight(scheduler_output, batch, self.runner_thread.start(self.runner, batch)))
+            result = self.runner_thread.start(self._runner_of_step(), batch)
+            self._in_flight.append(StepInFlight(scheduler_output, batch, result))
             if len(self._in_flight) > 1:
                 return self._finish(self._in_flight[0])
             for observer in self.observers:
@@ -67,6 +70,8 @@ class OverlappingEngine(LLMEngine):
     def _finish(self, step: StepInFlight) -> list[RequestOutput]:
         self._in_step = list(step.scheduler_output.num_scheduled_tokens)
         result = step.result.result()
+        if result.kv_connector_output is not None and result.kv_connector_output.invalid_block_ids:
+            return self._compute_lost_blocks()
         # A request may have ended since the step was planned, and a new one may have its id.
         requests = {one.request.request_id: one.request for one in step.batch}
         living = {name for name, request in requests.items() if self.scheduler.requests.get(name) is request}
@@ -80,6 +85,13 @@ class OverlappingEngine(LLMEngine):
         outputs = self._answer(kept, runner_output, step.scheduler_output)
         self._in_flight.popleft()
         return outputs
+
+    def _compute_lost_blocks(self) -> list[RequestOutput]:
+        """Begin all requests anew: the step that was planned meanwhile reads blocks that have not come."""
+        self._start_over()
+        for observer in self.observers:
+            observer.step_undone()
+        return []
 
     def _awaits_results(self) -> bool:
         return any(step.batch for step in self._in_flight)

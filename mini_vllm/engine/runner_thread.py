@@ -6,6 +6,7 @@ from copy import copy
 from dataclasses import replace
 
 from mini_vllm.core.electives import CorrectShare
+from mini_vllm.core.gates.transferring_runner import run_step
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
@@ -38,7 +39,7 @@ class TokensInFlight:
         """
         planned = [one for one in batch if not self._has_ended(one.request)]
         corrected = [self._correct(one) for one in planned]
-        output = runner.execute_model(corrected) if corrected else ModelRunnerOutput({})
+        output = run_step(runner, corrected)
         require_answer(corrected, output, runner.vocab_size)
         self._num_rejected = {}
         for scheduled in planned:

@@ -68,6 +68,7 @@ class GraphedModel:
         """Record all sizes, the largest first: the smaller ones then reuse its memory."""
         self.model = model
         self.device, self.vocab_size, self.block_size = model.device, model.vocab_size, model.block_size
+        self.kv_caches = model.kv_caches
         self.sizes = bucket_sizes(max_num_seqs)
         self.replays: Counter[int] = Counter()
         self.pool = torch.cuda.graph_pool_handle()

@@ -1,8 +1,14 @@
 """Open a model by name, without its KV cache, whose size depends on the whole engine."""
 
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.graphs import with_graphs
+from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
 from mini_vllm.runner.llama import paged_model
 from mini_vllm.runner.loading import load_draft_model, load_model
 from mini_vllm.runner.memory import size_kv_cache
@@ -41,3 +47,13 @@ class OpenedModel:
         """Return the draft model over its own cache, with as many blocks."""
         assert self.draft_model is not None
         return paged_model(self.draft_model, self.steps, num_blocks, block_size)
+
+    def disk_store(self, path: str, max_bytes: int, block_size: int) -> DiskBlockStore:
+        """Return the blocks of this model under `path`: those of others, in other weights, lie beside them."""
+        weights = sha256(repr(self.loaded.model.config).encode())
+        for parameter in self.loaded.model.parameters():  # embeddings and norms, if the linear layers are packed
+            weights.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        loaded = self.loaded
+        shape = (2 * loaded.num_layers, block_size, loaded.num_kv_heads, loaded.head_dim)
+        like = torch.empty(shape, dtype=loaded.dtype, device="meta")
+        return DiskBlockStore(Path(path) / weights.hexdigest()[:16], max_bytes, like)

@@ -19,6 +19,10 @@ class ForwardPass(Protocol):
     def vocab_size(self) -> int: ...
     @property
     def block_size(self) -> int: ...
+    @property
+    def kv_caches(self) -> list[Tensor]:
+        """The tensors of K, then of V, one per layer: [num_blocks, block_size, kv_heads, head_dim]."""
+        ...
 
     def forward(self, flat: FlatBatch) -> Tensor:
         """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
@@ -46,6 +50,10 @@ class PagedModel:
         self.key_caches = [torch.zeros(shape, dtype=loaded.dtype, device=self.device) for _ in layers]
         self.value_caches = [torch.zeros(shape, dtype=loaded.dtype, device=self.device) for _ in layers]
         use_paged_attention(self.model)
+
+    @property
+    def kv_caches(self) -> list[Tensor]:
+        return self.key_caches + self.value_caches
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:

@@ -57,6 +57,7 @@ def test_written_phases_run_as_far_as_they_work_together(checkout: Path) -> None
         write_starter(checkout, phase, f'def f():\n    raise NotImplementedError("Phase {phase}, task 1: f")\n')
         return str(written_lineup(checkout))
 
+    assert unwrite(10) == "starter:1-9"
     assert unwrite(7) == "starter:1-6,starter:8-9"
     assert unwrite(8) == "starter:1-6,starter:9"
     assert unwrite(9) == "starter"

@@ -1,15 +1,15 @@
-"""Questions to the electives: phases 7 to 9."""
+"""Questions to the electives: phases 7 to 10."""
 
 from random import Random
 
 from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
 from classroom.judge.script import Script
+from course.labtest import phase9_plays, phase10_plays
 from course.labtest.moments import Living
 from course.labtest.phase7.counters import random_drafted
 from course.labtest.phase7.lookups import random_lookup
 from course.labtest.phase7.rows import random_batch
-from course.labtest.phase9_plays import random_case
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.sampling_params import SamplingParams
@@ -18,7 +18,10 @@ LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
 NUM_REJECTIONS = 20
 PARTS = 64  # the random distributions have probabilities in such parts
 CELLS_PER_PART = 2
-PLAYS = ("steps", "walks", "masks", "logits", "follows")  # of the tasks of phase 9
+PLAYS = {  # of the tasks of a phase
+    9: (phase9_plays, "steps", "walks", "masks", "logits", "follows"),
+    10: (phase10_plays, "stores", "matches", "loads", "ends", "moves"),
+}
 
 
 def lookups(rng: Random) -> JudgeQuestion:
@@ -178,7 +181,9 @@ def corrections(rng: Random) -> JudgeQuestion:
     return script.question()
 
 
-def structured_output(rng: Random, play: str) -> JudgeQuestion:
-    """Random cases of one task of phase 9."""
-    cases = [random_case(rng, PLAYS.index(play) + 1) for _ in range(MAX_CASES)]
-    return question(9, "structured_output", play, cases, shown=[short(f"{play}{given}") for given in cases])
+def table(rng: Random, phase: int, task: int) -> JudgeQuestion:
+    """Random cases of one task of phase 9 or 10."""
+    plays, *names = PLAYS[phase]
+    cases = [plays.random_case(rng, task) for _ in range(MAX_CASES)]
+    play = names[task - 1]
+    return question(phase, "table", phase, play, cases, shown=[short(f"{play}{given}") for given in cases])

@@ -35,8 +35,11 @@ class AdmissionGates:
     @property
     def await_others(self) -> bool:
         """Whether a request waits for a grammar or a transfer, or holds blocks that a later step takes from it."""
-        sending = self.transfers is not None and bool(self.transfers.sending)
-        return sending or any(request.status in UNREADY or request.num_computed_tokens for request in self.waiting)
+        transfers = self.transfers
+        is_transferring = transfers is not None and (bool(transfers.sending) or transfers.is_asking)
+        return is_transferring or any(
+            request.status in UNREADY or request.num_computed_tokens for request in self.waiting
+        )
 
     def take_errors(self) -> dict[str, str]:
         """Return why requests can never be admitted, by request id, since the last call."""
@@ -164,8 +167,12 @@ class GatedKVCache:
         for gate in self.gates.gates:
             gate.freed(request)
         transfers = self.gates.transfers
-        free = transfers.free_ended if transfers is not None and request.is_finished else self.inner.free
-        free(request, num_computed_tokens)
+        if transfers is None:
+            self.inner.free(request, num_computed_tokens)
+        elif request.is_finished:
+            transfers.free_ended(request, num_computed_tokens)
+        else:
+            transfers.free_preempted(request, num_computed_tokens)
 
     def block_ids(self, request_id: str) -> list[int]:
         return self.inner.block_ids(request_id)

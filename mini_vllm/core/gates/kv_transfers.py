@@ -26,6 +26,7 @@ class KVTransfers:
         self.num_external_tokens: dict[str, int] = {}
         self.sending: dict[str, tuple[Request, int]] = {}
         self.loading: dict[str, int] = {}
+        self.is_asking = False
         self._num_hit_tokens: dict[str, int] = {}
         self._received: set[str] = set()
         self._failed: set[str] = set()
@@ -33,7 +34,7 @@ class KVTransfers:
         self._num_steps_in_vain = 0
 
     def start_step(self) -> None:
-        self.num_external_tokens, self.loading = {}, {}
+        self.num_external_tokens, self.loading, self.is_asking = {}, {}, False
 
     def has_arrived(self, request: Request) -> bool:
         """Return whether nothing is being loaded for a waiting request; what was is computed from now on."""
@@ -51,6 +52,7 @@ class KVTransfers:
         num_hit_tokens = len(hit_blocks) * self.kv.block_size
         num_external, is_async = self.connector.get_num_new_matched_tokens(request, num_hit_tokens)
         if num_external is None:
+            self.is_asking = True
             return Look.PASS_OVER
         if not (num_external and is_async):
             self.num_external_tokens[request.request_id] = num_external
@@ -101,10 +103,17 @@ class KVTransfers:
         """
         num_kept = self._forget(request, num_computed_tokens)
         self._local_only.discard(request.request_id)
+        self.commits.update_block_hashes(request)
         if self.connector.request_finished(request, self.kv.block_ids(request.request_id)):
             self.sending[request.request_id] = request, num_kept
         else:
             self.kv.free(request, num_kept)
+
+    def free_preempted(self, request: Request, num_computed_tokens: int) -> None:
+        """Free the blocks of a request that lives on; the connector may save them before they are overwritten."""
+        self.commits.update_block_hashes(request)
+        self.connector.request_preempted(request, self.kv.block_ids(request.request_id), num_computed_tokens)
+        self.kv.free(request, num_computed_tokens)
 
     def _forget(self, request: Request, num_computed_tokens: int) -> int:
         """Forget a load that has ended or is given up; return how many tokens are computed without it."""

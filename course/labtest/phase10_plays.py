@@ -1,0 +1,214 @@
+"""What graded tests and judge see of a file for phase 10: each function plays one case and describes it."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from mini_vllm.core.gates.connector import BlockTransfer, KVConnectorMetadata
+from mini_vllm.core.request import Request, RequestStatus
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Seen = dict[str, object]  # what plain JSON can hold
+Calls = Sequence[Sequence[Any]]
+ENDS = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED", "FINISHED_ABORTED", "FINISHED_ERROR")
+NUM_CACHES, NUM_BLOCKS = 4, 8
+
+
+def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
+    """Make calls to a store; see each answer, and in the end what it holds."""
+    import torch
+
+    store, seen, names = phase10.HostBlockStore(max_bytes), dict[str, object](), set[str]()
+    for number, (what, given, size) in enumerate(calls, start=1):
+        names |= set(given)
+        if what == "put":
+            block = torch.full((size,), ord(given), dtype=torch.uint8)
+            answer: object = store.put(given.encode(), block)
+        elif what == "lookup":
+            answer = int(store.lookup([name.encode() for name in given]))
+        else:
+            answer = _name(store.get(given.encode()))
+        seen[f"{number}. {what} {given}"] = answer
+    return seen | {"in the end": {name: _name(store.get(name.encode())) for name in sorted(names)}}
+
+
+def _name(block: "Tensor | None") -> str | None:
+    return None if block is None else chr(int(block.flatten()[0]))
+
+
+class GivenStore:
+    """A store that holds what a case says. It remembers uses; a `put` forgets what the case names."""
+
+    def __init__(self, blocks: Mapping[str, Any], forgets: Mapping[str, str] | None = None) -> None:
+        self.blocks = {name.encode(): block for name, block in blocks.items()}
+        self.forgets = forgets or {}
+        self.uses: list[bytes] = []
+
+    def lookup(self, block_hashes: Sequence[bytes]) -> int:
+        missing = [place for place, block_hash in enumerate(block_hashes) if block_hash not in self.blocks]
+        num_found = min(missing, default=len(block_hashes))
+        self.uses += [*block_hashes][:num_found][::-1]
+        return num_found
+
+    def get(self, block_hash: bytes) -> Any:
+        return self.blocks.get(block_hash)
+
+    def put(self, block_hash: bytes, block: Any) -> None:
+        self.blocks.pop(self.forgets.get(block_hash.decode(), "").encode(), None)
+        self.blocks[block_hash] = block
+        self.uses.append(block_hash)
+
+
+def _request(name: str, num_tokens: int, block_size: int) -> Request:
+    """Return a request whose block i has the hash `name` + i."""
+    request = Request(name, list(range(num_tokens)))
+    request.block_hashes = [f"{name}{index}".encode() for index in range(num_tokens // block_size)]
+    return request
+
+
+def _shown(transfers: Mapping[str, Sequence[BlockTransfer]]) -> dict[str, object]:
+    return {
+        name: [[bytes(block_hash).decode(), int(block_id)] for block_hash, block_id in of_request]
+        for name, of_request in sorted(transfers.items())
+    }
+
+
+def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: Calls) -> Seen:
+    """Ask a connector for requests, (id, tokens, computed tokens) each; see its answers."""
+    connector, seen = phase10.BlockStoreConnector(GivenStore(dict.fromkeys(stored, 1)), block_size), dict[str, object]()
+    for number, (name, num_tokens, num_computed_tokens) in enumerate(asked, start=1):
+        request = _request(name, num_tokens, block_size)
+        num_new, is_async = connector.get_num_new_matched_tokens(request, num_computed_tokens)
+        seen[f"{number}. {name}, {num_tokens} tokens, {num_computed_tokens} computed"] = [int(num_new), bool(is_async)]
+    return seen
+
+
+def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Calls) -> Seen:
+    """Ask for requests, allocate their blocks and plan; see what each step loads."""
+    connector, seen = phase10.BlockStoreConnector(GivenStore(dict.fromkeys(stored, 1)), block_size), dict[str, object]()
+    told: dict[str, tuple[Request, int]] = {}
+    for number, (what, name, given) in enumerate(calls, start=1):
+        if what == "ask":
+            request = _request(name, given[0], block_size)
+            told[name] = request, connector.get_num_new_matched_tokens(request, given[1])[0]
+        elif what == "allocate":
+            connector.update_state_after_alloc(told[name][0], list(given), told[name][1])
+        else:
+            seen[f"{number}. step"] = _shown(connector.build_connector_meta().loads)
+    return seen
+
+
+def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequence[str], calls: Calls) -> Seen:
+    """End and preempt requests; see which blocks are held, and what each step saves."""
+    connector = phase10.BlockStoreConnector(GivenStore(dict.fromkeys(stored, 1)), block_size, saves_ended)
+    seen: Seen = {}
+    for number, (what, name, given) in enumerate(calls, start=1):
+        if what == "step":
+            metadata = connector.build_connector_meta()
+            seen[f"{number}. step"] = [_shown(metadata.saves), _shown(metadata.loads)]
+            continue
+        num_tokens, num_computed_tokens, table = given
+        request = _request(name, num_tokens, block_size)
+        if what == "preempt":
+            answer = connector.request_preempted(request, list(table), num_computed_tokens)
+        else:
+            request.status, request.num_computed_tokens = RequestStatus[what], num_computed_tokens
+            answer = bool(connector.request_finished(request, list(table)))
+        seen[f"{number}. {what} {name}"] = answer
+    return seen
+
+
+def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str], steps: Calls) -> Seen:
+    """Run steps, (loads, saves) each, with a forward pass after each that changes every block.
+
+    Block b of cache c holds the number 10 * b + c, and the stored block n the numbers 100 * n + c.
+    """
+    import torch
+
+    number = torch.arange(NUM_CACHES)
+    shape = (NUM_CACHES, 2, 1, 3)
+    store = GivenStore(
+        {name: (100 * n + number).view(-1, 1, 1, 1).expand(shape).clone() for n, name in enumerate(stored, start=1)},
+        forgets,
+    )
+    blocks = 10 * torch.arange(NUM_BLOCKS).view(-1, 1, 1, 1)
+    caches = [(blocks + cache).expand(NUM_BLOCKS, *shape[1:]).clone() for cache in range(NUM_CACHES)]
+    worker, seen = phase10.BlockStoreWorker(store, caches), dict[str, object]()
+    for step, planned in enumerate(steps, start=1):
+        to_load, to_save = (
+            {name: [BlockTransfer(h.encode(), b) for h, b in transfers] for name, transfers in one.items()}
+            for one in planned
+        )
+        store.uses.clear()
+        output = worker.start_step(KVConnectorMetadata(to_load, to_save))
+        seen[f"{step}: reported sent"] = sorted(output.finished_sending)
+        seen[f"{step}: reported received"] = sorted(output.finished_recving)
+        seen[f"{step}: reported lost"] = sorted(map(int, output.invalid_block_ids))
+        seen[f"{step}: blocks"] = [[_content(cache[block]) for cache in caches] for block in range(NUM_BLOCKS)]
+        seen[f"{step}: stored"] = {name.decode(): _parts(block) for name, block in sorted(store.blocks.items())}
+        # Counted in blocks: how often one is used is free.
+        seen[f"{step}: used last"] = [name.decode() for name in dict.fromkeys(reversed(store.uses))]
+        for cache in caches:
+            cache += 1
+    return seen | {"stored in the end": {name.decode(): _parts(block) for name, block in sorted(store.blocks.items())}}
+
+
+def _content(part: "Tensor") -> object:
+    """Return the one number that a block holds; all of them if they differ."""
+    numbers = part.flatten().tolist()
+    return numbers[0] if len(set(numbers)) == 1 else numbers
+
+
+def _parts(block: "Tensor") -> list[object]:
+    return [list(block.shape), *map(_content, block)]
+
+
+def random_case(rng: Random, task: int) -> tuple[Any, ...]:
+    """Return what the play of a task is given in a random case."""
+    size = rng.choice((2, 4, 16))
+    stored = [f"{name}{index}" for name in "AB" for index in range(9) if rng.random() < 0.85]
+    asked = [(name, n := rng.randint(1, 9 * size), rng.randrange(n) // size * size) for name in rng.choices("AB", k=5)]
+    match task:
+        case 1:
+            calls = list[tuple[str, Any, int]]()
+            for _ in range(20):
+                what = rng.choice(("put", "put", "put", "lookup", "get"))
+                names = rng.sample("abcdefg", 3 if what == "lookup" else 1)
+                sizes = {"b": 3, "d": 5, "f": 1, "g": 4}  # the same hash is the same block
+                calls.append((what, names if what == "lookup" else names[0], sizes.get(names[0], 2)))
+            return rng.choice((4, 9, 12)), calls
+        case 2:
+            return size, stored, asked
+        case 3:
+            return size, stored, [call for name in "AB" for call in _random_loads(rng, name, size)]
+        case 4:
+            events = [(rng.choice((*ENDS, "preempt")), name, _random_end(rng, size)) for name in rng.sample("ABCD", 3)]
+            events.insert(rng.randrange(4), ("step", "", ()))
+            return size, rng.random() < 0.7, stored, [*events, ("step", "", ())]
+    others, own = [f"h{number}" for number in range(4)], [f"s{number}" for number in range(6)]
+    steps = []
+    for _ in range(2):
+        rng.shuffle(own)
+        saved, loaded = {"A": _moved(rng, own[:3]), "B": _moved(rng, own[3:])}, _moved(rng, rng.sample(others + own, 4))
+        steps.append(({} if rng.random() < 0.3 else {"C": loaded}, {} if rng.random() < 0.3 else saved))
+    return rng.sample(others + own, 5), {rng.choice(own): rng.choice(others)}, steps
+
+
+def _moved(rng: Random, names: Sequence[str]) -> list[tuple[str, int]]:
+    return list(zip(names, rng.sample(range(NUM_BLOCKS), len(names)), strict=True))
+
+
+def _random_loads(rng: Random, name: str, size: int) -> list[tuple[str, str, Any]]:
+    num_tokens = rng.randint(1, 9 * size)
+    asked = [("ask", name, (num_tokens, rng.randrange(num_tokens) // size * size)) for _ in range(rng.randint(1, 2))]
+    table = rng.sample(range(1, 99), num_tokens // size + 1)
+    return [*asked, ("allocate", name, table), *[("step", "", ())] * rng.randint(1, 2)]
+
+
+def _random_end(rng: Random, size: int) -> tuple[int, int, list[int]]:
+    num_tokens = rng.randint(1, 9 * size)
+    table = rng.sample(range(1, 99), num_tokens // size + 1)
+    return num_tokens, rng.choice((num_tokens, num_tokens - 1, rng.randrange(num_tokens))), table

@@ -1,0 +1,90 @@
+"""Phase 10: K and V that lie elsewhere, and how they come back.
+
+The scheduler asks the connector while it plans; the worker moves the blocks before the forward pass of the step.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mini_vllm.core.gates.connector import BlockStore, KVConnectorMetadata, KVConnectorOutput
+from mini_vllm.core.request import Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class HostBlockStore:
+    """A `BlockStore` in the host's memory, of at most `max_bytes`; those unused for longest are forgotten."""
+
+    def __init__(self, max_bytes: int) -> None:
+        raise NotImplementedError("Phase 10, task 1: keep what is given")
+
+    def lookup(self, block_hashes: Sequence[bytes]) -> int:
+        """Return how many of these blocks are stored, up to the first that is not; they count as used now.
+
+        The first of them counts as used last: without it the others cannot be used.
+        """
+        raise NotImplementedError("Phase 10, task 1: lookup")
+
+    def get(self, block_hash: bytes) -> "Tensor | None":
+        """Return a block, None if it is not there. That is no use of it."""
+        raise NotImplementedError("Phase 10, task 1: get")
+
+    def put(self, block_hash: bytes, block: "Tensor") -> None:
+        """Store a block, which then was used last. One that is larger than the store is not stored."""
+        raise NotImplementedError("Phase 10, task 1: put")
+
+
+class BlockStoreConnector:
+    """A `KVConnector`, the scheduler side, over a store. With `saves_ended` blocks of ended requests are saved, too."""
+
+    def __init__(self, store: BlockStore, block_size: int, saves_ended: bool = True) -> None:
+        raise NotImplementedError("Phase 10, task 2: keep what is given")
+
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
+        """Return how many tokens after the first `num_computed_tokens` are stored, in whole blocks, and False.
+
+        At most `num_tokens - 1` tokens are computed then: the last one is always computed here. False: the blocks are
+        loaded within the step. Asked again in every step in which the request waits.
+        """
+        raise NotImplementedError("Phase 10, task 2: get_num_new_matched_tokens")
+
+    def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
+        """Note the blocks to load in this step: those after the prefix hit that was last told, in their order.
+
+        `block_ids` is the whole table: hit blocks, blocks to load, blocks to compute.
+        """
+        raise NotImplementedError("Phase 10, task 3: update_state_after_alloc")
+
+    def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
+        """Return whether the blocks of an ended request must be held, because the next step saves some of them.
+
+        Of aborted and failed requests nothing is saved.
+        """
+        raise NotImplementedError("Phase 10, task 4: request_finished")
+
+    def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
+        """Note the blocks of a request that loses them: they are saved before the next forward pass."""
+        raise NotImplementedError("Phase 10, task 4: request_preempted")
+
+    def build_connector_meta(self) -> KVConnectorMetadata:
+        """Return what the worker side is to load and to save in the step that was planned, and begin anew."""
+        raise NotImplementedError("Phase 10, task 3: build_connector_meta")
+
+
+class BlockStoreWorker:
+    """A `KVConnectorWorker`: it copies blocks between the tensors of the KV cache and a store.
+
+    `kv_caches` are [blocks, block_size, kv_heads, head_dim] each; a block in the store is [caches, ...].
+    """
+
+    def __init__(self, store: BlockStore, kv_caches: "Sequence[Tensor]") -> None:
+        raise NotImplementedError("Phase 10, task 5: keep what is given")
+
+    def start_step(self, metadata: KVConnectorMetadata) -> KVConnectorOutput:
+        """Save and load the blocks of a step; report the requests that were saved and the blocks that did not come.
+
+        A block that one request gives back may be loaded for another in the same step: what it holds is read first.
+        Blocks that are stored already are not copied. In the end the first block of a request counts as used last.
+        """
+        raise NotImplementedError("Phase 10, task 5: start_step")

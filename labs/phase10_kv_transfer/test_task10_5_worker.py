@@ -1,0 +1,14 @@
+"""Graded tests of task 10.5: the copies."""
+
+from types import ModuleType
+
+import pytest
+
+from course.labtest import phase10_plays
+from course.labtest.case_table import cases, check
+from course.labtest.recorded import Answers
+
+
+@pytest.mark.parametrize("name", cases(phase10_plays, 5))
+def test_worker(phase10: ModuleType, answers: Answers, name: str) -> None:
+    check(phase10_plays, phase10, answers, 5, name)

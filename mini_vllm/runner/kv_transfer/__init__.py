@@ -1,0 +1,1 @@
+"""Where K and V can lie besides the KV cache."""

@@ -1,0 +1,151 @@
+"""Phase 10, reference: K and V that lie elsewhere, and how they come back.
+
+vLLM: `LRUOffloadingManager` in `v1/kv_offload/lru_manager.py`; both sides of the connector are in
+`distributed/kv_transfer/kv_connector/v1/offloading_connector.py`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from mini_vllm.core.gates.connector import BlockStore, BlockTransfer, KVConnectorMetadata, KVConnectorOutput
+from mini_vllm.core.request import Request, RequestStatus
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class HostBlockStore:
+    """A `BlockStore` in the host's memory, of at most `max_bytes`; those unused for longest are forgotten."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.num_bytes = 0
+        self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the one that goes next is first
+
+    def lookup(self, block_hashes: Sequence[bytes]) -> int:
+        """Return how many of these blocks are stored, up to the first that is not; they count as used now.
+
+        The first of them counts as used last: without it the others cannot be used.
+        """
+        found: list[bytes] = []
+        for block_hash in block_hashes:
+            if block_hash not in self._blocks:
+                break
+            found.append(block_hash)
+        for block_hash in reversed(found):
+            self._blocks.move_to_end(block_hash)
+        return len(found)
+
+    def get(self, block_hash: bytes) -> "Tensor | None":
+        """Return a block, None if it is not there. That is no use of it."""
+        return self._blocks.get(block_hash)
+
+    def put(self, block_hash: bytes, block: "Tensor") -> None:
+        """Store a block, which then was used last. One that is larger than the store is not stored."""
+        if block_hash in self._blocks:
+            self._blocks.move_to_end(block_hash)
+        elif block.nbytes <= self.max_bytes:
+            while self.num_bytes + block.nbytes > self.max_bytes:
+                self.num_bytes -= self._blocks.popitem(last=False)[1].nbytes
+            self._blocks[block_hash] = block
+            self.num_bytes += block.nbytes
+
+
+class BlockStoreConnector:
+    """A `KVConnector`, the scheduler side, over a store. With `saves_ended` blocks of ended requests are saved, too."""
+
+    def __init__(self, store: BlockStore, block_size: int, saves_ended: bool = True) -> None:
+        self.store = store
+        self.block_size = block_size
+        self.saves_ended = saves_ended
+        self._first_external: dict[str, int] = {}
+        self._metadata = KVConnectorMetadata()
+
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
+        """Return how many tokens after the first `num_computed_tokens` are stored, in whole blocks, and False.
+
+        At most `num_tokens - 1` tokens are computed then: the last one is always computed here. False: the blocks are
+        loaded within the step. Asked again in every step in which the request waits.
+        """
+        first, end = num_computed_tokens // self.block_size, (request.num_tokens - 1) // self.block_size
+        self._first_external[request.request_id] = first
+        return self.store.lookup(request.block_hashes[first:end]) * self.block_size, False
+
+    def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
+        """Note the blocks to load in this step: those after the prefix hit that was last told, in their order.
+
+        `block_ids` is the whole table: hit blocks, blocks to load, blocks to compute.
+        """
+        first = self._first_external.pop(request.request_id, 0)
+        end = first + num_external_tokens // self.block_size
+        if end > first:
+            loads = map(BlockTransfer, request.block_hashes[first:end], block_ids[first:end])
+            self._metadata.loads[request.request_id] = list(loads)
+
+    def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
+        """Return whether the blocks of an ended request must be held, because the next step saves some of them.
+
+        Of aborted and failed requests nothing is saved.
+        """
+        self._first_external.pop(request.request_id, None)  # it may have been asked about and never admitted
+        has_ended_well = request.status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
+        return self.saves_ended and has_ended_well and self._save(request, block_ids, request.num_computed_tokens)
+
+    def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
+        """Note the blocks of a request that loses them: they are saved before the next forward pass."""
+        self._save(request, block_ids, num_computed_tokens)
+
+    def build_connector_meta(self) -> KVConnectorMetadata:
+        """Return what the worker side is to load and to save in the step that was planned, and begin anew."""
+        metadata, self._metadata = self._metadata, KVConnectorMetadata()
+        return metadata
+
+    def _save(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> bool:
+        # The newest token may be sampled and not computed, or computed in a step that has not ended.
+        num_full_blocks = min(num_computed_tokens, request.num_tokens - 1) // self.block_size
+        block_hashes = request.block_hashes[:num_full_blocks]
+        if self.store.lookup(block_hashes) == len(block_hashes):
+            return False
+        # Tail first: if not all fit into the store, those stay that were saved last, and a tail alone is no prefix.
+        self._metadata.saves[request.request_id] = list(map(BlockTransfer, block_hashes, block_ids))[::-1]
+        return True
+
+
+class BlockStoreWorker:
+    """A `KVConnectorWorker`: it copies blocks between the tensors of the KV cache and a store.
+
+    `kv_caches` are [blocks, block_size, kv_heads, head_dim] each; a block in the store is [caches, ...].
+    """
+
+    def __init__(self, store: BlockStore, kv_caches: "Sequence[Tensor]") -> None:
+        self.store = store
+        self.kv_caches = kv_caches
+
+    def start_step(self, metadata: KVConnectorMetadata) -> KVConnectorOutput:
+        """Save and load the blocks of a step; report the requests that were saved and the blocks that did not come.
+
+        A block that one request gives back may be loaded for another in the same step: what it holds is read first.
+        Blocks that are stored already are not copied. In the end the first block of a request counts as used last.
+        """
+        import torch
+
+        saved: dict[bytes, Tensor] = {}
+        for block_hash, block_id in chain(*metadata.saves.values()):
+            if not self.store.lookup([block_hash]):
+                saved[block_hash] = torch.stack([cache[block_id] for cache in self.kv_caches]).cpu()
+        invalid: set[int] = set()
+        for block_hash, block_id in chain(*metadata.loads.values()):
+            block = self.store.get(block_hash)
+            if block is None:
+                invalid.add(block_id)
+            else:
+                for cache, part in zip(self.kv_caches, block, strict=True):
+                    cache[block_id] = part
+        # After the loads: what is saved may push out of the store what this step loads.
+        for block_hash, saved_block in saved.items():
+            self.store.put(block_hash, saved_block)
+        for transfers in metadata.saves.values():
+            self.store.lookup([transfer.block_hash for transfer in reversed(transfers)])
+        return KVConnectorOutput(finished_sending=list(metadata.saves), invalid_block_ids=frozenset(invalid))

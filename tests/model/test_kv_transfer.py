@@ -1,0 +1,198 @@
+"""KV transfer on the embedded model: the texts are those without it, whatever else the engine does."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mini_vllm import LLM, EngineConfig, SamplingParams
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.config import KVTransferConfig, SpeculativeConfig
+from mini_vllm.core.invariants import check_drained
+from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
+from solutions.phase10_kv_transfer import HostBlockStore
+
+ROOMY = EngineConfig(num_gpu_blocks=300, check_invariants=True)
+TIGHT = replace(ROOMY, num_gpu_blocks=30, max_num_batched_tokens=64)
+BYTES_OF_A_BLOCK = 2 * 4 * 16 * 2 * 32 * 4
+PROMPTS = ["Once upon a time there was a girl named Mina. " * times + f"One day {times}" for times in range(1, 9)]
+GREEDY = SamplingParams(60, 0.0)
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"async_scheduling": True},
+    {"policy": "priority", "long_prefill_token_threshold": 20},
+    {"speculative_config": SpeculativeConfig("ngram")},
+    {"speculative_config": SpeculativeConfig("draft_model"), "async_scheduling": True},
+    {"enable_chunked_prefill": False, "max_num_batched_tokens": 2048},
+)
+
+
+def engine(config: EngineConfig, **transfer: Any) -> LLM:
+    transferring = replace(config, kv_transfer_config=KVTransferConfig(**transfer)) if transfer else config
+    return LLM(config=transferring, lineup=parse_lineup("solution:1-10"))
+
+
+def texts(llm: LLM) -> list[str]:
+    found = [output.outputs[0].text for output in llm.generate(PROMPTS, GREEDY)]
+    check_drained(llm.engine.scheduler)
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[str]:
+    return texts(engine(ROOMY))
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("connector", ["host", "swap", "disk", "tiny host"])
+def test_texts_are_those_of_an_engine_without(
+    plain: list[str], tmp_path: Path, connector: str, settings: dict[str, Any]
+) -> None:
+    name, size = connector.split()[-1], 12 * BYTES_OF_A_BLOCK if "tiny" in connector else 1 << 30
+    path = str(tmp_path) if name == "disk" else None
+    llm = engine(replace(TIGHT, **settings), kv_connector=name, kv_buffer_size=size, shared_storage_path=path)
+    assert [texts(llm), texts(llm)] == [plain, plain]
+
+
+def aborting(llm: LLM, every: int) -> None:
+    """Serve the prompts, and abort one of them after every few steps."""
+    for number, prompt in enumerate(PROMPTS):
+        llm.engine.add_request(f"r{number}", prompt, GREEDY)
+    for step in range(10_000):
+        if not llm.engine.has_unfinished_requests():
+            return
+        llm.engine.step()
+        if step % every == 0:
+            llm.engine.abort_request(f"r{step // every}")
+    raise AssertionError("the engine does not end")
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_aborts_and_steps_that_fail_leave_no_block_and_no_wrong_text(
+    plain: list[str], monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    llm = engine(replace(TIGHT, **settings), kv_connector="host")
+    aborting(llm, every=7)
+    check_drained(llm.engine.scheduler)
+    transfers = llm.engine.transfers
+    assert transfers is not None
+    inner, num_steps = transfers.inner, 0
+
+    class Failing:
+        vocab_size = inner.vocab_size
+
+        def execute_model(self, batch: Any) -> Any:
+            nonlocal num_steps
+            num_steps += 1
+            output = inner.execute_model(batch)
+            if num_steps % 10 == 0:
+                raise ConnectionError("the forward pass has failed")
+            return output
+
+    monkeypatch.setattr(transfers, "inner", Failing())
+    for number, prompt in enumerate(PROMPTS):
+        llm.engine.add_request(f"s{number}", prompt, GREEDY)
+    ended: dict[str, str] = {}
+    while llm.engine.has_unfinished_requests():
+        try:
+            outputs = llm.engine.step()
+        except ConnectionError:
+            continue
+        ended |= {output.request_id: output.outputs[0].text for output in outputs if output.finished}
+    assert [ended[f"s{number}"] for number in range(len(PROMPTS))] == plain
+    assert num_steps > 20
+    monkeypatch.setattr(transfers, "inner", inner)
+    assert texts(llm) == plain, "nothing that a failed step has computed was saved"
+
+
+def test_a_conversation_survives_a_restart_of_the_engine(tmp_path: Path) -> None:
+    prompt, disk = PROMPTS[5], {"kv_connector": "disk", "shared_storage_path": str(tmp_path)}
+    first = engine(ROOMY, **disk).generate(prompt, GREEDY)[0]
+    question = prompt + first.outputs[0].text + " What did she do then?"
+    (without,), (after,) = (one.generate(question, GREEDY) for one in (engine(ROOMY), engine(ROOMY, **disk)))
+    num_computed = len(first.prompt_token_ids) + len(first.outputs[0].token_ids) - 1
+    assert after.metrics.num_cached_tokens == num_computed // 16 * 16 > 0 == without.metrics.num_cached_tokens
+    assert after.outputs[0].text == without.outputs[0].text
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-50] ^= 1
+    path.write_bytes(content)
+
+
+def reshape(path: Path) -> None:
+    store = DiskBlockStore(path.parent, 1 << 30, torch.empty(2, device="meta"))
+    path.unlink()
+    store.num_bytes_of.clear()
+    store.put(bytes.fromhex(path.stem), torch.ones(2))
+
+
+@pytest.mark.parametrize("damage", [cut, flip, reshape, Path.unlink, lambda path: path.write_bytes(b"")])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_damaged_files_are_computed_again(
+    plain: list[str], tmp_path: Path, damage: Callable[[Path], object], is_late: bool
+) -> None:
+    config, disk = (
+        replace(TIGHT, async_scheduling=is_late),
+        {"kv_connector": "disk", "shared_storage_path": str(tmp_path)},
+    )
+    assert texts(engine(config, **disk)) == plain
+    (folder,) = tmp_path.iterdir()
+    (folder / "half.tmp").write_bytes(b"a crash in the middle of a write")
+    llm = engine(config, **disk)
+    for path in sorted(folder.iterdir())[::3]:
+        damage(path)
+    assert [texts(llm), texts(llm)] == [plain, plain]
+    assert not list(folder.glob("*.tmp"))
+
+
+def test_stores_keep_to_their_bytes_and_a_full_disk_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = torch.ones(1000)
+    disk, host = DiskBlockStore(tmp_path, 20_000, block.to("meta")), HostBlockStore(20_000)
+    for number in range(12):
+        for store in (disk, host):
+            store.lookup([bytes([0])])
+            store.put(bytes([number]), block * number)
+    for store in (disk, host):
+        kept = [number for number in range(12) if store.lookup([bytes([number])])]
+        assert kept in ([0, 9, 10, 11], [0, 8, 9, 10, 11])
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 20_000
+    os.utime(tmp_path / "00.safetensors", (1, 1))
+    again = DiskBlockStore(tmp_path, 9_000, block.to("meta"))
+    again.put(b"new", block)
+    assert not again.lookup([bytes([0])])
+    monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError("no space left on device")))
+    again.put(b"full", block)
+    assert not again.lookup([b"full"])
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("lineup", "settings", "message"),
+    [
+        ("solution:1-6", {}, "needs phase 10"),
+        ("solution:1-5,solution:10", {}, "needs phase 6"),
+        ("solution:1-3,solution:5-6,solution:10", {}, "needs phase 4"),
+        ("solution:1-10", {"enable_prefix_caching": False}, "enable_prefix_caching=True"),
+        ("solution:1-10", {"kv_connector": "disk"}, "shared_storage_path"),
+        ("solution:1-10", {"kv_connector": "tape"}, "host, swap, disk"),
+        ("solution:1-10", {"kv_buffer_size": 0}, "kv_buffer_size must be an integer of at least 1, got 0"),
+    ],
+)
+def test_what_cannot_work_is_refused(lineup: str, settings: dict[str, Any], message: str) -> None:
+    caching = {name: settings.pop(name) for name in list(settings) if name == "enable_prefix_caching"}
+    with pytest.raises(ValueError, match=message):
+        LLM(
+            config=EngineConfig(kv_transfer_config=KVTransferConfig(**settings), **caching), lineup=parse_lineup(lineup)
+        )
