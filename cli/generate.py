@@ -13,7 +13,15 @@ from course.terminal.console import fail, friendly, make_console
 from course.terminal.engine_options import EngineOptions, RunnerOptions, engine_config
 from course.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run
 from course.terminal.option_groups import with_option_groups
-from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, remark_on_phase_6, stands_in_for_phase_6
+from course.terminal.options import (
+    FakeModel,
+    LineupText,
+    ModelName,
+    adapters_of,
+    open_llm,
+    remark_on_phase_6,
+    stands_in_for_phase_6,
+)
 from course.terminal.progress import reported
 from mini_vllm import EngineConfig, RequestOutput, SamplingParams
 from mini_vllm.core.tokenizer import Message
@@ -55,6 +63,7 @@ def generate(
     lineup: LineupText = None,
     *,
     sampling: SamplingOptions,
+    adapter: Annotated[str | None, typer.Option(metavar="NAME=PATH", help="An adapter (phase 11).")] = None,
     chat: Annotated[bool, typer.Option("--chat/--no-chat", help="Use the model's chat template.")] = True,
     system: Annotated[str | None, typer.Option(help="A system prompt, with --chat.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per prompt.")] = False,
@@ -66,7 +75,7 @@ def generate(
 
     A single output is streamed; several are printed when all are finished.
     """
-    params = sampling.params()
+    params, adapters = sampling.params(), adapters_of([adapter] if adapter else [])
     if system is not None and not chat:
         raise ValueError("--system needs --chat: only a chat template has a place for a system prompt")
     team = lineup_to_run(lineup, make_console(stderr=True), WHOLE_REFERENCE)
@@ -75,9 +84,10 @@ def generate(
     if remark := remark_on_phase_6(team, dense=dense):
         make_console(stderr=True).print(remark)
     with reported("Loading torch and the model"):
-        llm = open_llm(model, config, team, dense=dense)
+        llm = open_llm(model, config, team, dense=dense, adapters=adapters)
     chats = [conversation(system, prompt) for prompt in prompts]
     serve = partial(llm.chat, chats, params) if chat else partial(llm.generate, prompts, params)
+    serve = partial(serve, adapter=next(iter(adapters), None))
     if len(prompts) == 1 and not as_json:
         outputs = serve(show_new_text)
         typer.echo()

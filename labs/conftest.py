@@ -72,4 +72,5 @@ def fixture_of(phase: int) -> Callable[[Lineup], ModuleType]:
     return module
 
 
-phase1, phase2, phase3, phase4, phase5, phase6, phase7, phase8, phase9, phase10 = map(fixture_of, range(1, 11))
+phase1, phase2, phase3, phase4, phase5, phase6 = map(fixture_of, range(1, 7))
+phase7, phase8, phase9, phase10, phase11 = map(fixture_of, range(7, 12))

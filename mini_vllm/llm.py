@@ -1,7 +1,8 @@
 """`LLM`: the offline interface, in vLLM's shape."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from typing import TypeVar
 
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup, lineup_from_env
@@ -10,6 +11,8 @@ from mini_vllm.core.tokenizer import Message
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
+Value = TypeVar("Value")
+
 
 class LLM:
     """A model and an engine over it, assembled from the code that a lineup names.
@@ -17,6 +20,7 @@ class LLM:
     `model` is a directory or hub name; None is the small model that comes with the course. `lineup`
     defaults to `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`. `dense` matters only
     without phase 6: it generates real text, slowly, with a plain forward pass instead of the fake model's letters.
+    `adapters` are directories in PEFT's format by name.
     """
 
     def __init__(
@@ -27,9 +31,12 @@ class LLM:
         *,
         record: bool = False,
         dense: bool = False,
+        adapters: Mapping[str, str] | None = None,
     ) -> None:
         self.lineup = lineup or lineup_from_env()
-        self.engine = build_engine(config or EngineConfig(), self.lineup, model, record=record, dense=dense)
+        self.engine = build_engine(
+            config or EngineConfig(), self.lineup, model, record=record, dense=dense, adapters=adapters
+        )
         self._request_ids = map(str, count())
 
     def generate(
@@ -37,20 +44,24 @@ class LLM:
         prompts: str | Sequence[str] | Sequence[list[int]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         on_step: Callable[[list[RequestOutput]], None] | None = None,
+        *,
+        adapter: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
         """Complete the prompts together and return one output for each, in their order.
 
-        `on_step` is called after every engine step with the outputs that grew in it. Raises `ValueError`
-        if a prompt cannot be served; then none of them is.
+        `adapter` is the name of one for all prompts, or one each, None for the model itself. `on_step` is called after
+        every engine step with the outputs that grew in it. Raises `ValueError` if a prompt cannot be served; then none
+        of them is.
         """
         inputs: list[str | list[int]] = [prompts] if isinstance(prompts, str) else list(prompts)
-        params = self._params_for(inputs, sampling_params)
+        params = _one_each("sampling_params", sampling_params or SamplingParams(), inputs)
+        adapters: list[str | None] = _one_each("adapters", adapter, inputs)
         request_ids: list[str] = []
         finished: dict[str, RequestOutput] = {}
         try:
-            for prompt, prompt_params in zip(inputs, params, strict=True):
+            for prompt, prompt_params, adapter_id in zip(inputs, params, adapters, strict=True):
                 request_id = next(self._request_ids)
-                self.engine.add_request(request_id, prompt, prompt_params)
+                self.engine.add_request(request_id, prompt, prompt_params, adapter_id=adapter_id)
                 request_ids.append(request_id)
             while self.engine.has_unfinished_requests():
                 outputs = self.engine.step()
@@ -67,18 +78,19 @@ class LLM:
         conversations: Sequence[Message] | Sequence[Sequence[Message]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         on_step: Callable[[list[RequestOutput]], None] | None = None,
+        *,
+        adapter: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
         """Answer one conversation, or several together, through the model's chat template."""
         many = [conversations] if conversations and "role" in conversations[0] else conversations
         template = self.engine.tokenizer.apply_chat_template
-        return self.generate([template(messages) for messages in many], sampling_params, on_step)  # type: ignore[arg-type]
+        prompts = [template(messages) for messages in many]  # type: ignore[arg-type]
+        return self.generate(prompts, sampling_params, on_step, adapter=adapter)
 
-    @staticmethod
-    def _params_for(
-        prompts: Sequence[object], params: SamplingParams | Sequence[SamplingParams] | None
-    ) -> list[SamplingParams]:
-        if params is None or isinstance(params, SamplingParams):
-            return [params or SamplingParams()] * len(prompts)
-        if len(params) != len(prompts):
-            raise ValueError(f"{len(prompts)} prompts, but {len(params)} sampling_params: give one, or one each")
-        return list(params)
+
+def _one_each(name: str, given: Value | Sequence[Value], prompts: Sequence[object]) -> list[Value]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return [given] * len(prompts)
+    if len(given) != len(prompts):
+        raise ValueError(f"{len(prompts)} prompts, but {len(given)} {name}: give one, or one each")
+    return list(given)

@@ -50,7 +50,12 @@ async def whole_answer(request: GenerateRequest, http_request: Request) -> Respo
 
 def head_of(request: GenerateRequest, kind: str) -> dict[str, Any]:
     """Return the fields that begin an answer and every event of a stream."""
-    return {"id": request.answer_id, "object": kind, "created": request.created, "model": request.served.name}
+    return {
+        "id": request.answer_id,
+        "object": kind,
+        "created": request.created,
+        "model": request.adapter_id or request.served.name,
+    }
 
 
 def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) -> dict[str, Any]:

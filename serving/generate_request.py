@@ -49,6 +49,7 @@ class GenerateRequest:
     include_usage: bool
     priority: int
     cache_salt: str | None
+    adapter_id: str | None
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
@@ -70,6 +71,7 @@ class GenerateRequest:
             f"{self.answer_id}-{index}",
             priority=self.priority,
             cache_salt=self.cache_salt,
+            adapter_id=self.adapter_id,
             timeout=self.served.settings.request_timeout,
         )
         async with aclosing(stream):

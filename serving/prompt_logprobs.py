@@ -19,7 +19,12 @@ BIAS, MAX_AT_ONCE = 100.0, 32
 
 
 async def logprobs_of_prompt(
-    served: ServedModel, token_ids: Sequence[int], num_likeliest: int, cache_salt: str | None, priority: int
+    served: ServedModel,
+    token_ids: Sequence[int],
+    num_likeliest: int,
+    cache_salt: str | None,
+    priority: int,
+    adapter_id: str | None,
 ) -> list[TokenLogprobs | None]:
     """Return the logprobs of each token; None for the first, which follows nothing. Raises `ApiError`."""
     places, name = asyncio.Semaphore(MAX_AT_ONCE), f"prompt-{uuid4().hex}"
@@ -36,6 +41,7 @@ async def logprobs_of_prompt(
                     f"{name}-{length}",
                     priority=priority,
                     cache_salt=cache_salt,
+                    adapter_id=adapter_id,
                     timeout=served.settings.request_timeout,
                 )
             ) as outputs,

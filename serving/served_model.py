@@ -19,6 +19,7 @@ class ServedModel:
         self.llm = llm
         self.settings = settings
         self.name = settings.model_name
+        self.names = (self.name, *settings.adapters)
         self.created = int(time.time())
         self.max_model_len = llm.config.max_model_len or 0
         self._max_tokens = self.max_model_len
@@ -28,10 +29,14 @@ class ServedModel:
         self._max_tokens = await self.llm.call(max_tokens_of_request)
 
     def require(self, name: str | None) -> None:
-        """Raise `ApiError` (404) if a request names another model; no name means this one."""
-        if name is not None and name != self.name:
-            message = f"the model {name!r} does not exist: this server serves {self.name!r}"
+        """Raise `ApiError` (404) if a request names neither this model nor an adapter; no name means this one."""
+        if name is not None and name not in self.names:
+            message = f"the model {name!r} does not exist: this server serves {', '.join(map(repr, self.names))}"
             raise ApiError(404, message, param="model", code="model_not_found")
+
+    def adapter_of(self, name: str | None) -> str | None:
+        """Return the adapter that a request names in place of the model; None for the model itself."""
+        return None if name == self.name else name
 
     def require_running(self) -> None:
         """Raise `ApiError` (503) if the engine takes no requests."""

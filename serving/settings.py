@@ -21,7 +21,8 @@ class ServerSettings:
     client reads nothing for `send_timeout`. A request is ended `request_timeout` after its arrival (None: never). A
     step that takes longer than `step_timeout` makes `/health` report the engine as stuck. On shutdown, running requests
     have `shutdown_timeout` to finish. `max_choices` is the maximum number of texts per request. `allowed_hosts` are
-    names by which the server may be called besides its address.
+    names by which the server may be called besides its address. `adapters` are names that requests may give in place of
+    the model's.
 
     Raises `ValueError` with the setting, its value and the legal range.
     """
@@ -40,10 +41,13 @@ class ServerSettings:
     max_body_bytes: int = 4 * 1024 * 1024
     max_choices: int = 256
     allowed_hosts: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.model_name:
             raise ValueError("model_name must not be empty")
+        if self.model_name in self.adapters:
+            raise ValueError(f"adapters must have names besides the model's, got {self.model_name!r}")
         if self.api_key is not None and not (self.api_key and self.api_key.isascii() and self.api_key.isprintable()):
             raise ValueError("api_key must be printable ASCII, and not empty")
         if not 0 <= self.port <= 65535:

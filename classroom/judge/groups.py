@@ -147,6 +147,13 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "blocks to save": (partial(electives.table, phase=10, task=4),),
         "copies": (partial(electives.table, phase=10, task=5),),
     },
+    11: {
+        "adapters of a step": (partial(electives.table, phase=11, task=1),),
+        "the encodings that exist": (partial(electives.table, phase=11, task=2),),
+        "where a chunk ends": (partial(electives.table, phase=11, task=3),),
+        "keys of a block": (partial(electives.table, phase=11, task=4),),
+        "rows of different adapters": (partial(electives.table, phase=11, task=5),),
+    },
 }
 POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # of the others: 10
 TEST_GROUPS = [

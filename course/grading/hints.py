@@ -52,7 +52,7 @@ def recorded(phase: int) -> dict[str, dict[str, str]]:
 
 def hint_for(task: str, answers: Mapping[str, str]) -> str:
     """Return the hint for these wrong answers to all the tests of a task, empty if no known mistake gives them."""
-    return recorded(int(task[0])).get(task, {}).get(digest_of_task(answers), "") if answers else ""
+    return recorded(int(task.partition(".")[0])).get(task, {}).get(digest_of_task(answers), "") if answers else ""
 
 
 def with_hint(text: str, hint: str) -> str:

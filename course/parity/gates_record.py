@@ -4,7 +4,7 @@ from typing import Any
 
 from course.parity.transfers import RecordedConnector
 from mini_vllm.core.gates.connector import KVConnectorOutput
-from mini_vllm.core.gates.encoder_cache import EncoderGate
+from mini_vllm.core.gates.encoder_gate import EncoderGate
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step_record import ScheduledRecord
@@ -32,7 +32,7 @@ class GatesRecorder:
             tables = self.scheduler.kv.block_ids
             fields["loading"] = [(name, number, list(tables(name))) for name, number in transfers.loading.items()]
         if self._encoder is not None:
-            fields["encodings_freed"] = self._encoder.cache.take_freed()
+            fields["encodings_freed"] = self._encoder.take_freed()
             for share in scheduled:
                 if images := self._encoder.scheduled.get(share["id"]):
                     share["encode"] = list(images)

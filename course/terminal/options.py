@@ -1,7 +1,7 @@
 """Options that several commands share. Those of the engine's settings are in `engine_options.py`."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -42,12 +42,22 @@ def open_llm(
     *,
     record: bool = False,
     dense: bool = False,
+    adapters: Mapping[str, str] | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> LLM:
     """Build an `LLM`; `on_progress` is called before each part that takes long."""
     if lineup.runner != "absent" or dense:
         on_progress("Loading torch and the model ...")
-    return LLM(model, config, lineup, record=record, dense=dense)
+    return LLM(model, config, lineup, record=record, dense=dense, adapters=adapters)
+
+
+def adapters_of(options: Sequence[str]) -> dict[str, str]:
+    """Return the adapters that `NAME=PATH` options name. Raises `ValueError` for another form, or a name used twice."""
+    pairs = [option.partition("=") for option in options]
+    adapters = {name: path for name, _, path in pairs}
+    if len(adapters) < len(pairs) or not all(name and path for name, _, path in pairs):
+        raise ValueError(f"an adapter must be NAME=PATH, each with a name of its own; got {', '.join(options)}")
+    return adapters
 
 
 def stands_in_for_phase_6(lineup: Lineup, model: str | None, *, fake_model: bool) -> bool:

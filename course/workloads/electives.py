@@ -5,13 +5,17 @@ from dataclasses import replace
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 
-SPECULATION, ASYNC, KV_TRANSFER = 7, 8, 10
+SPECULATION, ASYNC, KV_TRANSFER, GATES = 7, 8, 10, 11
 
 
 def electives_of(config: EngineConfig) -> frozenset[int]:
     """Return the electives without which an engine refuses a config."""
-    used = {SPECULATION: config.speculative_config is not None, ASYNC: config.async_scheduling}
-    used[KV_TRANSFER] = config.kv_transfer_config is not None
+    used = {
+        SPECULATION: config.speculative_config is not None,
+        ASYNC: config.async_scheduling,
+        KV_TRANSFER: config.kv_transfer_config is not None,
+        GATES: config.max_loras is not None or config.encoder_cache_size is not None,
+    }
     return frozenset(phase for phase, is_used in used.items() if is_used)
 
 

@@ -1,5 +1,8 @@
 """The bill of materials: which parts an engine is made of."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.open_runner import open_runner, with_drafts
@@ -19,15 +22,24 @@ from mini_vllm.engine.trace_recorder import TraceRecorder
 
 
 def build_engine(
-    config: EngineConfig, lineup: Lineup, model: str | None = None, *, record: bool = False, dense: bool = False
+    config: EngineConfig,
+    lineup: Lineup,
+    model: str | None = None,
+    *,
+    record: bool = False,
+    dense: bool = False,
+    adapters: Mapping[str, str] | None = None,
 ) -> LLMEngine:
     """Assemble a whole engine.
 
     With phase 6 it runs `model` (a directory or hub name; None is the embedded model), without it the fake model,
     which needs no torch, or with `dense` a plain forward pass of `model` without a KV cache. `record` keeps a trace of
-    every step (`engine.recorder.steps`).
+    every step (`engine.recorder.steps`). `adapters` are directories in PEFT's format by name; one step mixes all of
+    them unless the config sets `max_loras`.
     """
-    opened = open_runner(config, lineup, model, dense=dense)
+    if adapters and config.max_loras is None:
+        config = replace(config, max_loras=len(adapters))
+    opened = open_runner(config, lineup, model, dense=dense, adapters=adapters)
     config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
     evicted: list[int] = []
     transfers = transfers_for(lineup, config, opened.disk_store)
@@ -50,7 +62,9 @@ def build_engine(
     if structured is not None and lineup.runner != "absent":
         grammars = StructuredOutputManager(structured, opened.tokenizer, runner.vocab_size)
     parts = (config, scheduler, runner, opened.tokenizer, observers)
+    adapter_names = None if lineup.runner == "absent" and not dense else frozenset(adapters or ())
     async_functions = async_functions_for(lineup.async_scheduling, config)
     if async_functions is None:
-        return LLMEngine(*parts, grammars=grammars, transfers=transferring)
-    return OverlappingEngine(*parts, RunnerThread(async_functions.correct_share), grammars, transferring)
+        return LLMEngine(*parts, grammars=grammars, transfers=transferring, adapter_names=adapter_names)
+    thread = RunnerThread(async_functions.correct_share)
+    return OverlappingEngine(*parts, thread, grammars, transferring, adapter_names)

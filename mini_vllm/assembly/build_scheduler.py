@@ -6,6 +6,7 @@ from typing import cast
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import (
     Impl,
+    admission_functions_for,
     async_functions_for,
     block_pool_for,
     chunk_policy_for,
@@ -19,10 +20,11 @@ from mini_vllm.assembly.parts import (
 )
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import AsyncScheduling, Speculation
+from mini_vllm.core.gates.admission import AdmissionFunctions
 from mini_vllm.core.gates.connector import KVConnector
 from mini_vllm.core.gates.delayed_commits import DelayedCommits
-from mini_vllm.core.gates.encoder_cache import EncoderCacheManager, EncoderGate
-from mini_vllm.core.gates.gate import AdapterGate, Gate, GrammarGate
+from mini_vllm.core.gates.encoder_gate import EncoderGate
+from mini_vllm.core.gates.gate import Gate, GrammarGate
 from mini_vllm.core.gates.gated import AdmissionGates
 from mini_vllm.core.gates.images_in_hashes import ImagesInHashes
 from mini_vllm.core.gates.kv_transfers import KVTransfers
@@ -46,7 +48,7 @@ def build_scheduler(
     make_connector: Callable[[], KVConnector] | None = None,
     windows: Windows = (None,),
 ) -> Scheduler:
-    """Assemble phases 1 to 5, and around them 7, 8 and the gates where the config asks for them.
+    """Assemble phases 1 to 5, and around them 7, 8, 11 and the other gates where the config asks for them.
 
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
     has an entry for each group of layers: how many tokens its attention reaches, None for all. `make_connector` returns
@@ -54,11 +56,12 @@ def build_scheduler(
     config and lineup do not fit together.
     """
     functions, (max_model_len, _) = scheduling_functions_for(lineup.scheduler), config.sizes
+    admission = admission_functions_for(lineup.gates, config)
     num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
 
     def make_parts() -> SchedulerParts:
         tables: dict[str, Tables] = {}
-        prefix_cache, grouped = _prefix_cache(config, lineup, windows, tables, on_evict)
+        prefix_cache, grouped = _prefix_cache(config, lineup, windows, tables, on_evict, admission)
         connector = None if make_connector is None else make_connector()
         commits = None if connector is None else DelayedCommits(prefix_cache)
         if commits is not None:
@@ -79,7 +82,7 @@ def build_scheduler(
         if connector is not None and commits is not None:
             transfers = KVTransfers(connector, kv, commits)
         gates = None
-        if (others := _gates(config)) or transfers is not None or lineup.structured_output != "absent":
+        if (others := _gates(config, admission)) or transfers is not None or lineup.structured_output != "absent":
             gates = AdmissionGates([GrammarGate(), *others], transfers, waiting=waiting, chunks=chunks, kv=kv)
         return SchedulerParts(
             kv=gates.kv if gates else kv,
@@ -111,13 +114,15 @@ def _prefix_cache(
     windows: Windows,
     tables: dict[str, Tables],
     on_evict: Callable[[int], object] | None,
+    admission: AdmissionFunctions | None,
 ) -> tuple[PrefixCache, GroupedPrefixCache | None]:
     """Return phase 4 with what is around it, and the part of that which knows groups of layers."""
     prefix_cache = prefix_cache_for(lineup.prefix_cache, config)
     caches = config.enable_prefix_caching and lineup.prefix_cache != "absent"
     hash_block = hash_block_for(lineup.prefix_cache)
-    if caches and hash_block is not None and config.max_num_encoder_input_tokens is not None:
-        prefix_cache = cast(PrefixCache, ImagesInHashes(prefix_cache, hash_block, config.block_size))
+    if caches and hash_block is not None and admission is not None:
+        images = ImagesInHashes(prefix_cache, hash_block, admission.extra_keys, config.block_size)
+        prefix_cache = cast(PrefixCache, images)
     grouped = None
     if caches and list(windows) != [None]:
         prefix_cache = grouped = GroupedPrefixCache(prefix_cache, config.block_size, windows, tables)
@@ -145,13 +150,13 @@ def _kv_cache(
     return GroupedKVCacheManager(pool, config.block_size, windows, prefix_cache, grouped, tables)
 
 
-def _gates(config: EngineConfig) -> list[Gate]:
+def _gates(config: EngineConfig, admission: AdmissionFunctions | None) -> list[Gate]:
     gates: list[Gate] = []
-    if config.max_loras is not None:
-        gates.append(AdapterGate(config.max_loras))
-    if config.max_num_encoder_input_tokens is not None and config.encoder_cache_size is not None:
-        cache = EncoderCacheManager(config.encoder_cache_size)
-        gates.append(EncoderGate(config.max_num_encoder_input_tokens, cache))
+    if admission is not None and config.max_loras is not None:
+        gates.append(admission.make_adapter_gate(config.max_loras))
+    if admission is not None and config.max_num_encoder_input_tokens and config.encoder_cache_size:
+        cache = admission.make_encoder_cache(config.encoder_cache_size)
+        gates.append(EncoderGate(config.max_num_encoder_input_tokens, cache, admission.schedule_encoder_inputs))
     return gates
 
 

@@ -2,7 +2,7 @@
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase
 that is not listed is absent. `solution` and `starter` alone are the course's six phases; the electives, from 7 on, must
-be listed, as in `starter:1-10` or `solution:1-6,starter:7`. `parts.py` turns a lineup into code.
+be listed, as in `starter:1-11` or `solution:1-6,starter:7`. `parts.py` turns a lineup into code.
 """
 
 import os
@@ -16,7 +16,13 @@ from mini_vllm.assembly.parts import Impl, solutions_exist
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PHASE_NAMES = ("scheduler step", "block pool", "preemption", "prefix cache", "chunked prefill", "GPU runner")
-ELECTIVE_NAMES = ("speculative decoding", "async scheduling", "structured output", "KV transfer")
+ELECTIVE_NAMES = (
+    "speculative decoding",
+    "async scheduling",
+    "structured output",
+    "KV transfer",
+    "admission gates",
+)
 ALL_NAMES = PHASE_NAMES + ELECTIVE_NAMES
 
 
@@ -34,6 +40,7 @@ class Lineup:
     async_scheduling: Impl = "absent"
     structured_output: Impl = "absent"
     kv_transfer: Impl = "absent"
+    gates: Impl = "absent"
 
     def __post_init__(self) -> None:
         for phase, impl in enumerate(astuple(self), start=1):

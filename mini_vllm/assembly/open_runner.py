@@ -1,10 +1,15 @@
 """The runner of a lineup: phase 6 on a model, or what stands in for it, with what proposes drafts around it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.parts import runner_steps_on, speculation_functions_for, structured_output_functions_for
+from mini_vllm.assembly.parts import (
+    admission_functions_for,
+    runner_steps_on,
+    speculation_functions_for,
+    structured_output_functions_for,
+)
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.gates.connector import BlockStore
@@ -36,14 +41,19 @@ class OpenedRunner:
     disk_store: Callable[[str, int, int], BlockStore] | None = None
 
 
-def open_runner(config: EngineConfig, lineup: Lineup, model: str | None, *, dense: bool) -> OpenedRunner:
+def open_runner(
+    config: EngineConfig, lineup: Lineup, model: str | None, *, dense: bool, adapters: Mapping[str, str] | None = None
+) -> OpenedRunner:
     """Open phase 6 on `model`; while it is absent, the fake model, or with `dense` a plain forward pass of `model`.
 
-    Imports torch, except for the fake model. Raises `ValueError` for a model that cannot be found or served.
+    `adapters` are the directories of adapters by name. Imports torch, except for the fake model. Raises `ValueError`
+    for a model or an adapter that cannot be found or served.
     """
     speculation = speculation_functions_for(lineup.speculation, config)
     if lineup.runner != "absent":
-        return _paged(config, lineup, model, speculation)
+        return _paged(config, lineup, model, speculation, adapters or {})
+    if adapters:
+        raise ValueError("adapters need phase 6 (GPU runner): they change the products of a real model")
     if config.speculative_config is not None and config.speculative_config.draws_drafts:
         raise ValueError("draft_sample_method must be 'greedy' while phase 6 (GPU runner) is absent")
     return _dense(config, model) if dense else _fake(speculation)
@@ -75,13 +85,22 @@ def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:
 
 
 def _paged(
-    config: EngineConfig, lineup: Lineup, model: str | None, speculation: SpeculationFunctions | None
+    config: EngineConfig,
+    lineup: Lineup,
+    model: str | None,
+    speculation: SpeculationFunctions | None,
+    adapters: Mapping[str, str],
 ) -> OpenedRunner:
+    from mini_vllm.runner.adapters import load_adapter, with_adapters
     from mini_vllm.runner.drafts.random_drafts import RandomDraftModel, RandomDraftRunner
     from mini_vllm.runner.loading import pick_device
     from mini_vllm.runner.opening import OpenedModel
     from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
+    if adapters:
+        config = replace(config, enforce_eager=True)  # a recorded graph has no adapters in it
+    loaded = [load_adapter(name, path) for name, path in adapters.items()]
+    admission = admission_functions_for(lineup.gates, config)
     opened = OpenedModel(model, config, runner_steps_on(lineup.runner, pick_device().type))
     steps, structured = opened.steps, structured_output_functions_for(lineup.structured_output)
     if speculation is not None:
@@ -93,13 +112,16 @@ def _paged(
             return RandomDraftModel(RandomDraftRunner(draft_model, opened.steps), block_size)
         return DraftModel(PagedModelRunner(draft_model, opened.steps), block_size)
 
+    def with_cache(num_blocks: int, block_size: int) -> PagedModelRunner:
+        paged = opened.with_cache(num_blocks, block_size)
+        step_adapters = with_adapters(paged, loaded, admission.bgmv) if loaded and admission else None
+        return PagedModelRunner(paged, steps, speculation, structured, step_adapters)
+
     return OpenedRunner(
         opened.tokenizer,
         opened.max_model_len,
         opened.num_gpu_blocks,
-        lambda num_blocks, block_size: PagedModelRunner(
-            opened.with_cache(num_blocks, block_size), steps, speculation, structured
-        ),
+        with_cache,
         draft_model_with_cache,
         opened.disk_store,
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
 from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
+from mini_vllm.core.gates.admission import AdmissionFunctions
 from mini_vllm.core.gates.connector import KVTransferFunctions
 from mini_vllm.core.grammar import StructuredOutputFunctions
 from mini_vllm.core.interfaces import (
@@ -225,6 +226,35 @@ def kv_transfer_functions_for(impl: Impl, config: EngineConfig) -> KVTransferFun
     from solutions import phase10_kv_transfer as ours
 
     return KVTransferFunctions(ours.HostBlockStore, ours.BlockStoreConnector, ours.BlockStoreWorker)
+
+
+def admission_functions_for(impl: Impl, config: EngineConfig) -> AdmissionFunctions | None:
+    """Return phase 11; None without adapters and images. Raises `ValueError` if they are asked for and it is absent."""
+    if config.max_loras is None and config.encoder_cache_size is None:
+        return None
+    if impl == "absent":
+        asked = "encoder_cache_size" if config.max_loras is None else "max_loras"
+        whose = "solution" if solutions_exist() else "starter"
+        raise ValueError(f"{asked} needs phase 11 (admission gates), as in LAB_IMPL={whose}:1-6,{whose}:11")
+    if impl == "starter":
+        from labs.phase11_admission_gates import starter as yours
+
+        return AdmissionFunctions(
+            yours.AdapterGate,
+            yours.EncoderCacheManager,
+            yours.schedule_encoder_inputs,
+            yours.generate_block_hash_extra_keys,
+            yours.bgmv,
+        )
+    from solutions import phase11_admission_gates as ours
+
+    return AdmissionFunctions(
+        ours.AdapterGate,
+        ours.EncoderCacheManager,
+        ours.schedule_encoder_inputs,
+        ours.generate_block_hash_extra_keys,
+        ours.bgmv,
+    )
 
 
 def runner_steps_for(impl: Impl) -> "RunnerSteps":

@@ -1,5 +1,9 @@
 """Which requests an engine accepts. A request that could never be served is refused before any state changes."""
 
+from collections.abc import Collection
+from itertools import pairwise
+
+from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
@@ -29,6 +33,31 @@ def require_servable(request: Request, max_model_len: int, vocab_size: int, kv: 
             f"{request.sampling_params.max_tokens}), but the whole cache has {kv.num_usable_blocks} blocks "
             f"of {kv.block_size} tokens: it would wait forever"
         )
+
+
+def require_adapter(adapter_id: str | None, known: Collection[str] | None) -> None:
+    """Raise `ValueError` for an adapter that the engine does not have; None knows all."""
+    if adapter_id is not None and known is not None and adapter_id not in known:
+        raise ValueError(f"the adapter must be one of {', '.join(sorted(known)) or 'none'}; got {adapter_id!r}")
+
+
+def require_images(request: Request, config: EngineConfig, has_fake_model: bool) -> None:
+    """Raise `ValueError` if the images of a request lie wrong, or if one could never be encoded."""
+    images = request.mm_features
+    if images and not has_fake_model:
+        raise ValueError("mm_features need the fake model: no model with an encoder can be served yet")
+    if images and (config.max_num_encoder_input_tokens is None or config.encoder_cache_size is None):
+        raise ValueError("mm_features need max_num_encoder_input_tokens and encoder_cache_size, which are not set")
+    for image in images:
+        largest = min(config.max_num_encoder_input_tokens or 0, config.encoder_cache_size or 0)
+        if not 1 <= image.length <= largest:
+            raise ValueError(
+                f"image {image.identifier!r} must have 1 to {largest} embeddings, the smaller of "
+                f"max_num_encoder_input_tokens and encoder_cache_size; got {image.length}"
+            )
+    edges = [0, *(edge for image in images for edge in (image.offset, image.end)), request.num_prompt_tokens]
+    if any(before > after for before, after in pairwise(edges)):
+        raise ValueError(f"images must lie in order in the {edges[-1]} tokens of the prompt; got {edges[1:-1]}")
 
 
 def require_place(max_num_waiting: int | None, num_waiting: int) -> None:

@@ -70,6 +70,7 @@ class AsyncLLM:
         *,
         priority: int = 0,
         cache_salt: str | None = None,
+        adapter_id: str | None = None,
         timeout: float | None = None,
     ) -> AsyncGenerator[RequestOutput, None]:
         """Yield the request's outputs until it is finished; `new_text` is the text since the one before.
@@ -95,6 +96,7 @@ class AsyncLLM:
                 params=sampling_params,
                 priority=priority,
                 cache_salt=cache_salt,
+                adapter_id=adapter_id,
             )
             adding = self.call(add)
             # Adding waits for the end of a step, which may take long too.

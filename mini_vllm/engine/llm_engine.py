@@ -10,11 +10,11 @@ from typing import TypeVar
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.gates.transferring_runner import TransferringRunner, run_step
 from mini_vllm.core.interfaces import ModelRunner
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.admission import require_place, require_servable
+from mini_vllm.engine.admission import require_adapter, require_images, require_place, require_servable
 from mini_vllm.engine.errors import RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from mini_vllm.engine.output_processor import OutputProcessor
@@ -29,7 +29,10 @@ SECONDS_BETWEEN_LOOKS = 0.001
 
 
 class LLMEngine:
-    """One engine over one scheduler and one runner. `assembly/build.py` builds it."""
+    """One engine over one scheduler and one runner. `assembly/build.py` builds it.
+
+    `adapter_names` are the adapters of a real model; None: the fake model, which invents adapters and images.
+    """
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class LLMEngine:
         clock: Callable[[], float] = time.monotonic,
         grammars: StructuredOutputManager | None = None,
         transfers: TransferringRunner | None = None,
+        adapter_names: frozenset[str] | None = None,
     ) -> None:
         self.config = config
         self.scheduler = scheduler
@@ -50,6 +54,7 @@ class LLMEngine:
         self.clock = clock
         self.grammars = grammars
         self.transfers = transfers
+        self.adapter_names = adapter_names
         self.processor = OutputProcessor(tokenizer)
         self._random = random.Random(config.seed)
         self._in_step: list[str] = []
@@ -80,8 +85,9 @@ class LLMEngine:
         priority: int = 0,
         cache_salt: str | None = None,
         adapter_id: str | None = None,
+        mm_features: Sequence[MultiModalFeatureSpec] = (),
     ) -> None:
-        """Queue a prompt (text or token ids).
+        """Queue a prompt (text or token ids), for an adapter, and with images in place of some of its tokens.
 
         Raises `ValueError` if the request could never be served, if `request_id` belongs to an unfinished
         request, or (`QueueFullError`) if `max_num_waiting` requests wait; the engine has then not changed.
@@ -103,7 +109,10 @@ class LLMEngine:
             adapter_id=adapter_id,
             seed=self._random.getrandbits(63) if params.seed is None else params.seed,
             grammar=grammar_of(params, self.grammars),
+            mm_features=tuple(mm_features),
         )
+        require_adapter(adapter_id, self.adapter_names)
+        require_images(request, self.config, self.adapter_names is None)
         require_servable(request, self.scheduler.max_model_len, self.runner.vocab_size, self.scheduler.kv)
         require_place(self.config.max_num_waiting, len(self.scheduler.waiting))
         with self._undoing(partial(self._discard, request_id)):

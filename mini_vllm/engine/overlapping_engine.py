@@ -46,8 +46,18 @@ class OverlappingEngine(LLMEngine):
         runner_thread: RunnerThread,
         grammars: StructuredOutputManager | None = None,
         transfers: TransferringRunner | None = None,
+        adapter_names: frozenset[str] | None = None,
     ) -> None:
-        super().__init__(config, scheduler, runner, tokenizer, observers, grammars=grammars, transfers=transfers)
+        super().__init__(
+            config,
+            scheduler,
+            runner,
+            tokenizer,
+            observers,
+            grammars=grammars,
+            transfers=transfers,
+            adapter_names=adapter_names,
+        )
         self.runner_thread = runner_thread
         self._in_flight: deque[StepInFlight] = deque()
 

@@ -2,7 +2,8 @@
 
 Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the
 request *as read back through its block table*: a wrong block, slot, position or prefix hit changes the text,
-deterministically.
+deterministically. So does an image that was taken for a
+different one: what is stored for its tokens is its content. And every adapter changes what is stored.
 """
 
 from array import array
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from mini_vllm.core.electives import AcceptDrafts
+from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.outputs import Logprob
 
@@ -56,9 +58,9 @@ class FakeModelRunner:
         return self.accept_drafts(drafts, sampled)
 
     def _write(self, scheduled: ScheduledRequest) -> None:
-        first = scheduled.num_computed_tokens
+        first, contents = scheduled.num_computed_tokens, contents_of(scheduled.request)
         for position in range(first, first + scheduled.num_scheduled_tokens):
-            self.slots[self._slot(scheduled, position)] = scheduled.request.all_token_ids[position]
+            self.slots[self._slot(scheduled, position)] = contents[position]
 
     def _next_token(self, scheduled: ScheduledRequest, num_tokens: int) -> int:
         seen = array("q", (self.slots[self._slot(scheduled, position)] for position in range(num_tokens)))
@@ -72,6 +74,18 @@ class FakeModelRunner:
                 f"which has {len(scheduled.block_ids)} blocks of {self.block_size}"
             )
         return scheduled.block_ids[block_index] * self.block_size + offset
+
+
+def contents_of(request: Request) -> Sequence[int]:
+    """Return what the model reads at each place: a token or a part of an image, as the request's adapter sees it."""
+    if request.adapter_id is None and not request.mm_features:
+        return request.all_token_ids
+    contents = list(request.all_token_ids)
+    for image in request.mm_features:
+        parts = (f"{image.identifier}:{place}".encode() for place in range(image.length))
+        contents[image.offset : image.end] = map(crc32, parts)
+    adapter = crc32((request.adapter_id or "").encode())  # 0 for none
+    return [content ^ adapter for content in contents]
 
 
 def fake_continuation(

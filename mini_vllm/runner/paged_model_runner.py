@@ -8,6 +8,7 @@ from torch import Tensor
 from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.grammar import StructuredOutputFunctions
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.runner.adapters import StepAdapters
 from mini_vllm.runner.drafts.verify import verify_drafts
 from mini_vllm.runner.grammar_masks import mask_logits
 from mini_vllm.runner.logits_processors import Rows, draw, processed_logits
@@ -21,7 +22,7 @@ class PagedModelRunner:
     """A `ModelRunner` for any transformers decoder with full attention in all layers.
 
     A request with drafts has several rows of logits, and `speculation` decides which of their tokens count. With
-    `structured` a request may have a grammar.
+    `structured` a request may have a grammar, with `adapters` an adapter.
     """
 
     def __init__(
@@ -30,11 +31,13 @@ class PagedModelRunner:
         steps: RunnerSteps,
         speculation: SpeculationFunctions | None = None,
         structured: StructuredOutputFunctions | None = None,
+        adapters: StepAdapters | None = None,
     ) -> None:
         self.model = model
         self.steps = steps
         self.speculation = speculation
         self.structured = structured
+        self.adapters = adapters
         self.vocab_size = model.vocab_size
         self.buffer = StepBuffer(model.device)
 
@@ -42,6 +45,8 @@ class PagedModelRunner:
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         """Compute the batch in one forward pass; return the new tokens of each request with `needs_token`."""
         with_drafts = [one.with_drafts() for one in batch]
+        if self.adapters is not None:
+            self.adapters.start_step(with_drafts)
         logits = self.model.forward(self.steps.flat_batch(with_drafts, self.model.block_size, self.buffer))
         rows = [(one, k) for one in batch if one.needs_token for k in range(len(one.draft_token_ids) + 1)]
         is_usable = hide_unusable(logits)

@@ -1,5 +1,6 @@
 """The recipe of an engine, which can be sent to another process."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from course.sandbox.errors import OutOfTime
@@ -17,11 +18,12 @@ class EngineSpec:
     lineup: Lineup
     model: str | None = None
     dense: bool = False
+    adapters: Mapping[str, str] | None = None
 
     def open(self) -> LLMEngine:
         """Return the engine. Raises what `build_engine` raises; `EngineDeadError` if a learner's part does not end."""
         try:
             with limited_calls():
-                return build_engine(self.config, self.lineup, self.model, dense=self.dense)
+                return build_engine(self.config, self.lineup, self.model, dense=self.dense, adapters=self.adapters)
         except OutOfTime as error:
             raise EngineDeadError(explain(error, {})) from None

@@ -12,7 +12,7 @@ from course.terminal.console import fail, friendly, make_console, whose_code
 from course.terminal.engine_options import EngineOptions, RunnerOptions, engine_config
 from course.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run, remark_on_electives
 from course.terminal.option_groups import with_option_groups
-from course.terminal.options import FakeModel, LineupText, remark_on_phase_6, stands_in_for_phase_6
+from course.terminal.options import FakeModel, LineupText, adapters_of, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.progress import reported
 from mini_vllm.config import EngineConfig
 from serving.settings import ServerSettings, allow_many_connections
@@ -45,6 +45,9 @@ def serve(
     allowed_host: Annotated[
         list[str], typer.Option(help="Another name by which clients may call the server; *: any.", show_default=False)
     ] = [],  # noqa: B006
+    lora_modules: Annotated[
+        list[str], typer.Option(metavar="NAME=PATH", help="An adapter, by its name in requests. May be repeated.")
+    ] = [],  # noqa: B006
     max_num_waiting: Annotated[int, typer.Option(help="Refuse requests while so many wait.")] = 1024,
     request_timeout: Annotated[
         float | None, typer.Option(help="Seconds after which a request is ended. Default: never.", show_default=False)
@@ -68,6 +71,7 @@ def serve(
         fail(f"the server needs {', '.join(missing)}. To install what is missing: {INSTALL}", 1)
     from serving.cli.engine_spec import EngineSpec
 
+    adapters = adapters_of(lora_modules)
     server_settings = replace(
         DEFAULTS,
         host=host,
@@ -76,6 +80,7 @@ def serve(
         allowed_hosts=tuple(allowed_host),
         model_name=served_model_name or model or DEFAULTS.model_name,
         request_timeout=request_timeout,
+        adapters=tuple(adapters),
         shutdown_timeout=shutdown_timeout,
     )
     config = replace(engine_config(EngineConfig(), engine, runner), max_num_waiting=max_num_waiting)
@@ -85,10 +90,11 @@ def serve(
     remarks = [remark_on_phase_6(team, dense=dense), remark_on_electives(team, config)]
     for line in filter(None, [whose_code(team), *remarks]):
         console.print(line, markup=False)
+    spec = EngineSpec(config, team, model, dense, adapters)
     if data_parallel_size > 1:
-        run_front(server_settings, EngineSpec(config, team, model, dense), data_parallel_size)
+        run_front(server_settings, spec, data_parallel_size)
     else:
-        run_server(server_settings, EngineSpec(config, team, model, dense))
+        run_server(server_settings, spec)
 
 
 def run_server(settings: ServerSettings, engine: "EngineSpec") -> None:

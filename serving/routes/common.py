@@ -85,6 +85,7 @@ def generate_router(
             include_usage=body.include_usage,
             priority=body.priority or 0,
             cache_salt=body.cache_salt,
+            adapter_id=served.adapter_of(body.model),
         )
         return StreamedAnswer(wanted) if body.stream else await whole_answer(wanted, request)
 

@@ -67,7 +67,9 @@ async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextCho
             text, token_ids = served.llm.tokenizer.decode(prompt) if body.echo else "", prompt
         same = choices_of(token_ids, params, n, echo=text if body.echo else "")
         if body.echo and body.logprobs is not None:
-            rows = await logprobs_of_prompt(served, token_ids, body.logprobs, body.cache_salt, body.priority or 0)
+            rows = await logprobs_of_prompt(
+                served, token_ids, body.logprobs, body.cache_salt, body.priority or 0, served.adapter_of(body.model)
+            )
             same = [replace(choice, prompt_rows=list(zip(token_ids, rows, strict=True))) for choice in same]
         choices += [replace(choice, is_empty=body.max_tokens == 0) for choice in same]
     return choices

@@ -42,24 +42,24 @@ def models_router(served: ServedModel) -> APIRouter:
 
     @router.get("/v1/models")
     async def list_models() -> JSONResponse:
-        return JSONResponse({"object": "list", "data": [card(served)]})
+        return JSONResponse({"object": "list", "data": [card(served, name) for name in served.names]})
 
     @router.get("/v1/models/{name:path}")
     async def show_model(name: str) -> JSONResponse:
         served.require(name)
-        return JSONResponse(card(served))
+        return JSONResponse(card(served, name))
 
     return router
 
 
-def card(served: ServedModel) -> dict[str, Any]:
-    """Return OpenAI's description of the model, with vLLM's `max_model_len`."""
+def card(served: ServedModel, name: str) -> dict[str, Any]:
+    """Return OpenAI's description of the model or of an adapter, with vLLM's `max_model_len`."""
     return {
-        "id": served.name,
+        "id": name,
         "object": "model",
         "created": served.created,
         "owned_by": "mini-vllm",
-        "root": served.name,
-        "parent": None,
+        "root": name,
+        "parent": served.adapter_of(name) and served.name,
         "max_model_len": served.max_model_len,
     }

@@ -13,14 +13,14 @@ from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.gates import kv_transfers
 from mini_vllm.core.gates.connector import KVConnectorOutput
-from mini_vllm.core.gates.encoder_cache import EncoderGate
+from mini_vllm.core.gates.encoder_gate import EncoderGate
 from mini_vllm.core.invariants import check_drained
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
 from mini_vllm.core.step_record import StepRecord
 from tests.engine.gate_scenarios import gate_scenario
 from tests.engine.workloads import make_engine
 
-REFERENCE = parse_lineup("solution:1-5,solution:8-9")
+REFERENCE = parse_lineup("solution:1-5,solution:8-9,solution:11")
 
 
 class EndlessRunError(AssertionError):
@@ -51,7 +51,15 @@ class GateReplay(ScenarioReplay):
                 images = [self.requests[name].mm_features[i] for name, found in gate.scheduled.items() for i in found]
                 assert sum(image.length for image in images) <= gate.budget
                 assert gate.cache.num_free_slots >= 0
+                if not self.config.async_scheduling:  # else the next step has evicted already
+                    assert self._contents_read(record) <= gate.cache.cached.keys()
         return record
+
+    def _contents_read(self, record: StepRecord) -> set[str]:
+        shares = [
+            (self.requests[s["id"]].mm_features, s["computed"], s["computed"] + s["n"]) for s in record["scheduled"]
+        ]
+        return {i.identifier for images, first, end in shares for i in images if i.offset < end and first < i.end}
 
     def run(self) -> None:
         last_event = max(event["step"] for event in self.scenario.line["events"])
@@ -138,7 +146,7 @@ def test_blocks_that_are_being_loaded_are_not_found_before_they_are_filled() -> 
 
 def engine_with(**settings: Any) -> Any:
     config = EngineConfig(max_model_len=64, num_gpu_blocks=40, block_size=4, check_invariants=True, **settings)
-    return make_engine(config)
+    return make_engine(config, "solution:1-5,solution:11")
 
 
 def drain(engine: Any) -> dict[str, Any]:
@@ -205,3 +213,59 @@ def test_a_request_can_be_aborted_while_its_grammar_is_being_compiled() -> None:
     engine.step()
     assert engine.abort_request("constrained").outputs[0].finish_reason == "abort"
     assert list(drain(engine)) == ["free"]
+
+
+def image_of(name: str, offset: int = 3) -> MultiModalFeatureSpec:
+    return MultiModalFeatureSpec(name[:3], offset, 6)
+
+
+def texts_of(names: tuple[str, ...], *, together: bool, **settings: Any) -> dict[str, list[int]]:
+    """Return what the fake model says to 16 equal tokens, of which the image of that name takes 6."""
+    images = {"max_num_encoder_input_tokens": 8, "encoder_cache_size": 8}
+    engines = [engine_with(**images, **settings)] if together else [engine_with(**images) for _ in names]
+    for name, engine in zip(names, engines * len(names), strict=False):
+        params = SamplingParams(max_tokens=5)
+        engine.add_request(
+            name, [7] * 16, params, mm_features=[image_of(name)], adapter_id=name.partition("+")[2] or None
+        )
+    found = dict[str, Any]()
+    for engine in engines:
+        found |= drain(engine)
+        check_drained(engine.scheduler)
+    return {name: found[name].outputs[0].token_ids for name in names}
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"max_num_batched_tokens": 5}, {"max_loras": 1}, {"enable_prefix_caching": False}]
+)
+def test_equal_tokens_with_different_images_have_texts_of_their_own(settings: dict[str, Any]) -> None:
+    names = ("cat", "dog", "cat again", "cat+sql", "dog+sql", "cat+law", "cat once more")
+    together = texts_of(names, together=True, **settings)
+    assert together == texts_of(names, together=False)
+    assert together["cat"] == together["cat again"] == together["cat once more"]
+    assert len({tuple(text) for text in together.values()}) == 5
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        ([MultiModalFeatureSpec("cat", 0, 9)], "image 'cat' must have 1 to 8 embeddings"),
+        ([MultiModalFeatureSpec("cat", 0, 0)], "image 'cat' must have 1 to 8 embeddings"),
+        ([image_of("cat", 6)], r"in the 10 tokens of the prompt; got \[6, 12\]"),
+        ([image_of("cat", 4), MultiModalFeatureSpec("dog", 3, 1)], r"in order .* got \[4, 10, 3, 4\]"),
+    ],
+)
+def test_images_that_can_never_be_encoded_are_refused(images: list[MultiModalFeatureSpec], message: str) -> None:
+    engine = engine_with(max_num_encoder_input_tokens=8, encoder_cache_size=10)
+    with pytest.raises(ValueError, match=message):
+        engine.add_request("r", [7] * 10, mm_features=images)
+    with pytest.raises(ValueError, match="need max_num_encoder_input_tokens"):
+        engine_with().add_request("r", [7] * 10, mm_features=[image_of("cat")])
+
+
+@pytest.mark.parametrize("asked", [{"max_loras": 1}, {"max_num_encoder_input_tokens": 8, "encoder_cache_size": 8}])
+def test_without_phase_11_a_config_that_asks_for_it_is_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(
+        ValueError, match=r"needs phase 11 \(admission gates\), as in LAB_IMPL=solution:1-6,solution:11"
+    ):
+        make_engine(EngineConfig(**asked), "solution:1-5")

@@ -77,7 +77,7 @@ def read(path: Path) -> Submission:
         ("phase12.py", None),
         ("test_phase1.py", None),
         ("phase1.py.txt", None),
-        ("labs/phase9_x/starter.py", None),
+        ("labs/phase12_x/starter.py", None),
         ("starter.py", None),
         ("labs/phase3_preemption/test_task3_1_priority_queue.py", None),
         ("__MACOSX/labs/phase3_preemption/starter.py", None),

@@ -8,7 +8,7 @@ from openai import OpenAI
 
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
-from tests.serving.running import HELLO, MODEL, ServerUnderTest
+from tests.serving.running import HELLO, MODEL, ServerUnderTest, serving
 
 TOKENIZER = ByteTokenizer()
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -194,3 +194,15 @@ def test_a_stream_arrives_while_it_is_generated(fake_server: ServerUnderTest, cl
     assert first.choices[0].finish_reason is None
     assert fake_server.llm.num_unfinished_requests == 1
     stream.close()
+
+
+def test_the_model_field_may_name_an_adapter() -> None:
+    with serving(adapters=("sql",)) as server:
+        client = server.client_of()
+        assert [(one.id, one.model_dump()["parent"]) for one in client.models.list()] == [(MODEL, None), ("sql", MODEL)]
+        answers = [client.completions.create(model=name, prompt="abc", max_tokens=9) for name in (MODEL, "sql", "sql")]
+        assert [answer.model for answer in answers] == [MODEL, "sql", "sql"]
+        texts = [answer.choices[0].text for answer in answers]
+        assert texts[0] == expected("abc", 9) != texts[1] == texts[2]
+        with pytest.raises(openai.NotFoundError, match="serves 'mini-vllm', 'sql'"):
+            client.completions.create(model="law", prompt="abc")

@@ -18,6 +18,7 @@ from course.views.chunking_dial import Deployment, Setting, chunking_picture, tr
 from course.views.drafts import draft_film
 from course.views.film import Film
 from course.views.hash_chain import hash_chain, hits_of
+from course.views.image_chunks import ImageStep, image_chunks
 from course.views.lanes import lanes
 from course.views.paged_batch import paged_batch
 from course.views.picture import Picture
@@ -29,7 +30,7 @@ from course.views.time_machine import compare, time_machine, wait_strip
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.automaton import Dfa
-from mini_vllm.core.request import Request
+from mini_vllm.core.request import MultiModalFeatureSpec, Request
 from mini_vllm.core.step import ScheduledRequest
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.snapshots import Snapshots
@@ -75,6 +76,12 @@ CHAINS: dict[str, Callable[[], Picture]] = {
     "wrong hashes": lambda: hash_chain(PROMPTS, 4, forgets_the_parent),
     "automaton": lambda: automaton(
         "a*(bc|d)?", Dfa([{97: 0, 98: 2, 100: 1}, {}, {99: 1}], frozenset({0, 1})), 0, "ab", 9
+    ),
+    "image chunks": lambda: image_chunks(
+        10,
+        [MultiModalFeatureSpec("cat", 1, 4), MultiModalFeatureSpec("dog", 7, 3)],
+        [ImageStep(0, 7, ["cat"], [], ["cat"]), ImageStep(7, 3, ["dog"], ["cat"], ["dog"])],
+        5,
     ),
     "chains without hashes": lambda: hash_chain({"the first prompt": list(range(80)), "the second": [1]}, 4),
 }
@@ -218,6 +225,7 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "hash_chain_without_hashes": lambda: hash_chain(PROMPTS, 4, salts=SALTS),
     "hash_chain_wrong": CHAINS["wrong hashes"],
     "automaton": CHAINS["automaton"],
+    "image_chunks": CHAINS["image chunks"],
     "batching": batching,
     "race": lambda: race({"FCFS": runs.queued("fcfs"), "PRIORITY": runs.queued("priority")})[6],
     "stutter": lambda: first_of(

@@ -13,6 +13,7 @@ from course.views.chunking_dial import Deployment, Setting, chunking_picture, tr
 from course.views.drafts import draft_film
 from course.views.film import Film
 from course.views.hash_chain import hash_chain, hits_of
+from course.views.image_chunks import ImageStep, image_chunks
 from course.views.lanes import lanes
 from course.views.paged_batch import paged_batch
 from course.views.picture import Picture
@@ -21,6 +22,8 @@ from course.views.time_machine import time_machine
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
+from mini_vllm.core.gates.encoder_gate import EncoderGate
+from mini_vllm.core.request import MultiModalFeatureSpec
 from mini_vllm.sampling_params import StructuredOutputsParams
 from solutions import phase4_prefix_cache, phase6_gpu_runner
 
@@ -87,6 +90,23 @@ def the_next_digit() -> Picture:
     return automaton(regex, grammar.masks.dfa, grammar.states[-1], allowed, engine.runner.vocab_size)
 
 
+def two_images() -> Picture:
+    """Return the two steps of a prompt whose images do not fit into one."""
+    images = [MultiModalFeatureSpec("cat", 3, 6), MultiModalFeatureSpec("dog", 12, 6)]
+    config = EngineConfig(num_gpu_blocks=40, max_num_encoder_input_tokens=8, encoder_cache_size=8)
+    engine = LLM(config=config, lineup=parse_lineup("solution:1-5,solution:11"), record=True).engine
+    engine.add_request("A", [7] * 20, SamplingParams(2), mm_features=images)
+    assert engine.scheduler.gates is not None
+    gate = next(one for one in engine.scheduler.gates.gates if isinstance(one, EncoderGate))
+    steps = list[ImageStep]()
+    for _ in range(2):
+        engine.step()
+        [share] = engine.recorder.steps[-1]["scheduled"]
+        encoded = [images[index].identifier for index in gate.scheduled.get("A", ())]
+        steps.append(ImageStep(share["computed"], share["n"], encoded, gate.take_freed(), list(gate.cache.cached)))
+    return image_chunks(20, images, steps, gate.budget)
+
+
 def policies() -> Picture:
     comparison = PolicyComparison()
     return policy_picture(comparison, compare_policies(comparison, parse_lineup("solution")), Slo())
@@ -103,6 +123,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "calculator": lambda: calculator_picture(capacity_of(Setup())),
     "policy_comparison": policies,
     "automaton": the_next_digit,
+    "image_chunks": two_images,
     "drafts": kept_and_rejected_drafts,
     "lanes": in_turn_and_ahead,
 }

@@ -1,4 +1,4 @@
-"""One gate of the scheduler, and the two smallest: grammars and adapters."""
+"""One gate of the scheduler, and the smallest: grammars."""
 
 from mini_vllm.core.request import Request, RequestStatus
 
@@ -45,30 +45,3 @@ def failure_of(request: Request) -> str | None:
         return None
     error = request.grammar.exception()
     return None if error is None else str(error)
-
-
-class AdapterGate(Gate):
-    """At most `max_loras` different adapters in one step. (vLLM: `scheduled_loras` in `Scheduler.schedule`.)"""
-
-    def __init__(self, max_loras: int) -> None:
-        self.max_loras = max_loras
-        self._adapter_of: dict[str, str] = {}
-
-    def start_step(self) -> None:
-        self._adapter_of = {}
-
-    def is_open(self, request: Request) -> bool:
-        adapters = set(self._adapter_of.values())
-        return request.adapter_id is None or request.adapter_id in adapters or len(adapters) < self.max_loras
-
-    def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        # A running request that one step leaves out does not count in it, so that another adapter can be admitted. In
-        # the next step both run, and vLLM 0.13.0 fails an assertion; here the later one waits for a step.
-        return num_new_tokens if self.is_open(request) else 0
-
-    def slots_allocated(self, request: Request) -> None:
-        if request.adapter_id is not None:
-            self._adapter_of[request.request_id] = request.adapter_id
-
-    def freed(self, request: Request) -> None:
-        self._adapter_of.pop(request.request_id, None)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from mini_vllm.core.gates.admission import ExtraKeys
 from mini_vllm.core.interfaces import HashBlock, PrefixCache
 from mini_vllm.core.request import Request
 
@@ -10,15 +11,15 @@ ROOT_HASH = bytes(32)
 
 
 class ImagesInHashes:
-    """A `PrefixCache` around phase 4's that hashes requests with images itself, with phase 4's `hash_block`.
+    """A `PrefixCache` around phase 4's that hashes requests with images itself, by phase 4's `hash_block`.
 
-    The contents of the images that overlap a block are extra keys of it. (vLLM: `_gen_mm_extra_hash_keys` in
-    `v1/core/kv_cache_utils.py`.) Phase 4 finds the hashes there when it looks, and adds none.
+    `extra_keys` is phase 11's. Phase 4 finds the hashes there when it looks, and adds none.
     """
 
-    def __init__(self, inner: PrefixCache, hash_block: HashBlock, block_size: int) -> None:
+    def __init__(self, inner: PrefixCache, hash_block: HashBlock, extra_keys: ExtraKeys, block_size: int) -> None:
         self.inner = inner
         self.hash_block = hash_block
+        self.extra_keys = extra_keys
         self.block_size = block_size
 
     def __getattr__(self, name: str) -> Any:
@@ -30,10 +31,8 @@ class ImagesInHashes:
             return
         hashes, size = request.block_hashes, self.block_size
         for start in range(len(hashes) * size, request.num_tokens - size + 1, size):
-            images = [i.identifier for i in request.mm_features if i.offset < start + size and start < i.end]
-            owner = (None, None) if hashes else (request.cache_salt, request.adapter_id)
-            parent = hashes[-1] if hashes else ROOT_HASH
-            hashes.append(self.hash_block(parent, request.all_token_ids[start : start + size], (*owner, *images)))
+            parent, token_ids = hashes[-1] if hashes else ROOT_HASH, request.all_token_ids[start : start + size]
+            hashes.append(self.hash_block(parent, token_ids, self.extra_keys(request, start, start + size)))
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         self.update_block_hashes(request)

@@ -1,0 +1,196 @@
+"""What graded tests and judge see of a file for phase 11: each function plays one case and describes it."""
+
+from collections.abc import Sequence
+from random import Random
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from mini_vllm.core.request import MultiModalFeatureSpec, Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Seen = dict[str, object]  # what plain JSON can hold
+Image = tuple[str, int, int]  # content, offset, length
+ADAPTERS = ("x", "y", "z", "")
+
+
+def request_of(name: str, images: Sequence[Image] = (), **settings: Any) -> Request:
+    features = tuple(MultiModalFeatureSpec(*image) for image in images)
+    return Request(name, [7] * 60, mm_features=features, **settings)
+
+
+def gate(phase11: ModuleType, max_loras: int, calls: Sequence[tuple[str, str, str]]) -> Seen:
+    """Plan and free requests with adapters; see each answer, and to which adapters the gate is open then."""
+    found, seen = phase11.AdapterGate(max_loras), dict[str, object]()
+    for number, (what, name, adapter) in enumerate(calls, start=1):
+        request, answer = request_of(name, adapter_id=adapter or None), None
+        match what:
+            case "step":
+                found.start_step()
+            case "plan":
+                found.slots_allocated(request)
+            case "free":
+                found.freed(request)
+            case _:
+                answer = int(found.limit(request, 8, 5))
+        probes = [one for one in ADAPTERS if found.is_open(request_of("probe", adapter_id=one or None))]
+        seen[f"{number}. {what} {name} {adapter}".strip()] = [
+            answer,
+            f"open to {', '.join(one or '-' for one in probes)}",
+        ]
+    return seen
+
+
+def encodings(phase11: ModuleType, cache_size: int, calls: Sequence[tuple[str, str, str, int]]) -> Seen:
+    """Encode images for requests and release them; see each answer and the whole state.
+
+    To encode is what the engine does: refer, and without success make room and allocate.
+    """
+    cache, seen = phase11.EncoderCacheManager(cache_size), dict[str, object]()
+    for number, (what, name, content, length) in enumerate(calls, start=1):
+        request, image = request_of(name), MultiModalFeatureSpec(content, 0, length)
+        match what:
+            case "refer":
+                answer: object = bool(cache.refer(request, image))
+            case "room":
+                answer = bool(cache.make_room(length))
+            case "release":
+                answer = cache.release(request, image)
+            case _:
+                answer = "found" if cache.refer(request, image) else "no room"
+                if answer == "no room" and cache.make_room(length):
+                    answer = cache.allocate(request, image)
+        users = {one: sorted(who) for one, who in sorted(cache.cached.items())}
+        state = f"free {int(cache.num_free_slots)}, freeable {dict(cache.freeable)}, users {users}, freed {cache.freed}"
+        seen[f"{number}. {what} {name} {content} {length}"] = [answer, state]
+    return seen
+
+
+class RoomyCache:
+    """An encoder cache that knows some contents, has a fixed room, and keeps what it was asked."""
+
+    def __init__(self, known: Sequence[str], room: int) -> None:
+        self.known, self.room = known, room
+        self.referred: list[str] = []
+        self.made_room_for = 0
+        self.changed: list[str] = []
+
+    def refer(self, request: Request, image: MultiModalFeatureSpec) -> bool:
+        if image.identifier in self.known:
+            self.referred.append(image.identifier)
+        return image.identifier in self.known
+
+    def make_room(self, num_embeds: int) -> bool:
+        if num_embeds <= self.room:
+            self.made_room_for = max(self.made_room_for, num_embeds)
+        return num_embeds <= self.room
+
+    def allocate(self, request: Request, image: MultiModalFeatureSpec) -> None:
+        self.changed.append(f"allocated {image.identifier}")
+
+    def release(self, request: Request, image: MultiModalFeatureSpec) -> None:
+        self.changed.append(f"released {image.identifier}")
+
+
+def chunk(
+    phase11: ModuleType,
+    images: Sequence[Image],
+    computed: int,
+    num_new: int,
+    budget: int,
+    room: int,
+    known: Sequence[str],
+) -> Seen:
+    """Ask for one chunk; see the answer, and what became of the encoder cache."""
+    cache = RoomyCache(known, room)
+    to_encode, num_tokens = phase11.schedule_encoder_inputs(request_of("r", images), computed, num_new, budget, cache)
+    return {
+        "images to encode": [int(index) for index in to_encode],
+        "tokens": int(num_tokens),
+        "known contents that got a user": sorted({*cache.referred}),
+        "made room for": cache.made_room_for,
+        "done to the cache": cache.changed,
+    }
+
+
+def keys(phase11: ModuleType, salt: str, adapter: str, images: Sequence[Image], start: int, end: int) -> Seen:
+    """Ask for the extra keys of a block."""
+    request = request_of("r", images, cache_salt=salt or None, adapter_id=adapter or None)
+    return {"extra keys": [*phase11.generate_block_hash_extra_keys(request, start, end)]}
+
+
+def products(
+    phase11: ModuleType, num_inputs: int, num_outputs: int, rank: int, num_adapters: int, rows: Sequence[int], seed: int
+) -> Seen:
+    """Add products of whole numbers, exact in any order; see each row, and whether more rows take more operators."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        number = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.number += 1
+            return func(*args, **(kwargs or {}))
+
+    rng = torch.Generator().manual_seed(seed)
+
+    def numbers(*shape: int) -> "Tensor":
+        return torch.randint(-3, 4, shape, generator=rng).float()
+
+    lora_a, lora_b = numbers(num_adapters, rank, num_inputs), numbers(num_adapters, num_outputs, rank)
+    counts, seen = [], dict[str, object]()
+    for times in (9, 1):
+        indices = torch.tensor([*rows] * times)
+        inputs, output = numbers(len(indices), num_inputs), numbers(len(indices), num_outputs)
+        given = inputs.clone(), output.clone(), lora_a.clone(), lora_b.clone(), indices.clone()
+        with Counting() as counting:  # type: ignore[no-untyped-call]
+            phase11.bgmv(output, inputs, lora_a, lora_b, indices)
+        counts.append(counting.number)
+        kept = [inputs.equal(given[0]), lora_a.equal(given[2]), lora_b.equal(given[3]), indices.equal(given[4])]
+        added = (output - given[1]).tolist()
+        seen |= {
+            "arguments as before": kept,
+            **{f"row {t}, adapter {rows[t]}: added": added[t] for t in range(len(rows))},
+        }
+    return seen | {"more operators for more rows": counts[0] > counts[1]}
+
+
+def random_images(rng: Random, contents: str = "abc") -> list[Image]:
+    """Return images in order, some of them without a gap."""
+    images, at = list[Image](), 0
+    for _ in range(rng.randrange(5)):
+        offset, length = at + rng.choice((0, 0, 1, 4)), rng.choice((1, 3, 6))
+        images.append((rng.choice(contents), offset, length))
+        at = offset + length
+    return images
+
+
+def random_case(rng: Random, task: int) -> tuple[Any, ...]:
+    """Return what the play of a task is given in a random case."""
+    calls = list[tuple[Any, ...]]()
+    match task:
+        case 1:
+            adapter_of = {name: rng.choice(ADAPTERS) for name in "ABCDEF"}
+            for _ in range(14):
+                what, name = rng.choice(("step", *("plan", "free", "limit", "plan") * 3)), rng.choice("ABCDEF")
+                calls.append(("step", "", "") if what == "step" else (what, name, adapter_of[name]))
+            return rng.randint(1, 3), calls
+        case 2:
+            for _ in range(14):
+                what, content = (
+                    rng.choice(("encode", "encode", "release", "release", "refer", "room")),
+                    rng.choice("abcd"),
+                )
+                calls.append((what, rng.choice("ABC"), content, {"a": 2, "b": 3, "c": 4, "d": 5}[content]))
+            return rng.choice((6, 8, 12)), calls
+        case 3:
+            limits = rng.choice((2, 6, 9, 20)), rng.choice((2, 6, 9, 20))
+            return random_images(rng), rng.randrange(12), rng.randint(1, 14), *limits, rng.choice(("", "a", "bc"))
+        case 4:
+            start = rng.choice((0, 4, 8, 12))
+            return rng.choice(("", "s")), rng.choice(("", "x")), random_images(rng, "abc"), start, start + 4
+    num_adapters = rng.randint(1, 3)
+    rows = [rng.randrange(-1, num_adapters) for _ in range(rng.randint(1, 6))]
+    return rng.randint(1, 5), rng.randint(1, 5), rng.randint(1, 3), num_adapters, rows, rng.randrange(1000)

@@ -1,0 +1,14 @@
+"""Graded tests of task 11.1: adapters in a step."""
+
+from types import ModuleType
+
+import pytest
+
+from course.labtest import phase11_plays
+from course.labtest.case_table import cases, check
+from course.labtest.recorded import Answers
+
+
+@pytest.mark.parametrize("name", cases(phase11_plays, 1))
+def test_adapter_gate(phase11: ModuleType, answers: Answers, name: str) -> None:
+    check(phase11_plays, phase11, answers, 1, name)

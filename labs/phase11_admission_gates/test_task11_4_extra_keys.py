@@ -1,0 +1,14 @@
+"""Graded tests of task 11.4: what a block's hash depends on."""
+
+from types import ModuleType
+
+import pytest
+
+from course.labtest import phase11_plays
+from course.labtest.case_table import cases, check
+from course.labtest.recorded import Answers
+
+
+@pytest.mark.parametrize("name", cases(phase11_plays, 4))
+def test_extra_keys(phase11: ModuleType, answers: Answers, name: str) -> None:
+    check(phase11_plays, phase11, answers, 4, name)

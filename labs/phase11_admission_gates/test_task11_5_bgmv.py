@@ -1,0 +1,14 @@
+"""Graded tests of task 11.5: rows of different adapters."""
+
+from types import ModuleType
+
+import pytest
+
+from course.labtest import phase11_plays
+from course.labtest.case_table import cases, check
+from course.labtest.recorded import Answers
+
+
+@pytest.mark.parametrize("name", cases(phase11_plays, 5))
+def test_bgmv(phase11: ModuleType, answers: Answers, name: str) -> None:
+    check(phase11_plays, phase11, answers, 5, name)

@@ -1,0 +1,53 @@
+"""The seam of phase 11: what decides about adapters and images."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mini_vllm.core.gates.gate import Gate
+from mini_vllm.core.request import MultiModalFeatureSpec, Request
+
+
+class EncoderCache(Protocol):
+    """The bookkeeping of encodings by content. (vLLM: `v1/core/encoder_cache_manager.py`.)
+
+    `cached` maps a content to the ids of its users. An encoding without one stays until its place is needed;
+    `freeable` has those, with their lengths, in the order in which they go. `num_free_slots` are embeddings that fit
+    without an eviction; `freed` are the contents that were evicted, in order, and the engine empties it.
+    """
+
+    num_free_slots: int
+    cached: dict[str, set[str]]
+    freeable: dict[str, int]
+    freed: list[str]
+
+    def refer(self, request: Request, image: MultiModalFeatureSpec) -> bool: ...
+    def make_room(self, num_embeds: int) -> bool: ...
+    def allocate(self, request: Request, image: MultiModalFeatureSpec) -> None: ...
+    def release(self, request: Request, image: MultiModalFeatureSpec) -> None: ...
+
+
+class ScheduleEncoderInputs(Protocol):
+    """Which images a request encodes in a step, and how many of its new tokens it computes."""
+
+    def __call__(
+        self, request: Request, num_computed_tokens: int, num_new_tokens: int, budget: int, cache: EncoderCache
+    ) -> tuple[list[int], int]: ...
+
+
+ExtraKeys = Callable[[Request, int, int], tuple[str | None, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionFunctions:
+    """Phase 11 as scheduler and runner use it.
+
+    `make_adapter_gate` takes `max_loras`, `make_encoder_cache` the number of embeddings. `bgmv` takes tensors: output
+    [T, out], inputs [T, in], lora_a [N, r, in], lora_b [N, out, r] and indices [T]; only the runner imports torch.
+    """
+
+    make_adapter_gate: Callable[[int], Gate]
+    make_encoder_cache: Callable[[int], EncoderCache]
+    schedule_encoder_inputs: ScheduleEncoderInputs
+    extra_keys: ExtraKeys
+    bgmv: Callable[[Any, Any, Any, Any, Any], None]

@@ -1,0 +1,56 @@
+"""Images at admission: phase 11 decides, and what it decided is kept here until a request has its slots."""
+
+from mini_vllm.core.gates.admission import EncoderCache, ScheduleEncoderInputs
+from mini_vllm.core.gates.gate import Gate
+from mini_vllm.core.request import Request
+
+
+class EncoderGate(Gate):
+    """At most `budget` embeddings are computed in one step. (vLLM: `Scheduler._try_schedule_encoder_inputs`.)
+
+    `scheduled` has, by request id, the indices of the images that this step encodes.
+    """
+
+    def __init__(self, budget: int, cache: EncoderCache, schedule_encoder_inputs: ScheduleEncoderInputs) -> None:
+        self.budget = budget
+        self.cache = cache
+        self.schedule_encoder_inputs = schedule_encoder_inputs
+        self.scheduled: dict[str, list[int]] = {}
+        self._budget_left = budget
+        self._wanted: dict[str, list[int]] = {}
+
+    def start_step(self) -> None:
+        self.scheduled, self._wanted, self._budget_left = {}, {}, self.budget
+
+    def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        if not request.mm_features:
+            return num_new_tokens
+        self._wanted[request.request_id], num_new_tokens = self.schedule_encoder_inputs(
+            request, num_computed_tokens, num_new_tokens, self._budget_left, self.cache
+        )
+        return num_new_tokens
+
+    def slots_allocated(self, request: Request) -> None:
+        if wanted := self._wanted.pop(request.request_id, None):
+            for index in wanted:
+                self.cache.allocate(request, request.mm_features[index])
+            self._budget_left -= self._num_embeds(request, wanted)
+            self.scheduled[request.request_id] = wanted
+
+    def freed(self, request: Request) -> None:
+        self._budget_left += self._num_embeds(request, self.scheduled.pop(request.request_id, []))
+        for image in request.mm_features:
+            self.cache.release(request, image)
+
+    def advanced(self, request: Request) -> None:
+        for image in request.mm_features:
+            if image.end <= request.num_computed_tokens:  # its K and V are in the cache, so nothing reads it again
+                self.cache.release(request, image)
+
+    def take_freed(self) -> list[str]:
+        """Return the contents that have gone since the last call, in order."""
+        freed, self.cache.freed = self.cache.freed, []
+        return freed
+
+    def _num_embeds(self, request: Request, indices: list[int]) -> int:
+        return sum(request.mm_features[index].length for index in indices)

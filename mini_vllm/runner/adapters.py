@@ -1,0 +1,156 @@
+"""Adapters of the Llama pass: from PEFT's files to a product beside each linear layer.
+
+vLLM: `lora/models.py` reads the files, `lora/layers/` has a layer beside each kind of linear layer. There `max_loras`
+slots on the GPU take turns; here all adapters stay loaded, and `max_loras` is for the scheduler alone.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.llama import LlamaModel, Product
+from mini_vllm.runner.paged_model import ForwardPass
+
+Bgmv = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
+KEY = re.compile(r"base_model\.model\.model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+_proj)\.lora_([AB])\.weight")
+SUPPORTED: Mapping[str, tuple[Any, ...]] = {  # other values change the product, or more than these layers
+    "peft_type": ("LORA",),
+    "bias": ("none",),
+    "modules_to_save": (None, []),
+    "use_dora": (False,),
+    "use_rslora": (False,),
+    "rank_pattern": ({}, None),
+    "alpha_pattern": ({}, None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """An adapter's A [r, in] and B [out, r] by layer and module, and the factor alpha / r of their product."""
+
+    name: str
+    scale: float
+    weights: dict[tuple[int, str, str], Tensor]
+
+
+def load_adapter(name: str, path: str | Path) -> Adapter:
+    """Read a directory that PEFT has saved. Raises `ValueError` for what is none, or not supported."""
+    folder = Path(path)
+    try:
+        config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        with safe_open(folder / "adapter_model.safetensors", framework="pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"adapter {name!r}: {folder} must have adapter_config.json and adapter_model.safetensors: {error}"
+        ) from error
+    for setting, legal in SUPPORTED.items():
+        if (value := config.get(setting, legal[0])) not in legal:
+            raise ValueError(f"adapter {name!r}: {setting} must be {legal[0]!r}, got {value!r}")
+    places = {key: KEY.fullmatch(key) for key in tensors}
+    if unknown := [key for key, place in places.items() if place is None]:
+        raise ValueError(f"adapter {name!r} changes {unknown[0]}: only linear layers of attention and MLP can be")
+    weights = {(int(place[1]), place[2], place[3]): tensors[key] for key, place in places.items() if place}
+    return Adapter(name, config["lora_alpha"] / config["r"], weights)
+
+
+class StepAdapters:
+    """Which adapter each row of the current step has: `indices` [T] int64, -1 for none; None if no row has any."""
+
+    def __init__(self, names: Sequence[str], device: torch.device) -> None:
+        self.index_of = {name: index for index, name in enumerate(names)}
+        self.device = device
+        self.indices: Tensor | None = None
+
+    def start_step(self, batch: Sequence[ScheduledRequest]) -> None:
+        """Set the rows of a step; a request has as many as it computes tokens."""
+        found = [self.index_of.get(one.request.adapter_id or "", -1) for one in batch]
+        counts = torch.tensor([one.num_scheduled_tokens for one in batch])
+        indices = torch.tensor(found).repeat_interleave(counts)
+        self.indices = indices.to(self.device) if max(found) >= 0 else None
+
+
+def with_adapters(model: ForwardPass, adapters: Sequence[Adapter], bgmv: Bgmv) -> StepAdapters:
+    """Put the adapters beside the layers of a model, in place. Raises `ValueError` if they do not fit it."""
+    if not isinstance(model, LlamaModel):
+        raise ValueError("adapters need a model of the Llama family: Llama, Mistral, Qwen2 or Qwen3")
+    step = StepAdapters([adapter.name for adapter in adapters], model.device)
+    config, dim = model.model.config, model.head_dim
+    hidden, inner, heads = config.hidden_size, config.intermediate_size, model.num_heads * dim
+    keys = model.num_kv_heads * dim
+    joined: dict[str, tuple[int, dict[str, int]]] = {  # product: its inputs, and the outputs of its modules in order
+        "qkv": (hidden, {"q_proj": heads, "k_proj": keys, "v_proj": keys}),
+        "output": (heads, {"o_proj": hidden}),
+        "gate_up": (hidden, {"gate_proj": inner, "up_proj": inner}),
+        "down": (inner, {"down_proj": hidden}),
+    }
+    require_fit(adapters, len(model.layers), joined.values())
+    for number, layer in enumerate(model.layers):
+        beside: dict[str, Any] = {}
+        for name, (num_inputs, outputs) in joined.items():
+            weights = stacked(adapters, number, num_inputs, outputs)
+            if any(weight.any() for weight in weights):
+                a, b = (weight.to(model.device, model.embedding.dtype) for weight in weights)
+                beside[name] = with_lora(getattr(layer, name), a, b, step, bgmv)
+        model.layers[number] = replace(layer, **beside)
+    return step
+
+
+def stacked(
+    adapters: Sequence[Adapter], layer: int, num_inputs: int, outputs: Mapping[str, int]
+) -> tuple[Tensor, Tensor]:
+    """Return A [N, modules * r, in] and B [N, out, modules * r] of all adapters for modules that are one product.
+
+    Each module has its own rows of A, and B joins them to its own outputs alone. r is the largest rank; what a smaller
+    one leaves is 0. B holds the factor alpha / r.
+    """
+    rank = max(len(weight) for one in adapters for (_, _, side), weight in one.weights.items() if side == "A")
+    lora_a = torch.zeros(len(adapters), len(outputs) * rank, num_inputs)
+    lora_b = torch.zeros(len(adapters), sum(outputs.values()), len(outputs) * rank)
+    for index, adapter in enumerate(adapters):
+        for place, (module, end) in enumerate(zip(outputs, accumulate(outputs.values()), strict=True)):
+            if (layer, module, "A") in adapter.weights:
+                a, b = (adapter.weights[layer, module, side].float() for side in "AB")
+                ranks = slice(place * rank, place * rank + len(a))
+                lora_a[index, ranks] = a
+                lora_b[index, end - outputs[module] : end, ranks] = b * adapter.scale
+    return lora_a, lora_b
+
+
+def with_lora(product: Product, lora_a: Tensor, lora_b: Tensor, step: StepAdapters, bgmv: Bgmv) -> Product:
+    """Return the product with the rows' adapters added to it."""
+
+    def both(inputs: Tensor) -> Tensor:
+        output = product(inputs)
+        if step.indices is not None:
+            bgmv(output, inputs, lora_a, lora_b, step.indices)
+        return output
+
+    return both
+
+
+def require_fit(adapters: Sequence[Adapter], num_layers: int, products: Any) -> None:
+    """Raise `ValueError` unless every A [r, in] has its B [out, r], for a layer of the model of that size."""
+    sizes = {module: (num_inputs, out) for num_inputs, outputs in products for module, out in outputs.items()}
+    for adapter in adapters:
+        if not adapter.weights:
+            raise ValueError(f"adapter {adapter.name!r} has no weights")
+        for layer, module, _ in adapter.weights:
+            a, b = (adapter.weights.get((layer, module, one)) for one in "AB")
+            seen = (None if a is None else tuple(a.shape), None if b is None else tuple(b.shape))
+            num_inputs, out = sizes.get(module, (0, 0))
+            rank = 0 if a is None else len(a)
+            if layer >= num_layers or seen != ((rank, num_inputs), (out, rank)):
+                raise ValueError(
+                    f"adapter {adapter.name!r}: lora_A and lora_B of {module} in layer {layer} are {seen[0]} and "
+                    f"{seen[1]}, but the model has {num_layers} layers, and there [r, {num_inputs}] and [{out}, r]"
+                )

@@ -1,0 +1,135 @@
+"""Phase 11, reference: adapters and images, from the admission of a request to the product of its rows.
+
+vLLM: `scheduled_loras` and `_try_schedule_encoder_inputs` in `v1/core/sched/scheduler.py`,
+`v1/core/encoder_cache_manager.py`, `generate_block_hash_extra_keys` in `v1/core/kv_cache_utils.py`, and the kernels
+`bgmv_shrink` and `bgmv_expand`; batched products over adapters are Punica's (Chen et al., 2023).
+"""
+
+from typing import TYPE_CHECKING
+
+from mini_vllm.core.gates.admission import EncoderCache
+from mini_vllm.core.gates.gate import Gate
+from mini_vllm.core.request import MultiModalFeatureSpec, Request
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class AdapterGate(Gate):
+    """At most `max_loras` different adapters in one step."""
+
+    def __init__(self, max_loras: int) -> None:
+        self.max_loras = max_loras
+        self.adapter_of: dict[str, str] = {}
+
+    def start_step(self) -> None:
+        """Forget the last step."""
+        self.adapter_of = {}
+
+    def is_open(self, request: Request) -> bool:
+        """Return whether the step still has a place for the request's adapter, or needs none for it."""
+        adapters = set(self.adapter_of.values())
+        return request.adapter_id is None or request.adapter_id in adapters or len(adapters) < self.max_loras
+
+    def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        """Return `num_new_tokens`, or 0 for a request, running or not, whose adapter has no place in this step."""
+        return num_new_tokens if self.is_open(request) else 0
+
+    def slots_allocated(self, request: Request) -> None:
+        """The request is part of the plan, and so is its adapter."""
+        if request.adapter_id is not None:
+            self.adapter_of[request.request_id] = request.adapter_id
+
+    def freed(self, request: Request) -> None:
+        """The request is no longer part of the plan; its adapter is if a different request of the plan has it."""
+        self.adapter_of.pop(request.request_id, None)
+
+
+class EncoderCacheManager:
+    """Which encodings exist, over `cache_size` embeddings, and which requests need them; see `EncoderCache`."""
+
+    def __init__(self, cache_size: int) -> None:
+        self.num_free_slots = cache_size
+        self.cached: dict[str, set[str]] = {}
+        self.freeable: dict[str, int] = {}
+        self.freed: list[str] = []
+
+    def refer(self, request: Request, image: MultiModalFeatureSpec) -> bool:
+        """Count the request as a user of the image's encoding; False if there is none."""
+        if image.identifier not in self.cached:
+            return False
+        self.freeable.pop(image.identifier, None)
+        self.cached[image.identifier].add(request.request_id)
+        return True
+
+    def make_room(self, num_embeds: int) -> bool:
+        """Evict the encodings that have been without a user longest until `num_embeds` fit; all that or nothing."""
+        if num_embeds > self.num_free_slots + sum(self.freeable.values()):
+            return False
+        while num_embeds > self.num_free_slots:
+            oldest = next(iter(self.freeable))
+            self.num_free_slots += self.freeable.pop(oldest)
+            del self.cached[oldest]
+            self.freed.append(oldest)
+        return True
+
+    def allocate(self, request: Request, image: MultiModalFeatureSpec) -> None:
+        """Take the place of an encoding that this step computes, with the request as its user."""
+        self.cached[image.identifier] = {request.request_id}
+        self.num_free_slots -= image.length
+
+    def release(self, request: Request, image: MultiModalFeatureSpec) -> None:
+        """The request needs the encoding no longer. The last user to leave makes it freeable, not free.
+
+        Nothing happens if there is no encoding, or if the request is none of its users.
+        """
+        users = self.cached.get(image.identifier, set())
+        if request.request_id in users:
+            users.remove(request.request_id)
+            if not users:
+                self.freeable[image.identifier] = image.length
+
+
+def schedule_encoder_inputs(
+    request: Request, num_computed_tokens: int, num_new_tokens: int, budget: int, cache: EncoderCache
+) -> tuple[list[int], int]:
+    """Return the images to encode, as indices of `request.mm_features`, and how many of the new tokens are computed.
+
+    At most `budget` embeddings are encoded. Evicts for them, and allocates nothing.
+    """
+    to_encode: list[int] = []
+    contents: set[str] = set()
+    num_embeds = 0
+    for index, image in enumerate(request.mm_features):
+        if image.offset >= num_computed_tokens + num_new_tokens:
+            break
+        if image.end <= num_computed_tokens or image.identifier in contents or cache.refer(request, image):
+            continue
+        # An encoder attends to the whole image at once, so an encoding is never cut: the chunk is.
+        if num_embeds + image.length > budget or not cache.make_room(num_embeds + image.length):
+            return to_encode, max(0, image.offset - num_computed_tokens)
+        num_embeds += image.length
+        contents.add(image.identifier)
+        to_encode.append(index)
+    return to_encode, num_new_tokens
+
+
+def generate_block_hash_extra_keys(
+    request: Request, start_token_idx: int, end_token_idx: int
+) -> tuple[str | None, ...]:
+    """Return what the hash of the block with these tokens depends on besides them: salt, adapter, then the images."""
+    owner = (request.cache_salt, request.adapter_id) if start_token_idx == 0 else (None, None)
+    images = (one for one in request.mm_features if one.offset < end_token_idx and start_token_idx < one.end)
+    return (*owner, *(image.identifier for image in images))
+
+
+def bgmv(output: "Tensor", inputs: "Tensor", lora_a: "Tensor", lora_b: "Tensor", indices: "Tensor") -> None:
+    """Add to each row of `output` [T, out] the product of its row of `inputs` [T, in] with its adapter, in place.
+
+    Row t has adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which holds the factor
+    alpha / r already; -1 is none, and such a row stays as it is.
+    """
+    rows = (indices >= 0).nonzero().flatten()
+    adapters = indices[rows]
+    shrunk = lora_a[adapters] @ inputs[rows, :, None]
+    output[rows] += (lora_b[adapters] @ shrunk)[:, :, 0]

@@ -1,0 +1,50 @@
+"""What the `<!-- check: ... -->` comments of the phase 11 handout may call: single calls of the reference."""
+
+from collections.abc import Sequence
+
+from course.labtest import phase11_plays
+from course.labtest.phase11_plays import Image
+from course.parity.scenario import PUBLIC_FILES, read_scenarios
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.request import MultiModalFeatureSpec
+from mini_vllm.runner.loading import load_model
+from solutions import phase11_admission_gates as reference
+from tests.engine.workloads import drain, make_engine
+
+CAT, DOG = ("cat", 3, 6), ("dog", 12, 6)
+
+
+def chunk(images: Sequence[Image], computed: int, num_new: int, budget: int, room: int) -> int:
+    """Return the tokens of a chunk, with an empty cache."""
+    return int(str(phase11_plays.chunk(reference, images, computed, num_new, budget, room, ())["tokens"]))
+
+
+def steps(cache_size: int, *images: Image) -> list[int]:
+    """Return the tokens that each step computes of a prompt of 20 tokens with these images, under a budget of 8."""
+    config = EngineConfig(num_gpu_blocks=40, max_num_encoder_input_tokens=8, encoder_cache_size=cache_size)
+    engine = make_engine(config, "solution:1-5,solution:11", record=True)
+    features = [MultiModalFeatureSpec(*image) for image in images]
+    engine.add_request("A", [7] * 20, mm_features=features)
+    drain(engine)
+    return [step["total"] for step in engine.recorder.steps if step["total"] > 1]
+
+
+def adapter_size(rank: int) -> int:
+    """Return the weights of an adapter beside all linear layers of the embedded model."""
+    layers = [layer for name, layer in load_model()[0].model.named_modules() if name.endswith("_proj")]
+    return sum(rank * (layer.in_features + layer.out_features) for layer in layers)
+
+
+def model_size() -> int:
+    return sum(weight.numel() for weight in load_model()[0].model.parameters())
+
+
+def keys(images: Sequence[Image], start: int, end: int) -> int:
+    """Return how many images are keys of a block."""
+    return len(reference.generate_block_hash_extra_keys(phase11_plays.request_of("r", images), start, end)) - 2
+
+
+def recordings() -> int:
+    """Return how many recordings need the phase and show no defect of vLLM."""
+    scenarios = [scenario for file in PUBLIC_FILES for scenario in read_scenarios(file)]
+    return sum(11 in scenario.electives and not scenario.defects for scenario in scenarios)

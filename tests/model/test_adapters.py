@@ -1,0 +1,166 @@
+"""Adapters on the embedded model: texts equal to the plain `W x + B A x * alpha / r` of each request, in one batch.
+
+peft is not installed here, so its formula is written out as a hook on the layers of transformers' own model.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mini_vllm import LLM, EngineConfig, SamplingParams
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.config import SpeculativeConfig
+from mini_vllm.runner.adapters import KEY
+from mini_vllm.runner.loading import load_model
+from tests.model.generation import transformers_greedy
+
+LINEUP = parse_lineup("solution:1-9,solution:11")
+ATTENTION, MLP = ("q_proj", "k_proj", "v_proj", "o_proj"), ("gate_proj", "up_proj", "down_proj")
+ADAPTERS = {"wide": (8, 16, ATTENTION + MLP), "narrow": (3, 5, ("q_proj", "v_proj")), "mlp": (4, 4, MLP)}
+NUM_TOKENS = 24
+PROMPTS = ["Once upon a time", "Once upon a time there was a girl. Mina ran to the lake with a red kite", "Milo"]
+Weights = dict[str, Tensor]
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return load_model()[0].model
+
+
+@pytest.fixture(scope="module")
+def folders(model: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return random adapters as PEFT saves them, large enough that every one of them changes the texts."""
+    torch.manual_seed(5)
+    folders = {}
+    for name, (rank, alpha, modules) in ADAPTERS.items():
+        folder = tmp_path_factory.mktemp(name)
+        weights = {}
+        for path, layer in model.named_modules():
+            if path.endswith(modules):
+                weights[f"base_model.model.{path}.lora_A.weight"] = torch.randn(rank, layer.in_features) / 4
+                weights[f"base_model.model.{path}.lora_B.weight"] = torch.randn(layer.out_features, rank) / 6
+        save_file(weights, folder / "adapter_model.safetensors")
+        config = {"peft_type": "LORA", "r": rank, "lora_alpha": alpha, "target_modules": list(modules), "bias": "none"}
+        (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
+        folders[name] = str(folder)
+    return folders
+
+
+@contextmanager
+def beside(model: Any, folder: str | None) -> Iterator[None]:
+    """Add an adapter's product to the layers of a model."""
+    handles = []
+    if folder is not None:
+        from safetensors.torch import load_file
+
+        config = json.loads(Path(folder, "adapter_config.json").read_text(encoding="utf-8"))
+        weights: Weights = load_file(Path(folder, "adapter_model.safetensors"))
+        for path, layer in model.named_modules():
+            if (key := f"base_model.model.{path}.lora_A.weight") in weights:
+                a, b = weights[key], weights[key.replace("lora_A", "lora_B")]
+                scale = config["lora_alpha"] / config["r"]
+                add = lambda _, args, out, a=a, b=b, scale=scale: out + (args[0] @ a.T @ b.T) * scale  # noqa: E731
+                handles.append(layer.register_forward_hook(add))
+    yield
+    for handle in handles:
+        handle.remove()
+
+
+@pytest.fixture(scope="module")
+def expected(model: Any, folders: dict[str, str]) -> dict[tuple[str, str | None], list[int]]:
+    encode, texts = load_model()[1].encode, dict[tuple[str, str | None], list[int]]()
+    for name in (None, *ADAPTERS):
+        with beside(model, folders.get(name or "")):
+            answers = transformers_greedy(model, [encode(prompt) for prompt in PROMPTS], [NUM_TOKENS] * len(PROMPTS))
+        texts |= {(prompt, name): answer for prompt, answer in zip(PROMPTS, answers, strict=True)}
+    return texts
+
+
+ROOMY = EngineConfig(num_gpu_blocks=200)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        ROOMY,
+        replace(ROOMY, max_loras=1),
+        replace(ROOMY, prepack_weights=False, async_scheduling=True),
+        replace(ROOMY, max_loras=2, num_gpu_blocks=12, max_num_batched_tokens=17, block_size=4),  # preempted, in chunks
+        replace(ROOMY, speculative_config=SpeculativeConfig("ngram")),
+    ],
+    ids=["all at once", "one adapter a step", "a step ahead", "little memory", "drafts"],
+)
+def test_a_mixed_batch_has_the_texts_of_each_adapter_alone(
+    config: EngineConfig, folders: dict[str, str], expected: dict[tuple[str, str | None], list[int]]
+) -> None:
+    llm = LLM(config=config, lineup=LINEUP, adapters=folders)
+    wanted = list(expected) * 2  # the second time from the prefix cache
+    params = SamplingParams(NUM_TOKENS, ignore_eos=True)
+    outputs = llm.generate([prompt for prompt, _ in wanted], params, adapter=[name for _, name in wanted])
+    for key, output in zip(wanted, outputs, strict=True):
+        assert output.outputs[0].token_ids[: len(expected[key])] == expected[key], key
+    again = llm.generate([PROMPTS[1]] * 2, params, adapter=["wide", None])
+    assert [one.outputs[0].token_ids[: len(expected[PROMPTS[1], None])] for one in again][1] == expected[
+        PROMPTS[1], None
+    ]
+    assert config.num_gpu_blocks == 12 or all(one.metrics.num_cached_tokens for one in again)
+
+
+def test_every_adapter_changes_the_texts(expected: dict[tuple[str, str | None], list[int]]) -> None:
+    assert len({tuple(expected[PROMPTS[1], name]) for name in (None, *ADAPTERS)}) == 1 + len(ADAPTERS)
+
+
+def changed(folder: str, path: Path, weights: Weights | None = None, **settings: Any) -> str:
+    from safetensors.torch import load_file
+
+    config = json.loads(Path(folder, "adapter_config.json").read_text(encoding="utf-8"))
+    (path / "adapter_config.json").write_text(json.dumps(config | settings), encoding="utf-8")
+    old = load_file(Path(folder, "adapter_model.safetensors"))
+    save_file(
+        {key: value.contiguous() for key, value in (old | (weights or {})).items()}, path / "adapter_model.safetensors"
+    )
+    return str(path)
+
+
+Q_OF_9 = "base_model.model.model.layers.99.self_attn.q_proj.lora_A.weight"
+Q_OF_0 = Q_OF_9.replace("99", "0")
+
+
+@pytest.mark.parametrize(
+    ("weights", "settings", "message"),
+    [
+        ({}, {"use_dora": True}, "use_dora must be False, got True"),
+        ({}, {"bias": "all"}, "bias must be 'none', got 'all'"),
+        ({"base_model.model.lm_head.lora_A.weight": torch.ones(2, 2)}, {}, "changes base_model.model.lm_head"),
+        ({Q_OF_9: torch.ones(2, 2)}, {}, r"q_proj in layer 99 are \(2, 2\) and None, but the model has"),
+        ({Q_OF_0: torch.ones(8, 2)}, {}, r"are \(8, 2\) and \(\d+, 8\)"),
+    ],
+)
+def test_what_is_not_supported_is_refused(
+    weights: Weights, settings: dict[str, Any], message: str, folders: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        LLM(config=ROOMY, lineup=LINEUP, adapters={"x": changed(folders["wide"], tmp_path, weights, **settings)})
+
+
+def test_wrong_names_and_places_are_refused_in_words(folders: dict[str, str]) -> None:
+    assert KEY.fullmatch(Q_OF_0)
+    with pytest.raises(ValueError, match="max_loras needs phase 11"):
+        LLM(lineup=parse_lineup("solution"), adapters=folders)
+    with pytest.raises(ValueError, match="adapters need phase 6"):
+        LLM(lineup=parse_lineup("solution:1-5,solution:11"), adapters=folders)
+    with pytest.raises(ValueError, match="must have adapter_config"):
+        LLM(config=ROOMY, lineup=LINEUP, adapters={"x": "/no/folder"})
+    llm = LLM(config=ROOMY, lineup=LINEUP, adapters=folders)
+    with pytest.raises(ValueError, match="must be one of mlp, narrow, wide; got 'other'"):
+        llm.generate("Hi", adapter="other")
+    with pytest.raises(ValueError, match="2 prompts, but 1 adapters"):
+        llm.generate(["Hi", "Hi"], adapter=["wide"])
