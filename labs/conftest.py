@@ -73,4 +73,4 @@ def fixture_of(phase: int) -> Callable[[Lineup], ModuleType]:
 
 
 phase1, phase2, phase3, phase4, phase5, phase6 = map(fixture_of, range(1, 7))
-phase7, phase8, phase9, phase10, phase11 = map(fixture_of, range(7, 12))
+phase7, phase8, phase9, phase10, phase11, phase12 = map(fixture_of, range(7, 13))

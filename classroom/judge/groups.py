@@ -154,6 +154,13 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "keys of a block": (partial(electives.table, phase=11, task=4),),
         "rows of different adapters": (partial(electives.table, phase=11, task=5),),
     },
+    12: {
+        "what leaves a window": (partial(electives.table, phase=12, task=1),),
+        "blocks for all groups": (partial(electives.table, phase=12, task=2),),
+        "the hit of a sliding layer": (partial(electives.table, phase=12, task=3),),
+        "the hit of all groups": (partial(electives.table, phase=12, task=4),),
+        "attention with a window": (partial(electives.table, phase=12, task=5),),
+    },
 }
 POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # of the others: 10
 TEST_GROUPS = [

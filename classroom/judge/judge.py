@@ -29,7 +29,7 @@ PHASE_SECONDS = 300.0
 MORE_TIME = 4  # factor for the second try of a situation that was late: the machine may have been busy
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
-PHASES_WITH_TENSORS = (6, 7, 9, 10, 11)
+PHASES_WITH_TENSORS = (6, 7, 9, 10, 11, 12)
 NO_TIME = Outcome("not played", "Not played: the situations before took all the time.")
 
 

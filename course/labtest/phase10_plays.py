@@ -185,7 +185,9 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
         case 3:
             return size, stored, [call for name in "AB" for call in _random_loads(rng, name, size)]
         case 4:
-            events = [(rng.choice((*ENDS, "preempt")), name, _random_end(rng, size)) for name in rng.sample("ABCD", 3)]
+            events: list[tuple[str, str, Any]] = [
+                (rng.choice((*ENDS, "preempt")), name, _random_end(rng, size)) for name in rng.sample("ABCD", 3)
+            ]
             events.insert(rng.randrange(4), ("step", "", ()))
             return size, rng.random() < 0.7, stored, [*events, ("step", "", ())]
     others, own = [f"h{number}" for number in range(4)], [f"s{number}" for number in range(6)]

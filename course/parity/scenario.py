@@ -20,6 +20,7 @@ PUBLIC_TRACES = Path(__file__).parent / "traces"
 PUBLIC_FILES = tuple(
     PUBLIC_TRACES / name for name in ("named.jsonl", "random.jsonl.gz", "random2.jsonl.gz", "gates.jsonl.gz")
 )
+PHASE_OF_GATE = {"grammar": 9, "window": 12}
 GATES = ("grammar", "lora", "encoder", "connector", "window")
 
 
@@ -59,8 +60,8 @@ class Scenario:
 
     @property
     def electives(self) -> frozenset[int]:
-        has_grammars = bool(self.line["config"].get("grammar"))
-        return electives_of(self.config()) | (frozenset({9}) if has_grammars else frozenset())
+        used = {name: self.line["config"].get(name) for name in ("grammar", "window")}
+        return electives_of(self.config()) | {PHASE_OF_GATE[name] for name, setting in used.items() if setting}
 
     @property
     def has_gates(self) -> bool:

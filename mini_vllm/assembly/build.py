@@ -45,7 +45,11 @@ def build_engine(
     transfers = transfers_for(lineup, config, opened.disk_store)
     make_connector = None if transfers is None else transfers.make_connector
     scheduler = build_scheduler(
-        config, lineup, on_evict=evicted.append if record else None, make_connector=make_connector
+        config,
+        lineup,
+        on_evict=evicted.append if record else None,
+        make_connector=make_connector,
+        windows=opened.windows,
     )
     cache_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
     runner = paged = opened.with_cache(*cache_size)

@@ -17,6 +17,7 @@ from mini_vllm.assembly.parts import (
     request_queue_for,
     scheduling_functions_for,
     speculation_functions_for,
+    window_functions_for,
 )
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import AsyncScheduling, Speculation
@@ -35,7 +36,8 @@ from mini_vllm.core.skippable_prefix_cache import SkippablePrefixCache
 from mini_vllm.core.tokens_ahead import TokensAhead
 from mini_vllm.core.windows.counted_pool import CountedPool
 from mini_vllm.core.windows.grouped_kv_cache import GroupedKVCacheManager
-from mini_vllm.core.windows.grouped_prefix_cache import GroupedPrefixCache, Tables
+from mini_vllm.core.windows.grouped_prefix_cache import GroupedPrefixCache
+from mini_vllm.core.windows.window_functions import Tables, require_window_functions
 
 Windows = Sequence[int | None]
 
@@ -51,9 +53,9 @@ def build_scheduler(
     """Assemble phases 1 to 5, and around them 7, 8, 11 and the other gates where the config asks for them.
 
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
-    has an entry for each group of layers: how many tokens its attention reaches, None for all. `make_connector` returns
-    the scheduler side of KV transfers, again after a restart. Raises `ValueError` if
-    config and lineup do not fit together.
+    has an entry for each group of layers: how many tokens its attention reaches, None for all; that one comes first.
+    `make_connector` returns the scheduler side of KV transfers, again after a restart. Raises `ValueError` if config
+    and lineup do not fit together.
     """
     functions, (max_model_len, _) = scheduling_functions_for(lineup.scheduler), config.sizes
     admission = admission_functions_for(lineup.gates, config)
@@ -67,7 +69,7 @@ def build_scheduler(
         if commits is not None:
             prefix_cache = cast(PrefixCache, commits)
         kv = _kv_cache(config, lineup, windows, tables, prefix_cache, grouped)
-        block_tables = kv.block_tables if isinstance(kv, GroupedKVCacheManager) else None
+        groups = kv if isinstance(kv, GroupedKVCacheManager) else None
         chunks = chunk_policy_for(lineup.chunking, config, functions.clamp)
         waiting = request_queue_for(lineup.preemption, config)
         speculation = speculation_for(lineup.speculation, config)
@@ -92,7 +94,7 @@ def build_scheduler(
             waiting=gates.waiting if gates else waiting,
             ahead=ahead,
             gates=gates,
-            block_tables=block_tables,
+            groups=groups,
         )
 
     # A request keeps the slots of rejected drafts and of the drafter's next ones, of each step that is in flight;
@@ -125,7 +127,8 @@ def _prefix_cache(
         prefix_cache = cast(PrefixCache, images)
     grouped = None
     if caches and list(windows) != [None]:
-        prefix_cache = grouped = GroupedPrefixCache(prefix_cache, config.block_size, windows, tables)
+        functions = require_window_functions(window_functions_for(lineup.windows))
+        prefix_cache = grouped = GroupedPrefixCache(functions, prefix_cache, config.block_size, windows, tables)
     if caches:
         prefix_cache = SkippablePrefixCache(prefix_cache)
     if on_evict is not None:
@@ -145,9 +148,14 @@ def _kv_cache(
         return kv_cache_manager_for(lineup.kv_cache, config, prefix_cache)
     if lineup.kv_cache == "absent":
         raise ValueError("a model with sliding windows needs phase 2 (block pool): its layers share one pool")
-    num_gpu_blocks = config.sizes[1]
+    functions, num_gpu_blocks = require_window_functions(window_functions_for(lineup.windows)), config.sizes[1]
     pool = CountedPool(block_pool_for(lineup.kv_cache, num_gpu_blocks, prefix_cache), num_gpu_blocks)
-    return GroupedKVCacheManager(pool, config.block_size, windows, prefix_cache, grouped, tables)
+    # A step is planned while the drafts of the one before are checked: those that fail leave the window further back.
+    speculative = config.speculative_config if config.async_scheduling else None
+    num_uncertain = speculative.num_speculative_tokens if speculative else 0
+    return GroupedKVCacheManager(
+        functions, pool, config.block_size, windows, prefix_cache, grouped, tables, num_uncertain
+    )
 
 
 def _gates(config: EngineConfig, admission: AdmissionFunctions | None) -> list[Gate]:

@@ -2,7 +2,7 @@
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase
 that is not listed is absent. `solution` and `starter` alone are the course's six phases; the electives, from 7 on, must
-be listed, as in `starter:1-11` or `solution:1-6,starter:7`. `parts.py` turns a lineup into code.
+be listed, as in `starter:1-12` or `solution:1-6,starter:7`. `parts.py` turns a lineup into code.
 """
 
 import os
@@ -22,6 +22,7 @@ ELECTIVE_NAMES = (
     "structured output",
     "KV transfer",
     "admission gates",
+    "sliding windows",
 )
 ALL_NAMES = PHASE_NAMES + ELECTIVE_NAMES
 
@@ -41,6 +42,7 @@ class Lineup:
     structured_output: Impl = "absent"
     kv_transfer: Impl = "absent"
     gates: Impl = "absent"
+    windows: Impl = "absent"
 
     def __post_init__(self) -> None:
         for phase, impl in enumerate(astuple(self), start=1):

@@ -9,6 +9,7 @@ from mini_vllm.assembly.parts import (
     runner_steps_on,
     speculation_functions_for,
     structured_output_functions_for,
+    window_functions_for,
 )
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import SpeculationFunctions
@@ -31,6 +32,7 @@ class OpenedRunner:
     `num_gpu_blocks` is what the memory allows, null block included. `with_cache(num_blocks, block_size)` returns the
     runner, `draft_model_with_cache(num_blocks, block_size)` the draft model if the config asks for one.
     `disk_store(path, max_bytes, block_size)` returns the blocks of this model on disk.
+    `windows` has an entry for each group of the model's layers: how many tokens its attention reaches, None for all.
     """
 
     tokenizer: Tokenizer
@@ -39,6 +41,7 @@ class OpenedRunner:
     with_cache: Callable[[int, int], ModelRunner]
     draft_model_with_cache: Callable[[int, int], DraftModel]
     disk_store: Callable[[str, int, int], BlockStore] | None = None
+    windows: tuple[int | None, ...] = (None,)
 
 
 def open_runner(
@@ -81,6 +84,7 @@ def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:
         NUM_BLOCKS_WITHOUT_CACHE,
         lambda num_blocks, block_size: DenseModelRunner(loaded),
         lambda num_blocks, block_size: DraftModel(DenseModelRunner(load_draft_model(config)), block_size),
+        windows=loaded.groups.windows,
     )
 
 
@@ -101,8 +105,9 @@ def _paged(
         config = replace(config, enforce_eager=True)  # a recorded graph has no adapters in it
     loaded = [load_adapter(name, path) for name, path in adapters.items()]
     admission = admission_functions_for(lineup.gates, config)
-    opened = OpenedModel(model, config, runner_steps_on(lineup.runner, pick_device().type))
-    steps, structured = opened.steps, structured_output_functions_for(lineup.structured_output)
+    steps = replace(runner_steps_on(lineup.runner, pick_device().type), windows=window_functions_for(lineup.windows))
+    opened = OpenedModel(model, config, steps)
+    structured = structured_output_functions_for(lineup.structured_output)
     if speculation is not None:
         steps = replace(steps, select_logits_rows=speculation.select_logits_rows)
 
@@ -123,7 +128,8 @@ def _paged(
         opened.num_gpu_blocks,
         with_cache,
         draft_model_with_cache,
-        opened.disk_store,
+        disk_store=opened.disk_store,
+        windows=opened.loaded.groups.windows,
     )
 
 

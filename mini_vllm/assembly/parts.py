@@ -30,6 +30,7 @@ from mini_vllm.core.interfaces import (
     WholeBlockPool,
 )
 from mini_vllm.core.request_queue import FCFSRequestQueue
+from mini_vllm.core.windows.window_functions import WindowFunctions
 
 if TYPE_CHECKING:
     from mini_vllm.runner.steps import RunnerSteps
@@ -255,6 +256,21 @@ def admission_functions_for(impl: Impl, config: EngineConfig) -> AdmissionFuncti
         ours.generate_block_hash_extra_keys,
         ours.bgmv,
     )
+
+
+def window_functions_for(impl: Impl) -> WindowFunctions | None:
+    """Return phase 12; None if it is absent. Then the engine refuses models with sliding windows."""
+    if impl == "absent":
+        return None
+    if impl == "starter":
+        from labs.phase12_sliding_windows import starter as yours
+
+        return WindowFunctions(
+            yours.free_outside_window, yours.allocate_groups, yours.find_common_hit, yours.sliding_attention
+        )
+    from solutions import phase12_sliding_windows as ours
+
+    return WindowFunctions(ours.free_outside_window, ours.allocate_groups, ours.find_common_hit, ours.sliding_attention)
 
 
 def runner_steps_for(impl: Impl) -> "RunnerSteps":

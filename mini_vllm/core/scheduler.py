@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.gates.connector import KVConnector, KVConnectorOutput
 from mini_vllm.core.gates.gated import AdmissionGates
 from mini_vllm.core.interfaces import (
@@ -16,6 +17,7 @@ from mini_vllm.core.interfaces import (
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokens_ahead import TokensAhead
+from mini_vllm.core.windows.grouped_kv_cache import GroupedKVCacheManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class SchedulerParts:
     """The waiting queue and phases 2 to 5: everything besides `running` that keeps state from step to step.
 
     `ahead` are phases 7 and 8, which wrap two of them, and `gates` what a step asks before it admits, which wraps
-    three; None without. `block_tables` returns the tables of a request if its model has several groups of layers.
+    three; None without. `groups` is phase 12's KV cache manager, which those around it hide, if layers have windows.
     """
 
     kv: KVCacheManager
@@ -33,7 +35,7 @@ class SchedulerParts:
     waiting: RequestQueue
     ahead: TokensAhead | None = None
     gates: AdmissionGates | None = None
-    block_tables: Callable[[str], Sequence[list[int]]] | None = None
+    groups: GroupedKVCacheManager | None = None
 
 
 class Scheduler:
@@ -101,11 +103,17 @@ class Scheduler:
     @property
     def has_windows(self) -> bool:
         """Whether null blocks stand in the tables, where blocks have left a window."""
-        return self._block_tables is not None
+        return self._groups is not None
 
     def block_tables(self, request_id: str) -> Sequence[list[int]]:
         """Return the request's block table for each group of layers, the first group's first."""
-        return [self.kv.block_ids(request_id)] if self._block_tables is None else self._block_tables(request_id)
+        return [self.kv.block_ids(request_id)] if self._groups is None else self._groups.block_tables(request_id)
+
+    def most_blocks(self, num_tokens: int) -> int:
+        """Return how many blocks a request may hold at once on its way to `num_tokens` tokens."""
+        if self._groups is None:
+            return cdiv(num_tokens, self.kv.block_size)
+        return self._groups.most_blocks(num_tokens, self.max_num_batched_tokens + self.num_spare_tokens)
 
     def schedule(self) -> SchedulerOutput:
         """Plan the next step and count its tokens as computed; results only ever correct that count."""
@@ -142,8 +150,13 @@ class Scheduler:
             end = request.num_computed_tokens
             drafts = scheduler_output.scheduled_spec_decode_tokens.get(request_id, ())
             needs_token = self.chunks.should_sample(request, end)
-            table = self.kv.block_ids(request_id)
-            batch.append(ScheduledRequest(request, end - num_tokens, num_tokens, table, needs_token, drafts))
+            share = ScheduledRequest(
+                request, end - num_tokens, num_tokens, self.kv.block_ids(request_id), needs_token, drafts
+            )
+            if self.has_windows:  # copies: a step that is planned ahead frees blocks which this one may still read
+                share.block_tables = [list(table) for table in self.block_tables(request_id)]
+                share.block_ids = share.block_tables[0]
+            batch.append(share)
         self._to_roll_back = batch
         return batch
 
@@ -254,7 +267,8 @@ class Scheduler:
         for scheduled in batch:
             if scheduled.request.is_finished:  # aborted during the forward pass, with the step counted as computed
                 num_full_blocks = scheduled.num_computed_tokens // self.kv.block_size
-                self.prefix_cache.drop_uncomputed(scheduled.block_ids[num_full_blocks:])
+                for table in scheduled.block_tables or [scheduled.block_ids]:
+                    self.prefix_cache.drop_uncomputed(table[num_full_blocks:])
         places = [place for place, request in enumerate(self.running) if request.request_id in num_computed_before]
         undone = self.running[places[0] :] if places else []
         del self.running[len(self.running) - len(undone) :]
@@ -267,7 +281,7 @@ class Scheduler:
         self.kv, self.prefix_cache = parts.kv, parts.prefix_cache
         self.preemption, self.chunks = parts.preemption, parts.chunks
         self.waiting, self.ahead, self.gates = parts.waiting, parts.ahead, parts.gates
-        self._block_tables = parts.block_tables
+        self._groups = parts.groups
 
     def _forget(self, request_id: str) -> None:
         del self.requests[request_id]

@@ -42,7 +42,8 @@ class ScheduledRequest:
     Computes tokens `num_computed_tokens` to `num_computed_tokens + num_scheduled_tokens - 1` of
     `request.all_token_ids`, in the slots that `block_ids` gives them. `draft_token_ids` are the last of them: they
     are not in `all_token_ids`. `draft_probs` [drafts, vocab] is a tensor with the distributions that they were drawn
-    from, None if nothing was drawn.
+    from, None if nothing was drawn. `block_tables` has a table for each group of layers, the first of which is
+    `block_ids`, if layers have windows.
     """
 
     request: Request
@@ -52,6 +53,7 @@ class ScheduledRequest:
     needs_token: bool
     draft_token_ids: Sequence[int] = ()
     draft_probs: Any = None
+    block_tables: Sequence[list[int]] = ()
 
     def with_drafts(self) -> "ScheduledRequest":
         """Return the share as a forward pass reads it: of a copy of the request with the drafts in `all_token_ids`."""

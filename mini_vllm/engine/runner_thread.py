@@ -66,7 +66,8 @@ class TokensInFlight:
         num_rejected = self._num_rejected.get(scheduled.request.request_id, 0)
         if not scheduled.draft_token_ids and not num_rejected:
             return scheduled
-        return self.correct_share(scheduled, num_rejected, scheduled.request.spec_token_ids)
+        corrected = self.correct_share(scheduled, num_rejected, scheduled.request.spec_token_ids)
+        return replace(corrected, block_tables=scheduled.block_tables)  # phase 8 knows of one table
 
 
 class RunnerThread:

@@ -19,16 +19,16 @@ ATTENTION_NAME = "mini_vllm_paged"
 
 @dataclass(slots=True)
 class PagedContext:
-    """What the attention function of every layer needs in one step.
+    """What the attention function of every layer needs in one step, for each layer.
 
-    `key_caches` and `value_caches` have one tensor per layer: [blocks, block_size, kv_heads, head_dim].
+    `key_caches` and `value_caches` are tensors [blocks, block_size, kv_heads, head_dim].
     """
 
-    batch: FlatBatch
+    batches: list[FlatBatch]
     key_caches: list[Tensor]
     value_caches: list[Tensor]
     write_kv: WriteKV
-    paged_attention: PagedAttention
+    attentions: list[PagedAttention]
 
 
 def attend(
@@ -51,10 +51,10 @@ def attend(
     refuse_unsupported_options(type(module).__name__, kwargs)
     flat_query, flat_key, flat_value = (x[0].transpose(0, 1) for x in (query, key, value))
     layer: int = module.layer_idx  # type: ignore[assignment]
-    key_cache, value_cache = paged.key_caches[layer], paged.value_caches[layer]
-    paged.write_kv(flat_key, flat_value, key_cache, value_cache, paged.batch.slot_mapping)
+    batch, key_cache, value_cache = paged.batches[layer], paged.key_caches[layer], paged.value_caches[layer]
+    paged.write_kv(flat_key, flat_value, key_cache, value_cache, batch.slot_mapping)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return paged.paged_attention(flat_query, key_cache, value_cache, paged.batch, scale)[None], None
+    return paged.attentions[layer](flat_query, key_cache, value_cache, batch, scale)[None], None
 
 
 def use_paged_attention(model: Any) -> None:

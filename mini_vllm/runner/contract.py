@@ -16,24 +16,25 @@ from transformers import AttentionInterface
 
 CONTRACT_NAME = "mini_vllm_contract"
 TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)  # interleaved: distances in the row differ from those in the text
-UNSUPPORTED = ("sliding_window", "softcap", "s_aux", "position_bias", "alibi")
+UNSUPPORTED = ("softcap", "s_aux", "position_bias", "alibi")
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}  # of two logits, by the largest
 
 
 @dataclass(slots=True)
 class AttentionShape:
-    """What the attention function has seen: the layers in call order, the number of K/V heads and their size."""
+    """What the attention function has seen: the layers in call order with their windows, and the size of K and V."""
 
     layers: list[int] = field(default_factory=list)
+    windows: list[int | None] = field(default_factory=list)
     num_kv_heads: int = 0
     head_dim: int = 0
 
 
 def refuse_unsupported_options(model_type: str, kwargs: dict[str, Any]) -> None:
-    """Raise `ValueError` if the attention function is called with an option beyond full attention with a scale."""
+    """Raise `ValueError` if the attention function is called with an option beyond a scale and a window."""
     for name in UNSUPPORTED:
         if kwargs.get(name) is not None:
-            raise ValueError(f"{model_type} calls its attention with {name}; the cache supports only full attention")
+            raise ValueError(f"{model_type} calls its attention with {name}, which the cache does not support")
 
 
 def attend_in_one_row(
@@ -44,6 +45,7 @@ def attend_in_one_row(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     contract: AttentionShape | None = None,
+    sliding_window: int | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attend causally within each text of the row; shapes as in `attention.attend`. Raises `ValueError`."""
@@ -55,8 +57,12 @@ def attend_in_one_row(
         raise ValueError(f"{model_type} has keys {tuple(key.shape)} and values {tuple(value.shape)} or no layer_idx")
     contract.layers.append(int(str(module.layer_idx)))
     contract.num_kv_heads, contract.head_dim = key.shape[1], key.shape[3]
+    contract.windows.append(sliding_window)
     text = torch.tensor(TEXT_OF_TOKEN, device=query.device)
     mask = (text[:, None] == text).tril()
+    if sliding_window is not None:
+        positions = mask.sum(1)
+        mask &= positions[:, None] - positions < sliding_window
     out = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling, enable_gqa=True)
     return out.transpose(1, 2), None
 

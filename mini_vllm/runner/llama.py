@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear, rms_norm, silu
 
+from mini_vllm.core.windows.window_functions import WindowFunctions
 from mini_vllm.runner.loading import LoadedModel
 from mini_vllm.runner.packed_linear import SharedColumns
 from mini_vllm.runner.paged_model import PagedModel
@@ -46,9 +47,15 @@ class LlamaModel(PagedModel):
     """A `PagedModel` of the Llama family that computes without transformers' modules, with the same weights."""
 
     def __init__(
-        self, loaded: LoadedModel, write_kv: WriteKV, paged_attention: PagedAttention, num_blocks: int, block_size: int
+        self,
+        loaded: LoadedModel,
+        write_kv: WriteKV,
+        paged_attention: PagedAttention,
+        num_blocks: int,
+        block_size: int,
+        windows: WindowFunctions | None = None,
     ) -> None:
-        super().__init__(loaded, write_kv, paged_attention, num_blocks, block_size)
+        super().__init__(loaded, write_kv, paged_attention, num_blocks, block_size, windows)
         config, decoder = self.model.config, self.model.model
         self.head_dim, self.num_kv_heads = loaded.head_dim, loaded.num_kv_heads
         self.num_heads: int = config.num_attention_heads
@@ -81,15 +88,17 @@ class LlamaModel(PagedModel):
         """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
         cos, sin = self._rotary(flat.positions)
         hidden = embedding(flat.input_ids, self.embedding)  # [T, hidden size]
-        for layer, key_cache, value_cache in zip(self.layers, self.key_caches, self.value_caches, strict=True):
+        for number, layer in enumerate(self.layers):
+            batch = flat.of_layers(self.group_of_layer[number])
+            key_cache, value_cache = self.key_caches[number], self.value_caches[number]
             heads = layer.qkv(self._norm(hidden, layer.attention_norm)).view(len(hidden), -1, self.head_dim)
             turning, value = heads[:, : -self.num_kv_heads], heads[:, -self.num_kv_heads :]
             if layer.head_norm is not None:
                 turning = self._norm(turning, None) * layer.head_norm
             turned = rotated(turning, cos, sin)
             query, key = turned[:, : self.num_heads], turned[:, self.num_heads :]
-            self.write_kv(key, value, key_cache, value_cache, flat.slot_mapping)
-            attended = self.paged_attention(query, key_cache, value_cache, flat, self.head_dim**-0.5)
+            self.write_kv(key, value, key_cache, value_cache, batch.slot_mapping)
+            attended = self.attention_of_layer[number](query, key_cache, value_cache, batch, self.head_dim**-0.5)
             hidden += layer.output(attended.reshape(len(hidden), -1))
             gate, up = layer.gate_up(self._norm(hidden, layer.mlp_norm)).chunk(2, dim=-1)
             hidden += layer.down(silu(gate) * up)
@@ -132,4 +141,4 @@ def paged_model(loaded: LoadedModel, steps: RunnerSteps, num_blocks: int, block_
         and config.rope_parameters["rope_type"] in FIXED_ROPE_TYPES
     )
     kind = LlamaModel if is_llama else PagedModel
-    return kind(loaded, steps.write_kv, steps.paged_attention, num_blocks, block_size)
+    return kind(loaded, steps.write_kv, steps.paged_attention, num_blocks, block_size, steps.windows)

@@ -14,11 +14,13 @@ from transformers.utils import logging
 from mini_vllm.config import EngineConfig
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.runner.contract import check_attention_contract
+from mini_vllm.runner.layer_groups import LayerGroups
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.runner.packed_linear import pack_linear_layers
 
 EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
 EMBEDDED_DRAFT_MODEL = EMBEDDED_MODEL / "draft"
+SLIDING = "sliding_attention"
 SMALL_MODEL_PARAMETERS = 50_000_000
 
 
@@ -33,6 +35,7 @@ class LoadedModel:
     num_kv_heads: int
     head_dim: int
     vocab_size: int
+    groups: LayerGroups
 
     @property
     def device(self) -> torch.device:
@@ -67,10 +70,15 @@ def load_model(
 
 
 def load_draft_model(config: EngineConfig) -> LoadedModel:
-    """Load the model that proposes drafts; it reads the target's tokens. Raises `ValueError` as `load_model` does."""
+    """Load the model that proposes drafts; it reads the target's tokens.
+
+    Raises `ValueError` as `load_model` does, and for a model with sliding windows.
+    """
     assert config.speculative_config is not None
     with _found(config.speculative_config.model or str(EMBEDDED_DRAFT_MODEL)) as name:
         loaded = _load_weights(name, config.dtype)
+    if loaded.groups.has_windows:
+        raise ValueError(f"the draft model must attend to all tokens, got windows of {loaded.groups.windows[-1]}")
     if config.prepack_weights:
         pack_linear_layers(loaded.model)
     return loaded
@@ -115,7 +123,7 @@ def describe_model(model: Any) -> LoadedModel:
     """
     config = model.config
     require_decoder(config)
-    require_full_attention(config)
+    require_known_attention(config)
     attention = check_attention_contract(model)
     eos = model.generation_config.eos_token_id if model.generation_config is not None else config.eos_token_id
     return LoadedModel(
@@ -126,6 +134,7 @@ def describe_model(model: Any) -> LoadedModel:
         num_kv_heads=attention.num_kv_heads,
         head_dim=attention.head_dim,
         vocab_size=config.vocab_size,
+        groups=layer_groups(config, attention.windows),
     )
 
 
@@ -135,15 +144,31 @@ def require_decoder(config: Any) -> None:
         raise ValueError(f"{config.model_type} has an encoder; the engine serves decoder-only models")
 
 
-def require_full_attention(config: Any) -> None:
-    """Raise `ValueError` naming the reason if a layer does not attend to all earlier tokens."""
-    layer_types = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if layer_types != {"full_attention"}:
-        others = ", ".join(sorted(layer_types - {"full_attention"}))
-        raise ValueError(f"{config.model_type} has layers of type {others}; the cache supports only full attention")
-    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
-        raise ValueError(f"{config.model_type} attends in a sliding window of {config.sliding_window} tokens")
+def require_known_attention(config: Any) -> None:
+    """Raise `ValueError` naming the reason if a layer does not attend to its last tokens, with a window or without."""
+    others = set(getattr(config, "layer_types", None) or ()) - {"full_attention", SLIDING}
+    if others:
+        raise ValueError(
+            f"{config.model_type} has layers of type {', '.join(sorted(others))}; the cache supports full_attention "
+            f"and {SLIDING}"
+        )
     if getattr(config, "attn_logit_softcapping", None):
         raise ValueError(f"{config.model_type} caps its attention logits (attn_logit_softcapping)")
     if not hasattr(config, "num_attention_heads"):
         raise ValueError(f"{config.model_type} has no attention heads in its config")
+
+
+def layer_groups(config: Any, windows: list[int | None]) -> LayerGroups:
+    """Return the groups of layers that were called with these windows. Raises `ValueError` if they do not fit config.
+
+    A window that is as long as the longest text is none.
+    """
+    types = getattr(config, "layer_types", None) or ["full_attention" if one is None else SLIDING for one in windows]
+    told = [config.sliding_window if one == SLIDING else None for one in types]
+    if told != windows or len(set(windows) - {None}) > 1:
+        raise ValueError(
+            f"{config.model_type} calls the attention of its layers with the windows {windows}, and its config has "
+            f"{told}; the cache supports one length of window, the same in both"
+        )
+    longest = config.max_position_embeddings
+    return LayerGroups(tuple(None if one is None or one >= longest else one for one in windows))

@@ -36,12 +36,14 @@ def size_kv_cache(
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
     block_bytes = sum(
-        steps.kv_block_bytes(model.num_layers, config.block_size, model.num_kv_heads, model.head_dim, bytes_per_number)
+        steps.kv_block_bytes(
+            model.groups.num_tensors, config.block_size, model.num_kv_heads, model.head_dim, bytes_per_number
+        )
         for model in (loaded, draft_model)
         if model is not None
     )
     longest = config.max_model_len or loaded.max_model_len
-    num_useful = config.max_num_seqs * cdiv(longest, config.block_size) + 1
+    num_useful = config.max_num_seqs * cdiv(longest, config.block_size) * len(loaded.groups.windows) + 1
     if config.kv_cache_memory_bytes is not None:
         return min(num_useful, _blocks_of(config.kv_cache_memory_bytes, block_bytes))
     step_bytes = 0 if loaded.device.type == "cpu" else peak_bytes_of_a_step(config, loaded, steps)

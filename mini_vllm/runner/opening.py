@@ -7,6 +7,7 @@ import torch
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.windows.window_functions import require_window_functions
 from mini_vllm.runner.graphs import with_graphs
 from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
 from mini_vllm.runner.llama import paged_model
@@ -26,11 +27,16 @@ class OpenedModel:
     def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps) -> None:
         self.loaded, self.tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
         self.steps = steps
+        groups = self.loaded.groups
+        if groups.has_windows:
+            require_window_functions(steps.windows)
         self.max_num_seqs = config.max_num_seqs
-        self.records_graphs = steps.can_be_recorded and not config.enforce_eager
+        self.records_graphs = steps.can_be_recorded and not config.enforce_eager and not groups.has_windows
         self.max_model_len = config.max_model_len or self.loaded.max_model_len
         has_draft_model = config.speculative_config is not None and config.speculative_config.drafter_has_kv_cache
         self.draft_model = load_draft_model(config) if has_draft_model else None
+        if has_draft_model and groups.windows[0] is not None:
+            raise ValueError("a draft model reads all tokens, but every layer of the model has a sliding window")
         self.num_gpu_blocks = config.num_gpu_blocks or size_kv_cache(config, self.loaded, steps, self.draft_model)
 
     def with_cache(self, num_blocks: int, block_size: int) -> ForwardPass:

@@ -1,10 +1,12 @@
 """A model with its KV cache: one step's tensors in, logits out."""
 
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from mini_vllm.core.windows.window_functions import WindowFunctions, require_window_functions
 from mini_vllm.runner.attention import PagedContext, use_paged_attention
 from mini_vllm.runner.loading import LoadedModel
 from mini_vllm.runner.steps import FlatBatch, PagedAttention, WriteKV
@@ -33,22 +35,38 @@ class PagedModel:
     """A transformers model over its own cache, on one device.
 
     `num_blocks` includes the null block. The cache has per layer two tensors
-    [num_blocks, block_size, kv_heads, head_dim], for K and V.
+    [num_blocks, block_size, kv_heads, head_dim], for K and V; layers of two groups share theirs.
     """
 
     def __init__(
-        self, loaded: LoadedModel, write_kv: WriteKV, paged_attention: PagedAttention, num_blocks: int, block_size: int
+        self,
+        loaded: LoadedModel,
+        write_kv: WriteKV,
+        paged_attention: PagedAttention,
+        num_blocks: int,
+        block_size: int,
+        windows: WindowFunctions | None = None,
     ) -> None:
         self.model = loaded.model
         self.device = loaded.device
         self.vocab_size = loaded.vocab_size
         self.block_size = block_size
         self.write_kv = write_kv
-        self.paged_attention = paged_attention
+        groups = loaded.groups
+        self.group_of_layer = groups.group_of_layer
+        self.attention_of_layer = [
+            paged_attention
+            if window is None
+            else partial(require_window_functions(windows).sliding_attention, window=window)
+            for window in groups.window_of_layer
+        ]
         shape = (num_blocks, block_size, loaded.num_kv_heads, loaded.head_dim)
-        layers = range(loaded.num_layers)
-        self.key_caches = [torch.zeros(shape, dtype=loaded.dtype, device=self.device) for _ in layers]
-        self.value_caches = [torch.zeros(shape, dtype=loaded.dtype, device=self.device) for _ in layers]
+        keys, values = (
+            [torch.zeros(shape, dtype=loaded.dtype, device=self.device) for _ in range(groups.num_tensors)]
+            for _ in range(2)
+        )
+        self.key_caches = [keys[place] for place in groups.tensor_of_layer]
+        self.value_caches = [values[place] for place in groups.tensor_of_layer]
         use_paged_attention(self.model)
 
     @property
@@ -63,7 +81,13 @@ class PagedModel:
             position_ids=flat.positions[None],
             use_cache=False,
             logits_to_keep=flat.logits_indices,
-            paged=PagedContext(flat, self.key_caches, self.value_caches, self.write_kv, self.paged_attention),
+            paged=PagedContext(
+                [flat.of_layers(group) for group in self.group_of_layer],
+                self.key_caches,
+                self.value_caches,
+                self.write_kv,
+                self.attention_of_layer,
+            ),
         )
         logits: Tensor = output.logits[0]
         return logits

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mini_vllm.core.interfaces import SelectLogitsRows
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.core.windows.window_functions import WindowFunctions
 from mini_vllm.runner.groups import Integers, RequestGroup, group_requests
 from mini_vllm.runner.step_buffer import Numbers, StepBuffer
 from mini_vllm.sampling_params import SamplingParams
@@ -30,7 +31,8 @@ class FlatBatch:
     request's tokens begin; `seq_lens` [R] int64, tokens in the cache after this step;
     `block_tables` [R, longest table] int64, padded with block 0; `logits_indices` [S] int64.
     `query_lens` and `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting
-    for a GPU. `groups` are the same requests, grouped by their lengths.
+    for a GPU. `groups` are the same requests, grouped by their lengths. `others` are the same tokens with the slots and
+    block tables of the other groups of layers.
     """
 
     input_ids: Tensor
@@ -43,6 +45,11 @@ class FlatBatch:
     query_lens: list[int]
     seq_lens_cpu: list[int]
     block_size: int
+    others: tuple["FlatBatch", ...] = ()
+
+    def of_layers(self, group: int) -> "FlatBatch":
+        """Return the batch as a group of layers reads it; in a dummy batch all read the same."""
+        return self.others[group - 1] if group and self.others else self
 
     @cached_property
     def groups(self) -> list[RequestGroup]:
@@ -133,7 +140,7 @@ class PagedAttention(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunnerSteps:
-    """The functions of phase 6 as one value.
+    """The functions of phase 6 as one value, and those of phase 12 for layers with windows.
 
     `can_be_recorded`: attention in decode steps reads only `block_tables` and `seq_lens`, as CUDA graphs require.
     """
@@ -148,6 +155,7 @@ class RunnerSteps:
     kv_block_bytes: Callable[[int, int, int, int, int], int]
     num_blocks_that_fit: Callable[[int, int, float, int], int]
     can_be_recorded: bool = False
+    windows: WindowFunctions | None = None
 
     def flat_batch(self, batch: Sequence[ScheduledRequest], block_size: int, buffer: StepBuffer) -> FlatBatch:
         """Turn a batch into tensors in `buffer`, valid until `buffer` is used for the next step."""
@@ -162,9 +170,18 @@ class RunnerSteps:
             "block_tables": self.pad_block_tables(batch, block_size),
             "logits_indices": self.select_logits_rows(batch),
         }
-        return FlatBatch(
-            **dict(zip(parts, buffer.stage(list(parts.values())), strict=True)),
+        other_parts: list[Numbers] = []
+        for group in range(1, max((len(one.block_tables) for one in batch), default=0)):
+            shares = [replace(one, block_ids=one.block_tables[group]) for one in batch]
+            other_parts += [self.compute_slot_mapping(shares, block_size), self.pad_block_tables(shares, block_size)]
+        staged = buffer.stage([*parts.values(), *other_parts])
+        tensors: dict[str, Any] = dict(zip(parts, staged, strict=False))
+        flat = FlatBatch(
+            **tensors,
             query_lens=[scheduled.num_scheduled_tokens for scheduled in batch],
             seq_lens_cpu=seq_lens,
             block_size=block_size,
         )
+        pairs = zip(staged[len(parts) :: 2], staged[len(parts) + 1 :: 2], strict=True)
+        flat.others = tuple(replace(flat, slot_mapping=slots, block_tables=tables) for slots, tables in pairs)
+        return flat

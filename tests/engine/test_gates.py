@@ -20,7 +20,7 @@ from mini_vllm.core.step_record import StepRecord
 from tests.engine.gate_scenarios import gate_scenario
 from tests.engine.workloads import make_engine
 
-REFERENCE = parse_lineup("solution:1-5,solution:8-9,solution:11")
+REFERENCE = parse_lineup("solution:1-5,solution:8-9,solution:11-12")
 
 
 class EndlessRunError(AssertionError):

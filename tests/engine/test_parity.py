@@ -13,7 +13,7 @@ from course.parity.verdict import KNOWN_DEFECTS
 from mini_vllm.assembly.lineup import parse_lineup
 from solutions import phase4_prefix_cache
 
-REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11")
+REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
 SCENARIOS = [scenario for file in PUBLIC_FILES for scenario in read_scenarios(file)]
 TO_MATCH = [scenario for scenario in SCENARIOS if not scenario.defects]
 WITH_DEFECTS = [scenario for scenario in SCENARIOS if scenario.defects]
@@ -34,16 +34,19 @@ def test_recordings_of_absent_electives_are_reported_with_a_reason() -> None:
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
     six = parse_lineup("solution")
     assert Counter(s.out_of_scope(six) for s in SCENARIOS if s.kind != "named") == {
-        None: 300 + 140,
+        None: 300 + 60,
         "phase 7 (speculative decoding)": 100,
         "phase 8 (async scheduling)": 246,
         "phase 9 (structured output)": 40,
         "phase 11 (admission gates)": 40 + 60 + 40,
+        "phase 12 (sliding windows)": 80,
     }
     for scenario in SCENARIOS:
         assert scenario.out_of_scope(REFERENCE) is None
         config, reason = scenario.line["config"], scenario.out_of_scope(six)
-        uses_elective = config["async_scheduling"] or config["spec"] or {"grammar", "lora", "encoder"} & config.keys()
+        uses_elective = (
+            config["async_scheduling"] or config["spec"] or {"grammar", "lora", "encoder", "window"} & config.keys()
+        )
         assert (reason is None) == (not uses_elective)
 
 

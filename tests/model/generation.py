@@ -1,13 +1,14 @@
 """The same prompts through transformers and through our engine."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from mini_vllm import EngineConfig, Lineup, RequestOutput, SamplingParams, parse_lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
-from mini_vllm.assembly.parts import runner_steps_for
+from mini_vllm.assembly.parts import runner_steps_for, window_functions_for
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -39,11 +40,11 @@ def transformers_greedy(model: Any, prompts: Sequence[list[int]], max_tokens: Se
 
 
 def engine_for(loaded: LoadedModel, config: EngineConfig, lineup: Lineup | None = None) -> LLMEngine:
-    lineup = lineup or parse_lineup("solution")
+    lineup = lineup or parse_lineup("solution:1-6,solution:12")
     config = config.resolved(loaded.max_model_len, 1024)
-    scheduler = build_scheduler(config, lineup)
+    scheduler = build_scheduler(config, lineup, windows=loaded.groups.windows)
     num_blocks = scheduler.kv.num_usable_blocks + 1
-    steps = runner_steps_for(lineup.runner)
+    steps = replace(runner_steps_for(lineup.runner), windows=window_functions_for(lineup.windows))
     model = paged_model(loaded, steps, num_blocks, scheduler.kv.block_size)
     tokenizer = NoEndTokenizer()
     tokenizer.eos_token_ids = loaded.eos_token_ids

@@ -36,11 +36,29 @@ SERVED: dict[str, PreTrainedConfig] = {
     "gpt2": config("gpt2", **GPT2_SMALL, n_positions=512),
     "gpt_neox": config("gpt_neox", **{name: value for name, value in SMALL.items() if name != "num_key_value_heads"}),
 }
+WINDOWED: dict[str, PreTrainedConfig] = {
+    "mistral": config("mistral", **SMALL, sliding_window=11),
+    "gemma3_text": config(
+        "gemma3_text",
+        **SMALL | {"num_hidden_layers": 6},
+        head_dim=8,
+        query_pre_attn_scalar=8,
+        sliding_window=9,
+    ),
+    "qwen2": config(
+        "qwen2",
+        **SMALL,
+        use_sliding_window=True,
+        sliding_window=6,
+        layer_types=["full_attention", "sliding_attention", "full_attention"],
+    ),
+    "cohere2": config("cohere2", **SMALL | {"num_hidden_layers": 4}, sliding_window=13),
+    "a window of two tokens": config("mistral", **SMALL, sliding_window=2),
+}
 REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
-    "sliding window": (config("mistral", **SMALL, sliding_window=128), "mistral attends in a sliding window of 128"),
-    "some sliding layers": (
-        config("gemma3_text", **SMALL, head_dim=8),
-        "gemma3_text has layers of type sliding_attention",
+    "a third kind of layer": (
+        config("qwen2", **SMALL, layer_types=["full_attention", "chunked_attention", "full_attention"]),
+        "qwen2 has layers of type chunked_attention",
     ),
     "soft caps": (
         config("gemma2", **SMALL, head_dim=8, layer_types=["full_attention"] * 3, sliding_window=None),

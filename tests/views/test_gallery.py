@@ -27,6 +27,7 @@ from course.views.prefix_tree import prefix_tree
 from course.views.race import race
 from course.views.stutter import stutter
 from course.views.time_machine import compare, time_machine, wait_strip
+from course.views.windows import windows
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.automaton import Dfa
@@ -82,6 +83,9 @@ CHAINS: dict[str, Callable[[], Picture]] = {
         [MultiModalFeatureSpec("cat", 1, 4), MultiModalFeatureSpec("dog", 7, 3)],
         [ImageStep(0, 7, ["cat"], [], ["cat"]), ImageStep(7, 3, ["dog"], ["cat"], ["dog"])],
         5,
+    ),
+    "windows": lambda: windows(
+        "a text", {"full": [3, 1, 2], "window of 4": [0, 0, 5]}, {"all": [1, 2, 3], "with a window": [1, 2, 2]}
     ),
     "chains without hashes": lambda: hash_chain({"the first prompt": list(range(80)), "the second": [1]}, 4),
 }
@@ -226,6 +230,7 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "hash_chain_wrong": CHAINS["wrong hashes"],
     "automaton": CHAINS["automaton"],
     "image_chunks": CHAINS["image chunks"],
+    "windows": CHAINS["windows"],
     "batching": batching,
     "race": lambda: race({"FCFS": runs.queued("fcfs"), "PRIORITY": runs.queued("priority")})[6],
     "stutter": lambda: first_of(

@@ -19,11 +19,14 @@ from course.views.paged_batch import paged_batch
 from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, compare_policies, policy_picture
 from course.views.time_machine import time_machine
+from course.views.windows import windows
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.gates.encoder_gate import EncoderGate
-from mini_vllm.core.request import MultiModalFeatureSpec
+from mini_vllm.core.request import MultiModalFeatureSpec, Request
 from mini_vllm.sampling_params import StructuredOutputsParams
 from solutions import phase4_prefix_cache, phase6_gpu_runner
 
@@ -107,6 +110,22 @@ def two_images() -> Picture:
     return image_chunks(20, images, steps, gate.budget)
 
 
+def a_long_text() -> Picture:
+    """Return the tables of a text of 480 tokens, of which sliding layers reach 64, and the blocks that it held."""
+    config = EngineConfig(num_gpu_blocks=100, max_model_len=1000).resolved(1000, 100)
+    scheduler = build_scheduler(config, parse_lineup("solution:1-5,solution:12"), windows=(None, 64))
+    request, held = Request("A", [5] * 480, SamplingParams()), list[int]()
+    while request.num_computed_tokens < request.num_tokens:
+        scheduler.kv.allocate_slots(request, 1)
+        request.num_computed_tokens += 1
+        held.append(scheduler.kv.num_usable_blocks - scheduler.kv.num_free_blocks)
+    all_kept = [2 * cdiv(n, config.block_size) for n in range(1, 481)]
+    tables = dict(zip(("full attention", "window of 64"), scheduler.block_tables("A"), strict=True))
+    return windows(
+        "Full and sliding layers over one pool", tables, {"if all are kept": all_kept, "with a window": held}
+    )
+
+
 def policies() -> Picture:
     comparison = PolicyComparison()
     return policy_picture(comparison, compare_policies(comparison, parse_lineup("solution")), Slo())
@@ -124,6 +143,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "policy_comparison": policies,
     "automaton": the_next_digit,
     "image_chunks": two_images,
+    "windows": a_long_text,
     "drafts": kept_and_rejected_drafts,
     "lanes": in_turn_and_ahead,
 }

@@ -1,11 +1,11 @@
-"""Questions to the electives: phases 7 to 11."""
+"""Questions to the electives: phases 7 to 12."""
 
 from random import Random
 
 from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
 from classroom.judge.script import Script
-from course.labtest import phase9_plays, phase10_plays, phase11_plays
+from course.labtest import phase9_plays, phase10_plays, phase11_plays, phase12_plays
 from course.labtest.moments import Living
 from course.labtest.phase7.counters import random_drafted
 from course.labtest.phase7.lookups import random_lookup
@@ -22,6 +22,7 @@ PLAYS = {  # of the tasks of a phase
     9: (phase9_plays, "steps", "walks", "masks", "logits", "follows"),
     10: (phase10_plays, "stores", "matches", "loads", "ends", "moves"),
     11: (phase11_plays, "gate", "encodings", "chunk", "keys", "products"),
+    12: (phase12_plays, "frees", "allocates", "sliding_hit", "common_hit", "attends"),
 }
 
 
@@ -183,7 +184,7 @@ def corrections(rng: Random) -> JudgeQuestion:
 
 
 def table(rng: Random, phase: int, task: int) -> JudgeQuestion:
-    """Random cases of one task of phase 9, 10 or 11."""
+    """Random cases of one task of a phase from 9 on."""
     plays, *names = PLAYS[phase]
     cases = [plays.random_case(rng, task) for _ in range(MAX_CASES)]
     play = names[task - 1]

@@ -13,6 +13,13 @@ class CountedPool:
         self.ref_counts: dict[int, int] = {}
         self.free_ids = dict.fromkeys(range(1, num_gpu_blocks))
 
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self.free_ids)
+
+    def is_free(self, block_id: int) -> bool:
+        return block_id in self.free_ids
+
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         block_ids = self.inner.get_new_blocks(num_blocks) if num_blocks > 0 else []
         for block_id in block_ids:

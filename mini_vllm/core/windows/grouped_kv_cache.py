@@ -1,42 +1,55 @@
 """A block table for each group of layers, over one pool; blocks that leave a window are freed."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request
 from mini_vllm.core.windows.counted_pool import CountedPool
-from mini_vllm.core.windows.grouped_prefix_cache import GroupedPrefixCache, Tables
+from mini_vllm.core.windows.grouped_prefix_cache import GroupedPrefixCache
+from mini_vllm.core.windows.window_functions import Tables, WindowFunctions
 
 
 class GroupedKVCacheManager:
     """A `KVCacheManager` with one table per group. (vLLM: `KVCacheCoordinator`, `SlidingWindowManager`.)
 
     `block_ids` returns the table of the first group, `block_tables` all of them. Where a block
-    has left the window, or was not needed for the hit, the null block stands in the table.
+    has left the window, or was not needed for the hit, the null block stands in the table. The last
+    `num_uncertain_tokens` computed tokens are drafts that may still be rejected.
     """
 
     def __init__(
         self,
+        functions: WindowFunctions,
         pool: CountedPool,
         block_size: int,
         windows: Sequence[int | None],
         prefix_cache: PrefixCache,
         grouped: GroupedPrefixCache | None,
         tables: dict[str, Tables],
+        num_uncertain_tokens: int,
     ) -> None:
+        self.functions = functions
         self.pool = pool
         self.block_size = block_size
-        self.num_usable_blocks = len(pool.free_ids)
+        self.num_usable_blocks = pool.num_free_blocks
         self.windows = windows
         self.prefix_cache = prefix_cache
         self.grouped = grouped
         self.tables = tables
+        self.num_uncertain_tokens = num_uncertain_tokens
 
     @property
     def num_free_blocks(self) -> int:
-        return len(self.pool.free_ids)
+        return self.pool.num_free_blocks
+
+    def most_blocks(self, num_tokens: int, max_num_new_tokens: int) -> int:
+        """Return how many blocks a request may hold at once on its way to `num_tokens` tokens."""
+        whole = cdiv(num_tokens, self.block_size)
+        reach = ((whole if w is None else cdiv(w - 1 + max_num_new_tokens, self.block_size) + 1) for w in self.windows)
+        return sum(min(whole, one) for one in reach)
 
     def get_computed_blocks(self, request: Request) -> list[int]:
         return self.prefix_cache.find_longest_cache_hit(request)
@@ -46,49 +59,30 @@ class GroupedKVCacheManager:
     ) -> list[int] | None:
         held = self.tables.get(request.request_id)
         # Even if the request is refused below: what has left the window is never read again.
-        if held is not None:
-            self._free_outside_window(held, request.num_computed_tokens)
+        for table, window in zip(held or (), self.windows, strict=held is not None):
+            if window is not None:
+                num_certain_tokens = request.num_computed_tokens - self.num_uncertain_tokens
+                self.functions.free_outside_window(table, window, num_certain_tokens, self.block_size, self.pool)
         num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
         num_tokens = num_computed_tokens + num_new_tokens
         num_blocks = cdiv(num_tokens + num_lookahead_tokens, self.block_size)
         tables = self._hit_tables(request, len(hit_blocks)) if held is None else held
-        num_free_hits = sum(block_id in self.pool.free_ids for table in tables for block_id in table)
-        num_needed = sum(num_blocks - len(table) for table in tables)
-        if num_needed + num_free_hits > self.num_free_blocks:
+        pin = partial(self.prefix_cache.pin, request, pool=self.pool) if held is None else None
+        new_blocks = self.functions.allocate_groups(tables, num_blocks, self.pool, pin)
+        if new_blocks is None:
             return None
-        if held is None:
-            self._pin(request, tables)
-        new_blocks: list[int] = []
-        for group, table in enumerate(tables):
-            taken = self.pool.get_new_blocks(num_blocks - len(table))
-            table += taken
-            new_blocks += taken if group == 0 else []
+        self.tables[request.request_id] = tables
         num_cached, num_full = (
             n // self.block_size for n in (num_computed_tokens, min(num_tokens, request.num_tokens))
         )
         if num_full > num_cached:
             self.prefix_cache.cache_full_blocks(request, tables[0], num_cached, num_full)
-        return new_blocks
+        return new_blocks[0]
 
     def _hit_tables(self, request: Request, num_hit_blocks: int) -> Tables:
         if self.grouped is None or num_hit_blocks == 0:
             return tuple([] for _ in self.windows)
         return self.grouped.find_hit_of_each_group(request, num_hit_blocks * self.block_size)
-
-    def _pin(self, request: Request, tables: Tables) -> None:
-        self.tables[request.request_id] = tables
-        for table in tables:
-            self.prefix_cache.pin(request, table, self.pool)
-
-    def _free_outside_window(self, tables: Tables, num_computed_tokens: int) -> None:
-        """Free the blocks that the next token does not reach, last one first; those before them are gone already."""
-        for table, window in zip(tables, self.windows, strict=True):
-            num_skipped_tokens = 0 if window is None else num_computed_tokens - window + 1
-            index = max(0, num_skipped_tokens) // self.block_size - 1
-            while index >= 0 and table[index] != NULL_BLOCK_ID:
-                self.pool.free_blocks([table[index]])
-                table[index] = NULL_BLOCK_ID
-                index -= 1
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
         for table in self.tables.pop(request.request_id, ()):

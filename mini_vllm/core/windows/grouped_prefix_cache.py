@@ -3,24 +3,28 @@
 from collections.abc import Mapping, Sequence
 
 from mini_vllm.core.block import NULL_BLOCK_ID
-from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import BlockPool, PrefixCache
 from mini_vllm.core.request import Request
-
-Tables = tuple[list[int], ...]
+from mini_vllm.core.windows.window_functions import Tables, WindowFunctions
 
 
 class GroupedPrefixCache:
     """A `PrefixCache` for groups of layers, with the block hashes of phase 4, `hashes`.
 
-    `windows` has for each group how many tokens its attention reaches, the newest included; None is full attention,
-    and comes first. `tables` are the block tables by request id, one per group; the KV cache manager maintains them.
-    (vLLM: `HybridKVCacheCoordinator`, and `SlidingWindowManager.find_longest_cache_hit`.)
+     `windows` has for each group how many tokens its attention reaches, the newest included; None is full attention,
+     and comes first. `tables` are the block tables by request id, one per group; the KV cache manager maintains them.
+    XX
     """
 
     def __init__(
-        self, hashes: PrefixCache, block_size: int, windows: Sequence[int | None], tables: Mapping[str, Tables]
+        self,
+        functions: WindowFunctions,
+        hashes: PrefixCache,
+        block_size: int,
+        windows: Sequence[int | None],
+        tables: Mapping[str, Tables],
     ) -> None:
+        self.functions = functions
         self.hashes = hashes
         self.block_size = block_size
         self.windows = windows
@@ -39,34 +43,9 @@ class GroupedPrefixCache:
     def find_hit_of_each_group(self, request: Request, max_num_tokens: int) -> Tables:
         """Return the hit blocks of each group, equally many: a hit counts as far as every group has it."""
         self.update_block_hashes(request)
-        num_blocks = max_num_tokens // self.block_size
-        hits: list[list[int]] = []
-        for group, window in enumerate(self.windows):
-            block_hashes = request.block_hashes[:num_blocks]
-            hit = self._full_hit(group, block_hashes) if window is None else self._hit(group, block_hashes, window)
-            num_blocks = len(hit)
-            hits.append(hit)
-        return tuple(hit[:num_blocks] for hit in hits)
-
-    def _full_hit(self, group: int, block_hashes: Sequence[bytes]) -> list[int]:
-        hit: list[int] = []
-        for block_hash in block_hashes:
-            block_id = self._find(group, block_hash)
-            if block_id is None:
-                break
-            hit.append(block_id)
-        return hit
-
-    def _hit(self, group: int, block_hashes: Sequence[bytes], window: int) -> list[int]:
-        """Search from the end for as many blocks in a row as the window reaches back; the null block stands before."""
-        num_needed = cdiv(window - 1, self.block_size)
-        found: list[int] = []
-        for index in reversed(range(len(block_hashes))):
-            block_id = self._find(group, block_hashes[index])
-            found = [] if block_id is None else [block_id, *found]
-            if found and len(found) >= num_needed:
-                return [NULL_BLOCK_ID] * index + found
-        return found  # the row that reaches the first token: nothing stands before it
+        block_hashes = request.block_hashes[: max_num_tokens // self.block_size]
+        cached = [[self._find(group, one) for one in block_hashes] for group in range(len(self.windows))]
+        return self.functions.find_common_hit(cached, self.windows, self.block_size)
 
     def _find(self, group: int, block_hash: bytes) -> int | None:
         blocks = self._blocks_of_hash[group].get(block_hash)

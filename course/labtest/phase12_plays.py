@@ -1,0 +1,213 @@
+"""What graded tests and judge see of a file for phase 12: each function plays one case and describes it."""
+
+from collections.abc import Sequence
+from math import log, log2
+from random import Random
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from mini_vllm.core.block import NULL_BLOCK_ID
+from mini_vllm.core.cdiv import cdiv
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from mini_vllm.runner.steps import FlatBatch
+
+Seen = dict[str, object]  # what plain JSON can hold
+KEY_SIZE = 3
+
+
+class ListedPool:
+    """A pool whose free queue is a list; every block that is not in it is held once."""
+
+    def __init__(self, free: Sequence[int]) -> None:
+        self.free = list(free)
+        self.freed: list[int] = []
+
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self.free)
+
+    def is_free(self, block_id: int) -> bool:
+        return block_id in self.free
+
+    def touch(self, block_id: int) -> None:
+        if block_id in self.free:
+            self.free.remove(block_id)
+
+    def get_new_blocks(self, num_blocks: int) -> list[int]:
+        if not 0 <= num_blocks <= len(self.free):
+            raise ValueError(f"get_new_blocks({num_blocks}), but {len(self.free)} blocks are free")
+        taken, self.free = self.free[:num_blocks], self.free[num_blocks:]
+        return taken
+
+    def free_blocks(self, block_ids: Sequence[int]) -> None:
+        for block_id in block_ids:
+            if block_id == NULL_BLOCK_ID or block_id in self.free:
+                raise ValueError(f"block {block_id} is freed, but no request holds it")
+            self.free.append(block_id)
+            self.freed.append(block_id)
+
+
+def frees(phase12: ModuleType, table: list[int], window: int, block_size: int, computed: Sequence[int]) -> Seen:
+    """Let a request go on to each of these counts of computed tokens; see its table and what is freed."""
+    table, seen = list(table), dict[str, object]()
+    for num_computed in computed:
+        pool = ListedPool([])
+        phase12.free_outside_window(table, window, num_computed, block_size, pool)
+        seen[f"{num_computed} computed: table"] = list(map(int, table))
+        seen[f"{num_computed} computed: freed, in this order"] = pool.freed
+    return seen
+
+
+def allocates(
+    phase12: ModuleType, tables: Sequence[list[int]], num_blocks: int, free: Sequence[int], status: str
+) -> Seen:
+    """Ask for blocks for all groups; see the answer, the tables, the free queue, and which tables were pinned."""
+    given, pool, pinned = tuple(map(list, tables)), ListedPool(free), list[list[int]]()
+
+    def pin(table: list[int]) -> None:
+        pinned.append(list(table))
+        for block_id in table:
+            if block_id != NULL_BLOCK_ID:
+                pool.touch(block_id)
+
+    new = phase12.allocate_groups(given, num_blocks, pool, pin if status == "waiting" else None)
+    return {
+        "returned": None if new is None else [list(map(int, one)) for one in new],
+        "tables": list(given),
+        "free queue": pool.free,
+        "pinned": pinned,
+    }
+
+
+def sliding_hit(phase12: ModuleType, cached: Sequence[int], window: int, block_size: int) -> Seen:
+    """Look for the hit of one group; -1 is a block that is not cached."""
+    hit = phase12.find_sliding_hit([None if one < 0 else one for one in cached], window, block_size)
+    return {"table": list(map(int, hit))}
+
+
+def common_hit(phase12: ModuleType, cached: Sequence[Sequence[int]], windows: Sequence[int], block_size: int) -> Seen:
+    """Look for the hit of all groups; -1 is a block that is not cached, window 0 is full attention."""
+    known = [[None if one < 0 else one for one in blocks] for blocks in cached]
+    tables = phase12.find_common_hit(known, [window or None for window in windows], block_size)
+    return {f"table of group {group}": list(map(int, table)) for group, table in enumerate(tables)}
+
+
+def attends(
+    phase12: ModuleType, shares: Sequence[Sequence[int]], window: int, block_size: int, heads: Sequence[int], seed: int
+) -> Seen:
+    """Attend for requests with (computed, new) tokens; see for each new token and head which tokens count how much.
+
+    Token p has number p of its request as its value alone; scores are whole numbers times log 2, so weights are powers
+    of 2 apart. What no request may read has a value of its own.
+    """
+    import torch
+
+    rng, (num_kv_heads, group) = Random(seed), heads
+    lengths = [computed + new for computed, new in shares]
+    blocks = list(range(1, sum(cdiv(length, block_size) for length in lengths) + 3))
+    rng.shuffle(blocks)
+    longest = max(lengths)
+    keys = torch.ones(len(blocks) + 1, block_size, num_kv_heads, longest + KEY_SIZE)
+    values = torch.zeros_like(keys)
+    values[..., -1] = 1  # of a slot without a token, and of all in the null block
+    tables = []
+    for (computed, _), length in zip(shares, lengths, strict=True):
+        table = [blocks.pop() for _ in range(cdiv(length, block_size))]
+        for position in range(length):
+            slot = table[position // block_size], position % block_size
+            for head in range(num_kv_heads):
+                keys[slot][head, :KEY_SIZE] = torch.tensor(rng.choices((0.0, 1.0), k=KEY_SIZE))
+            values[slot] = 0
+            values[slot][:, position] = 1
+            values[slot][:, longest] = torch.arange(num_kv_heads)
+        num_gone = max(0, computed - window + 1) // block_size
+        tables.append([NULL_BLOCK_ID] * num_gone + table[num_gone:])
+    batch = batch_of(shares, tables, block_size)
+    query = torch.zeros(len(batch.positions), num_kv_heads * group, longest + KEY_SIZE)
+    query[..., :KEY_SIZE] = torch.tensor(rng.choices((0.0, 1.0), k=query[..., :KEY_SIZE].numel())).view(
+        *query.shape[:2], KEY_SIZE
+    )
+    before = [one.clone() for one in (query, keys, values, batch.block_tables)]
+    output = phase12.sliding_attention(query, keys, values, batch, log(2), window)
+    after = (query, keys, values, batch.block_tables)
+    unchanged = all(one.equal(other) for one, other in zip(before, after, strict=True))
+    owners = [f"{'ABCDE'[place]}{p}" for place, (start, new) in enumerate(shares) for p in range(start, start + new)]
+    return {
+        f"{owner}, head {head}": weights_of(output[row, head], longest)
+        for row, owner in enumerate(owners)
+        for head in range(query.shape[1])
+    } | {"what was given": "as before" if unchanged else "changed", "shape": list(output.shape)}
+
+
+def weights_of(output: "Tensor", longest: int) -> str:
+    """Describe a result [longest + KEY_SIZE]: `7:0 8:2`, token 8 counts 4 times as much as token 7."""
+    shares = output.tolist()
+    if shares[-1] > 0:
+        return f"{shares[-1]:.0%} from slots without a token of this request"
+    seen = {position: share for position, share in enumerate(shares[:longest]) if share > 0}
+    least = min(seen.values(), default=1)
+    counts = " ".join(f"{position}:{round(log2(share / least))}" for position, share in seen.items())
+    return f"{counts} (K/V head {round(shares[longest])})"
+
+
+def batch_of(shares: Sequence[Sequence[int]], tables: Sequence[list[int]], block_size: int) -> "FlatBatch":
+    """Return the step's tensors, as phase 6 makes them."""
+    import torch
+
+    from mini_vllm.runner.steps import FlatBatch
+
+    positions = [position for computed, new in shares for position in range(computed, computed + new)]
+    owners = [table for (_, new), table in zip(shares, tables, strict=True) for _ in range(new)]
+    slots = [table[p // block_size] * block_size + p % block_size for p, table in zip(positions, owners, strict=True)]
+    longest = max(map(len, tables))
+    starts = [sum(new for _, new in shares[:place]) for place in range(len(shares) + 1)]
+    lengths = [computed + new for computed, new in shares]
+    return FlatBatch(
+        input_ids=torch.zeros(len(positions), dtype=torch.int64),
+        positions=torch.tensor(positions),
+        slot_mapping=torch.tensor(slots),
+        query_start_loc=torch.tensor(starts),
+        seq_lens=torch.tensor(lengths),
+        block_tables=torch.tensor([table + [0] * (longest - len(table)) for table in tables]),
+        logits_indices=torch.tensor(starts[1:]) - 1,
+        query_lens=[new for _, new in shares],
+        seq_lens_cpu=lengths,
+        block_size=block_size,
+    )
+
+
+def random_case(rng: Random, task: int) -> tuple[Any, ...]:
+    """Return what the play of a task is given in a random case."""
+    block_size, window = rng.choice((1, 2, 4, 8)), rng.randint(1, 20)
+    ids = rng.sample(range(1, 60), 40)
+    match task:
+        case 1:
+            counts = sorted(rng.sample(range(1, 12 * block_size), min(5, 12 * block_size - 1)))
+            return ids[:12], window, block_size, counts
+        case 2:
+            num_groups, status = rng.choice((1, 2)), rng.choice(("waiting", "waiting", "running"))
+            num_held, num_null = rng.randint(0, 5), rng.randint(0, 3)
+            tables = [ids[10 * group : 10 * group + num_held] for group in range(num_groups)]
+            tables[-1][:num_null] = [NULL_BLOCK_ID] * min(num_null, num_held)
+            free = ids[20 : 20 + rng.randint(2, 14)]
+            if status == "waiting":
+                free += [one for table in tables for one in table if one and rng.random() < 0.5]
+                rng.shuffle(free)
+            return tables, num_held + rng.randint(0, 5), free, status
+        case 3:
+            return random_cached(rng, ids), window, block_size
+        case 4:
+            windows = rng.choice(([0], [window], [0, window], [0, window], [0, window]))
+            lists = [random_cached(rng, ids[20 * group :]) for group in range(len(windows))]
+            shortest = min(map(len, lists))
+            return [one[:shortest] for one in lists], windows, block_size
+    shares = [(rng.choice((0, 0, rng.randint(1, 30))), rng.choice((1, 1, rng.randint(2, 9)))) for _ in range(3)]
+    return shares, window, block_size, rng.choice(((1, 1), (2, 1), (2, 2), (1, 3))), rng.randrange(1000)
+
+
+def random_cached(rng: Random, ids: Sequence[int]) -> list[int]:
+    missing = rng.choice((0.0, 0.1, 0.4))
+    return [-1 if rng.random() < missing else one for one in ids[: rng.randint(0, 14)]]

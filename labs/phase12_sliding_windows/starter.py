@@ -1,0 +1,67 @@
+"""Phase 12: which blocks a sliding window needs, and the attention that reads them.
+
+The KV cache manager calls the first four functions, the runner the last one in every sliding layer.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mini_vllm.core.windows.window_functions import GroupPool, Tables
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from mini_vllm.runner.steps import FlatBatch
+
+
+def free_outside_window(
+    table: list[int], window: int, num_computed_tokens: int, block_size: int, pool: GroupPool
+) -> None:
+    """Free the blocks that the next token does not reach, the last one first; the null block takes their places.
+
+    The next token is number `num_computed_tokens`, counted from 0, and reaches `window` tokens, itself included. In
+    each table the null blocks are the first ones.
+    """
+    raise NotImplementedError("Phase 12, task 1: free_outside_window")
+
+
+def allocate_groups(
+    tables: Tables, num_blocks: int, pool: GroupPool, pin: Callable[[list[int]], None] | None
+) -> list[list[int]] | None:
+    """Lengthen the table of every group to `num_blocks` blocks, the first group's first: all of them or none.
+
+    Returns the new blocks of each group. None is a refusal, and nothing has changed. A request that is being admitted
+    has its hits in the tables: `pin(table)`, called for each of them, takes these from the free queue and holds them.
+    `pin` is None if the tables are held already.
+    """
+    raise NotImplementedError("Phase 12, task 2: allocate_groups")
+
+
+def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int) -> list[int]:
+    """Return the table of the longest hit of a layer with a window.
+
+    `cached` has for each block of the prompt the id of a cached block with the same tokens before and in it, or None.
+    The token after the hit reaches `window - 1` tokens of it: the blocks with these must be cached, at least one block,
+    and the null block stands in place of those before. A hit that reaches back to the first token may be shorter.
+    """
+    raise NotImplementedError("Phase 12, task 3: find_sliding_hit")
+
+
+def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[int | None], block_size: int) -> Tables:
+    """Return the tables of the longest hit that every group has, equally long.
+
+    `cached` is as in `find_sliding_hit`, for each group; `windows` has None for full attention, which comes first, and
+    at most one window. Full attention needs all blocks from the first on.
+    """
+    raise NotImplementedError("Phase 12, task 4: find_common_hit")
+
+
+def sliding_attention(
+    query: "Tensor", key_cache: "Tensor", value_cache: "Tensor", batch: "FlatBatch", scale: float, window: int
+) -> "Tensor":
+    """Attend from each token to the last `window` tokens of its request up to itself; return [T, heads, head_dim].
+
+    query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the step's own K and V.
+    Query head h reads K/V head `h // (heads // kv_heads)`. What the null block holds must not matter.
+    """
+    raise NotImplementedError("Phase 12, task 5: sliding_attention")

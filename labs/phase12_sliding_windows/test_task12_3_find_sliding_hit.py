@@ -1,0 +1,14 @@
+"""Graded tests of task 12.3: the hit of a sliding layer."""
+
+from types import ModuleType
+
+import pytest
+
+from course.labtest import phase12_plays
+from course.labtest.case_table import cases, check
+from course.labtest.recorded import Answers
+
+
+@pytest.mark.parametrize("name", cases(phase12_plays, 3))
+def test_find_sliding_hit(phase12: ModuleType, answers: Answers, name: str) -> None:
+    check(phase12_plays, phase12, answers, 3, name)

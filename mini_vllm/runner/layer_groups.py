@@ -1,0 +1,37 @@
+"""Which layers of a model share a block table: those with full attention, and those with a sliding window."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LayerGroups:
+    """The window of each layer; None is full attention. (vLLM: `KVCacheConfig.kv_cache_groups`.)
+
+    All windows are equally long. Layers of two groups share a tensor of the KV cache, since they never hold the same
+    block: there are as many tensors as the larger group has layers.
+    """
+
+    window_of_layer: tuple[int | None, ...]
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """The window of each group of layers; full attention comes first."""
+        return tuple(sorted(set(self.window_of_layer), key=lambda window: window or 0))
+
+    @property
+    def has_windows(self) -> bool:
+        return self.windows != (None,)
+
+    @property
+    def group_of_layer(self) -> list[int]:
+        return [self.windows.index(window) for window in self.window_of_layer]
+
+    @property
+    def tensor_of_layer(self) -> list[int]:
+        """The number of each layer within its group."""
+        windows = self.window_of_layer
+        return [windows[:layer].count(window) for layer, window in enumerate(windows)]
+
+    @property
+    def num_tensors(self) -> int:
+        return max(self.tensor_of_layer) + 1

@@ -1,0 +1,54 @@
+"""What the `<!-- check: ... -->` comments of the phase 12 handout may call."""
+
+from course.labtest.phase12_plays import ListedPool
+from mini_vllm import EngineConfig, SamplingParams
+from mini_vllm.assembly.build_scheduler import build_scheduler
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.block import NULL_BLOCK_ID
+from mini_vllm.core.request import Request
+from solutions.phase12_sliding_windows import find_common_hit, find_sliding_hit, free_outside_window
+
+LINEUP = parse_lineup("solution:1-5,solution:12")
+
+
+def tables_after(num_tokens: int, windows: tuple[int | None, ...], size: int = 16) -> list[list[int]]:
+    """Return the tables of a text that was computed in chunks of 512 tokens, the last 40 of them one by one."""
+    config = EngineConfig(num_gpu_blocks=4000, max_model_len=60_000, block_size=size)
+    scheduler = build_scheduler(config, LINEUP, windows=windows)
+    request = Request("A", [5] * num_tokens, SamplingParams())
+    while request.num_computed_tokens < num_tokens:
+        new = max(1, min(512, num_tokens - 40 - request.num_computed_tokens))
+        assert scheduler.kv.allocate_slots(request, new) is not None
+        request.num_computed_tokens += new
+    return [list(table) for table in scheduler.block_tables("A")]
+
+
+def held(num_tokens: int, windows: tuple[int | None, ...], size: int = 16) -> list[int]:
+    """Return how many blocks each group holds after so many tokens."""
+    return [sum(one != NULL_BLOCK_ID for one in table) for table in tables_after(num_tokens, windows, size)]
+
+
+def most_held(num_tokens: int, window: int) -> int:
+    """Return how many blocks a text holds at most in the last 16 steps of a decode."""
+    return max(held(num_tokens - back, (window,))[0] for back in range(16))
+
+
+def hit(cached: str, window: int, size: int) -> list[int]:
+    """Return a sliding hit; `7 3 - 4` are cached blocks, and - is one that is not."""
+    return find_sliding_hit(blocks(cached), window, size)
+
+
+def common(full: str, sliding: str, window: int, size: int) -> int:
+    """Return how many blocks full attention and sliding layers hit."""
+    return len(find_common_hit([blocks(full), blocks(sliding)], (None, window), size)[0])
+
+
+def blocks(cached: str) -> list[int | None]:
+    return [None if one == "-" else int(one) for one in cached.split()]
+
+
+def freed(num_computed: int, window: int, size: int) -> int:
+    """Return how many of four blocks have left."""
+    pool = ListedPool([])
+    free_outside_window([7, 3, 9, 4], window, num_computed, size, pool)
+    return len(pool.freed)
