@@ -6,7 +6,7 @@ from typing import Literal, get_args
 Policy = Literal["fcfs", "priority"]
 DraftMethod = Literal["ngram", "draft_model"]
 DraftSampleMethod = Literal["greedy", "probabilistic"]
-ConnectorName = Literal["host", "swap", "disk"]
+ConnectorName = Literal["host", "swap", "disk", "prefill"]
 
 
 def require_at_least(settings: object, minimum: int, *names: str) -> None:
@@ -72,6 +72,8 @@ class KVTransferConfig:
 
     `host` keeps blocks of ended and preempted requests in the host's memory, `swap` those of preempted ones alone;
     `disk` writes them to `shared_storage_path`, a folder for one engine at a time, where the next engine finds them.
+    `prefill` starts another process that computes the prompts and sends their blocks here; a request waits for them, at
+    most `prefill_timeout` seconds.
 
     Raises `ValueError` naming the setting and the legal range.
     """
@@ -79,6 +81,7 @@ class KVTransferConfig:
     kv_connector: ConnectorName = "host"
     kv_buffer_size: int = 1 << 30
     shared_storage_path: str | None = None
+    prefill_timeout: float = 10.0
 
     def __post_init__(self) -> None:
         if self.kv_connector not in get_args(ConnectorName):
@@ -86,6 +89,8 @@ class KVTransferConfig:
                 f"kv_connector must be one of {', '.join(get_args(ConnectorName))}; got {self.kv_connector!r}"
             )
         require_at_least(self, 1, "kv_buffer_size")
+        if not self.prefill_timeout > 0:
+            raise ValueError(f"prefill_timeout must be over 0 seconds, got {self.prefill_timeout!r}")
         if (self.kv_connector == "disk") != (self.shared_storage_path is not None):
             raise ValueError(
                 f"shared_storage_path is a folder for kv_connector='disk' and None for others; got "

@@ -41,8 +41,8 @@ class EngineOptions(SchedulerOptions):
     num_speculative_tokens: Annotated[int | None, _option("Most drafts of a request in a step. Default: 4.")] = None
     async_scheduling: Annotated[bool | None, _option("Plan a step ahead of the runner; needs phase 8.")] = None
     kv_connector: Annotated[
-        Literal["host", "swap", "disk"] | None,
-        _option("Keep blocks in the host's memory, those of preempted requests alone, or on disk; needs phase 10."),
+        Literal["host", "swap", "disk", "prefill"] | None,
+        _option("Keep blocks in memory, only of preempted requests, or on disk; or a prefill process. Needs phase 10."),
     ] = None
     kv_buffer_size: Annotated[int | None, _option("Most bytes of these blocks. Default: 1 GiB.")] = None
     shared_storage_path: Annotated[str | None, _option("The folder of --kv-connector disk.")] = None

@@ -42,7 +42,7 @@ def build_engine(
     opened = open_runner(config, lineup, model, dense=dense, adapters=adapters)
     config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
     evicted: list[int] = []
-    transfers = transfers_for(lineup, config, opened.disk_store)
+    transfers = transfers_for(lineup, config, opened, model)
     make_connector = None if transfers is None else transfers.make_connector
     scheduler = build_scheduler(
         config,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import (
@@ -31,7 +32,8 @@ class OpenedRunner:
 
     `num_gpu_blocks` is what the memory allows, null block included. `with_cache(num_blocks, block_size)` returns the
     runner, `draft_model_with_cache(num_blocks, block_size)` the draft model if the config asks for one.
-    `disk_store(path, max_bytes, block_size)` returns the blocks of this model on disk.
+    `disk_store(path, max_bytes, block_size)` returns the blocks of this model on disk, `block_like(block_size)` one
+    of them without content.
     `windows` has an entry for each group of the model's layers: how many tokens its attention reaches, None for all.
     """
 
@@ -41,6 +43,7 @@ class OpenedRunner:
     with_cache: Callable[[int, int], ModelRunner]
     draft_model_with_cache: Callable[[int, int], DraftModel]
     disk_store: Callable[[str, int, int], BlockStore] | None = None
+    block_like: Callable[[int], Any] | None = None
     windows: tuple[int | None, ...] = (None,)
 
 
@@ -129,6 +132,7 @@ def _paged(
         with_cache,
         draft_model_with_cache,
         disk_store=opened.disk_store,
+        block_like=opened.block_like,
         windows=opened.loaded.groups.windows,
     )
 

@@ -1,13 +1,15 @@
 """KV transfer: a store, and phase 10 on both sides of it."""
 
-from collections.abc import Callable
+import pickle
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.open_runner import OpenedRunner
 from mini_vllm.assembly.parts import kv_transfer_functions_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.gates.connector import BlockStore, KVConnector, KVTransferFunctions
+from mini_vllm.core.gates.prefill_connector import Prefill, PrefillConnector
 from mini_vllm.core.gates.shared_store import SharedStore
 from mini_vllm.core.gates.transferring_runner import TransferringRunner
 from mini_vllm.core.interfaces import ModelRunner
@@ -20,23 +22,26 @@ class Transfers:
     config: EngineConfig
     functions: KVTransferFunctions
     store: BlockStore
+    prefill: Prefill | None = None
 
     def make_connector(self) -> KVConnector:
         """Return a new scheduler side over the same store."""
         assert self.config.kv_transfer_config is not None
-        saves_ended = self.config.kv_transfer_config.kv_connector != "swap"
-        return self.functions.make_connector(self.store, self.config.block_size, saves_ended)
+        block_size, transfer = self.config.block_size, self.config.kv_transfer_config
+        connector = self.functions.make_connector(self.store, block_size, transfer.kv_connector in ("host", "disk"))
+        if self.prefill is None:
+            return connector
+        prefilled = PrefillConnector(connector, self.prefill, block_size, transfer.prefill_timeout)
+        return cast(KVConnector, prefilled)
 
     def around(self, runner: ModelRunner, paged: Any) -> TransferringRunner:
         """Return `runner` with the worker side; `paged` is the runner inside it that has a KV cache."""
         worker = self.functions.make_worker(self.store, paged.model.kv_caches)
-        return TransferringRunner(runner, worker, results_are_late=self.config.async_scheduling)
+        return TransferringRunner(runner, worker, self.store, results_are_late=self.config.async_scheduling)
 
 
-def transfers_for(
-    lineup: Lineup, config: EngineConfig, disk_store: Callable[[str, int, int], BlockStore] | None
-) -> Transfers | None:
-    """Return what a config asks for; `disk_store` opens the blocks of this model on disk.
+def transfers_for(lineup: Lineup, config: EngineConfig, opened: OpenedRunner, model: str | None) -> Transfers | None:
+    """Return what a config asks for.
 
     Raises `ValueError` if a phase that it needs is absent.
     """
@@ -46,8 +51,16 @@ def transfers_for(
     for phase, name in ((4, "prefix cache"), (6, "GPU runner")):
         if lineup[phase] == "absent":
             raise ValueError(f"kv_transfer_config needs phase {phase} ({name}); the lineup is {lineup}")
-    if transfer.shared_storage_path is None or disk_store is None:
-        store = functions.make_host_store(transfer.kv_buffer_size)
-    else:
-        store = disk_store(transfer.shared_storage_path, transfer.kv_buffer_size, config.block_size)
-    return Transfers(config, functions, SharedStore(store))
+    assert opened.disk_store is not None
+    assert opened.block_like is not None
+    if transfer.shared_storage_path is not None:
+        store = opened.disk_store(transfer.shared_storage_path, transfer.kv_buffer_size, config.block_size)
+        return Transfers(config, functions, SharedStore(store))
+    shared = SharedStore(functions.make_host_store(transfer.kv_buffer_size))
+    if transfer.kv_connector != "prefill":
+        return Transfers(config, functions, shared)
+    from mini_vllm.runner.kv_transfer.prefill_client import PrefillClient
+
+    opening, like = pickle.dumps((config, lineup, model)), opened.block_like(config.block_size)
+    client = PrefillClient("mini_vllm.assembly.prefill_process", opening, shared, like, transfer.prefill_timeout)
+    return Transfers(config, functions, shared, client)

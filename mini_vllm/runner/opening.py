@@ -59,7 +59,10 @@ class OpenedModel:
         weights = sha256(repr(self.loaded.model.config).encode())
         for parameter in self.loaded.model.parameters():  # embeddings and norms, if the linear layers are packed
             weights.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return DiskBlockStore(Path(path) / weights.hexdigest()[:16], max_bytes, self.block_like(block_size))
+
+    def block_like(self, block_size: int) -> torch.Tensor:
+        """Return a tensor without content that has the shape and the dtype of a stored block: K and V of all layers."""
         loaded = self.loaded
         shape = (2 * loaded.num_layers, block_size, loaded.num_kv_heads, loaded.head_dim)
-        like = torch.empty(shape, dtype=loaded.dtype, device="meta")
-        return DiskBlockStore(Path(path) / weights.hexdigest()[:16], max_bytes, like)
+        return torch.empty(shape, dtype=loaded.dtype, device="meta")

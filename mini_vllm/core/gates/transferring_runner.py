@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mini_vllm.core.gates.connector import KVConnector, KVConnectorMetadata, KVConnectorWorker
+from mini_vllm.core.gates.connector import BlockStore, KVConnector, KVConnectorMetadata, KVConnectorWorker
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 
@@ -14,9 +14,12 @@ class TransferringRunner:
     `results_are_late`: the next step is planned before it is known which blocks this one has lost.
     """
 
-    def __init__(self, inner: ModelRunner, worker: KVConnectorWorker, *, results_are_late: bool) -> None:
+    def __init__(
+        self, inner: ModelRunner, worker: KVConnectorWorker, store: BlockStore, *, results_are_late: bool
+    ) -> None:
         self.inner = inner
         self.worker = worker
+        self.store = store
         self.results_are_late = results_are_late
         self._void: KVConnector | None = None
 

@@ -1,0 +1,35 @@
+"""`python -m mini_vllm.assembly.prefill_process PORT`: computes prompts for a decode engine, and sends their blocks.
+
+What to build comes pickled through standard input, from the process that has started this one.
+"""
+
+import pickle
+import signal
+import sys
+from dataclasses import replace
+
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.config import KVTransferConfig
+from mini_vllm.runner.kv_transfer.peer import serve
+from mini_vllm.sampling_params import SamplingParams
+
+
+def main(port: int) -> None:
+    """Serve until the other process is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the decode engine decides
+    config, lineup, model = pickle.loads(sys.stdin.buffer.read())
+    transfer = KVTransferConfig("host", config.kv_transfer_config.kv_buffer_size)
+    plain = replace(config, kv_transfer_config=transfer, speculative_config=None, async_scheduling=False)
+    engine = build_engine(plain, lineup, model)
+    assert engine.transfers is not None
+
+    def compute(token_ids: list[int]) -> None:
+        engine.add_request("prompt", token_ids, SamplingParams(1, 0.0))
+        while engine.has_unfinished_requests():
+            engine.step()
+
+    serve(port, compute, engine.transfers.store)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,58 @@
+"""A connector that has prompts computed elsewhere before it looks into its store."""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from mini_vllm.core.gates.connector import KVConnector
+from mini_vllm.core.request import Request
+
+
+class Prefill(Protocol):
+    """What computes prompts elsewhere."""
+
+    is_lost: bool
+
+    def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
+        """Have the blocks of a prompt put into the store."""
+        ...
+
+
+class PrefillConnector:
+    """A `KVConnector` around one over a store, into which `prefill` brings the blocks of prompts.
+
+    A request waits without blocks until they have come, at most `timeout` seconds; then whatever is stored counts.
+    """
+
+    def __init__(self, inner: KVConnector, prefill: Prefill, block_size: int, timeout: float) -> None:
+        self.inner = inner
+        self.prefill = prefill
+        self.block_size = block_size
+        self.timeout = timeout
+        self._asked: dict[str, tuple[Future[None], float]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
+        num_stored, is_async = self.inner.get_num_new_matched_tokens(request, num_computed_tokens)
+        num_blocks = (request.num_tokens - 1) // self.block_size
+        if request.request_id not in self._asked:
+            # Another process would need the salt and the adapter, too. What was generated here is not asked for.
+            is_plain = request.cache_salt is None and request.adapter_id is None and not request.num_output_tokens
+            is_here = num_computed_tokens + (num_stored or 0) >= num_blocks * self.block_size
+            if is_here or not is_plain or self.prefill.is_lost:
+                return num_stored, is_async
+            future = self.prefill.ask(request.prompt_token_ids, request.block_hashes[:num_blocks])
+            self._asked[request.request_id] = future, time.monotonic() + self.timeout
+        future, deadline = self._asked[request.request_id]
+        if future.done() or self.prefill.is_lost or time.monotonic() > deadline:
+            return num_stored, is_async
+        return None, False
+
+    def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
+        future, _ = self._asked.pop(request.request_id, (None, 0.0))
+        if future is not None:
+            future.cancel()
+        return self.inner.request_finished(request, block_ids)

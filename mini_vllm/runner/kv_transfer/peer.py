@@ -1,0 +1,72 @@
+"""Two processes that send each other prompts and blocks, through torch.distributed with gloo."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+PREFILL, DECODE = 0, 1
+MAX_DIMENSIONS = 4
+FOR_EVER, TO_SEND = timedelta(days=365), timedelta(minutes=1)
+
+
+class Peer:
+    """One end of the connection. Every method raises `RuntimeError` if the other process is gone or does not answer."""
+
+    def __init__(self, rendezvous: Any, rank: int, timeout: timedelta) -> None:
+        self.other = 1 - rank
+        self.timeout = timeout
+        self.group: Any = distributed.ProcessGroupGloo(rendezvous, rank, 2, timeout)
+
+    def send(self, tensor: Tensor) -> None:
+        self.group.send([tensor.contiguous()], self.other, 0).wait(self.timeout)
+
+    def receive(self, like: Tensor, timeout: timedelta | None = None) -> Tensor:
+        tensor = torch.empty_like(like, device="cpu")
+        self.group.recv([tensor], self.other, 0).wait(timeout or self.timeout)
+        return tensor
+
+    def send_prompt(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> None:
+        """Send a prompt and the hashes of its full blocks, at least one, all equally long."""
+        self.send(torch.tensor([len(token_ids), len(block_hashes), len(block_hashes[0])]))
+        self.send(torch.tensor(token_ids))
+        self.send(torch.frombuffer(bytearray(b"".join(block_hashes)), dtype=torch.uint8))
+
+    def receive_prompt(self) -> tuple[list[int], list[bytes]]:
+        """Wait for a prompt, however long."""
+        num_tokens, num_blocks, size = self.receive(torch.zeros(3, dtype=torch.int64), FOR_EVER).tolist()
+        token_ids = self.receive(torch.zeros(num_tokens, dtype=torch.int64)).tolist()
+        joined = bytes(self.receive(torch.zeros(num_blocks * size, dtype=torch.uint8)).tolist())
+        return token_ids, [joined[start : start + size] for start in range(0, len(joined), size)]
+
+    def send_blocks(self, blocks: Sequence[Tensor]) -> None:
+        """Send how many blocks there are, in which shape, and then one after the other."""
+        self.send(torch.tensor([len(blocks), *(blocks[0].shape if blocks else [0] * MAX_DIMENSIONS)]))
+        for block in blocks:
+            self.send(block)
+
+    def receive_num_blocks(self, like: Tensor) -> int:
+        """Return how many blocks come. Raises `RuntimeError` if they have another shape than `like`."""
+        num_blocks, *shape = self.receive(torch.zeros(1 + MAX_DIMENSIONS, dtype=torch.int64)).tolist()
+        if num_blocks and shape != list(like.shape):
+            raise RuntimeError(f"blocks must have the shape {list(like.shape)}, the other process sends {shape}")
+        return int(num_blocks)
+
+
+def serve(port: int, compute: Callable[[list[int]], None], store: Any) -> None:
+    """The loop of a prefill process: a prompt comes, `compute` puts its blocks into the store, and they go.
+
+    Returns when the other process is gone.
+    """
+    with suppress(RuntimeError):
+        rendezvous = distributed.TCPStore("127.0.0.1", port, 2, is_master=False)  # type: ignore[attr-defined]
+        rendezvous.set("ready", "1")
+        peer = Peer(rendezvous, PREFILL, TO_SEND)
+        while True:
+            token_ids, block_hashes = peer.receive_prompt()
+            if store.lookup(block_hashes) < len(block_hashes):
+                compute(token_ids)
+            peer.send_blocks([store.get(block_hash) for block_hash in block_hashes[: store.lookup(block_hashes)]])

@@ -1,0 +1,77 @@
+"""Asks another process for the K and V of prompts. (vLLM: a decode engine with its `NixlConnector`.)"""
+
+import atexit
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import timedelta
+from queue import SimpleQueue
+from threading import Thread
+
+from torch import Tensor, distributed
+
+from mini_vllm.core.gates.connector import BlockStore
+from mini_vllm.runner.kv_transfer.peer import DECODE, Peer
+
+logger = logging.getLogger(__name__)
+
+
+class PrefillClient:
+    """Starts a prefill process and puts the blocks that it sends into a store, in a thread, one prompt after the other.
+
+    A process that ends, does not answer within `timeout` seconds, or sends another shape than that of `like` is never
+    asked again. `opening` is what the process reads to build its engine.
+    """
+
+    def __init__(self, module: str, opening: bytes, store: BlockStore, like: Tensor, timeout: float) -> None:
+        self.store = store
+        self.like = like
+        self.timeout = timedelta(seconds=timeout)
+        self.is_lost = False
+        self._rendezvous = distributed.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+        command = [sys.executable, "-m", module, str(self._rendezvous.port)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError), self.process.stdin as pipe:
+            pipe.write(opening)
+        self._asked: SimpleQueue[tuple[Future[None], Sequence[int], Sequence[bytes]]] = SimpleQueue()
+        self._thread = Thread(target=self._run, name="mini-vllm-prefill", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
+        """Ask for the blocks of a prompt. The future is done when all have come, or when none will come any more."""
+        future = Future[None]()
+        self._asked.put((future, list(token_ids), list(block_hashes)))
+        return future
+
+    def close(self) -> None:
+        """End the process; what is asked from now on does not come."""
+        self.is_lost = True
+        self.process.kill()
+        self.process.wait()
+        self._thread.join(timeout=1)
+
+    def _run(self) -> None:
+        try:
+            while not self._rendezvous.check(["ready"]):
+                if self.process.poll() is not None:
+                    raise RuntimeError(f"it has ended with the status {self.process.returncode}")
+                time.sleep(0.02)
+            peer = Peer(self._rendezvous, DECODE, self.timeout)
+            while True:
+                future, token_ids, block_hashes = self._asked.get()
+                if future.set_running_or_notify_cancel():
+                    peer.send_prompt(token_ids, block_hashes)
+                    for block_hash in block_hashes[: peer.receive_num_blocks(self.like)]:
+                        self.store.put(block_hash, peer.receive(self.like))
+                    future.set_result(None)
+        except RuntimeError as error:
+            if not self.is_lost:
+                logger.warning("the prefill process is given up, prompts are computed here: %s", error)
+            self.is_lost = True
+            self.process.kill()
