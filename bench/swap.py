@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from course.simulator.cost_model import gpu_cost_model, pairs
@@ -20,73 +19,56 @@ SECONDS_PER_COPY = 5e-6
 BLOCK_SIZE = 16
 DECODES = (32, 32, 32_000, 32_000, 32)  # requests, tokens, tokens and pairs that they attend to, tokens sampled
 
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Seconds by the tokens that were computed: (again, out and in)."""
-
-    name: str
-    seconds: dict[int, tuple[float, float]]
-
-    @property
-    def crossing(self) -> str:
-        """Say from which length on which of the two is faster."""
-        is_faster = {length: swap < again for length, (again, swap) in self.seconds.items()}
-        lengths = list(is_faster)
-        changes = [length for before, length in pairwise(lengths) if is_faster[before] != is_faster[length]]
-        if not changes:
-            return "swapping is always faster" if is_faster[lengths[0]] else "computing again is always faster"
-        words = {True: "swapping", False: "computing again"}
-        return ", ".join(f"from {length:,} tokens on {words[is_faster[length]]} is faster" for length in changes)
+Seconds = dict[int, tuple[float, float]]  # by the tokens that were computed: again, and out and in
 
 
-def simulate(gpu: str, model: str, lengths: Sequence[int] = SIMULATED_LENGTHS) -> Comparison:
+def crossing(seconds: Seconds) -> str:
+    """Say from which length on which of the two is faster."""
+    faster = {length: "swapping" if swap < again else "computing again" for length, (again, swap) in seconds.items()}
+    changes = [length for before, length in pairwise(faster) if faster[before] != faster[length]]
+    parts = [f"from {length:,} tokens on {faster[length]} is faster" for length in changes]
+    return ", ".join(parts) or f"{faster[min(faster)]} is always faster"
+
+
+def simulate(gpu: str, model: str) -> Seconds:
     """Compare by a GPU's cost model and the bandwidth of its bus: what either adds to a step of 32 decodes."""
     shape = find_model_shape(model)
-    cost, seconds = gpu_cost_model(find_gpu(gpu), shape), {}
-    for length in lengths:
-        alone = cost.step_seconds(*DECODES)
-        again = (
-            cost.step_seconds(*map(sum, zip(DECODES, (1, length, length, pairs(0, length), 0), strict=True))) - alone
-        )
+    cost, seconds = gpu_cost_model(find_gpu(gpu), shape), Seconds()
+    for length in SIMULATED_LENGTHS:
+        with_it = map(sum, zip(DECODES, (1, length, length, pairs(0, length), 0), strict=True))
         copies = 2 * shape.num_layers * cdiv(length, BLOCK_SIZE) * SECONDS_PER_COPY
         one_way = length * cost.kv_bytes_per_token / HOST_BANDWIDTH[gpu] + copies
-        seconds[length] = again, 2 * one_way
-    return Comparison(f"{model} on {gpu}, simulated", seconds)
+        seconds[length] = cost.step_seconds(*with_it) - cost.step_seconds(*DECODES), 2 * one_way
+    return seconds
 
 
-def measure(lineup: Lineup, num_rounds: int, lengths: Sequence[int] = MEASURED_LENGTHS) -> Comparison:
-    """Compare on this machine, with the embedded model; the fastest round counts. Imports torch."""
+def measure(lineup: Lineup, num_rounds: int, lengths: Sequence[int] = MEASURED_LENGTHS) -> Seconds:
+    """Compare on this machine, with the embedded model alone; the fastest round counts. Imports torch."""
     from mini_vllm import LLM, EngineConfig, SamplingParams
     from mini_vllm.config import KVTransferConfig
     from mini_vllm.core.gates.connector import BlockTransfer, KVConnectorMetadata
 
     config = EngineConfig(num_gpu_blocks=300, kv_transfer_config=KVTransferConfig("swap"))
-    engine, seconds = LLM(config=config, lineup=lineup).engine, dict[int, tuple[float, float]]()
-    assert engine.transfers is not None
-    worker = engine.transfers.worker
+    llm = LLM(config=config, lineup=lineup)
+    assert llm.engine.transfers is not None
+    worker = llm.engine.transfers.worker
 
     def compute(length: int, number: int) -> None:
-        engine.add_request("r", [4 + number, *[5] * (length - 1)], SamplingParams(1, 0.0))
-        while engine.has_unfinished_requests():
-            engine.step()
+        llm.generate([[4 + number, 4 + length % 1000, *[5] * (length - 2)]], SamplingParams(1, 0.0))  # never a hit
 
     def swap(length: int, number: int) -> None:
-        blocks = [
-            BlockTransfer(f"{length} {number} {block}".encode(), block) for block in range(1, length // BLOCK_SIZE + 1)
-        ]
+        names = [f"{length} {number} {block}".encode() for block in range(length // BLOCK_SIZE)]
+        blocks = [BlockTransfer(name, block) for block, name in enumerate(names, start=1)]
         worker.start_step(KVConnectorMetadata(saves={"r": blocks[::-1]}))
         worker.start_step(KVConnectorMetadata(loads={"r": blocks}))
 
+    def fastest(work: Callable[[int, int], None], length: int) -> float:
+        seconds = []
+        for number in range(num_rounds):
+            start = time.perf_counter()
+            work(length, number)
+            seconds.append(time.perf_counter() - start)
+        return min(seconds)
+
     compute(max(lengths), num_rounds)
-    for length in lengths:
-        rounds = [(_timed(compute, length, number), _timed(swap, length, number)) for number in range(num_rounds)]
-        again, out_and_in = map(min, zip(*rounds, strict=True))
-        seconds[length] = again, out_and_in
-    return Comparison("the embedded model here, measured", seconds)
-
-
-def _timed(work: Callable[[int, int], None], length: int, number: int) -> float:
-    start = time.perf_counter()
-    work(length, number)
-    return time.perf_counter() - start
+    return {length: (fastest(compute, length), fastest(swap, length)) for length in lengths}

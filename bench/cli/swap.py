@@ -7,13 +7,12 @@ import typer
 
 from bench.cli.announced import measuring
 from bench.cli.features import Quick, Rounds, run
-from course.terminal.charts import duration, measured_bar
+from course.terminal.charts import duration
 from course.terminal.console import friendly, make_console
 from course.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run
 from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
 from course.terminal.step_view import FAINT, STRONG
 
-SIMULATED = ("L4", "A100-80GB", "H100")
 MODEL = "Llama-3.1-8B"
 WHY = (
     "Computing again costs operations: per token, and for long prompts per pair of tokens. Swapping costs bytes, out "
@@ -34,13 +33,12 @@ def bench_preemption(
 ) -> None:
     """Serve outputs of unknown length in little memory.
 
-    Blocks on demand, or memory reserved in advance. With --swap: is a preempted request computed again, or copied to
-    the host and back?
+    Blocks on demand, or memory reserved in advance.
     """
     if not swap:
         run("preemption", lineup, rounds, threads, quick, as_json)
         return
-    from bench.swap import MEASURED_LENGTHS, measure, simulate
+    from bench.swap import HOST_BANDWIDTH, MEASURED_LENGTHS, crossing, measure, simulate
 
     console = make_console(stderr=as_json)
     team = lineup_to_run(lineup, console, reference=WHOLE_REFERENCE)
@@ -49,14 +47,13 @@ def bench_preemption(
 
         torch.set_num_threads(threads_to_use(threads))
         here = measure(team, 1 if quick else rounds, MEASURED_LENGTHS[: 2 if quick else None])
-    comparisons = [*(simulate(gpu, MODEL) for gpu in SIMULATED), here]
+    compared = {f"{MODEL} on {gpu}, simulated": simulate(gpu, MODEL) for gpu in HOST_BANDWIDTH}
+    compared["the embedded model here, measured"] = here
     if as_json:
-        typer.echo(json.dumps({one.name: {"seconds": one.seconds, "says": one.crossing} for one in comparisons}))
+        typer.echo(json.dumps({name: {"seconds": one, "says": crossing(one)} for name, one in compared.items()}))
         return
-    for one in comparisons:
-        console.print(f"\n{one.name}: {one.crossing}", style=STRONG, markup=False)
-        for length, (again, swapped) in one.seconds.items():
-            for side, value in ((f"{length:,} computed again", again), (f"{length:,} swapped", swapped)):
-                words = f"{duration(value):>8}"
-                console.print(measured_bar(side, value, max(again, swapped), words, ours="swapped" in side))
+    for name, seconds in compared.items():
+        console.print(f"\n{name}: {crossing(seconds)}", style=STRONG, markup=False)
+        for length, (again, swapped) in seconds.items():
+            console.print(f"{length:>7,} tokens: {duration(again):>8} computed again, {duration(swapped):>8} swapped")
     console.print(f"\n{WHY}", style=FAINT, markup=False)
