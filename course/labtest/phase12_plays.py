@@ -24,6 +24,7 @@ class ListedPool:
     def __init__(self, free: Sequence[int]) -> None:
         self.free = list(free)
         self.freed: list[int] = []
+        self.pinned: list[list[int]] = []
 
     @property
     def num_free_blocks(self) -> int:
@@ -35,6 +36,12 @@ class ListedPool:
     def touch(self, block_id: int) -> None:
         if block_id in self.free:
             self.free.remove(block_id)
+
+    def pin(self, table: list[int]) -> None:
+        self.pinned.append(list(table))
+        for block_id in table:
+            if block_id != NULL_BLOCK_ID:
+                self.touch(block_id)
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         if not 0 <= num_blocks <= len(self.free):
@@ -65,20 +72,13 @@ def allocates(
     phase12: ModuleType, tables: Sequence[list[int]], num_blocks: int, free: Sequence[int], status: str
 ) -> Seen:
     """Ask for blocks for all groups; see the answer, the tables, the free queue, and which tables were pinned."""
-    given, pool, pinned = tuple(map(list, tables)), ListedPool(free), list[list[int]]()
-
-    def pin(table: list[int]) -> None:
-        pinned.append(list(table))
-        for block_id in table:
-            if block_id != NULL_BLOCK_ID:
-                pool.touch(block_id)
-
-    new = phase12.allocate_groups(given, num_blocks, pool, pin if status == "waiting" else None)
+    given, pool = tuple(map(list, tables)), ListedPool(free)
+    new = phase12.allocate_groups(given, num_blocks, pool, pool.pin if status == "waiting" else None)
     return {
         "returned": None if new is None else [list(map(int, one)) for one in new],
         "tables": list(given),
         "free queue": pool.free,
-        "pinned": pinned,
+        "pinned": pool.pinned,
     }
 
 
