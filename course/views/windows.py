@@ -1,7 +1,6 @@
 """The block tables of a long text in a model with sliding layers, and how many blocks it holds as it grows."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from course.palette import color
 from course.views import svg
@@ -44,10 +43,10 @@ def windows(title: str, tables: Mapping[str, Sequence[int]], held: Mapping[str, 
 def _row(table: Sequence[int], width: float, y: float) -> Markup:
     drawn = []
     for place, block_id in enumerate(table):
-        box = {"x": LEFT + place * width, "y": y, "width": width - 2, "height": BOX}
         is_null = block_id == NULL_BLOCK_ID
-        look: dict[str, Any] = {"class_": "mv-ghost"} if is_null else {"fill": color(0)}
-        drawn.append(svg.group(svg.tooltip("null block" if is_null else f"block {block_id}"), svg.rect(**box, **look)))
+        look: dict[str, svg.Value] = {"class_": "mv-ghost"} if is_null else {"fill": color(0)}
+        shape = svg.rect(LEFT + place * width, y, width - 2, BOX, **look)
+        drawn.append(svg.group(svg.tooltip("null block" if is_null else f"block {block_id}"), shape))
     return svg.joined(drawn)
 
 
