@@ -1,6 +1,12 @@
-"""Graded tests as tables: a phase's cases (`phaseN.toml`, and random ones), and the check of one."""
+"""Graded tests as tables: a phase's cases (`phaseN.toml`, and random ones), and the check of one.
 
+A task is a table, or several: what a later one does not say is as in the first. `given` names what the play is given.
+Under `about` stand other rules and questions, by a pattern of what differs first: "what: yours, not expected".
+"""
+
+import re
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -11,27 +17,44 @@ from course.labtest.expect import expect_equal, explained
 from course.labtest.recorded import Answers
 
 NUM_RANDOM = 60
+QUOTED_KEY, KEY = re.compile(r"'(\w+)':"), r"\1:"
 
 
 @cache
-def task(plays: ModuleType, number: int) -> dict[str, Any]:
-    """Return the table of a task: it lies beside the module of the phase that plays its cases."""
+def groups(plays: ModuleType, number: int) -> list[dict[str, Any]]:
+    """Return the tables of a task: they lie beside the module of the phase that plays their cases."""
     path = Path(str(plays.__file__).replace("_plays.py", ".toml"))
-    found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))[str(number)]
-    return found
+    told = tomllib.loads(path.read_text(encoding="utf-8"))[str(number)]
+    found = told if isinstance(told, list) else [told]
+    return [{"about": {}, "given": ()} | found[0] | group for group in found]
 
 
 def cases(plays: ModuleType, number: int) -> list[str]:
     """Return the names of a task's cases; the last one stands for `NUM_RANDOM` random ones."""
-    return [*task(plays, number)["cases"], "random"]
+    return [*(name for group in groups(plays, number) for name in group["cases"]), "random"]
 
 
 def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, name: str) -> None:
     """Play the cases of a name, and compare all that is seen of each."""
-    told, rng = task(plays, number), Random(number)
+    told = next((one for one in groups(plays, number) if name in one["cases"]), groups(plays, number)[0])
+    rng = Random(number)
     drawn = [plays.random_case(rng, number) for _ in range(NUM_RANDOM)] if name == "random" else []
     for given in drawn or [told["cases"][name]]:
-        situation = [f"{told['play']}: {', '.join(map(str, given))}"]
+        situation = situation_of(plays, told, given)
         with explained(situation, rule=told["rule"]):
             seen = getattr(plays, told["play"])(yours, *given)
-        expect_equal(seen, answers(seen), rule=told["rule"], situation=situation, hint=told["hint"])
+        expected = answers(seen)
+        about = told
+        if isinstance(seen, dict) and told["about"]:
+            pairs = ((label, seen.get(label), right) for label, right in expected.items())
+            wrong = next((f"{label}: {mine}, not {right}" for label, mine, right in pairs if mine != right), "")
+            about = next((about for sign, about in told["about"].items() if re.search(sign, wrong)), told)
+        expect_equal(seen, expected, rule=about["rule"], situation=situation, hint=about["hint"])
+
+
+def situation_of(plays: ModuleType, told: dict[str, Any], given: Sequence[Any]) -> list[str]:
+    """Return what a case is given, by name where the table names it. Calls are left out there: answers name them."""
+    if not told["given"]:
+        return [f"{told['play']}: {', '.join(map(str, given))}"]
+    lines = [f"{name}: {QUOTED_KEY.sub(KEY, str(value))}" for name, value in zip(told["given"], given, strict=False)]
+    return [*lines, *([plays.VOCABULARY] if told["play"] == "masks" else [])]
