@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from course.starter_status import is_begun, unwritten_tasks
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.engine_options import EngineOptions, RunnerOptions, engine_config
 from course.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run
@@ -83,6 +84,8 @@ def generate(
     dense = stands_in_for_phase_6(team, model, fake_model=fake_model)
     if remark := remark_on_phase_6(team, dense=dense):
         make_console(stderr=True).print(remark)
+    if team.runner == "starter" and not is_begun(6):  # before torch, which takes long to load
+        raise NotImplementedError(unwritten_tasks(6)[0])
     with reported("Loading torch and the model"):
         llm = open_llm(model, config, team, dense=dense, adapters=adapters)
     chats = [conversation(system, prompt) for prompt in prompts]

@@ -49,7 +49,7 @@ def sizes(phase9: ModuleType, regex: str, alphabet: str) -> Seen:
     """Build a large DFA; see how many states it has, or how it is refused."""
     try:
         dfa = phase9.build_dfa(build_nfa(parse_regex(regex)), frozenset(alphabet.encode()))
-        return {"build_dfa": f"{len(dfa.transitions):,} states"}
+        return {"build_dfa": f"states: {len(dfa.transitions):,}"}
     except ValueError as error:
         names_limit = str(MAX_DFA_STATES) in str(error).replace(",", "")
         return {"build_dfa": f"a ValueError that names {MAX_DFA_STATES:,}" if names_limit else f"ValueError: {error}"}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Bitmask = NDArray[np.int32]  # [rows, cdiv(vocab, 32)]: bit i of word w is token 32 * w + i
 else:
-    Bitmask = Any  # whoever reads requests shall not have to load numpy
+    Bitmask = Any  # reading requests must not load numpy
 
 DEAD_END = "the grammar allows no further token"
 
@@ -66,10 +66,10 @@ def follow(grammar: Grammar, request_id: str, output_token_ids: Sequence[int]) -
 
     A request's tokens may have been taken back since (a step that failed), so the grammar goes back as well.
     """
-    num_behind = len(output_token_ids) - grammar.num_processed_tokens
-    if num_behind < 0:
-        grammar.rollback(-num_behind)
-    elif num_behind and not grammar.accept_tokens(request_id, output_token_ids[-num_behind:]):
+    num_missing = len(output_token_ids) - grammar.num_processed_tokens
+    if num_missing < 0:
+        grammar.rollback(-num_missing)
+    elif num_missing and not grammar.accept_tokens(request_id, output_token_ids[-num_missing:]):
         if not grammar.is_terminated():  # a step that was planned ahead computes tokens past the end
             raise ValueError(DEAD_END)
 

@@ -15,7 +15,7 @@ from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, Vocabulary, l
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 MAX_CACHED = 64
-COMPACT = {"whitespace_flexible": False}  # a model that may write blanks without end sometimes does
+COMPACT = {"whitespace_flexible": False}  # a model that may write spaces without end sometimes does
 Start = Callable[[], Grammar]  # makes the grammar of one request
 
 
@@ -24,7 +24,7 @@ def grammar_of(params: SamplingParams, grammars: "StructuredOutputManager | None
     if params.structured_outputs is None:
         return None
     if grammars is None:
-        raise ValueError("structured_outputs needs phases 6 (GPU runner) and 9 (structured output): 'solution:1-9'")
+        raise ValueError("structured_outputs needs phases 6 (GPU runner) and 9 (structured output): LAB_IMPL or --lineup")
     return grammars.grammar_init(params.structured_outputs)
 
 
