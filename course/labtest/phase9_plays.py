@@ -177,7 +177,8 @@ def _filled(grammar: Any, row: int) -> str:
     grammar.fill_bitmask(bitmask, row)
     known = {(7, 7): "as before", (-1, -1): "all ones"}
     known |= {(state + 100, -state): f"mask of state {state}" for state in range(-1, 9)}
-    return ", ".join(f"row {row} {known.get(tuple(words), words)}" for row, words in enumerate(bitmask.tolist()))
+    seen = [(first, second) for first, second in bitmask.tolist()]
+    return ", ".join(f"row {row} {known.get(words, list(words))}" for row, words in enumerate(seen))
 
 
 def random_regex(rng: Random, depth: int = 3) -> str:

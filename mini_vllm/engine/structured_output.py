@@ -24,7 +24,9 @@ def grammar_of(params: SamplingParams, grammars: "StructuredOutputManager | None
     if params.structured_outputs is None:
         return None
     if grammars is None:
-        raise ValueError("structured_outputs needs phases 6 (GPU runner) and 9 (structured output): LAB_IMPL or --lineup")
+        raise ValueError(
+            "structured_outputs needs phases 6 (GPU runner) and 9 (structured output): LAB_IMPL or --lineup"
+        )
     return grammars.grammar_init(params.structured_outputs)
 
 
