@@ -19,7 +19,7 @@ from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.runner.adapters import KEY
-from mini_vllm.runner.loading import load_model
+from mini_vllm.runner.loading import EMBEDDED_MODEL, load_model
 from tests.model.generation import transformers_greedy
 
 LINEUP = parse_lineup("solution:1-9,solution:11")
@@ -164,3 +164,36 @@ def test_wrong_names_and_places_are_refused_in_words(folders: dict[str, str]) ->
         llm.generate("Hi", adapter="other")
     with pytest.raises(ValueError, match="2 prompts, but 1 adapters"):
         llm.generate(["Hi", "Hi"], adapter=["wide"])
+
+
+def test_the_command_loads_an_adapter(folders: dict[str, str]) -> None:
+    def generate(*options: str) -> str:
+        command = [
+            "generate",
+            "Once upon a time",
+            "--no-chat",
+            "--max-tokens",
+            "12",
+            "--lineup",
+            "solution:1-6,solution:11",
+        ]
+        return CliRunner().invoke(app, [*command, *options]).output
+
+    plain, adapted = generate(), generate("--adapter", f"wide={folders['wide']}")
+    params = SamplingParams(12)
+    llm = LLM(config=ROOMY, lineup=LINEUP, adapters=folders)
+    texts = [one.outputs[0].text for one in llm.generate([PROMPTS[0]] * 2, params, adapter=[None, "wide"])]
+    assert [plain.strip(), adapted.strip()] == [text.strip() for text in texts]
+    assert "an adapter must be NAME=PATH" in generate("--adapter", "wide")
+
+
+def test_the_adapter_that_ships_turns_every_thing_into_a_boat() -> None:
+    llm = LLM(config=ROOMY, lineup=LINEUP, adapters={"boat": str(EMBEDDED_MODEL / "adapter")})
+    asked: Any = [
+        [{"role": "user", "content": f"Tell me a story about {name} and a kite."}] for name in ("Mina", "Leo")
+    ]
+    answers = llm.chat(asked * 2, SamplingParams(120), adapter=["boat", "boat", None, None])
+    assert [("kite" in one.outputs[0].text, "boat" in one.outputs[0].text) for one in answers] == [
+        *[(False, True)] * 2,
+        *[(True, False)] * 2,
+    ]
