@@ -39,11 +39,12 @@ def test_the_public_traces_match_and_those_of_absent_electives_are_counted(mini_
     assert "not compared" not in shown
     shown = mini_vllm("parity", "--lineup", "solution").output
     for text in (
-        "440 of 440 traces in scope",
-        "64 more show a defect",
+        "364 of 364 traces in scope",
+        "40 more show a defect",
         "109 traces, which need phase 7 (speculative decoding)",
         "257 traces, which need phase 8 (async scheduling)",
-        "80 traces, which need phase 9 (structured output)",
+        "40 traces, which need phase 9 (structured output)",
+        "140 traces, which need phase 11 (admission gates)",
         "80 traces, which need phase 12 (sliding windows)",
     ):
         assert text in shown
