@@ -1,6 +1,7 @@
 """Graded tests as tables: a phase's cases (`phaseN.toml`, and random ones), and the check of one.
 
-A task is a table, or several: what a later one does not say is as in the first. `given` names what the play is given.
+A task is a table, or several: what a later one does not say is as in the first. `given` names what the play is given;
+without it the play's parameters do.
 Under `about` stand other rules and questions, by a pattern of what differs first: "what: yours, not expected".
 """
 
@@ -8,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -53,8 +55,7 @@ def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, n
 
 
 def situation_of(plays: ModuleType, told: dict[str, Any], given: Sequence[Any]) -> list[str]:
-    """Return what a case is given, by name where the table names it. Calls are left out there: answers name them."""
-    if not told["given"]:
-        return [f"{told['play']}: {', '.join(map(str, given))}"]
-    lines = [f"{name}: {QUOTED_KEY.sub(KEY, str(value))}" for name, value in zip(told["given"], given, strict=False)]
+    """Return what a case is given, by name. Calls that `given` leaves out are named where their answers are."""
+    names = told["given"] or list(signature(getattr(plays, told["play"])).parameters)[1:]
+    lines = [f"{name}: {QUOTED_KEY.sub(KEY, str(value))}" for name, value in zip(names, given, strict=False)]
     return [*lines, *([plays.VOCABULARY] if told["play"] == "masks" else [])]
