@@ -62,19 +62,16 @@ def open_runner(
         raise ValueError("adapters need phase 6 (GPU runner): they change the products of a real model")
     if config.speculative_config is not None and config.speculative_config.draws_drafts:
         raise ValueError("draft_sample_method must be 'greedy' while phase 6 (GPU runner) is absent")
-    has_gates = admission_functions_for(lineup.gates, config) is not None
-    return _dense(config, model) if dense else _fake(speculation, sees_adapters=has_gates)
+    return _dense(config, model) if dense else _fake(speculation)
 
 
-def _fake(speculation: SpeculationFunctions | None, *, sees_adapters: bool) -> OpenedRunner:
+def _fake(speculation: SpeculationFunctions | None) -> OpenedRunner:
     accept_drafts = None if speculation is None else speculation.accept_drafts
     return OpenedRunner(
         ByteTokenizer(),
         FAKE_MODEL_LEN,
         NUM_BLOCKS_WITHOUT_CACHE,
-        lambda num_blocks, block_size: FakeModelRunner(
-            num_blocks, block_size, LETTERS, accept_drafts, sees_adapters=sees_adapters
-        ),
+        lambda num_blocks, block_size: FakeModelRunner(num_blocks, block_size, LETTERS, accept_drafts),
         lambda num_blocks, block_size: DraftModel(FakeModelRunner(num_blocks, block_size, LETTERS), block_size),
     )
 

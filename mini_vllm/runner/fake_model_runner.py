@@ -2,8 +2,8 @@
 
 Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the
 request *as read back through its block table*: a wrong block, slot, position or prefix hit changes the text,
-deterministically. So does an image that was taken for a different one: what is stored for its tokens is its content.
-With `sees_adapters` every adapter changes what is stored.
+deterministically. So does an image that was taken for a
+different one: what is stored for its tokens is its content.
 """
 
 from array import array
@@ -29,11 +29,8 @@ class FakeModelRunner:
         block_size: int,
         answers: Sequence[int] = range(100, 1000),
         accept_drafts: AcceptDrafts | None = None,
-        *,
-        sees_adapters: bool = False,
     ) -> None:
         self.accept_drafts = accept_drafts
-        self.sees_adapters = sees_adapters
         self.block_size = block_size
         self.answers = answers
         self.slots = array("q", [-1]) * (num_blocks * block_size)
@@ -61,20 +58,9 @@ class FakeModelRunner:
         return self.accept_drafts(drafts, sampled)
 
     def _write(self, scheduled: ScheduledRequest) -> None:
-        first, contents = scheduled.num_computed_tokens, self._contents_of(scheduled.request)
+        first, contents = scheduled.num_computed_tokens, contents_of(scheduled.request)
         for position in range(first, first + scheduled.num_scheduled_tokens):
             self.slots[self._slot(scheduled, position)] = contents[position]
-
-    def _contents_of(self, request: Request) -> Sequence[int]:
-        """Return what the model reads at each place: a token or part of an image, as the adapter sees it."""
-        adapter = crc32((request.adapter_id or "").encode()) if self.sees_adapters else 0
-        if not adapter and not request.mm_features:
-            return request.all_token_ids
-        contents = list(request.all_token_ids)
-        for image in request.mm_features:
-            parts = (f"{image.identifier}:{place}".encode() for place in range(image.length))
-            contents[image.offset : image.end] = map(crc32, parts)
-        return [content ^ adapter for content in contents]
 
     def _next_token(self, scheduled: ScheduledRequest, num_tokens: int) -> int:
         seen = array("q", (self.slots[self._slot(scheduled, position)] for position in range(num_tokens)))
@@ -88,6 +74,17 @@ class FakeModelRunner:
                 f"which has {len(scheduled.block_ids)} blocks of {self.block_size}"
             )
         return scheduled.block_ids[block_index] * self.block_size + offset
+
+
+def contents_of(request: Request) -> Sequence[int]:
+    """Return what the model reads at each place: a token, or a part of an image."""
+    if not request.mm_features:
+        return request.all_token_ids
+    contents = list(request.all_token_ids)
+    for image in request.mm_features:
+        parts = (f"{image.identifier}:{place}".encode() for place in range(image.length))
+        contents[image.offset : image.end] = map(crc32, parts)
+    return contents
 
 
 def fake_continuation(
