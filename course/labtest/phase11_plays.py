@@ -178,16 +178,16 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
                 calls.append(("step", "", "") if what == "step" else (what, name, adapter_of[name]))
             return rng.randint(1, 3), calls
         case 2:
-            for _ in range(14):
+            for _ in range(24):
                 what, content = (
                     rng.choice(("encode", "encode", "release", "release", "refer", "room")),
                     rng.choice("abcd"),
                 )
-                calls.append((what, rng.choice("ABC"), content, {"a": 2, "b": 3, "c": 4, "d": 5}[content]))
-            return rng.choice((6, 8, 12)), calls
+                calls.append((what, rng.choice("AB"), content, {"a": 2, "b": 3, "c": 4, "d": 5}[content]))
+            return rng.choice((6, 9, 12)), calls
         case 3:
-            limits = rng.choice((2, 6, 9, 20)), rng.choice((2, 6, 9, 20))
-            return random_images(rng), rng.randrange(12), rng.randint(1, 14), *limits, rng.choice(("", "a", "bc"))
+            limits, known = (rng.choice((3, 6, 9, 20)), rng.choice((3, 9, 20, 20))), rng.choice(("", "", "a", "bc"))
+            return random_images(rng), rng.randrange(12), rng.randint(1, 24), *limits, known
         case 4:
             start = rng.choice((0, 4, 8, 12))
             return rng.choice(("", "s")), rng.choice(("", "x")), random_images(rng, "abc"), start, start + 4
