@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from mini_vllm.core.request import Request
+from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
@@ -123,14 +123,14 @@ class TraceRecorder(StepRecorder):
         self._num_ended = 0
         self._finished: set[str] = set()
         self._unsent: set[str] = set()
-        self._admitted_before: set[str] = set()
+        self._have_run: set[str] = set()
 
     def before_schedule(self) -> None:
         super().before_schedule()
         self.evicted.clear()
         self._finished = self._unsent | self.scheduler.finished_req_ids
         self._unsent = set()
-        self._admitted_before = {r.request_id for r in self.scheduler.requests.values() if r.num_cached_tokens >= 0}
+        self._have_run = {r.request_id for r in self.scheduler.requests.values() if _has_run(r)}
 
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         record = self.record_plan(len(self.steps), scheduler_output)
@@ -161,7 +161,7 @@ class TraceRecorder(StepRecorder):
         self._end_step()
 
     def was_preempted(self, request: Request) -> bool:
-        return request.request_id in self._admitted_before
+        return request.request_id in self._have_run
 
     def _end_step(self) -> None:
         self._num_ended, self._finished = len(self.steps), set()
@@ -170,3 +170,9 @@ class TraceRecorder(StepRecorder):
         record["waiting_after"] = [r.request_id for r in self.scheduler.waiting]
         record["detail"]["free_queue"] = self.scheduler.kv.free_block_ids()
         record["detail"]["cached"] = sorted(self.scheduler.prefix_cache.cached_blocks())
+
+
+def _has_run(request: Request) -> bool:
+    """Return whether a waiting request was preempted before; it may be loading its K and V since."""
+    is_loading = request.status is RequestStatus.WAITING_FOR_REMOTE_KVS
+    return request.status is RequestStatus.PREEMPTED or (is_loading and request.num_cached_tokens >= 0)
