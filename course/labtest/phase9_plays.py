@@ -1,9 +1,8 @@
 """What graded tests and judge see of a file for phase 9: each function plays one case and describes it."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from random import Random
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,24 +12,28 @@ from mini_vllm.core.regex import parse_regex
 
 Seen = dict[str, object]  # what plain JSON can hold
 WORDS = tuple(text.encode() for text in ("a", "b", "c", "ab", "bc", "abc", "ba", "", "aa", "x", "cab", "é", "", "a"))
-VOCABULARY = "the vocabulary: " + ", ".join(f"{token} {text.decode()}" for token, text in enumerate(WORDS) if text)
+NAMES = {token: f"{token} {text.decode()}" for token, text in enumerate(WORDS) if text}
+VOCABULARY = f"the vocabulary: {', '.join(NAMES.values())}"
 
 
 def steps(phase9: ModuleType, regex: str, text: str) -> Seen:
     """Read a text byte by byte; see the positions after each."""
     nfa, seen, now = build_nfa(parse_regex(regex)), dict[str, object](), frozenset({START})
     for number, byte in enumerate(text.encode(), start=1):
-        found = phase9.next_positions(nfa, now, byte)
-        now = frozenset(found)
+        now = phase9.next_positions(nfa, frozenset(now), byte)
         seen[f"{number}: positions after {bytes([byte])!r}"] = sorted(map(int, now))
-        seen["type of the answer"] = type(found).__name__
+        seen["type of the answer"] = type(now).__name__
     return seen | {"the automaton": "as before" if nfa == build_nfa(parse_regex(regex)) else "changed"}
 
 
 def walks(phase9: ModuleType, regex: str, alphabet: str, texts: Sequence[str]) -> Seen:
-    """Walk through the DFA with texts; see how far each one comes, and whether it may end there."""
+    """Walk through the DFA with texts; see how far each one comes and whether it may end there, or a refusal."""
     chars = frozenset(range(256) if alphabet == "all" else alphabet.encode())
-    dfa = phase9.build_dfa(build_nfa(parse_regex(regex)), chars)
+    try:
+        dfa = phase9.build_dfa(build_nfa(parse_regex(regex)), chars)
+    except ValueError as error:
+        names_limit = str(MAX_DFA_STATES) in str(error).replace(",", "")
+        return {"build_dfa": f"a ValueError that names {MAX_DFA_STATES:,}" if names_limit else f"ValueError: {error}"}
     return {repr(text): _walked(dfa, text.encode()) for text in texts}
 
 
@@ -43,16 +46,6 @@ def _walked(dfa: Dfa, text: bytes) -> str:
     if state >= num_states:
         return f"state {state} is not there: there are {num_states}"
     return "may end" if state in dfa.accepting else "must go on"
-
-
-def sizes(phase9: ModuleType, regex: str, alphabet: str) -> Seen:
-    """Build a large DFA; see how many states it has, or how it is refused."""
-    try:
-        dfa = phase9.build_dfa(build_nfa(parse_regex(regex)), frozenset(alphabet.encode()))
-        return {"build_dfa": f"states: {len(dfa.transitions):,}"}
-    except ValueError as error:
-        names_limit = str(MAX_DFA_STATES) in str(error).replace(",", "")
-        return {"build_dfa": f"a ValueError that names {MAX_DFA_STATES:,}" if names_limit else f"ValueError: {error}"}
 
 
 class CountedRows(list[dict[int, int]]):
@@ -70,28 +63,21 @@ def masks(
 ) -> Seen:
     """Ask for the tokens of each state, twice, of the vocabulary `WORDS` with `size` rows of logits."""
     counted = CountedRows({ord(char): after for char, after in row.items()} for row in rows)
-    dfa, seen = Dfa(counted, frozenset(accepting)), dict[str, object]()
+    dfa, seen, kept = Dfa(counted, frozenset(accepting)), dict[str, object](), dict[int, Any]()
     found = phase9.RegexTokenMasks(dfa, build_trie(WORDS), size, frozenset(ends))
     seen["worked out before a question"] = counted.num_reads > 0
-    kept = dict[int, Any]()
     for state in (*range(len(rows)), TERMINATED):
         name, answer = "TERMINATED" if state == TERMINATED else state, found.next_states(state)
-        texts = [_token(token, to) for token, to in sorted(answer.items()) if token not in ends]
-        seen[f"next_states({name})"] = ", ".join(texts) or "nothing"
-        texts = [_token(end, answer[end]) for end in ends if end in answer]
-        seen[f"next_states({name}): ends of text"] = ", ".join(texts) or "none"
+        for part, tokens in (("", answer.keys() - set(ends)), (": ends of text", answer.keys() & set(ends))):
+            texts = [f"{NAMES.get(token, token)} to {int(answer[token])}" for token in sorted(tokens)]
+            seen[f"next_states({name}){part}"] = ", ".join(texts) or "none"
         kept[state] = found.bitmask_row(state)
         bits = [32 * place + bit for place, word in enumerate(kept[state]) for bit in range(32) if word >> bit & 1]
         seen[f"bitmask_row({name})"] = f"words: {len(kept[state])} of {kept[state].dtype}; bits: {bits}"
-    num_reads, last = counted.num_reads, {state: len(found.next_states(state)) for state in kept}
-    seen["next_states asked again"] = "worked out again" if counted.num_reads > num_reads else list(last.values())
+    num_reads, again = counted.num_reads, [len(found.next_states(state)) for state in kept]
+    seen["next_states asked again"] = "worked out again" if counted.num_reads > num_reads else again
     is_kept = all(found.bitmask_row(state) is row for state, row in kept.items())
     return seen | {"bitmask_row asked again": "the same array" if is_kept else "another array"}
-
-
-def _token(token: int, to: int) -> str:
-    text = f" {WORDS[token].decode()}" if token < len(WORDS) and WORDS[token] else ""
-    return f"{token}{text} to {'TERMINATED' if to == TERMINATED else int(to)}"
 
 
 def logits(phase9: ModuleType, num_rows: int, vocab_size: int, rows: Sequence[int], seed: int) -> Seen:
@@ -106,33 +92,10 @@ def logits(phase9: ModuleType, num_rows: int, vocab_size: int, rows: Sequence[in
     is_forbidden = given == float("-inf")
     seen: Seen = {"the tensor that was given": "as before" if given.equal(numbers) else "changed in place"}
     for row in range(num_rows):
-        name = f"row {row}" if row in rows else f"row {row}, which has no bits"
-        seen[f"{name}: forbidden"] = is_forbidden[row].nonzero().flatten().tolist()
+        seen[f"row {row}{'' if row in rows else ', which has no bits'}: forbidden"] = (
+            is_forbidden[row].nonzero().flatten().tolist()
+        )
     return seen | {"other logits": "as before" if given[~is_forbidden].equal(numbers[~is_forbidden]) else "changed"}
-
-
-def loops(phase9: ModuleType, num_tokens: int) -> Seen:
-    """Mask one row of a large vocabulary; see whether Python takes a step for each token."""
-    import torch
-
-    num_steps = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal num_steps
-        frame.f_trace_opcodes = True
-        num_steps += event == "opcode"
-        return trace
-
-    given, before = (
-        (torch.zeros(1, num_tokens), torch.zeros(1, -(-num_tokens // 32), dtype=torch.int32)),
-        sys.gettrace(),
-    )
-    sys.settrace(trace)
-    try:
-        phase9.apply_bitmask(*given, [0])
-    finally:
-        sys.settrace(before)
-    return {"steps of Python for each token": "fewer than 3" if num_steps < 3 * num_tokens else "3 or more"}
 
 
 class TableMasks:
@@ -175,10 +138,9 @@ def follows(phase9: ModuleType, tables: Sequence[Mapping[Any, int]], calls: Sequ
 def _filled(grammar: Any, row: int) -> str:
     bitmask = np.full((3, 2), 7, dtype=np.int32)
     grammar.fill_bitmask(bitmask, row)
-    known = {(7, 7): "as before", (-1, -1): "all ones"}
-    known |= {(state + 100, -state): f"mask of state {state}" for state in range(-1, 9)}
-    seen = [(first, second) for first, second in bitmask.tolist()]
-    return ", ".join(f"row {row} {known.get(words, list(words))}" for row, words in enumerate(seen))
+    masks = {str([state + 100, -state]): f"mask of state {state}" for state in range(9)}
+    known = masks | {"[7, 7]": "as before", "[-1, -1]": "all ones"}
+    return ", ".join(f"row {row} {known.get(str(words), words)}" for row, words in enumerate(bitmask.tolist()))
 
 
 def random_regex(rng: Random, depth: int = 3) -> str:

@@ -14,7 +14,7 @@ from solutions import phase9_structured_output as reference
 
 def positions(regex: str, text: str) -> list[object]:
     """Return the positions after each byte of a text."""
-    return [seen for what, seen in steps(reference, regex, text).items() if "positions" in what]
+    return [now for label, now in steps(reference, regex, text).items() if "positions" in label]
 
 
 def num_states(regex: str, alphabet: str = "") -> int:
