@@ -57,5 +57,5 @@ def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, n
 def situation_of(plays: ModuleType, told: dict[str, Any], given: Sequence[Any]) -> list[str]:
     """Return what a case is given, by name. Calls that `given` leaves out are named where their answers are."""
     names = told["given"] or list(signature(getattr(plays, told["play"])).parameters)[1:]
-    lines = [f"{name}: {QUOTED_KEY.sub(KEY, str(value))}" for name, value in zip(names, given, strict=False)]
-    return [*lines, *([plays.VOCABULARY] if told["play"] == "masks" else [])]
+    values = (*given, *getattr(plays, "ALSO_GIVEN", ()))  # what every case of a play is given, if `given` names it
+    return [f"{name}: {QUOTED_KEY.sub(KEY, str(value))}" for name, value in zip(names, values, strict=False)]
