@@ -109,11 +109,11 @@ class Scheduler:
         """Return the request's block table for each group of layers, the first group's first."""
         return [self.kv.block_ids(request_id)] if self._groups is None else self._groups.block_tables(request_id)
 
-    def most_blocks(self, num_tokens: int) -> int:
+    def max_held_blocks(self, num_tokens: int) -> int:
         """Return how many blocks a request may hold at once on its way to `num_tokens` tokens."""
         if self._groups is None:
             return cdiv(num_tokens, self.kv.block_size)
-        return self._groups.most_blocks(num_tokens, self.max_num_batched_tokens + self.num_spare_tokens)
+        return self._groups.max_held_blocks(num_tokens, self.max_num_batched_tokens + self.num_spare_tokens)
 
     def schedule(self) -> SchedulerOutput:
         """Plan the next step and count its tokens as computed; results only ever correct that count."""

@@ -15,11 +15,11 @@ def require_servable(
     max_model_len: int,
     vocab_size: int,
     kv: KVCacheManager,
-    most_blocks: Callable[[int], int] | None = None,
+    max_held_blocks: Callable[[int], int] | None = None,
 ) -> None:
     """Raise `ValueError` with the reason and the numbers if this engine can never serve the request.
 
-    `most_blocks` returns how many blocks a request may hold at once on its way to so many tokens; None: one table full.
+    `max_held_blocks` returns how many blocks a request may hold at once on its way to so many tokens; None: one table full.
     """
     if not request.prompt_token_ids:
         raise ValueError("the prompt is empty: it must have at least 1 token")
@@ -36,7 +36,7 @@ def require_servable(
         raise ValueError(f"logit_bias names token id {biased[0]}, but the vocabulary is 0 to {vocab_size - 1}")
     # The last token is sampled and never computed, so it needs no slot.
     num_slots = request.max_total_tokens(max_model_len) - 1
-    num_needed = cdiv(num_slots, kv.block_size) if most_blocks is None else most_blocks(num_slots)
+    num_needed = cdiv(num_slots, kv.block_size) if max_held_blocks is None else max_held_blocks(num_slots)
     if num_needed > kv.num_usable_blocks:
         raise ValueError(
             f"the request may need {num_needed} blocks ({request.num_prompt_tokens} prompt tokens, max_tokens "

@@ -114,7 +114,9 @@ class LLMEngine:
         require_adapter(adapter_id, self.adapter_names)
         require_images(request, self.config, self.adapter_names is None)
         scheduler = self.scheduler
-        require_servable(request, scheduler.max_model_len, self.runner.vocab_size, scheduler.kv, scheduler.most_blocks)
+        require_servable(
+            request, scheduler.max_model_len, self.runner.vocab_size, scheduler.kv, scheduler.max_held_blocks
+        )
         require_place(self.config.max_num_waiting, len(self.scheduler.waiting))
         with self._undoing(partial(self._discard, request_id)):
             self.scheduler.add_request(request)

@@ -71,7 +71,7 @@ class Bill:
         return sum(item.num_tokens for item in self.items)
 
     @property
-    def most_blocks(self) -> int:
+    def max_held_blocks(self) -> int:
         return max((item.num_blocks for item in self.items), default=0)
 
     @property

@@ -53,16 +53,16 @@ def draw_bills(run: ServedRun | Notice, *labels: str) -> Picture | Notice:
 
 
 def drawing(bills: Sequence[Bill], width: float) -> Picture:
-    most_steps, most_blocks = (
-        max(map(of, bills)) for of in (lambda bill: len(bill.items), lambda bill: bill.most_blocks)
+    most_steps, max_held_blocks = (
+        max(map(of, bills)) for of in (lambda bill: len(bill.items), lambda bill: bill.max_held_blocks)
     )
     longest = max((sum(bill.times) for bill in bills), default=0.0)
-    parts = [stacked(bill_parts(bill, most_steps, most_blocks, longest, width), f"{bill.label}-") for bill in bills]
+    parts = [stacked(bill_parts(bill, most_steps, max_held_blocks, longest, width), f"{bill.label}-") for bill in bills]
     title = "The bill of " + " and ".join(bill.label for bill in bills)
     return page(title, parts, " ".join(map(sentence, bills)), "\n".join(map(text_of, bills)), width)
 
 
-def bill_parts(bill: Bill, most_steps: int, most_blocks: int, longest: float, width: float) -> list[Part]:
+def bill_parts(bill: Bill, most_steps: int, max_held_blocks: int, longest: float, width: float) -> list[Part]:
     """Return what is drawn of one request: a headline, tokens, blocks, the numbers of the steps, and its time."""
     first = bill.items[0].step if bill.items else 0
     room = span_of(width)
@@ -75,7 +75,7 @@ def bill_parts(bill: Bill, most_steps: int, most_blocks: int, longest: float, wi
     return [
         Part([Layer("name", name)], HIGH + 14),
         tokens_part(bill, axis),
-        blocks_part(bill, axis, most_blocks),
+        blocks_part(bill, axis, max_held_blocks),
         Part([heading("steps", "step", 14), Layer("steps", axis.numbers(), LEFT)], AXIS + 8),
         *([time_part(bill, longest, room)] if bill.times else []),
     ]
@@ -94,10 +94,10 @@ def tokens_tile(bill: Bill, item: Item, axis: StepAxis) -> Markup:
     return tile(bill.index, str(item.num_tokens), x, 0, wide, HIGH, hatched=item.kind == "prefill")
 
 
-def blocks_part(bill: Bill, axis: StepAxis, most_blocks: int) -> Part:
+def blocks_part(bill: Bill, axis: StepAxis, max_held_blocks: int) -> Part:
     """Return the blocks held in each step, with those found in the cache paler and at the bottom."""
-    cell = min(MAX_CELL, (BLOCKS - LINE) / max(1, most_blocks))
-    high = cell * most_blocks + LINE
+    cell = min(MAX_CELL, (BLOCKS - LINE) / max(1, max_held_blocks))
+    high = cell * max_held_blocks + LINE
     drawn, before, end = list[Markup](), 0, -1.0
     for item in bill.items:
         drawn.append(svg.group(svg.tooltip(tokens_text(bill, item)), column(bill, item, axis, cell, high)))
@@ -158,7 +158,7 @@ def sentence(bill: Bill) -> str:
     computed = f"{counted(bill.num_computed, 'token')} computed in {counted(bill.num_steps, 'step')}"
     waited = f" after waiting for {counted(bill.num_waited, 'step')}" if bill.num_waited else ""
     hit = f", {bill.num_cached_tokens} more were in the cache" if bill.num_cached_tokens else ""
-    blocks = f"at most {counted(bill.most_blocks, 'block')}, {bill.block_steps} blocks over all steps"
+    blocks = f"at most {counted(bill.max_held_blocks, 'block')}, {bill.block_steps} blocks over all steps"
     return f"{bill.label}: {computed}{waited}{hit}; {blocks}."
 
 
@@ -175,7 +175,7 @@ def text_of(bill: Bill) -> str:
         ("tokens in each step", ", ".join(shares)),
         ("blocks in each step", " ".join(str(item.num_blocks) for item in bill.items)),
         ("blocks from the cache", bill.num_cached_blocks),
-        ("most blocks", bill.most_blocks),
+        ("most blocks", bill.max_held_blocks),
         ("blocks over all steps", bill.block_steps),
         *([("time", times_text(bill))] if bill.times else []),
     ]

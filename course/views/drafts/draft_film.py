@@ -51,9 +51,9 @@ def pictures(all_scenes: Sequence[DraftScene], width: float) -> list[Picture]:
     num_lines = most_lines(map(describe, all_scenes), width)
     num_rows = max((len(scene.rows) for scene in all_scenes), default=0)
     num_positions = max((len(scene.counts.proposed) for scene in all_scenes), default=0)
-    most_blocks = max((len(verdict.blocks) for scene in all_scenes for verdict in scene.shown), default=1)
+    max_held_blocks = max((len(verdict.blocks) for scene in all_scenes for verdict in scene.shown), default=1)
     size = all_scenes[0].info.block_size if all_scenes else 1
-    scale = strips.StripScale.fitting(size, most_blocks, span_of(width))
+    scale = strips.StripScale.fitting(size, max_held_blocks, span_of(width))
     made = []
     for scene in all_scenes:
         headline = f"step {scene.step} of {scene.num_steps - 1}"

@@ -23,18 +23,18 @@ class StripScale:
 
     cell: float
     size: int
-    most_blocks: int
+    max_held_blocks: int
     left: float
 
     @classmethod
-    def fitting(cls, block_size: int, most_blocks: int, room: float) -> "StripScale":
+    def fitting(cls, block_size: int, max_held_blocks: int, room: float) -> "StripScale":
         """Return the largest slots with which all blocks fit, or at least the newest five."""
-        left = text_width(f"… {most_blocks} ", 12)
-        wanted = min(most_blocks, MIN_BLOCKS)
+        left = text_width(f"… {max_held_blocks} ", 12)
+        wanted = min(max_held_blocks, MIN_BLOCKS)
         for cell in CELLS:
             width = cell * block_size + GAP
             fit = int((room + GAP) // width)
-            if fit >= most_blocks:
+            if fit >= max_held_blocks:
                 return cls(cell, block_size, fit, 0.0)
             fit = int((room - left + GAP) // width)
             if fit >= wanted:
@@ -60,7 +60,7 @@ def strips(scene: DraftScene, verdict: Verdict, scale: StripScale) -> svg.Markup
     """Return the newest blocks of a request twice, as planned and after the verdict, with their ids below."""
     index, size = scene.info.index(verdict.request_id), scale.size
     num_slots = len(verdict.blocks) * size
-    first = max(0, len(verdict.blocks) - scale.most_blocks)
+    first = max(0, len(verdict.blocks) - scale.max_held_blocks)
     drawn = [svg.text(0, HIGH + APART / 2 + 2, f"… {first}", class_="mv-faint")] if first else []
     for after in (False, True):
         states = states_of(verdict, num_slots, after=after)

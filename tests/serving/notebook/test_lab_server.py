@@ -59,7 +59,7 @@ def test_a_bill_agrees_with_the_usage_and_the_metrics(server: LabServer) -> None
     assert (one.num_prompt_tokens, one.num_output_tokens) == (usage.prompt_tokens, 20)
     assert one.num_computed == usage.prompt_tokens + 19
     assert [item.num_tokens for item in one.items] == [usage.prompt_tokens, *[1] * 19]
-    assert one.most_blocks == -(-one.num_computed // 8) == one.items[-1].num_blocks
+    assert one.max_held_blocks == -(-one.num_computed // 8) == one.items[-1].num_blocks
     assert (one.end, one.num_waited, len(one.times)) == ("length", 0, 3)
     metrics = metrics_of(server)
     assert metrics["vllm:iteration_tokens_total_sum"] == one.num_computed
