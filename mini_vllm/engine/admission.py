@@ -19,7 +19,7 @@ def require_servable(
 ) -> None:
     """Raise `ValueError` with the reason and the numbers if this engine can never serve the request.
 
-    `max_held_blocks` returns how many blocks a request may hold at once on its way to so many tokens; None: one table full.
+    `max_held_blocks` returns how many blocks a request may hold at once on its way to so many tokens; None: one table.
     """
     if not request.prompt_token_ids:
         raise ValueError("the prompt is empty: it must have at least 1 token")
