@@ -1,6 +1,7 @@
 """A Hypothesis state machine: it adds and aborts requests, steps and interrupts the engine, and checks all outputs."""
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -45,11 +46,13 @@ PLACES = ("waiting", "running", "mid-prefill", "preempted", "finished", "unknown
 class EngineMachine(RuleBasedStateMachine):
     """Each request must end with the output that it has when it runs alone; no block or request may be lost."""
 
-    @initialize(config=configs(), record=st.booleans(), late=st.booleans())
-    def start(self, config: EngineConfig, record: bool, late: bool) -> None:
-        self.config = config
+    @initialize(
+        config=configs(), max_loras=st.sampled_from([None, None, 1, 2]), record=st.booleans(), late=st.booleans()
+    )
+    def start(self, config: EngineConfig, max_loras: int | None, record: bool, late: bool) -> None:
+        self.config = config = replace(config, max_loras=max_loras)
         self.max_model_len = config.max_model_len or 0
-        self.engine = make_engine(config, "solution:1-5,solution:7-8", record=record)
+        self.engine = make_engine(config, "solution:1-5,solution:7-8,solution:11", record=record)
         draft_half_right(self.engine)
         # What a free thread has done when a step is interrupted differs from run to run: nothing could be replayed.
         pace_runner(self.engine, late=late)
@@ -72,6 +75,8 @@ class EngineMachine(RuleBasedStateMachine):
         max_tokens=st.integers(1, 12),
         stop=st.sampled_from(STOPS),
         salt=st.sampled_from([None, None, None, "tenant"]),
+        adapter=st.sampled_from([None, None, "a", "b", "c"]),
+        skips=st.sampled_from([False, False, True]),
         priorities=st.sampled_from([(0,), (2,), (1, 0), (2, 2, 0), (2, 1, 0, 0)]),
         together=st.booleans(),
     )
@@ -84,18 +89,20 @@ class EngineMachine(RuleBasedStateMachine):
         max_tokens: int,
         stop: dict[str, Any],
         salt: str | None,
+        adapter: str | None,
+        skips: bool,
         priorities: tuple[int, ...],
         together: bool,
     ) -> None:
         """Add one request, or several with growing prompts and urgency, all in one step or one per step."""
         prompt = [*PREFIXES[prefix][:shared], *[letter] * own][: self.max_model_len - 1] or [letter]
-        params = SamplingParams(max_tokens=max_tokens, **stop)
+        params = SamplingParams(max_tokens=max_tokens, skip_reading_prefix_cache=skips, **stop)
         for priority in priorities:
             request_id = f"r{len(self.expected)}"
             if self._can_never_fit(prompt, max_tokens):
                 self._must_be_refused(prompt, params)
                 return
-            self.engine.add_request(request_id, prompt, params, priority=priority, cache_salt=salt)
+            self.engine.add_request(request_id, prompt, params, priority=priority, cache_salt=salt, adapter_id=adapter)
             self.expected[request_id] = expect(prompt, params, self.max_model_len)
             self.shown[request_id] = ""
             prompt = [*prompt, letter][: self.max_model_len - 1]
