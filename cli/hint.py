@@ -50,7 +50,7 @@ def hint(
 def all_hints() -> dict[str, list[tuple[str, str]]]:
     """Return the steps of every task, such as "1.2": title, which may be empty, and text as Markdown."""
     found = {}
-    for path in sorted(CHECKOUT.glob(FILES)):
+    for path in sorted(CHECKOUT.glob(FILES), key=lambda path: int(re.findall(r"phase(\d+)", str(path))[-1])):
         _, *parts = TASK.split(readable(path))
         for task, text in zip(parts[::2], parts[1::2], strict=True):
             _, *steps = map(str.strip, STEP.split(text))

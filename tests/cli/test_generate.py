@@ -1,6 +1,7 @@
 """`mini-vllm generate`: text, JSON, and the settings that reach the engine or are refused."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -53,9 +54,9 @@ def test_switches_reach_the_engine(
 ) -> None:
     configs = []
 
-    def watched(model: str | None, config: EngineConfig, lineup: Lineup, *, dense: bool) -> LLM:
+    def watched(model: str | None, config: EngineConfig, lineup: Lineup, **others: Any) -> LLM:
         configs.append(config)
-        return open_llm(model, config, lineup, dense=dense)
+        return open_llm(model, config, lineup, **others)
 
     monkeypatch.setattr(generate, "open_llm", watched)
     mini_vllm("generate", "hello", "--max-tokens", 2, f"--{'' if value else 'no-'}{switch}", *FAKE_MODEL)
