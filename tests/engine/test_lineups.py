@@ -2,6 +2,7 @@
 
 import os
 import re
+from dataclasses import fields
 from itertools import combinations, product
 from typing import Any, get_args
 
@@ -9,8 +10,14 @@ import pytest
 
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup, default_lineup_text, lineup_from_env, parse_lineup
-from mini_vllm.assembly.parts import Impl
-from mini_vllm.config import EngineConfig
+from mini_vllm.assembly.parts import (
+    Impl,
+    admission_functions_for,
+    kv_transfer_functions_for,
+    structured_output_functions_for,
+    window_functions_for,
+)
+from mini_vllm.config import EngineConfig, KVTransferConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.engine.errors import StalledError
 from tests.engine.workloads import (
@@ -133,6 +140,20 @@ def test_a_budget_below_the_longest_prompt_without_phase_5_is_refused() -> None:
     message = "max_num_batched_tokens must be at least max_model_len (40) because phase 5 (chunked prefill) is absent"
     with pytest.raises(ValueError, match=re.escape(message)):
         build_engine(small_config(max_num_batched_tokens=39), parse_lineup("solution:1-4"))
+
+
+@pytest.mark.parametrize(("impl", "package"), [("starter", "labs"), ("solution", "solutions")])
+def test_every_function_of_phases_9_to_12_is_from_the_code_that_the_lineup_names(impl: Impl, package: str) -> None:
+    config = EngineConfig(kv_transfer_config=KVTransferConfig(), max_loras=1)
+    found: dict[int, Any] = {
+        9: structured_output_functions_for(impl),
+        10: kv_transfer_functions_for(impl, config),
+        11: admission_functions_for(impl, config),
+        12: window_functions_for(impl),
+    }
+    for phase, functions in found.items():
+        modules = {getattr(functions, one.name).__module__ for one in fields(functions)}
+        assert [name.split("_")[0] for name in modules] == [f"{package}.phase{phase}"]
 
 
 @pytest.mark.parametrize("is_tight", [False, True])
