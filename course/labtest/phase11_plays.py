@@ -1,6 +1,6 @@
 """What graded tests and judge see of a file for phase 11: each function plays one case and describes it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -21,15 +21,21 @@ def request_of(name: str, images: Sequence[Image] = (), **settings: Any) -> Requ
 
 
 def gate(phase11: ModuleType, max_loras: int, calls: Sequence[tuple[str, str, str]]) -> Seen:
-    """Plan and free requests with adapters; see each answer, and to which adapters the gate is open then."""
-    found, seen = phase11.AdapterGate(max_loras), dict[str, object]()
+    """Plan and free requests with adapters; see each answer, and to which adapters the gate is open then.
+
+    To plan is what the engine does: ask whether the gate is open, and only then allocate slots.
+    """
+    found, seen, requests = phase11.AdapterGate(max_loras), dict[str, object](), dict[str, Request]()
     for number, (what, name, adapter) in enumerate(calls, start=1):
-        request, answer = request_of(name, adapter_id=adapter or None), None
+        request = requests.setdefault(name, request_of(name, adapter_id=adapter or None))
+        answer: object = None
         match what:
             case "step":
                 found.start_step()
             case "plan":
-                found.slots_allocated(request)
+                answer = "planned" if found.is_open(request) else "left out"
+                if answer == "planned":
+                    found.slots_allocated(request)
             case "free":
                 found.freed(request)
             case _:
@@ -61,8 +67,12 @@ def encodings(phase11: ModuleType, cache_size: int, calls: Sequence[tuple[str, s
                 answer = "found" if cache.refer(request, image) else "no room"
                 if answer == "no room" and cache.make_room(length):
                     answer = cache.allocate(request, image)
-        users = {one: sorted(who) for one, who in sorted(cache.cached.items())}
-        state = f"free {int(cache.num_free_slots)}, freeable {dict(cache.freeable)}, users {users}, freed {cache.freed}"
+        users = {
+            one: sorted(user if isinstance(user, str) else f"a {type(user).__name__}" for user in users)
+            for one, users in sorted(cache.cached.items())
+        }
+        freeable = dict(cache.freeable) if isinstance(cache.freeable, Mapping) else cache.freeable
+        state = f"free {int(cache.num_free_slots)}, freeable {freeable}, users {users}, freed {cache.freed}"
         seen[f"{number}. {what} {name} {content} {length}"] = [answer, state]
     return seen
 
@@ -106,7 +116,7 @@ def chunk(
     cache = RoomyCache(known, room)
     to_encode, num_tokens = phase11.schedule_encoder_inputs(request_of("r", images), computed, num_new, budget, cache)
     return {
-        "images to encode": [int(index) for index in to_encode],
+        "images to encode": [int(one) if hasattr(one, "__index__") else str(one) for one in to_encode],
         "tokens": int(num_tokens),
         "known contents that got a user": sorted({*cache.referred}),
         "made room for": cache.made_room_for,
@@ -117,15 +127,21 @@ def chunk(
 def keys(phase11: ModuleType, salt: str, adapter: str, images: Sequence[Image], start: int, end: int) -> Seen:
     """Ask for the extra keys of a block."""
     request = request_of("r", images, cache_salt=salt or None, adapter_id=adapter or None)
-    return {"extra keys": [*phase11.generate_block_hash_extra_keys(request, start, end)]}
+    found = phase11.generate_block_hash_extra_keys(request, start, end)
+    return {"extra keys": [*found], "type": "tuple" if isinstance(found, tuple) else type(found).__name__}
 
 
 def products(
     phase11: ModuleType, num_inputs: int, num_outputs: int, rank: int, num_adapters: int, rows: Sequence[int], seed: int
 ) -> Seen:
-    """Add products of whole numbers, exact in any order; see each row, and whether more rows take more operators."""
+    """Add products of whole numbers, exact in any order; see each row, and whether more rows take more operators.
+
+    They are of type float64 and on a device of their own, so a tensor made without `dtype=` or `device=` is seen.
+    """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
+
+    from course.labtest.device_tensors import OnDevice, on_device
 
     class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         number = 0
@@ -137,21 +153,22 @@ def products(
     rng = torch.Generator().manual_seed(seed)
 
     def numbers(*shape: int) -> "Tensor":
-        return torch.randint(-3, 4, shape, generator=rng).float()
+        return torch.randint(-3, 4, shape, generator=rng).double()
 
     lora_a, lora_b = numbers(num_adapters, rank, num_inputs), numbers(num_adapters, num_outputs, rank)
     counts, seen = [], dict[str, object]()
     for times in (9, 1):
         indices = torch.tensor([*rows] * times)
         inputs, output = numbers(len(indices), num_inputs), numbers(len(indices), num_outputs)
-        given = inputs.clone(), output.clone(), lora_a.clone(), lora_b.clone(), indices.clone()
-        with Counting() as counting:  # type: ignore[no-untyped-call]
-            phase11.bgmv(output, inputs, lora_a, lora_b, indices)
+        beside = {"inputs": inputs, "lora_a": lora_a, "lora_b": lora_b, "indices": indices}
+        before, copies = output.clone(), {name: one.clone() for name, one in beside.items()}
+        arguments = [on_device(one) for one in (output, inputs, lora_a, lora_b, indices)]
+        with Counting() as counting, OnDevice():  # type: ignore[no-untyped-call]
+            phase11.bgmv(*arguments)
         counts.append(counting.number)
-        kept = [inputs.equal(given[0]), lora_a.equal(given[2]), lora_b.equal(given[3]), indices.equal(given[4])]
-        added = (output - given[1]).tolist()
+        added = (output - before).tolist()
         seen |= {
-            "arguments as before": kept,
+            "changed beside output": [name for name, one in beside.items() if not one.equal(copies[name])],
             **{f"row {t}, adapter {rows[t]}: added": added[t] for t in range(len(rows))},
         }
     return seen | {"more operators for more rows": counts[0] > counts[1]}
