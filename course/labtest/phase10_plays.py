@@ -25,14 +25,20 @@ def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
     for number, (what, given, size) in enumerate(calls, start=1):
         names |= set(given)
         if what == "put":
-            block = torch.full((size,), ord(given), dtype=torch.uint8)
+            block = torch.full((size // 4, 2), ord(given), dtype=torch.int16)  # its bytes are neither rows nor numbers
             answer: object = store.put(given.encode(), block)
         elif what == "lookup":
-            answer = int(store.lookup([name.encode() for name in given]))
+            hashes = [name.encode() for name in given]
+            answer = _unless_changed(int(store.lookup(hashes)), [hash.decode() for hash in hashes], given)
         else:
             answer = _name(store.get(given.encode()))
         seen[f"{number}. {what} {given}"] = answer
     return seen | {"in the end": {name: _name(store.get(name.encode())) for name in sorted(names)}}
+
+
+def _unless_changed(answer: object, now: Sequence[object], before: Sequence[object]) -> object:
+    """Return an answer; if the call has changed a list that it was given, what is in it now."""
+    return answer if [*now] == [*before] else f"changed the list that it was given to {[*now]}"
 
 
 def _name(block: "Tensor | None") -> str | None:
@@ -63,8 +69,9 @@ class GivenStore:
 
 
 def _request(name: str, num_tokens: int, block_size: int) -> Request:
-    """Return a request whose block i has the hash `name` + i."""
-    request = Request(name, list(range(num_tokens)))
+    """Return a request whose block i has the hash `name` + i. All but its first token are output."""
+    request = Request(name, [0])
+    request.all_token_ids.extend(range(1, num_tokens))
     request.block_hashes = [f"{name}{index}".encode() for index in range(num_tokens // block_size)]
     return request
 
@@ -77,12 +84,20 @@ def _shown(transfers: Mapping[str, Sequence[BlockTransfer]]) -> dict[str, object
 
 
 def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: Calls) -> Seen:
-    """Ask a connector for requests, (id, tokens, computed tokens) each; see its answers."""
-    connector, seen = phase10.BlockStoreConnector(GivenStore(dict.fromkeys(stored, 1)), block_size), dict[str, object]()
-    for number, (name, num_tokens, num_computed_tokens) in enumerate(asked, start=1):
+    """Ask a connector for requests, (id, tokens, computed tokens) each; see its answers.
+
+    A fourth value is what the store has forgotten before the question.
+    """
+    store = GivenStore(dict.fromkeys(stored, 1))
+    connector, seen = phase10.BlockStoreConnector(store, block_size), dict[str, object]()
+    for number, (name, num_tokens, num_computed_tokens, *forgotten) in enumerate(asked, start=1):
+        for block in forgotten:
+            del store.blocks[block.encode()]
         request = _request(name, num_tokens, block_size)
+        hashes = [*request.block_hashes]
         num_new, is_async = connector.get_num_new_matched_tokens(request, num_computed_tokens)
-        seen[f"{number}. {name}, {num_tokens} tokens, {num_computed_tokens} computed"] = [int(num_new), bool(is_async)]
+        label = f"{number}. {name}, {num_tokens} tokens, {num_computed_tokens} computed"
+        seen[label] = _unless_changed([int(num_new), bool(is_async)], request.block_hashes, hashes)
     return seen
 
 
@@ -95,10 +110,12 @@ def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Ca
             request = _request(name, given[0], block_size)
             told[name] = request, connector.get_num_new_matched_tokens(request, given[1])[0]
         elif what == "allocate":
-            connector.update_state_after_alloc(told[name][0], list(given), told[name][1])
+            connector.update_state_after_alloc(told[name][0], table := list(given), told[name][1])
+            seen[f"{number}. allocate {name}"] = _unless_changed(None, table, given)
         else:
-            seen[f"{number}. step"] = _shown(connector.build_connector_meta().loads)
-    return seen
+            seen[f"{number}. step"] = connector.build_connector_meta()
+    # Shown in the end: a step that is in flight needs what it was told while others are planned.
+    return {label: _shown(one.loads) if isinstance(one, KVConnectorMetadata) else one for label, one in seen.items()}
 
 
 def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequence[str], calls: Calls) -> Seen:
@@ -107,26 +124,31 @@ def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequen
     seen: Seen = {}
     for number, (what, name, given) in enumerate(calls, start=1):
         if what == "step":
-            metadata = connector.build_connector_meta()
-            seen[f"{number}. step"] = [_shown(metadata.saves), _shown(metadata.loads)]
+            seen[f"{number}. step"] = connector.build_connector_meta()
             continue
-        num_tokens, num_computed_tokens, table = given
-        request = _request(name, num_tokens, block_size)
+        num_tokens, num_computed_tokens, blocks = given
+        request, table = _request(name, num_tokens, block_size), list(blocks)
         if what == "preempt":
-            answer = connector.request_preempted(request, list(table), num_computed_tokens)
+            answer = connector.request_preempted(request, table, num_computed_tokens)
         else:
             request.status, request.num_computed_tokens = RequestStatus[what], num_computed_tokens
-            answer = bool(connector.request_finished(request, list(table)))
-        seen[f"{number}. {what} {name}"] = answer
-    return seen
+            answer = bool(connector.request_finished(request, table))
+        seen[f"{number}. {what} {name}"] = _unless_changed(answer, table, blocks)
+    return {
+        label: [_shown(one.saves), _shown(one.loads)] if isinstance(one, KVConnectorMetadata) else one
+        for label, one in seen.items()
+    }
 
 
 def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str], steps: Calls) -> Seen:
     """Run steps, (loads, saves) each, with a forward pass after each that changes every block.
 
-    Block b of cache c holds the number 10 * b + c, and the stored block n the numbers 100 * n + c.
+    Block b of cache c holds the number 10 * b + c, and the stored block n the numbers 100 * n + c. The caches are as on
+    a GPU, and what is stored is on the host.
     """
     import torch
+
+    from course.labtest.device_tensors import OnDevice, on_device
 
     number = torch.arange(NUM_CACHES)
     shape = (NUM_CACHES, 2, 1, 3)
@@ -135,7 +157,7 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
         forgets,
     )
     blocks = 10 * torch.arange(NUM_BLOCKS).view(-1, 1, 1, 1)
-    caches = [(blocks + cache).expand(NUM_BLOCKS, *shape[1:]).clone() for cache in range(NUM_CACHES)]
+    caches = [on_device((blocks + cache).expand(NUM_BLOCKS, *shape[1:]).clone()) for cache in range(NUM_CACHES)]
     worker, seen = phase10.BlockStoreWorker(store, caches), dict[str, object]()
     for step, planned in enumerate(steps, start=1):
         to_load, to_save = (
@@ -143,7 +165,8 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
             for one in planned
         )
         store.uses.clear()
-        output = worker.start_step(KVConnectorMetadata(to_load, to_save))
+        with OnDevice():
+            output = worker.start_step(KVConnectorMetadata(to_load, to_save))
         seen[f"{step}: reported sent"] = sorted(output.finished_sending)
         seen[f"{step}: reported received"] = sorted(output.finished_recving)
         seen[f"{step}: reported lost"] = sorted(map(int, output.invalid_block_ids))
@@ -163,6 +186,8 @@ def _content(part: "Tensor") -> object:
 
 
 def _parts(block: "Tensor") -> list[object]:
+    if block.device.type != "cpu" or "int64" not in str(block.dtype):
+        return [f"{block.dtype}, {'on the host' if block.device.type == 'cpu' else 'on the GPU'}"]
     return [list(block.shape), *map(_content, block)]
 
 
@@ -177,9 +202,9 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
             for _ in range(20):
                 what = rng.choice(("put", "put", "put", "lookup", "get"))
                 names = rng.sample("abcdefg", 3 if what == "lookup" else 1)
-                sizes = {"b": 3, "d": 5, "f": 1, "g": 4}  # the same hash is the same block
-                calls.append((what, names if what == "lookup" else names[0], sizes.get(names[0], 2)))
-            return rng.choice((4, 9, 12)), calls
+                sizes = {"b": 12, "d": 20, "f": 4, "g": 16}  # the same hash is the same block
+                calls.append((what, names if what == "lookup" else names[0], sizes.get(names[0], 8)))
+            return rng.choice((16, 36, 48)), calls
         case 2:
             return size, stored, asked
         case 3:
