@@ -42,7 +42,7 @@ class KVConnector(Protocol):
         ...
 
     def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
-        """The request has its block table now; the last `num_external_tokens` of it are to be loaded."""
+        """The request has its block table now; the `num_external_tokens` after its prefix hit are to be loaded."""
         ...
 
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
