@@ -45,6 +45,24 @@ def work_of(act: Callable[[], object], file: str) -> int:
     return work
 
 
+def numbers_made(act: Callable[[], object]) -> int:
+    """Call `act`; return how many numbers the tensors hold that torch makes in it. Views of others hold none."""
+    from torch import Tensor
+    from torch.overrides import TorchFunctionMode
+
+    made: list[int] = []
+
+    class Counting(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            made.extend([result.numel()] if isinstance(result, Tensor) and result._base is None else [])
+            return result
+
+    with Counting():
+        act()
+    return sum(made)
+
+
 def check_constant_work(work_with: Callable[[int], int], call: str, things: str, rule: str, hint: str) -> None:
     """Check that a call does no more work where there are many things, such as free blocks, than where there are few.
 

@@ -1,6 +1,7 @@
 """What graded tests and judge see of a file for phase 12: each function plays one case and describes it."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import log, log2
 from random import Random
 from types import ModuleType
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from mini_vllm.runner.steps import FlatBatch
 
+Ints = Sequence[int]
+Shares = Sequence[Sequence[int]]
 Seen = dict[str, object]  # what plain JSON can hold
 KEY_SIZE = 3
 
@@ -21,7 +24,7 @@ KEY_SIZE = 3
 class ListedPool:
     """A pool whose free queue is a list; every block that is not in it is held once."""
 
-    def __init__(self, free: Sequence[int]) -> None:
+    def __init__(self, free: Ints) -> None:
         self.free = list(free)
         self.freed: list[int] = []
         self.pinned: list[list[int]] = []
@@ -49,7 +52,7 @@ class ListedPool:
         taken, self.free = self.free[:num_blocks], self.free[num_blocks:]
         return taken
 
-    def free_blocks(self, block_ids: Sequence[int]) -> None:
+    def free_blocks(self, block_ids: Ints) -> None:
         for block_id in block_ids:
             if block_id == NULL_BLOCK_ID or block_id in self.free:
                 raise ValueError(f"block {block_id} is freed, but no request holds it")
@@ -57,7 +60,7 @@ class ListedPool:
             self.freed.append(block_id)
 
 
-def frees(phase12: ModuleType, table: list[int], window: int, block_size: int, computed: Sequence[int]) -> Seen:
+def frees(phase12: ModuleType, table: list[int], window: int, block_size: int, computed: Ints) -> Seen:
     """Let a request go on to each of these counts of computed tokens; see its table and what is freed."""
     table, seen = list(table), dict[str, object]()
     for num_computed in computed:
@@ -68,9 +71,7 @@ def frees(phase12: ModuleType, table: list[int], window: int, block_size: int, c
     return seen
 
 
-def allocates(
-    phase12: ModuleType, tables: Sequence[list[int]], num_blocks: int, free: Sequence[int], status: str
-) -> Seen:
+def allocates(phase12: ModuleType, tables: Sequence[list[int]], num_blocks: int, free: Ints, status: str) -> Seen:
     """Ask for blocks for all groups; see the answer, the tables, the free queue, and which tables were pinned."""
     given, pool = tuple(map(list, tables)), ListedPool(free)
     new = phase12.allocate_groups(given, num_blocks, pool, pool.pin if status == "waiting" else None)
@@ -82,35 +83,50 @@ def allocates(
     }
 
 
-def sliding_hit(phase12: ModuleType, cached: Sequence[int], window: int, block_size: int) -> Seen:
+def sliding_hit(phase12: ModuleType, cached: Ints, window: int, block_size: int) -> Seen:
     """Look for the hit of one group; -1 is a block that is not cached."""
-    hit = phase12.find_sliding_hit([None if one < 0 else one for one in cached], window, block_size)
-    return {"table": list(map(int, hit))}
+    given = [known(cached)]
+    hit = phase12.find_sliding_hit(given[0], window, block_size)
+    return {"table": list(map(int, hit))} | kept([hit], given, [cached])
 
 
-def common_hit(phase12: ModuleType, cached: Sequence[Sequence[int]], windows: Sequence[int], block_size: int) -> Seen:
+def common_hit(phase12: ModuleType, cached: Shares, windows: Ints, block_size: int) -> Seen:
     """Look for the hit of all groups; -1 is a block that is not cached, window 0 is full attention."""
-    known = [[None if one < 0 else one for one in blocks] for blocks in cached]
-    tables = phase12.find_common_hit(known, [window or None for window in windows], block_size)
-    return {f"table of group {group}": list(map(int, table)) for group, table in enumerate(tables)}
+    given = list(map(known, cached))
+    tables = phase12.find_common_hit(given, [window or None for window in windows], block_size)
+    seen = {f"table of group {group}": list(map(int, table)) for group, table in enumerate(tables)}
+    return seen | kept(tables, given, cached)
+
+
+def known(cached: Ints) -> list[int | None]:
+    return [None if one < 0 else one for one in cached]
+
+
+def kept(tables: Sequence[list[int]], given: Sequence[list[int | None]], cached: Shares) -> Seen:
+    """See whether `cached` is as before, even when the tables are lengthened."""
+    for table in tables:
+        table.append(NULL_BLOCK_ID)
+    return {"cached, when the tables are lengthened": "as before" if list(map(known, cached)) == given else "changed"}
 
 
 def attends(
-    phase12: ModuleType, shares: Sequence[Sequence[int]], window: int, block_size: int, heads: Sequence[int], seed: int
+    phase12: ModuleType, shares: Shares, window: int, block_size: int, heads: Ints, seed: int, as_on_gpu: bool = False
 ) -> Seen:
     """Attend for requests with (computed, new) tokens; see for each new token and head which tokens count how much.
 
     Token p has number p of its request as its value alone; scores are whole numbers times log 2, so weights are powers
-    of 2 apart. What no request may read has a value of its own.
+    of 2 apart. What no request may read has a value of its own. As on a GPU all numbers are bfloat16, on a device.
     """
     import torch
+
+    from course.labtest.device_tensors import HOST, OnDevice, on_device
 
     rng, (num_kv_heads, group) = Random(seed), heads
     lengths = [computed + new for computed, new in shares]
     blocks = list(range(1, sum(cdiv(length, block_size) for length in lengths) + 3))
     rng.shuffle(blocks)
-    longest = max(lengths)
-    keys = torch.ones(len(blocks) + 1, block_size, num_kv_heads, longest + KEY_SIZE)
+    longest, dtype = max(lengths), torch.bfloat16 if as_on_gpu else torch.float32
+    keys = torch.ones(len(blocks) + 1, block_size, num_kv_heads, longest + KEY_SIZE, dtype=dtype)
     values = torch.zeros_like(keys)
     values[..., -1] = 1  # of a slot without a token, and of all in the null block
     tables = []
@@ -126,34 +142,55 @@ def attends(
         num_gone = max(0, computed - window + 1) // block_size
         tables.append([NULL_BLOCK_ID] * num_gone + table[num_gone:])
     batch = batch_of(shares, tables, block_size)
-    query = torch.zeros(len(batch.positions), num_kv_heads * group, longest + KEY_SIZE)
-    query[..., :KEY_SIZE] = torch.tensor(rng.choices((0.0, 1.0), k=query[..., :KEY_SIZE].numel())).view(
-        *query.shape[:2], KEY_SIZE
-    )
-    before = [one.clone() for one in (query, keys, values, batch.block_tables)]
-    output = phase12.sliding_attention(query, keys, values, batch, log(2), window)
-    after = (query, keys, values, batch.block_tables)
-    unchanged = all(one.equal(other) for one, other in zip(before, after, strict=True))
+    query = keys.new_zeros(len(batch.positions), num_kv_heads * group, longest + KEY_SIZE)
+    asked = query[..., :KEY_SIZE]
+    asked.copy_(torch.tensor(rng.choices((0.0, 1.0), k=asked.numel())).view(asked.shape))
+    given, read = (query, keys, values, batch), (query, keys, values, batch.block_tables)
+    before = [one.clone() for one in read]
+    with OnDevice():
+        output = phase12.sliding_attention(*(map(on_device, given) if as_on_gpu else given), log(2), window)
+    unchanged = all(one.equal(other) for one, other in zip(before, read, strict=True))
+    result = f"{list(output.shape)}, {output.dtype}, on {'the host' if output.device == HOST else 'the device'}"
     owners = [f"{'ABCDE'[place]}{p}" for place, (start, new) in enumerate(shares) for p in range(start, start + new)]
-    return {
+    seen: Seen = {
         f"{owner}, head {head}": weights_of(output[row, head], longest)
         for row, owner in enumerate(owners)
         for head in range(query.shape[1])
-    } | {"what was given": "as before" if unchanged else "changed", "shape": list(output.shape)}
+    }
+    return seen | {"what was given": "as before" if unchanged else "changed", "result": result}
+
+
+def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -> Seen:
+    """Decode after few tokens and after many, with the same cache; see whether torch makes more after many."""
+    import torch
+
+    from course.labtest.cost import numbers_made
+
+    longest, made = cdiv(max(num_tokens), block_size), list[int]()
+    cache, query = torch.ones(longest + 1, block_size, 1, 64), torch.ones(1, 1, 64)
+    for length in num_tokens:
+        num_gone, num_blocks = (length - window) // block_size, cdiv(length, block_size)
+        table = [NULL_BLOCK_ID] * num_gone + [1] * (num_blocks - num_gone) + [NULL_BLOCK_ID] * (longest - num_blocks)
+        call = partial(phase12.sliding_attention, query, cache, cache, batch_of([[length - 1, 1]], [table], block_size))
+        made.append(numbers_made(partial(call, 1.0, window)))
+    return {"reads more after many tokens": made[-1] - made[0] > cache.numel() // 4}
 
 
 def weights_of(output: "Tensor", longest: int) -> str:
     """Describe a result [longest + KEY_SIZE]: `7:0 8:2`, token 8 counts 4 times as much as token 7."""
     shares = output.tolist()
+    total = sum(shares[:longest])
     if shares[-1] > 0:
         return f"{shares[-1]:.0%} from slots without a token of this request"
+    if not abs(total - 1) < 0.05:
+        return f"all weights together are {total:.0%}"
     seen = {position: share for position, share in enumerate(shares[:longest]) if share > 0}
     least = min(seen.values(), default=1)
     counts = " ".join(f"{position}:{round(log2(share / least))}" for position, share in seen.items())
     return f"{counts} (K/V head {round(shares[longest])})"
 
 
-def batch_of(shares: Sequence[Sequence[int]], tables: Sequence[list[int]], block_size: int) -> "FlatBatch":
+def batch_of(shares: Shares, tables: Shares, block_size: int) -> "FlatBatch":
     """Return the step's tensors, as phase 6 makes them."""
     import torch
 
@@ -171,7 +208,7 @@ def batch_of(shares: Sequence[Sequence[int]], tables: Sequence[list[int]], block
         slot_mapping=torch.tensor(slots),
         query_start_loc=torch.tensor(starts),
         seq_lens=torch.tensor(lengths),
-        block_tables=torch.tensor([table + [0] * (longest - len(table)) for table in tables]),
+        block_tables=torch.tensor([[*table, *[0] * (longest - len(table))] for table in tables]),
         logits_indices=torch.tensor(starts[1:]) - 1,
         query_lens=[new for _, new in shares],
         seq_lens_cpu=lengths,
@@ -208,6 +245,6 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
     return shares, window, block_size, rng.choice(((1, 1), (2, 1), (2, 2), (1, 3))), rng.randrange(1000)
 
 
-def random_cached(rng: Random, ids: Sequence[int]) -> list[int]:
+def random_cached(rng: Random, ids: Ints) -> list[int]:
     missing = rng.choice((0.0, 0.1, 0.4))
     return [-1 if rng.random() < missing else one for one in ids[: rng.randint(0, 14)]]
