@@ -11,9 +11,8 @@ from mini_vllm.core.windows.window_functions import Tables, WindowFunctions
 class GroupedPrefixCache:
     """A `PrefixCache` for groups of layers, with the block hashes of phase 4, `hashes`.
 
-     `windows` has for each group how many tokens its attention reaches, the newest included; None is full attention,
-     and comes first. `tables` are the block tables by request id, one per group; the KV cache manager maintains them.
-    XX
+    `windows` has for each group how many tokens its attention reaches, the newest included; None is full attention,
+    and comes first. `tables` are the block tables by request id, one per group; the KV cache manager maintains them.
     """
 
     def __init__(
