@@ -3,6 +3,7 @@
 from types import ModuleType
 
 import pytest
+import torch  # noqa: F401  # here, because `grade` forks a process for each test: loaded once, not in each
 
 from course.labtest import phase12_plays
 from course.labtest.case_table import cases, check

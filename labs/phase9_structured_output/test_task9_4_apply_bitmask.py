@@ -3,6 +3,7 @@
 from types import ModuleType
 
 import pytest
+import torch
 
 from course.labtest import phase9_plays
 from course.labtest.case_table import cases, check
@@ -16,8 +17,6 @@ def test_apply_bitmask(phase9: ModuleType, answers: Answers, name: str) -> None:
 
 
 def test_no_loop_over_tokens(phase9: ModuleType) -> None:
-    import torch
-
     def work_with(num_tokens: int) -> int:
         given = torch.zeros(1, num_tokens), torch.zeros(1, -(-num_tokens // 32), dtype=torch.int32), [0]
         return work_of(lambda: phase9.apply_bitmask(*given), str(phase9.__file__))
