@@ -21,13 +21,12 @@ class GatesRecorder:
 
     @property
     def _encoder(self) -> EncoderGate | None:
-        gates = self.scheduler.gates.gates if self.scheduler.gates is not None else ()
-        return next((gate for gate in gates if isinstance(gate, EncoderGate)), None)
+        return next((gate for gate in self.scheduler.gates.gates if isinstance(gate, EncoderGate)), None)
 
     def after_schedule(self, scheduled: list[ScheduledRecord]) -> dict[str, Any]:
         """Return the fields of a plan; shares get theirs in place."""
         fields: dict[str, Any] = {}
-        transfers = self.scheduler.gates.transfers if self.scheduler.gates is not None else None
+        transfers = self.scheduler.gates.transfers
         if transfers is not None:
             tables = self.scheduler.kv.block_ids
             fields["loading"] = [(name, number, list(tables(name))) for name, number in transfers.loading.items()]

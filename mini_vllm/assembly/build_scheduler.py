@@ -29,9 +29,11 @@ from mini_vllm.core.gates.gate import Gate, GrammarGate
 from mini_vllm.core.gates.gated import AdmissionGates
 from mini_vllm.core.gates.images_in_hashes import ImagesInHashes
 from mini_vllm.core.gates.kv_transfers import KVTransfers
+from mini_vllm.core.gates.no_gates import NoGates
 from mini_vllm.core.interfaces import KVCacheManager, PrefixCache
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
-from mini_vllm.core.scheduler import Scheduler, SchedulerParts
+from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.core.skippable_prefix_cache import SkippablePrefixCache
 from mini_vllm.core.tokens_ahead import TokensAhead
 from mini_vllm.core.windows.counted_pool import CountedPool
@@ -83,15 +85,16 @@ def build_scheduler(
         transfers = None
         if connector is not None and commits is not None:
             transfers = KVTransfers(connector, kv, commits)
-        gates = None
+        gates = NoGates()
         if (others := _gates(config, admission)) or transfers is not None or lineup.structured_output != "absent":
             gates = AdmissionGates([GrammarGate(), *others], transfers, waiting=waiting, chunks=chunks, kv=kv)
+            waiting, chunks, kv = gates.waiting, gates.chunks, gates.kv
         return SchedulerParts(
-            kv=gates.kv if gates else kv,
+            kv=kv,
             prefix_cache=prefix_cache.inner if isinstance(prefix_cache, SkippablePrefixCache) else prefix_cache,
             preemption=preemption_for(lineup.preemption, config),
-            chunks=gates.chunks if gates else chunks,
-            waiting=gates.waiting if gates else waiting,
+            chunks=chunks,
+            waiting=waiting,
             ahead=ahead,
             gates=gates,
             groups=groups,
@@ -128,7 +131,8 @@ def _prefix_cache(
     grouped = None
     if caches and list(windows) != [None]:
         functions = require_window_functions(window_functions_for(lineup.windows))
-        prefix_cache = grouped = GroupedPrefixCache(functions, prefix_cache, config.block_size, windows, tables)
+        of_groups = [prefix_cache, *(prefix_cache_for(lineup.prefix_cache, config) for _ in windows[1:])]
+        prefix_cache = grouped = GroupedPrefixCache(functions, of_groups, config.block_size, windows, tables)
     if caches:
         prefix_cache = SkippablePrefixCache(prefix_cache)
     if on_evict is not None:

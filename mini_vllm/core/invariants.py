@@ -66,7 +66,7 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
     if policy == "fcfs":
         arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
         queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
-        if scheduler.gates is not None:  # what was passed over keeps its place, but others have been admitted before it
+        if scheduler.gates.passes_over:  # what was passed over keeps its place, but others have been admitted before it
             queue = [r.request_id for r in scheduler.waiting if r.num_cached_tokens < 0]
         for older, younger in pairwise(queue):
             require(arrival[older] < arrival[younger], f"{younger} arrived before {older} but comes after it")
@@ -83,15 +83,16 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
     require(request.num_output_placeholders >= 0, f"{name} has {request.num_output_placeholders} placeholders")
     tables = scheduler.block_tables(name)
     # A request whose K and V came from elsewhere holds them before it runs.
-    may_hold = request.status is RequestStatus.WAITING_FOR_REMOTE_KVS or (scheduler.awaits_others and computed > 0)
-    if request.status is not RequestStatus.RUNNING and not may_hold:
+    is_loading = request.status is RequestStatus.WAITING_FOR_REMOTE_KVS
+    has_loaded = scheduler.gates.awaits_others and computed > 0
+    if request.status is not RequestStatus.RUNNING and not is_loading and not has_loaded:
         require(computed == 0, f"{name} waits with {computed} computed tokens")
         require(not any(tables), f"{name} waits but holds {sum(map(len, tables))} blocks")
         return
     # Stand-ins for drafts may be planned after the last possible token, where there is never a draft.
     num_needed = cdiv(min(computed, request.max_total_tokens(scheduler.max_model_len) - 1), kv.block_size)
     num_allowed = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
-    if scheduler.gates is not None:  # blocks of a load, filled or lost
+    if scheduler.gates.passes_over:  # blocks of a load, filled or lost
         num_allowed = max(num_allowed, cdiv(num_known + scheduler.num_spare_tokens, kv.block_size))
     num_allowed = max(num_needed, num_allowed)
     for table in tables:
@@ -103,7 +104,7 @@ def check_pool(scheduler: Scheduler) -> None:
     """Every block is either free or held by `ref_cnt` requests."""
     kv = scheduler.kv
     holders: Counter[int] = Counter()
-    for request_id in (*scheduler.requests, *scheduler.requests_being_sent):
+    for request_id in (*scheduler.requests, *scheduler.gates.requests_being_sent):
         held = _held_blocks(scheduler, request_id)
         require(len(set(held)) == len(held), f"{request_id} holds a block twice: {held}")
         holders.update(held)
@@ -135,7 +136,7 @@ def check_cache(scheduler: Scheduler) -> None:
     kv, cached = scheduler.kv, scheduler.prefix_cache.cached_blocks()
     prefix_of_hash: dict[bytes, object] = {}
     most_computed: dict[int, int] = {}
-    if scheduler.connector is not None:  # of several requests that lost a block, the first one caches it again
+    if scheduler.gates.connector is not None:  # of several requests that lost a block, the first one caches it again
         for request, _, block_id in _places(scheduler):
             most_computed[block_id] = max(most_computed.get(block_id, 0), request.num_computed_tokens)
     for request, index, block_id in _places(scheduler):
@@ -155,7 +156,7 @@ def check_cache(scheduler: Scheduler) -> None:
 def leak_of(scheduler: Scheduler) -> str:
     """Return what to tell about blocks that are neither free nor held by a running request; empty without any."""
     kv = scheduler.kv
-    holders = (*scheduler.requests, *scheduler.requests_being_sent)
+    holders = (*scheduler.requests, *scheduler.gates.requests_being_sent)
     held = {block_id for request_id in holders for block_id in _held_blocks(scheduler, request_id)}
     num_leaked = kv.num_usable_blocks - kv.num_free_blocks - len(held)
     words = "blocks have leaked: no request holds them, and `free` has not freed them"

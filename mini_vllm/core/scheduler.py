@@ -1,41 +1,13 @@
 """The scheduler's frame: the queues and the parts, and the order in which a step uses them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.gates.connector import KVConnector, KVConnectorOutput
-from mini_vllm.core.gates.gated import AdmissionGates
-from mini_vllm.core.interfaces import (
-    ChunkPolicy,
-    KVCacheManager,
-    Preemption,
-    PrefixCache,
-    RequestQueue,
-    SchedulingFunctions,
-)
+from mini_vllm.core.gates.connector import KVConnectorOutput
+from mini_vllm.core.interfaces import SchedulingFunctions
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
-from mini_vllm.core.tokens_ahead import TokensAhead
-from mini_vllm.core.windows.grouped_kv_cache import GroupedKVCacheManager
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerParts:
-    """The waiting queue and phases 2 to 5: everything besides `running` that keeps state from step to step.
-
-    `ahead` are phases 7 and 8, which wrap two of them, and `gates` what a step asks before it admits, which wraps
-    three; None without. `groups` is phase 12's KV cache manager, which those around it hide, if layers have windows.
-    """
-
-    kv: KVCacheManager
-    prefix_cache: PrefixCache
-    preemption: Preemption
-    chunks: ChunkPolicy
-    waiting: RequestQueue
-    ahead: TokensAhead | None = None
-    gates: AdmissionGates | None = None
-    groups: GroupedKVCacheManager | None = None
 
 
 class Scheduler:
@@ -77,28 +49,7 @@ class Scheduler:
 
     def has_unfinished_requests(self) -> bool:
         """Whether a step has something to do; blocks that are still being sent need steps, too."""
-        return bool(self.requests) or bool(self.requests_being_sent)
-
-    @property
-    def requests_being_sent(self) -> list[str]:
-        """The ended requests whose blocks are held until their K and V have been sent elsewhere."""
-        transfers = None if self.gates is None else self.gates.transfers
-        return [] if transfers is None else list(transfers.sending)
-
-    @property
-    def connector(self) -> KVConnector | None:
-        """The scheduler side of KV transfers; None without them. A restart replaces it."""
-        transfers = None if self.gates is None else self.gates.transfers
-        return None if transfers is None else transfers.connector
-
-    @property
-    def awaits_others(self) -> bool:
-        """Whether a step that plans nothing is no stall: a grammar or a transfer is under way outside the steps."""
-        return self.gates is not None and self.gates.await_others
-
-    def take_errors(self) -> dict[str, str]:
-        """Return why waiting requests can never be admitted, by request id, since the last call."""
-        return {} if self.gates is None else self.gates.take_errors()
+        return bool(self.requests) or bool(self.gates.requests_being_sent)
 
     @property
     def has_windows(self) -> bool:
@@ -118,8 +69,7 @@ class Scheduler:
     def schedule(self) -> SchedulerOutput:
         """Plan the next step and count its tokens as computed; results only ever correct that count."""
         self.finished_req_ids.clear()
-        if self.gates is not None:
-            self.gates.start_step()
+        self.gates.start_step()
         scheduler_output = self.functions.schedule_step(
             self.running,
             self.waiting,
@@ -129,12 +79,10 @@ class Scheduler:
             preemption=self.preemption,
             chunks=self.chunks,
         )
-        if self.gates is not None:
-            self.gates.end_plan(scheduler_output, self.requests)
+        self.gates.end_plan(scheduler_output, self.requests)
         for request_id, num_new_tokens in scheduler_output.num_scheduled_tokens.items():
             self.requests[request_id].advance(num_new_tokens)
-        if self.gates is not None:
-            self.gates.advanced(scheduler_output, self.requests)
+        self.gates.advanced(scheduler_output, self.requests)
         if self.ahead is not None:
             self.ahead.after_schedule(scheduler_output, self.requests)
         return scheduler_output
@@ -171,8 +119,7 @@ class Scheduler:
         `transfers` is what the connector's worker side has reported with them.
         """
         requests = self.requests
-        if self.gates is not None:
-            sampled_token_ids = self.gates.without_lost(sampled_token_ids, transfers, self.running)
+        sampled_token_ids = self.gates.without_lost(sampled_token_ids, transfers, self.running)
         self._half_updated = {name: len(requests[name].all_token_ids) for name in sampled_token_ids if name in requests}
         self._to_roll_back = None
         if self.ahead is None:
@@ -182,9 +129,8 @@ class Scheduler:
         for request_id in kept:
             if self.requests[request_id].is_finished:
                 self._forget(request_id)
-        if self.gates is not None:
-            is_idle = not scheduler_output.num_scheduled_tokens
-            self.gates.end_step(transfers, is_idle=is_idle, has_sampled=bool(kept))
+        is_idle = not scheduler_output.num_scheduled_tokens
+        self.gates.end_step(transfers, is_idle=is_idle, has_sampled=bool(kept))
         self._half_updated = {}
         return kept
 
@@ -218,7 +164,7 @@ class Scheduler:
 
         With a connector always by a restart: which of its blocks were loaded and saved is not known.
         """
-        if self._to_roll_back is None or self.connector is not None:
+        if self._to_roll_back is None or self.gates.connector is not None:
             self.restart()
         else:
             self._roll_back(self._to_roll_back)

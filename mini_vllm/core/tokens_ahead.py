@@ -15,6 +15,7 @@ from mini_vllm.core.electives import AsyncScheduling, Speculation
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, PrefixCache, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.core.wrapped_kv_cache import WrappedKVCache
 
 UNKNOWN = -1
 Sampled = dict[str, list[int]]
@@ -48,7 +49,7 @@ class ChunksAhead:
         return self.inner.should_sample(request, min(num_computed_tokens, request.num_tokens))
 
 
-class KVCacheAhead:
+class KVCacheAhead(WrappedKVCache):
     """A `KVCacheManager` with slots for the tokens ahead, which caches their blocks once they are known.
 
     Phase 2 caches the blocks that a step fills when it allocates that step's slots. Accepted drafts and late results
@@ -65,18 +66,12 @@ class KVCacheAhead:
         *,
         results_are_late: bool,
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.prefix_cache = prefix_cache
         self.max_model_len = max_model_len
         self.speculation = speculation
         self.results_are_late = results_are_late
-        self.block_size = inner.block_size
-        self.num_usable_blocks = inner.num_usable_blocks
         self._num_cached_blocks: dict[str, int] = {}
-
-    @property
-    def num_free_blocks(self) -> int:
-        return self.inner.num_free_blocks
 
     def get_computed_blocks(self, request: Request) -> list[int]:
         hit_blocks = self.inner.get_computed_blocks(request)
@@ -119,15 +114,6 @@ class KVCacheAhead:
         self.cache_late_blocks(request)
         self._num_cached_blocks.pop(request.request_id, None)
         self.inner.free(request, num_computed_tokens)
-
-    def block_ids(self, request_id: str) -> list[int]:
-        return self.inner.block_ids(request_id)
-
-    def free_block_ids(self) -> list[int]:
-        return self.inner.free_block_ids()
-
-    def ref_counts(self) -> dict[int, int]:
-        return self.inner.ref_counts()
 
 
 class TokensAhead:

@@ -173,7 +173,7 @@ class LLMEngine:
             observer.after_schedule(scheduler_output)
         idle = not scheduler_output.num_scheduled_tokens and not scheduler_output.preempted
         if idle and self.scheduler.has_unfinished_requests() and not self._awaits_results():
-            if not self.scheduler.awaits_others:
+            if not self.scheduler.gates.awaits_others:
                 raise StalledError.of(self.scheduler)
             time.sleep(SECONDS_BETWEEN_LOOKS)  # leaves the processor to what compiles or loads
         return scheduler_output
@@ -188,7 +188,7 @@ class LLMEngine:
         return runner_output
 
     def _runner_of_step(self) -> ModelRunner:
-        connector = self.scheduler.connector
+        connector = self.scheduler.gates.connector
         return self.runner if self.transfers is None or connector is None else self.transfers.of_step(connector)
 
     def _awaits_results(self) -> bool:
@@ -200,7 +200,7 @@ class LLMEngine:
     ) -> list[RequestOutput]:
         """Turn the tokens of a step into outputs, also for requests that an interrupted step left without one."""
         now = self.clock()
-        errors = only(self.scheduler.requests, runner_output.errors | self.scheduler.take_errors())
+        errors = only(self.scheduler.requests, runner_output.errors | self.scheduler.gates.take_errors())
         changed = self.processor.requests([*kept, *errors]) | self.processor.behind()
         self.processor.note_logprobs(kept, runner_output.logprobs)
         kept = self._detokenize_all(changed, kept, now)

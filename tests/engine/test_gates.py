@@ -45,8 +45,7 @@ class GateReplay(ScenarioReplay):
         record = super()._run_step(number)
         adapters = {self.requests[share["id"]].adapter_id for share in record["scheduled"]} - {None}
         assert len(adapters) <= (self.config.max_loras or len(adapters))
-        gates = self.scheduler.gates.gates if self.scheduler.gates is not None else ()
-        for gate in gates:
+        for gate in self.scheduler.gates.gates:
             if isinstance(gate, EncoderGate):
                 images = [self.requests[name].mm_features[i] for name, found in gate.scheduled.items() for i in found]
                 assert sum(image.length for image in images) <= gate.budget

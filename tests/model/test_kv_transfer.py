@@ -184,7 +184,7 @@ def test_what_cannot_work_is_refused(lineup: str, settings: dict[str, Any], mess
 @pytest.mark.parametrize("is_late", [False, True])
 def test_prompts_come_from_a_prefill_process_or_are_computed_here(plain: list[str], fault: str, is_late: bool) -> None:
     llm = engine(replace(TIGHT, async_scheduling=is_late), kv_connector="prefill", prefill_timeout=60.0)
-    connector: Any = llm.engine.scheduler.connector
+    connector: Any = llm.engine.scheduler.gates.connector
     client = connector.prefill
     first = llm.generate(PROMPTS[3], GREEDY)[0]
     assert (first.metrics.num_cached_tokens, first.outputs[0].text) == (48, plain[3])

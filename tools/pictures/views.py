@@ -99,7 +99,6 @@ def two_images() -> Picture:
     config = EngineConfig(num_gpu_blocks=40, max_num_encoder_input_tokens=8, encoder_cache_size=8)
     engine = LLM(config=config, lineup=parse_lineup("solution:1-5,solution:11"), record=True).engine
     engine.add_request("A", [7] * 20, SamplingParams(2), mm_features=images)
-    assert engine.scheduler.gates is not None
     gate = next(one for one in engine.scheduler.gates.gates if isinstance(one, EncoderGate))
     steps = list[ImageStep]()
     for _ in range(2):

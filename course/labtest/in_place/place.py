@@ -14,7 +14,8 @@ from mini_vllm.core.interfaces import ModelRunner, SchedulingFunctions
 from mini_vllm.core.invariants import InvariantError, check_state
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.core.request_queue import FCFSRequestQueue
-from mini_vllm.core.scheduler import Scheduler, SchedulerParts
+from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.core.tokens_ahead import TokensAhead

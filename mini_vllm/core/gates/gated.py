@@ -5,16 +5,20 @@ from collections.abc import Mapping, Sequence
 from mini_vllm.core.gates.connector import KVConnectorOutput
 from mini_vllm.core.gates.gate import Gate, failure_of
 from mini_vllm.core.gates.kv_transfers import KVTransfers
+from mini_vllm.core.gates.no_gates import NoGates
 from mini_vllm.core.gates.passing_queue import Look, PassingQueue
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.core.wrapped_kv_cache import WrappedKVCache
 
 UNREADY = (RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS)
 
 
-class AdmissionGates:
+class AdmissionGates(NoGates):
     """The gates of one engine. The scheduler uses `waiting`, `chunks` and `kv` in place of the parts themselves."""
+
+    passes_over = True
 
     def __init__(
         self,
@@ -33,8 +37,8 @@ class AdmissionGates:
         self.kv = GatedKVCache(kv, self)
 
     @property
-    def await_others(self) -> bool:
-        """Whether a request waits for a grammar or a transfer, or holds blocks that a later step takes from it."""
+    def awaits_others(self) -> bool:
+        # Blocks that a waiting request holds are taken from it in a later step, if nothing else happens.
         transfers = self.transfers
         is_transferring = transfers is not None and (bool(transfers.sending) or transfers.is_asking)
         return is_transferring or any(
@@ -42,7 +46,6 @@ class AdmissionGates:
         )
 
     def take_errors(self) -> dict[str, str]:
-        """Return why requests can never be admitted, by request id, since the last call."""
         errors, self._errors = self._errors, {}
         return errors
 
@@ -54,8 +57,8 @@ class AdmissionGates:
             self.transfers.start_step()
 
     def end_plan(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
-        """Put back what was passed over, and count what was loaded: phase 1 knows of whole hit blocks only."""
         self.waiting.put_back()
+        # Phase 1 knows of whole hit blocks only, so what was loaded is counted here.
         for request_id, num_tokens in self.kv.num_loaded_tokens.items():
             if request_id in scheduler_output.num_scheduled_tokens:
                 requests[request_id].keep_computed(num_tokens)
@@ -69,7 +72,6 @@ class AdmissionGates:
     def without_lost(
         self, sampled: dict[str, list[int]], output: KVConnectorOutput | None, running: Sequence[Request]
     ) -> dict[str, list[int]]:
-        """Return the sampled tokens without those of requests whose blocks were lost under them."""
         if self.transfers is None or output is None or not output.invalid_block_ids:
             return sampled
         lost = self.transfers.lose(output.invalid_block_ids, tuple(self.waiting), running)
@@ -119,22 +121,16 @@ class GatedChunks:
         return self.inner.should_sample(request, num_computed_tokens)
 
 
-class GatedKVCache:
+class GatedKVCache(WrappedKVCache):
     """A `KVCacheManager` that tells the gates what is allocated and freed, and adds what comes from elsewhere.
 
     `num_loaded_tokens` has the true counter of each request admitted in this step over tokens that were loaded.
     """
 
     def __init__(self, inner: KVCacheManager, gates: AdmissionGates) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.gates = gates
-        self.block_size = inner.block_size
-        self.num_usable_blocks = inner.num_usable_blocks
         self.num_loaded_tokens: dict[str, int] = {}
-
-    @property
-    def num_free_blocks(self) -> int:
-        return self.inner.num_free_blocks
 
     def num_computed_tokens(self, request: Request, num_hit_tokens: int) -> int:
         """Return what is computed of a waiting request: what it has loaded, or its hit with what this step loads."""
@@ -173,12 +169,3 @@ class GatedKVCache:
             transfers.free_ended(request, num_computed_tokens)
         else:
             transfers.free_preempted(request, num_computed_tokens)
-
-    def block_ids(self, request_id: str) -> list[int]:
-        return self.inner.block_ids(request_id)
-
-    def free_block_ids(self) -> list[int]:
-        return self.inner.free_block_ids()
-
-    def ref_counts(self) -> dict[int, int]:
-        return self.inner.ref_counts()
