@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from course.views.bars import SHARE, bars
 from course.views.picture import Picture
+from mini_vllm.assembly.elective_parts import speculation_functions_for
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.parts import speculation_functions_for
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 
 SEED = 0

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mini_vllm.assembly.build_scheduler import build_scheduler
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.open_runner import open_runner, with_drafts
-from mini_vllm.assembly.open_transfers import transfers_for
-from mini_vllm.assembly.parts import (
+from mini_vllm.assembly.elective_parts import (
     async_functions_for,
     speculation_functions_for,
     structured_output_functions_for,
 )
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.open_runner import open_runner, with_drafts
+from mini_vllm.assembly.open_transfers import transfers_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import DraftStatistics, InvariantChecker, StepObserver

@@ -3,11 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from mini_vllm.assembly.elective_parts import (
+    admission_functions_for,
+    async_functions_for,
+    speculation_functions_for,
+    window_functions_for,
+)
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import (
     Impl,
-    admission_functions_for,
-    async_functions_for,
     block_pool_for,
     chunk_policy_for,
     hash_block_for,
@@ -16,8 +20,6 @@ from mini_vllm.assembly.parts import (
     prefix_cache_for,
     request_queue_for,
     scheduling_functions_for,
-    speculation_functions_for,
-    window_functions_for,
 )
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import AsyncScheduling, Speculation

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.parts import (
+from mini_vllm.assembly.elective_parts import (
     admission_functions_for,
-    runner_steps_on,
     speculation_functions_for,
     structured_output_functions_for,
     window_functions_for,
 )
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import runner_steps_on
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.gates.connector import BlockStore

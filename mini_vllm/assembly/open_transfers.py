@@ -4,9 +4,9 @@ import pickle
 from dataclasses import dataclass
 from typing import Any, cast
 
+from mini_vllm.assembly.elective_parts import kv_transfer_functions_for
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.open_runner import OpenedRunner
-from mini_vllm.assembly.parts import kv_transfer_functions_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.gates.connector import BlockStore, KVConnector, KVTransferFunctions
 from mini_vllm.core.gates.prefill_connector import Prefill, PrefillConnector

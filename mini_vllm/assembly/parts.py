@@ -1,4 +1,4 @@
-"""From a lineup to its parts: the one place that knows starters and solutions.
+"""From a lineup to phases 1 to 6. With `elective_parts.py` the one place that knows starters and solutions.
 
 The imports stand inside the functions, so that only what is used is loaded and a checkout without
 `solutions/` works.
@@ -14,10 +14,6 @@ from typing import TYPE_CHECKING, Literal
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.absent import NoPreemption, NoPrefixCache, SlotReservation, WholePrompts
-from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
-from mini_vllm.core.gates.admission import AdmissionFunctions
-from mini_vllm.core.gates.connector import KVTransferFunctions
-from mini_vllm.core.grammar import StructuredOutputFunctions
 from mini_vllm.core.interfaces import (
     ChunkPolicy,
     Clamp,
@@ -30,7 +26,6 @@ from mini_vllm.core.interfaces import (
     WholeBlockPool,
 )
 from mini_vllm.core.request_queue import FCFSRequestQueue
-from mini_vllm.core.windows.window_functions import WindowFunctions
 
 if TYPE_CHECKING:
     from mini_vllm.runner.steps import RunnerSteps
@@ -152,125 +147,6 @@ def chunk_policy_for(impl: Impl, config: EngineConfig, clamp: Clamp) -> ChunkPol
     from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy as Ours
 
     return Ours(clamp, *limits, *switches)
-
-
-def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFunctions | None:
-    """Return phase 7; None without drafts. Raises `ValueError` if they are asked for and it is absent."""
-    if config.speculative_config is None:
-        return None
-    if impl == "absent":
-        whose = "solution" if solutions_exist() else "starter"
-        raise ValueError(f"speculative_config needs phase 7 (speculative decoding), as in LAB_IMPL={whose}:1-7")
-    if impl == "starter":
-        from labs.phase7_speculative_decoding import starter as yours
-
-        return SpeculationFunctions(
-            yours.SpeculativeScheduling,
-            yours.propose_by_lookup,
-            yours.select_logits_rows,
-            yours.accept_drafts,
-            yours.rejection_sample,
-        )
-    from solutions import phase7_speculative_decoding as ours
-
-    return SpeculationFunctions(
-        ours.SpeculativeScheduling,
-        ours.propose_by_lookup,
-        ours.select_logits_rows,
-        ours.accept_drafts,
-        ours.rejection_sample,
-    )
-
-
-def async_functions_for(impl: Impl, config: EngineConfig) -> AsyncFunctions | None:
-    """Return phase 8; None without asynchronous scheduling. Raises `ValueError` if it is asked for and absent."""
-    if not config.async_scheduling:
-        return None
-    if impl == "absent":
-        whose = "solution" if solutions_exist() else "starter"
-        raise ValueError(f"async_scheduling needs phase 8 (asynchronous scheduling), as in LAB_IMPL={whose}:1-8")
-    if impl == "starter":
-        from labs.phase8_async_scheduling import starter as yours
-
-        return AsyncFunctions(yours.PlaceholderScheduling, yours.correct_share)
-    from solutions import phase8_async_scheduling as ours
-
-    return AsyncFunctions(ours.PlaceholderScheduling, ours.correct_share)
-
-
-def structured_output_functions_for(impl: Impl) -> StructuredOutputFunctions | None:
-    """Return phase 9; None if it is absent. Then the engine refuses requests that need it."""
-    if impl == "absent":
-        return None
-    if impl == "starter":
-        from labs.phase9_structured_output import starter as yours
-
-        return StructuredOutputFunctions(
-            yours.build_dfa, yours.RegexTokenMasks, yours.RegexGrammar, yours.apply_bitmask
-        )
-    from solutions import phase9_structured_output as ours
-
-    return StructuredOutputFunctions(ours.build_dfa, ours.RegexTokenMasks, ours.RegexGrammar, ours.apply_bitmask)
-
-
-def kv_transfer_functions_for(impl: Impl, config: EngineConfig) -> KVTransferFunctions | None:
-    """Return phase 10; None without KV transfer. Raises `ValueError` if it is asked for and absent."""
-    if config.kv_transfer_config is None:
-        return None
-    if impl == "absent":
-        whose = "solution" if solutions_exist() else "starter"
-        raise ValueError(f"kv_transfer_config needs phase 10 (KV transfer), as in LAB_IMPL={whose}:1-10")
-    if impl == "starter":
-        from labs.phase10_kv_transfer import starter as yours
-
-        return KVTransferFunctions(yours.HostBlockStore, yours.BlockStoreConnector, yours.BlockStoreWorker)
-    from solutions import phase10_kv_transfer as ours
-
-    return KVTransferFunctions(ours.HostBlockStore, ours.BlockStoreConnector, ours.BlockStoreWorker)
-
-
-def admission_functions_for(impl: Impl, config: EngineConfig) -> AdmissionFunctions | None:
-    """Return phase 11; None without adapters and images. Raises `ValueError` if they are asked for and it is absent."""
-    if config.max_loras is None and config.encoder_cache_size is None:
-        return None
-    if impl == "absent":
-        asked = "encoder_cache_size" if config.max_loras is None else "max_loras"
-        whose = "solution" if solutions_exist() else "starter"
-        raise ValueError(f"{asked} needs phase 11 (admission gates), as in LAB_IMPL={whose}:1-6,{whose}:11")
-    if impl == "starter":
-        from labs.phase11_admission_gates import starter as yours
-
-        return AdmissionFunctions(
-            yours.AdapterGate,
-            yours.EncoderCacheManager,
-            yours.schedule_encoder_inputs,
-            yours.generate_block_hash_extra_keys,
-            yours.bgmv,
-        )
-    from solutions import phase11_admission_gates as ours
-
-    return AdmissionFunctions(
-        ours.AdapterGate,
-        ours.EncoderCacheManager,
-        ours.schedule_encoder_inputs,
-        ours.generate_block_hash_extra_keys,
-        ours.bgmv,
-    )
-
-
-def window_functions_for(impl: Impl) -> WindowFunctions | None:
-    """Return phase 12; None if it is absent. Then the engine refuses models with sliding windows."""
-    if impl == "absent":
-        return None
-    if impl == "starter":
-        from labs.phase12_sliding_windows import starter as yours
-
-        return WindowFunctions(
-            yours.free_outside_window, yours.allocate_groups, yours.find_common_hit, yours.sliding_attention
-        )
-    from solutions import phase12_sliding_windows as ours
-
-    return WindowFunctions(ours.free_outside_window, ours.allocate_groups, ours.find_common_hit, ours.sliding_attention)
 
 
 def runner_steps_for(impl: Impl) -> "RunnerSteps":

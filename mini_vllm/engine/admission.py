@@ -4,10 +4,23 @@ from collections.abc import Callable, Collection
 from itertools import pairwise
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
+from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.engine.errors import QueueFullError
+
+
+def require_acceptable(
+    request: Request, config: EngineConfig, scheduler: Scheduler, vocab_size: int, adapters: Collection[str] | None
+) -> None:
+    """Raise `ValueError` if this engine can never serve the request, `QueueFullError` if it cannot wait now.
+
+    `adapters` are those that the engine has; None: the fake model, which invents adapters and images.
+    """
+    require_adapter(request.adapter_id, adapters)
+    require_images(request, config, has_fake_model=adapters is None)
+    require_servable(request, scheduler.max_model_len, vocab_size, scheduler.kv, scheduler.max_held_blocks)
+    require_place(config.max_num_waiting, len(scheduler.waiting))
 
 
 def require_servable(
@@ -15,11 +28,11 @@ def require_servable(
     max_model_len: int,
     vocab_size: int,
     kv: KVCacheManager,
-    max_held_blocks: Callable[[int], int] | None = None,
+    max_held_blocks: Callable[[int], int],
 ) -> None:
-    """Raise `ValueError` with the reason and the numbers if this engine can never serve the request.
+    """Raise `ValueError` with the reason and the numbers if the model or the pool is too small for the request.
 
-    `max_held_blocks` returns how many blocks a request may hold at once on its way to so many tokens; None: one table.
+    `max_held_blocks` returns how many blocks a request may hold at once on its way to so many tokens.
     """
     if not request.prompt_token_ids:
         raise ValueError("the prompt is empty: it must have at least 1 token")
@@ -35,8 +48,7 @@ def require_servable(
     if biased:
         raise ValueError(f"logit_bias names token id {biased[0]}, but the vocabulary is 0 to {vocab_size - 1}")
     # The last token is sampled and never computed, so it needs no slot.
-    num_slots = request.max_total_tokens(max_model_len) - 1
-    num_needed = cdiv(num_slots, kv.block_size) if max_held_blocks is None else max_held_blocks(num_slots)
+    num_needed = max_held_blocks(request.max_total_tokens(max_model_len) - 1)
     if num_needed > kv.num_usable_blocks:
         raise ValueError(
             f"the request may need {num_needed} blocks ({request.num_prompt_tokens} prompt tokens, max_tokens "
@@ -51,7 +63,7 @@ def require_adapter(adapter_id: str | None, known: Collection[str] | None) -> No
         raise ValueError(f"the adapter must be one of {', '.join(sorted(known)) or 'none'}; got {adapter_id!r}")
 
 
-def require_images(request: Request, config: EngineConfig, has_fake_model: bool) -> None:
+def require_images(request: Request, config: EngineConfig, *, has_fake_model: bool) -> None:
     """Raise `ValueError` if the images of a request lie wrong, or if one could never be encoded."""
     images = request.mm_features
     if images and not has_fake_model:

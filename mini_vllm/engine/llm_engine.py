@@ -2,10 +2,9 @@
 
 import random
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.gates.transferring_runner import TransferringRunner, run_step
@@ -14,17 +13,16 @@ from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.admission import require_adapter, require_images, require_place, require_servable
+from mini_vllm.engine.admission import require_acceptable
 from mini_vllm.engine.errors import RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from mini_vllm.engine.output_processor import OutputProcessor
-from mini_vllm.engine.runner_answer import require_answer
+from mini_vllm.engine.runner_answer import only, require_answer
 from mini_vllm.engine.structured_output import StructuredOutputManager, grammar_of
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
-Value = TypeVar("Value")
 SECONDS_BETWEEN_LOOKS = 0.001
 
 
@@ -111,13 +109,7 @@ class LLMEngine:
             grammar=grammar_of(params, self.grammars),
             mm_features=tuple(mm_features),
         )
-        require_adapter(adapter_id, self.adapter_names)
-        require_images(request, self.config, self.adapter_names is None)
-        scheduler = self.scheduler
-        require_servable(
-            request, scheduler.max_model_len, self.runner.vocab_size, scheduler.kv, scheduler.max_held_blocks
-        )
-        require_place(self.config.max_num_waiting, len(self.scheduler.waiting))
+        require_acceptable(request, self.config, self.scheduler, self.runner.vocab_size, self.adapter_names)
         with self._undoing(partial(self._discard, request_id)):
             self.scheduler.add_request(request)
             self.processor.add_request(request, prompt if isinstance(prompt, str) else None, now)
@@ -261,8 +253,3 @@ class LLMEngine:
 
     def _start_over(self) -> None:
         self.scheduler.restart()
-
-
-def only(request_ids: Container[str], by_request: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the entries of these requests."""
-    return {request_id: value for request_id, value in by_request.items() if request_id in request_ids}

@@ -1,9 +1,12 @@
-"""Check that a runner's output matches its batch."""
+"""Check that a runner's output matches its batch, and take the part of it that is still wanted."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
+from typing import TypeVar
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.errors import RunnerError
+
+Value = TypeVar("Value")
 
 
 def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunnerOutput, vocab_size: int) -> None:
@@ -23,3 +26,8 @@ def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunner
         if not 1 <= len(token_ids) <= limits.get(request_id, 1) or not in_vocabulary:
             expectation = f"1 to {limits[request_id]} token ids" if request_id in limits else "one token id"
             raise RunnerError(f"the runner returned for {request_id} the tokens {token_ids}, expected {expectation}")
+
+
+def only(request_ids: Container[str], by_request: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the entries of these requests."""
+    return {request_id: value for request_id, value in by_request.items() if request_id in request_ids}

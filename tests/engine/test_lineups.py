@@ -9,14 +9,14 @@ from typing import Any, get_args
 import pytest
 
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.assembly.lineup import Lineup, default_lineup_text, lineup_from_env, parse_lineup
-from mini_vllm.assembly.parts import (
-    Impl,
+from mini_vllm.assembly.elective_parts import (
     admission_functions_for,
     kv_transfer_functions_for,
     structured_output_functions_for,
     window_functions_for,
 )
+from mini_vllm.assembly.lineup import Lineup, default_lineup_text, lineup_from_env, parse_lineup
+from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig, KVTransferConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.engine.errors import StalledError

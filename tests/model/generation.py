@@ -8,7 +8,8 @@ import torch
 
 from mini_vllm import EngineConfig, Lineup, RequestOutput, SamplingParams, parse_lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
-from mini_vllm.assembly.parts import runner_steps_for, window_functions_for
+from mini_vllm.assembly.elective_parts import window_functions_for
+from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.llm_engine import LLMEngine

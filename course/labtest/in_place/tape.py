@@ -11,7 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from course.labtest.in_place.neighbours import drawn
-from mini_vllm.assembly.parts import async_functions_for, chunk_policy_for, speculation_functions_for
+from mini_vllm.assembly.elective_parts import async_functions_for, speculation_functions_for
+from mini_vllm.assembly.parts import chunk_policy_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
 from mini_vllm.core.interfaces import Clamp

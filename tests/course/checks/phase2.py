@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.absent import NoPrefixCache, SlotReservation
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
 from mini_vllm.core.step_record import StepRecord
@@ -91,7 +93,8 @@ def refusal(num_prompt: int, max_tokens: int, usable: int, size: int = 4) -> lis
     """Return the numbers in the message with which an engine refuses a request; none if it is taken."""
     kv = PagedKVCacheManager(usable + 1, size, NoPrefixCache())
     request = make_request("A", num_prompt, max_tokens=max_tokens)
-    return numbers_in_error(lambda: require_servable(request, 10_000, 10_000, kv), ValueError)
+    one_table = partial(cdiv, b=size)
+    return numbers_in_error(lambda: require_servable(request, 10_000, 10_000, kv, one_table), ValueError)
 
 
 def trace_of(

@@ -1,0 +1,131 @@
+"""From a lineup to the electives, phases 7 to 12. See `parts.py`."""
+
+from mini_vllm.assembly.parts import Impl, solutions_exist
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
+from mini_vllm.core.gates.admission import AdmissionFunctions
+from mini_vllm.core.gates.connector import KVTransferFunctions
+from mini_vllm.core.grammar import StructuredOutputFunctions
+from mini_vllm.core.windows.window_functions import WindowFunctions
+
+
+def needs(setting: str, phase: str, *phases: str) -> ValueError:
+    """Return the error of a setting whose phase is absent, with a lineup that has it."""
+    whose = "solution" if solutions_exist() else "starter"
+    lineup = ",".join(f"{whose}:{one}" for one in phases)
+    return ValueError(f"{setting} needs {phase}, as in LAB_IMPL={lineup}")
+
+
+def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFunctions | None:
+    """Return phase 7; None without drafts. Raises `ValueError` if they are asked for and it is absent."""
+    if config.speculative_config is None:
+        return None
+    if impl == "absent":
+        raise needs("speculative_config", "phase 7 (speculative decoding)", "1-7")
+    if impl == "starter":
+        from labs.phase7_speculative_decoding import starter as yours
+
+        return SpeculationFunctions(
+            yours.SpeculativeScheduling,
+            yours.propose_by_lookup,
+            yours.select_logits_rows,
+            yours.accept_drafts,
+            yours.rejection_sample,
+        )
+    from solutions import phase7_speculative_decoding as ours
+
+    return SpeculationFunctions(
+        ours.SpeculativeScheduling,
+        ours.propose_by_lookup,
+        ours.select_logits_rows,
+        ours.accept_drafts,
+        ours.rejection_sample,
+    )
+
+
+def async_functions_for(impl: Impl, config: EngineConfig) -> AsyncFunctions | None:
+    """Return phase 8; None without asynchronous scheduling. Raises `ValueError` if it is asked for and absent."""
+    if not config.async_scheduling:
+        return None
+    if impl == "absent":
+        raise needs("async_scheduling", "phase 8 (asynchronous scheduling)", "1-8")
+    if impl == "starter":
+        from labs.phase8_async_scheduling import starter as yours
+
+        return AsyncFunctions(yours.PlaceholderScheduling, yours.correct_share)
+    from solutions import phase8_async_scheduling as ours
+
+    return AsyncFunctions(ours.PlaceholderScheduling, ours.correct_share)
+
+
+def structured_output_functions_for(impl: Impl) -> StructuredOutputFunctions | None:
+    """Return phase 9; None if it is absent. Then the engine refuses requests that need it."""
+    if impl == "absent":
+        return None
+    if impl == "starter":
+        from labs.phase9_structured_output import starter as yours
+
+        return StructuredOutputFunctions(
+            yours.build_dfa, yours.RegexTokenMasks, yours.RegexGrammar, yours.apply_bitmask
+        )
+    from solutions import phase9_structured_output as ours
+
+    return StructuredOutputFunctions(ours.build_dfa, ours.RegexTokenMasks, ours.RegexGrammar, ours.apply_bitmask)
+
+
+def kv_transfer_functions_for(impl: Impl, config: EngineConfig) -> KVTransferFunctions | None:
+    """Return phase 10; None without KV transfer. Raises `ValueError` if it is asked for and absent."""
+    if config.kv_transfer_config is None:
+        return None
+    if impl == "absent":
+        raise needs("kv_transfer_config", "phase 10 (KV transfer)", "1-10")
+    if impl == "starter":
+        from labs.phase10_kv_transfer import starter as yours
+
+        return KVTransferFunctions(yours.HostBlockStore, yours.BlockStoreConnector, yours.BlockStoreWorker)
+    from solutions import phase10_kv_transfer as ours
+
+    return KVTransferFunctions(ours.HostBlockStore, ours.BlockStoreConnector, ours.BlockStoreWorker)
+
+
+def admission_functions_for(impl: Impl, config: EngineConfig) -> AdmissionFunctions | None:
+    """Return phase 11; None without adapters and images. Raises `ValueError` if they are asked for and it is absent."""
+    if config.max_loras is None and config.encoder_cache_size is None:
+        return None
+    if impl == "absent":
+        asked = "encoder_cache_size" if config.max_loras is None else "max_loras"
+        raise needs(asked, "phase 11 (admission gates)", "1-6", "11")
+    if impl == "starter":
+        from labs.phase11_admission_gates import starter as yours
+
+        return AdmissionFunctions(
+            yours.AdapterGate,
+            yours.EncoderCacheManager,
+            yours.schedule_encoder_inputs,
+            yours.generate_block_hash_extra_keys,
+            yours.bgmv,
+        )
+    from solutions import phase11_admission_gates as ours
+
+    return AdmissionFunctions(
+        ours.AdapterGate,
+        ours.EncoderCacheManager,
+        ours.schedule_encoder_inputs,
+        ours.generate_block_hash_extra_keys,
+        ours.bgmv,
+    )
+
+
+def window_functions_for(impl: Impl) -> WindowFunctions | None:
+    """Return phase 12; None if it is absent. Then the engine refuses models with sliding windows."""
+    if impl == "absent":
+        return None
+    if impl == "starter":
+        from labs.phase12_sliding_windows import starter as yours
+
+        return WindowFunctions(
+            yours.free_outside_window, yours.allocate_groups, yours.find_common_hit, yours.sliding_attention
+        )
+    from solutions import phase12_sliding_windows as ours
+
+    return WindowFunctions(ours.free_outside_window, ours.allocate_groups, ours.find_common_hit, ours.sliding_attention)
