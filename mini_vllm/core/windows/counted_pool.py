@@ -1,4 +1,4 @@
-"""A block pool that knows what is free and who holds what, over any pool that only hands out and takes back."""
+"""A block pool with counts: which blocks are free, and how many tables hold each of the others."""
 
 from collections.abc import Sequence
 
