@@ -1,4 +1,4 @@
-"""What sampling costs: the same requests greedily, at a temperature, and with a cut."""
+"""What sampling costs: the same requests greedily, at a temperature, with a cut, and under a regex."""
 
 import tempfile
 import time
@@ -14,7 +14,7 @@ from bench.models import LARGE_VOCABULARY, RANDOM_MODEL, save_random_model
 from course.terminal.progress import ProgressReport
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 EMBEDDED, LARGER, WIDE = "embedded model", "150 M model, random weights", "Qwen3-0.6B's shape, 2 layers, random weights"
 SIZES = {LARGER: RANDOM_MODEL, WIDE: LARGE_VOCABULARY}
@@ -27,6 +27,9 @@ WAYS: dict[str, dict[str, Any]] = {
     "temperature 0.8": {"temperature": 0.8, "seed": 1},
     "0.8 with two cuts": {"temperature": 0.8, "top_k": 50, "top_p": 0.9, "seed": 1},
 }
+# Greedy, every row masked. A text that must end in a sign that the model does not write does not end too early.
+SHAPE = StructuredOutputsParams(regex=r"[A-Za-z ,.!?\n]*#")
+UNDER_A_REGEX = {"under a regex": {"structured_outputs": SHAPE, "ignore_eos": False}}
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,13 @@ def measure_sampling(
             report(f"{model}: loading")
             path = str(save_random_model(Path(folder) / "model", SIZES[model])) if model in SIZES else None
             engine = build_engines({model: CONFIG}, lineup, num_threads, path)[model]
+            has_grammars = engine.grammars is not None and engine.tokenizer.eos_token_ids
+            ways = WAYS | UNDER_A_REGEX if has_grammars else WAYS
             for batch_size in batch_sizes:
-                rates: dict[str, list[float]] = {way: [] for way in WAYS}
+                rates: dict[str, list[float]] = {way: [] for way in ways}
                 for number in range(num_rounds + 1):
                     report(f"{model}, batch {batch_size}, round {number} of {num_rounds}")
-                    for way, settings in WAYS.items():
+                    for way, settings in ways.items():
                         rates[way].append(tokens_per_second(engine, batch_size, NUM_TOKENS[model], settings))
                 counted = {way: figures[1:] for way, figures in rates.items()}
                 yield SamplingCase(model, batch_size, engine.runner.vocab_size, counted)
@@ -70,7 +75,7 @@ def tokens_per_second(engine: LLMEngine, batch_size: int, num_tokens: int, setti
     """Generate `num_tokens` tokens for each of `batch_size` prompts, all at once."""
     rng, vocabulary = Random(batch_size), range(5, 1500)
     prompts = [[rng.choice(vocabulary) for _ in range(PROMPT_LENGTH)] for _ in range(batch_size)]
-    params = SamplingParams(max_tokens=num_tokens, ignore_eos=True, **settings)
+    params = SamplingParams(max_tokens=num_tokens, **({"ignore_eos": True} | settings))
     started = time.perf_counter()
     answer_all(engine, prompts, params)
     return batch_size * num_tokens / (time.perf_counter() - started)

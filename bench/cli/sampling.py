@@ -1,4 +1,4 @@
-"""`mini-vllm bench sampling`: what a temperature and a cut cost beside greedy text."""
+"""`mini-vllm bench sampling`: what a temperature, a cut and a regex cost beside greedy text."""
 
 import json
 from dataclasses import asdict
@@ -28,7 +28,7 @@ def bench_sampling(
     quick: Annotated[bool, typer.Option("--quick", help="The embedded model, batch 1 and 4, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate greedily, at temperature 0.8, and with two cuts.
+    """Generate greedily, at temperature 0.8, with two cuts, and under a regex (phase 9, embedded model).
 
     Three models, the last with a vocabulary of 151,936; batch 1 to 64.
     """
@@ -36,7 +36,7 @@ def bench_sampling(
     from bench.sampling import EMBEDDED, LARGER, WIDE, measure_sampling
 
     console, cases = make_console(stderr=as_json), []
-    team = lineup_to_run(lineup, console, reference="solution:1-6")
+    team = lineup_to_run(lineup, console, reference="solution:1-6,solution:9")
     if team.runner == "absent":
         raise ValueError(f"lineup {team}: sampling needs phase 6")
     num_threads = threads_to_use(threads)

@@ -165,7 +165,7 @@ def test_plan_and_sampled_tokens_are_left_as_they_are(phase1: ModuleType) -> Non
     running = [caught_up("A"), caught_up("B")]
     Update(running, {"A": [11, EOS, 12], "B": [12]}).check(
         phase1,
-        "The plan, the sampled tokens and `requests` belong to the caller, which goes on with them: look, do not change.",
+        "The plan, the sampled tokens and `requests` belong to the caller: look, do not change.",
         "which of your lines removes something from an argument, or shortens a list in it?",
         returned={"A": [11, EOS], "B": [12]},
         running="B",
