@@ -9,7 +9,11 @@ COMMANDS = [
     ("preemption", "bench.cli.swap:bench_preemption", "Serve outputs of unknown length in little memory."),
     ("speculative", "bench.cli.electives:bench_speculative", "Answer chats with drafts and without."),
     ("async", "bench.cli.electives:bench_async", "Generate with a step in flight and without."),
-    ("sampling", "bench.cli.sampling:bench_sampling", "Generate greedily, at temperature 0.8, and with two cuts."),
+    (
+        "sampling",
+        "bench.cli.sampling:bench_sampling",
+        "Generate greedily, at a temperature, with cuts, under a regex.",
+    ),
     ("serve", "bench.cli.serve:bench_serve", "Send requests at their planned times, whatever comes back."),
     ("router", "bench.cli.router:bench_router", "Send the same requests to simulated engines by three routers."),
     ("loop", "bench.cli.loop:bench_loop", "Measure the learner's loop, from a new process to its result."),

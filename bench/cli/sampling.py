@@ -28,9 +28,9 @@ def bench_sampling(
     quick: Annotated[bool, typer.Option("--quick", help="The embedded model, batch 1 and 4, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Generate greedily, at temperature 0.8, with two cuts, and under a regex (phase 9, embedded model).
+    """Generate greedily, at a temperature, with cuts, under a regex.
 
-    Three models, the last with a vocabulary of 151,936; batch 1 to 64.
+    Three models, the last with a vocabulary of 151,936; batch 1 to 64. The regex needs phase 9 and the embedded model.
     """
     from bench.engine_rounds import BATCH_SIZES
     from bench.sampling import EMBEDDED, LARGER, WIDE, measure_sampling

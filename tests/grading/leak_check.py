@@ -11,12 +11,14 @@ import signal
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
 from itertools import islice
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -29,9 +31,11 @@ from tests.mutants.catalog import PHASES, module_name
 
 MIN_CALLS, MAX_CALLS, MAX_CALLS_ALIKE = 3, 40, 12
 TRIED_FIRST, TRIED_LATER = 20, 25  # the first 20 calls of a function are looked at, then every 25th
-CPU_SECONDS, SECONDS, MAX_SHOWN = 1, 3, 1000  # the second limit is for a function that waits
+CPU_SECONDS, SECONDS, MAX_SHOWN = 0.3, 1, 1000  # the second limit is for a function that waits
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
 HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os.unsetenv")
+NUM_PROCESSES = min(os.cpu_count() or 1, 4)
+ONE_PIPE = Lock()  # a child that inherited the other's pipe would keep it open
 Function = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Adapter = Callable[[tuple[Any, ...], dict[str, Any]], Arguments] | None
@@ -191,7 +195,8 @@ def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
     except (TypeError, ValueError):
         return False
     for number, (given, by_name) in enumerate(ways(calls[0].args, calls[0].named, names, signature.parameters)):
-        if not fits(signature, given, by_name):
+        # Without an argument there is no answer to calls that differ; most commands would start their work here.
+        if not (given or by_name) or not fits(signature, given, by_name):
             continue
 
         def adapt(args: tuple[Any, ...], named: dict[str, Any], number: int = number) -> Arguments:
@@ -224,24 +229,25 @@ def in_children(names: list[str], act: Callable[[str], list[str]]) -> list[str]:
     """Call `act` for each name in forked processes: one that ends or loops costs only itself. Return the lines."""
     left, found = list(names), list[str]()
     while left:
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.setsid()
-            with os.fdopen(writer, "w", buffering=1) as told, open(os.devnull, "w") as nothing:
-                os.dup2(nothing.fileno(), 1)
-                os.dup2(nothing.fileno(), 2)
-                sys.addaudithook(forbid)
-                signal.signal(signal.SIGPROF, give_up)
-                for name in left:
-                    print(name, file=told)
-                    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-                    signal.alarm(SECONDS)
-                    with suppress(TooLongError):
-                        for line in act(name):
-                            print(f"! {line}", file=told)
-            os._exit(0)
-        os.close(writer)
+        with ONE_PIPE:
+            reader, writer = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.setsid()
+                with os.fdopen(writer, "w", buffering=1) as told, open(os.devnull, "w") as nothing:
+                    os.dup2(nothing.fileno(), 1)
+                    os.dup2(nothing.fileno(), 2)
+                    sys.addaudithook(forbid)
+                    signal.signal(signal.SIGPROF, give_up)
+                    for name in left:
+                        print(name, file=told)
+                        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+                        signal.alarm(SECONDS)
+                        with suppress(TooLongError):
+                            for line in act(name):
+                                print(f"! {line}", file=told)
+                os._exit(0)
+            os.close(writer)
         with os.fdopen(reader) as lines:
             seen = lines.read().splitlines()
         os.waitpid(child, 0)
@@ -259,7 +265,10 @@ def try_all(
         task, _, name = pair.rpartition(": ")
         return [pair] if answers(functions[name], calls[task], parameters[task]) else []
 
-    return in_children([f"{task}: {name}" for name in functions for task in calls], act)
+    with ThreadPoolExecutor(NUM_PROCESSES) as pool:
+        shares = [list(functions)[first::NUM_PROCESSES] for first in range(NUM_PROCESSES)]
+        pairs = [[f"{task}: {name}" for name in share for task in calls] for share in shares]
+        return [line for found in pool.map(in_children, pairs, [act] * NUM_PROCESSES) for line in found]
 
 
 def methods_of(plan: PlannedPhase) -> dict[str, set[str]]:
