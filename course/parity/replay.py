@@ -13,6 +13,7 @@ from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.core.gates.connector import KVConnectorOutput
 from mini_vllm.core.grammar import Grammar
 from mini_vllm.core.invariants import check_drained, check_state, check_step
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
@@ -69,7 +70,7 @@ class RecordedModel:
 class ScenarioReplay:
     """One scenario on one lineup, with the invariants checked after every step."""
 
-    def __init__(self, scenario: Scenario, lineup: Lineup) -> None:
+    def __init__(self, scenario: Scenario, lineup: Lineup, policy: SchedulingPolicy | None = None) -> None:
         self.scenario = scenario
         self.config = scenario.config()
         evicted: list[int] = []
@@ -80,6 +81,7 @@ class ScenarioReplay:
             on_evict=evicted.append,
             make_connector=None if connector is None else lambda: connector,
             windows=scenario.windows,
+            policy=policy,
         )
         self.recorder = TraceRecorder(self.scheduler, evicted)
         self.gates_recorder = GatesRecorder(self.scheduler, self.connector)
@@ -158,9 +160,12 @@ class ScenarioReplay:
                 self.recorder.request_aborted(request_id)
 
 
-def compare(scenario: Scenario, lineup: Lineup) -> ReplayDifference | None:
-    """Replay a scenario and return the first difference from its recording, block ids included."""
-    replay = ScenarioReplay(scenario, lineup)
+def compare(scenario: Scenario, lineup: Lineup, policy: SchedulingPolicy | None = None) -> ReplayDifference | None:
+    """Replay a scenario and return the first difference from its recording, block ids included.
+
+    `policy` takes the place of the scenario's own, which it should equal.
+    """
+    replay = ScenarioReplay(scenario, lineup, policy)
     for number, recorded in enumerate(scenario.steps):
         ours = replay.run_step(number)
         for field in COMPARED:

@@ -11,12 +11,14 @@ from course.workloads.timed_request import TimedRequest, require_in_order
 from mini_vllm import EngineConfig, Lineup, SamplingParams
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.engine.errors import StalledError
 
 STEPS_PER_REPORT = 200
+OnStep = Callable[[SchedulerOutput, dict[str, Request]], None]  # the plan, and the requests that sample in it
 num_computed_tokens = attrgetter("num_computed_tokens")  # in C: every step maps it over its requests
 
 
@@ -26,14 +28,19 @@ def simulate(
     cost: CostModel,
     lineup: Lineup,
     on_progress: Callable[[int], None] = lambda num_finished: None,
+    *,
+    policy: SchedulingPolicy | None = None,
+    on_step: OnStep | None = None,
 ) -> Served:
     """Serve the requests, in order of `arrival_time`, with the lineup's phases 1 to 5.
 
     `config` must set `max_model_len` and `num_gpu_blocks`. `on_progress` is called every 200 steps with the number
-    of finished requests. Raises `ValueError` for a request that can never be served, `StalledError` if no request
+    of finished requests, `on_step` before every step's tokens are counted. `policy` replaces the config's. Raises `ValueError` for a request that can never be served, `StalledError` if no request
     can be scheduled any more.
     """
-    return Simulation(requests, build_scheduler(config, lineup), cost, on_progress).run()
+    clock = VirtualClock()
+    scheduler = build_scheduler(config, lineup, policy=policy, clock=lambda: clock.now)
+    return Simulation(requests, scheduler, cost, on_progress, clock, on_step).run()
 
 
 class Simulation:
@@ -45,9 +52,12 @@ class Simulation:
         scheduler: Scheduler,
         cost: CostModel,
         on_progress: Callable[[int], None] = lambda num_finished: None,
+        clock: VirtualClock | None = None,
+        on_step: OnStep | None = None,
     ) -> None:
         self.requests, self.scheduler, self.cost, self.on_progress = requests, scheduler, cost, on_progress
-        self.clock = VirtualClock()
+        self.clock = clock or VirtualClock()
+        self.on_step = on_step
         self.served = Served(requests, [0.0] * len(requests), [0.0] * len(requests))
         self.num_finished = 0
         self._decoding: dict[str, Request] = {}
@@ -105,6 +115,8 @@ class Simulation:
             SamplingParams(max_tokens=timed.num_output_tokens, ignore_eos=True),
             priority=timed.priority,
             arrival_time=timed.arrival_time,
+            tenant=timed.tenant,
+            service_level=timed.service_level,
         )
 
     def _step(self) -> None:
@@ -114,6 +126,8 @@ class Simulation:
         if not step.num_scheduled_tokens and not step.preempted:
             raise StalledError(f"no request can be scheduled any more: {self.num_finished} requests were served")
         sampling = self._run(step)
+        if self.on_step is not None:
+            self.on_step(step, sampling)
         # Any token will do, because none ends an output.
         scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
         for request_id in scheduler.finished_req_ids:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
+
 
 @dataclass(frozen=True, slots=True)
 class TimedRequest:
@@ -19,6 +21,8 @@ class TimedRequest:
     max_tokens: int
     priority: int = 0
     output_len: int | None = None
+    tenant: str = ""
+    service_level: ServiceLevel = BEST_EFFORT
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -13,6 +13,7 @@ from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.open_runner import open_runner, with_drafts
 from mini_vllm.assembly.open_transfers import transfers_for
 from mini_vllm.config import EngineConfig
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import DraftStatistics, InvariantChecker, StepObserver
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
@@ -29,13 +30,14 @@ def build_engine(
     record: bool = False,
     dense: bool = False,
     adapters: Mapping[str, str] | None = None,
+    scheduling_policy: SchedulingPolicy | None = None,
 ) -> LLMEngine:
     """Assemble a whole engine.
 
     With phase 6 it runs `model` (a directory or hub name; None is the embedded model), without it the fake model,
     which needs no torch, or with `dense` a plain forward pass of `model` without a KV cache. `record` keeps a trace of
     every step (`engine.recorder.steps`). `adapters` are directories in PEFT's format by name; one step mixes all of
-    them unless the config sets `max_loras`.
+    them unless the config sets `max_loras`. `scheduling_policy` replaces the config's `policy`.
     """
     if adapters and config.max_loras is None:
         config = replace(config, max_loras=len(adapters))
@@ -50,6 +52,7 @@ def build_engine(
         on_evict=evicted.append if record else None,
         make_connector=make_connector,
         windows=opened.windows,
+        policy=scheduling_policy,
     )
     cache_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
     runner = paged = opened.with_cache(*cache_size)
@@ -60,7 +63,7 @@ def build_engine(
         observers.append(DraftStatistics(config.speculative_config.num_speculative_tokens))
     transferring = None if transfers is None else transfers.around(runner, paged)
     if config.check_invariants:
-        observers.append(InvariantChecker(scheduler, config.policy))
+        observers.append(InvariantChecker(scheduler, config.policy if scheduling_policy is None else "priority"))
     structured = structured_output_functions_for(lineup.structured_output)
     grammars = None
     if structured is not None and lineup.runner != "absent":

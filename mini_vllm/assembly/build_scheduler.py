@@ -1,6 +1,8 @@
 """The scheduler's bill of materials: phases 1 to 5, and around them what a config asks for beyond."""
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 from mini_vllm.assembly.elective_parts import (
@@ -34,6 +36,8 @@ from mini_vllm.core.gates.kv_transfers import KVTransfers
 from mini_vllm.core.gates.no_gates import NoGates
 from mini_vllm.core.interfaces import KVCacheManager, PrefixCache
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
+from mini_vllm.core.policy.policy_step import PolicyScheduling
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.core.skippable_prefix_cache import SkippablePrefixCache
@@ -53,15 +57,22 @@ def build_scheduler(
     *,
     make_connector: Callable[[], KVConnector] | None = None,
     windows: Windows = (None,),
+    policy: SchedulingPolicy | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Scheduler:
     """Assemble phases 1 to 5, and around them 7, 8, 11 and the other gates where the config asks for them.
 
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
     has an entry for each group of layers: how many tokens its attention reaches, None for all; that one comes first.
-    `make_connector` returns the scheduler side of KV transfers, again after a restart. Raises `ValueError` if config
-    and lineup do not fit together.
+    `make_connector` returns the scheduler side of KV transfers, again after a restart. `policy`
+    replaces the config's; its `clock` is the one of the arrival times. Raises `ValueError` if config and lineup do not
+    fit together.
     """
     functions, (max_model_len, _) = scheduling_functions_for(lineup.scheduler), config.sizes
+    policed = None
+    if policy is not None:  # phase 3 as for "fcfs" preempts the last of a list, and the policy orders the list
+        policed, config = PolicyScheduling(policy, functions, clock), replace(config, policy="fcfs")
+        functions = policed.functions
     admission = admission_functions_for(lineup.gates, config)
     num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
 
@@ -75,7 +86,7 @@ def build_scheduler(
         kv = _kv_cache(config, lineup, windows, tables, prefix_cache, grouped)
         groups = kv if isinstance(kv, GroupedKVCacheManager) else None
         chunks = chunk_policy_for(lineup.chunking, config, functions.clamp)
-        waiting = request_queue_for(lineup.preemption, config)
+        waiting = request_queue_for(lineup.preemption, config) if policed is None else policed.new_queue()
         speculation = speculation_for(lineup.speculation, config)
         async_scheduling = async_scheduling_for(lineup.async_scheduling, config)
         ahead = None

@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from mini_vllm.core.grammar import Grammar
+from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.sampling_params import SamplingParams
 
 
@@ -68,7 +69,8 @@ class Request:
     request. `num_output_placeholders` counts the output tokens that steps in flight will bring; phases 7 and 8 maintain
     both. `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is the source of
     the request's random draws. Until `grammar` is compiled the request is WAITING_FOR_FSM. `mm_features` are the images
-    of the prompt in their order.
+    of the prompt in their order. `tenant` and `service_level` are for scheduling policies; no phase reads
+    them.
     """
 
     request_id: str
@@ -82,6 +84,8 @@ class Request:
     seed: int = 0
     grammar: Future[Grammar] | None = None
     mm_features: tuple[MultiModalFeatureSpec, ...] = ()
+    tenant: str = ""
+    service_level: ServiceLevel = BEST_EFFORT
 
     status: RequestStatus = field(default=RequestStatus.WAITING, init=False)
     all_token_ids: list[int] = field(init=False)

@@ -1,0 +1,1 @@
+"""Policies against each other: workloads, figures, and whom each of them costs what."""

@@ -1,0 +1,1 @@
+"""The seam of scheduling policies: a waiting queue and a step around phase 1's, which stays as it is."""

@@ -1,0 +1,151 @@
+"""Phase 1's functions under a policy: what it decides reaches them as the order of lists and as smaller budgets."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mini_vllm.core.interfaces import (
+    ChunkPolicy,
+    KVCacheManager,
+    Preemption,
+    RequestQueue,
+    SchedulingFunctions,
+)
+from mini_vllm.core.policy.policy_queue import PolicyQueue
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import Preempted, SchedulerOutput
+
+
+class PolicyScheduling:
+    """Phase 1 under a policy. `clock` is the one that stamps arrival times."""
+
+    def __init__(self, policy: SchedulingPolicy, inner: SchedulingFunctions, clock: Callable[[], float]) -> None:
+        self.policy = policy
+        self.inner = inner
+        self.clock = clock
+        self.queue = PolicyQueue(policy)
+        self.functions = SchedulingFunctions(inner.clamp, self.schedule_step, self.update_from_output)
+
+    def new_queue(self) -> PolicyQueue:
+        """Return an empty waiting queue, and use it from now on."""
+        self.queue = PolicyQueue(self.policy)
+        return self.queue
+
+    def schedule_step(
+        self,
+        running: list[Request],
+        waiting: RequestQueue,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        kv: KVCacheManager,
+        preemption: Preemption,
+        chunks: ChunkPolicy,
+    ) -> SchedulerOutput:
+        """Plan one step as phase 1 does, with the policy's order, victims and shares."""
+        policy = self.policy
+        step = StepView(
+            self.clock(), running, self.queue, kv.num_free_blocks, kv.block_size, max_num_seqs, max_num_batched_tokens
+        )
+        policy.start_step(step)
+        if not policy.rank_is_fixed:
+            self.queue.sort()
+        first = next(iter(self.queue), None)
+        preempted = [_preempt(victim, first or victim, running, waiting, kv) for victim in policy.to_preempt(step)]
+        order = policy.serve_order(running)
+        if order is not running:
+            running[:] = order
+        limited = LimitedChunks(chunks, policy, {entry.victim_id for entry in preempted})
+        for each in (limited, chunks):
+            scheduler_output = self.inner.schedule_step(
+                running,
+                waiting,
+                max_num_seqs=max_num_seqs,
+                max_num_batched_tokens=max_num_batched_tokens,
+                kv=kv,
+                preemption=OrderedPreemption(preemption, policy),
+                chunks=each,
+            )
+            # Limits that leave a step without work would stall the engine: it is planned again without them.
+            if scheduler_output.num_scheduled_tokens or scheduler_output.preempted or preempted:
+                break
+        scheduler_output.preempted[:0] = preempted
+        planned = scheduler_output.num_scheduled_tokens
+        policy.scheduled([(r, planned[r.request_id]) for r in running if r.request_id in planned])
+        return scheduler_output
+
+    def update_from_output(
+        self,
+        scheduler_output: SchedulerOutput,
+        sampled_token_ids: dict[str, list[int]],
+        requests: dict[str, Request],
+        running: list[Request],
+        *,
+        max_model_len: int,
+        kv: KVCacheManager,
+    ) -> dict[str, list[int]]:
+        """Apply the sampled tokens as phase 1 does, and tell the policy how many each request has got."""
+        kept = self.inner.update_from_output(
+            scheduler_output, sampled_token_ids, requests, running, max_model_len=max_model_len, kv=kv
+        )
+        for request_id, token_ids in kept.items():
+            self.policy.sampled(requests[request_id], len(token_ids))
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedPreemption:
+    """Phase 3 under a policy. First come, first served preempts the last of a list: here the list is the policy's."""
+
+    inner: Preemption
+    policy: SchedulingPolicy
+
+    def make_room(
+        self,
+        request: Request,
+        num_new_tokens: int,
+        running: list[Request],
+        waiting: RequestQueue,
+        scheduler_output: SchedulerOutput,
+        kv: KVCacheManager,
+    ) -> bool:
+        candidates = self.policy.victims(running)[::-1]
+        if not any(candidate is request for candidate in candidates):
+            candidates.insert(0, request)  # if all others were not enough, it goes itself
+        has_room = self.inner.make_room(request, num_new_tokens, candidates, waiting, scheduler_output, kv)
+        victims = {entry.victim_id for entry in scheduler_output.preempted}
+        running[:] = [each for each in running if each.request_id not in victims]
+        return has_room
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedChunks:
+    """Phase 5 under a policy: a request is offered only the part of the budget that the policy grants it."""
+
+    inner: ChunkPolicy
+    policy: SchedulingPolicy
+    just_preempted: set[str]
+
+    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        limit = self.policy.token_limit(request, token_budget)
+        return self.inner.num_new_tokens(request, num_computed_tokens, min(limit, token_budget)) if limit > 0 else 0
+
+    def admits(
+        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
+    ) -> bool:
+        if request.request_id in self.just_preempted or not self.policy.admits(request, running):
+            return False
+        return self.inner.admits(request, hit_blocks, running, kv)
+
+    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
+        return self.inner.should_sample(request, num_computed_tokens)
+
+
+def _preempt(
+    victim: Request, cause: Request, running: list[Request], waiting: RequestQueue, kv: KVCacheManager
+) -> Preempted:
+    running.remove(victim)
+    kv.free(victim, victim.num_computed_tokens)
+    victim.preempt()
+    waiting.prepend_request(victim)
+    return Preempted(victim.request_id, cause.request_id, 0)

@@ -1,0 +1,18 @@
+"""vLLM's own second policy."""
+
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.core.request import Request
+
+
+class Priority(SchedulingPolicy):
+    """The lowest `priority` first, then the earliest. The last of that order is preempted.
+
+    vLLM: `--scheduling-policy priority`, `PriorityRequestQueue` in `v1/core/sched/request_queue.py`.
+    """
+
+    def rank(self, request: Request) -> tuple[int, float, str]:
+        return request.priority, request.arrival_time, request.request_id
+
+    def victims(self, running: list[Request]) -> list[Request]:
+        # Reversed, a sort still leaves equal requests in their order: vLLM preempts the first of them.
+        return sorted(running, key=lambda request: (request.priority, request.arrival_time), reverse=True)
