@@ -35,8 +35,8 @@ def simulate(
     """Serve the requests, in order of `arrival_time`, with the lineup's phases 1 to 5.
 
     `config` must set `max_model_len` and `num_gpu_blocks`. `on_progress` is called every 200 steps with the number
-    of finished requests, `on_step` before every step's tokens are counted. `policy` replaces the config's. Raises `ValueError` for a request that can never be served, `StalledError` if no request
-    can be scheduled any more.
+    of finished requests, `on_step` in every step before its tokens are counted. `policy` replaces the config's.
+    Raises `ValueError` for a request that can never be served, `StalledError` if no request can be scheduled any more.
     """
     clock = VirtualClock()
     scheduler = build_scheduler(config, lineup, policy=policy, clock=lambda: clock.now)
