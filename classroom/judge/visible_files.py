@@ -17,7 +17,7 @@ LINKED = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 # Loaded by Python (without `_tkinter`, which needs a screen), numpy and torch.
 BINARIES = ("lib-dynload/[!_]*.so", "lib-dynload/_[!t]*.so", "numpy/**/*.so", "torch/_C*.so", "torch/lib/*.so*")
 UNWINDER = "libgcc_s.so.1"  # glibc loads it by itself when a thread ends
-SECRET_PACKAGES = ("solutions", "labs", "mini_vllm", "course", "cli", "classroom", "tests")
+SECRET_PACKAGES = ("solutions", "labs", "mini_vllm", "policies", "arena", "course", "cli", "classroom", "tests")
 
 
 @cache

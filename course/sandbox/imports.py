@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Container, Iterator
 
-REFUSED = ("bench", "classroom", "cli", "course", "serving", "solutions", "tests", "tools")
+REFUSED = ("arena", "bench", "classroom", "cli", "course", "policies", "serving", "solutions", "tests", "tools")
 NAMED = re.compile(rf"({'|'.join(REFUSED)}|labs)(\.\w+)*")
 STARTER = re.compile(r"labs\.phase\d+_\w+\.starter(_\w+)?(\.|$)")
 IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")

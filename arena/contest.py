@@ -1,0 +1,103 @@
+"""Policies on loads with seeds: the same requests for each policy, in as many processes as there are cores."""
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from arena.accounts import Accounts
+from arena.figures import Figures, figures_of
+from arena.loads import Load, output_lengths
+from arena.trace_files import TraceLoad
+from course.simulator.cost_model import CostModel
+from course.simulator.simulation import Simulation
+from course.workloads.simulated_time import VirtualClock
+from mini_vllm import EngineConfig, Lineup
+from mini_vllm.assembly.build_scheduler import build_scheduler
+from policies.named import POLICIES
+
+# 97.5% points of Student's t for 1 to 9 degrees of freedom; from there on the normal distribution's is near enough.
+T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+NORMAL_975 = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """One simulation: a policy on a load with a seed. It holds all that another process needs."""
+
+    policy: str
+    load: Load | TraceLoad
+    seed: int
+    engine: EngineConfig
+    cost: CostModel
+    lineup: Lineup
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The mean over seeds, and half the width of its 95% confidence interval (nan for one seed)."""
+
+    mean: float
+    margin: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Estimate":
+        if len(values) < 2:
+            return cls(fmean(values), math.nan)
+        t = T_975[len(values) - 2] if len(values) - 2 < len(T_975) else NORMAL_975
+        return cls(fmean(values), t * stdev(values) / math.sqrt(len(values)))
+
+
+def run_race(race: Race) -> Figures:
+    """Simulate one race. Raises `ValueError` for a request that can never be served."""
+    requests = race.load.requests(race.seed)
+    clock = VirtualClock()
+    policy = POLICIES[race.policy].make(output_lengths(requests))
+    scheduler = build_scheduler(race.engine, race.lineup, policy=policy, clock=lambda: clock.now)
+    accounts = Accounts(lambda: clock.now, len({request.tenant for request in requests}))
+    accounts.scheduler = scheduler
+    simulation = Simulation(requests, scheduler, race.cost, clock=clock, on_step=accounts.on_step)
+    return figures_of(simulation.run(), accounts)
+
+
+def run_races(
+    races: Sequence[Race], dask: str | None = None, on_finished: Callable[[int], None] = lambda num_finished: None
+) -> list[Figures]:
+    """Run the races on all cores, or on the cluster whose scheduler is at `dask`; return their figures in order.
+
+    A race depends on its own values alone, so the results are the same wherever it runs. Raises `ValueError` if dask
+    is not installed.
+    """
+    with workers(dask, len(races)) as submit:
+        futures = {submit(run_race, race): number for number, race in enumerate(races)}
+        for num_finished, future in enumerate(_completed(futures, dask), start=1):
+            future.result()  # a race that fails ends the contest here, not after the last one
+            on_finished(num_finished)
+        return [future.result() for future in futures]
+
+
+@contextmanager
+def workers(dask: str | None, num_races: int) -> Iterator[Callable[..., Any]]:
+    """Give a function that submits a call to another process and returns a future."""
+    if dask is None:
+        with ProcessPoolExecutor(min(os.cpu_count() or 1, num_races)) as pool:
+            yield pool.submit
+        return
+    try:
+        from distributed import Client  # type: ignore[import-not-found]
+    except ImportError:
+        raise ValueError(f"--dask {dask} needs dask: pip install -e '.[dask]'") from None
+    with Client(dask) as client:
+        yield lambda function, race: client.submit(function, race, pure=False)
+
+
+def _completed(futures: dict[Any, int], dask: str | None) -> Iterator["Future[Figures]"]:
+    if dask is None:
+        return as_completed(futures)
+    from distributed import as_completed as completed  # type: ignore[import-not-found]
+
+    return iter(completed(list(futures)))

@@ -1,0 +1,98 @@
+"""One run as figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arena.accounts import Accounts
+from course.simulator.served import Served
+from course.simulator.summary import Spread
+from course.workloads.timed_request import TimedRequest
+
+READING_TTFT, READING_TPOT = 1.0, 0.1  # expected by a reader where a class promises nothing: Andes, arXiv 2404.16283
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFigures:
+    """Goodput of one class: requests and output tokens per second of those requests that kept every promise."""
+
+    share_good: float
+    requests_per_second: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A policy's run. Times are in seconds, service in weighted tokens, `qoe` is the mean from 0 to 1."""
+
+    classes: dict[str, ClassFigures]
+    ttft: Spread
+    tpot: Spread
+    e2e: Spread
+    share_good: float
+    tokens_per_second: float
+    jain_index: float
+    max_service_difference: float
+    qoe: float
+    num_preemptions: int
+    num_recomputed_tokens: int
+    hit_rate: float
+    longest_wait: float
+
+
+def figures_of(served: Served, accounts: Accounts) -> Figures:
+    """Return the figures of a finished run."""
+    ttft, tpot, e2e = served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies
+    good = [
+        first <= level.ttft and between <= level.tpot and whole <= level.e2e
+        for first, between, whole, level in zip(
+            ttft, tpot, e2e, (request.service_level for request in served.requests), strict=True
+        )
+    ]
+    names = sorted({request.service_level.name for request in served.requests})
+    qualities = [
+        quality_of_experience(request, accounts.token_times[str(number)])
+        for number, request in enumerate(served.requests)
+    ]
+    return Figures(
+        classes={name: _class_figures(name, served, good) for name in names},
+        ttft=Spread.of([(seconds, 1) for seconds in ttft]),
+        tpot=Spread.of([(seconds, 1) for seconds in tpot]),
+        e2e=Spread.of([(seconds, 1) for seconds in e2e]),
+        share_good=sum(good) / len(good),
+        tokens_per_second=served.output_tokens_per_second,
+        jain_index=accounts.jain_index(),
+        max_service_difference=accounts.max_service_difference,
+        qoe=sum(qualities) / len(qualities),
+        num_preemptions=served.num_preemptions,
+        num_recomputed_tokens=accounts.num_recomputed_tokens,
+        hit_rate=served.hit_rate,
+        longest_wait=max(ttft),
+    )
+
+
+def _class_figures(name: str, served: Served, good: Sequence[bool]) -> ClassFigures:
+    of_class = [
+        (request, kept)
+        for request, kept in zip(served.requests, good, strict=True)
+        if request.service_level.name == name
+    ]
+    num_good = sum(kept for _, kept in of_class)
+    num_tokens = sum(request.num_output_tokens for request, kept in of_class if kept)
+    return ClassFigures(num_good / len(of_class), num_good / served.seconds, num_tokens / served.seconds)
+
+
+def quality_of_experience(request: TimedRequest, token_times: Sequence[float]) -> float:
+    """Return how close a reader came to the expected text flow, 1 if no token was late. (Andes, arXiv 2404.16283.)
+
+    The reader takes in a token when it has come and the one before has been read. Both curves of tokens over time, the
+    expected one and the reader's, are measured by their areas up to the moment at which both are complete.
+    """
+    level = request.service_level
+    first = min(level.ttft, READING_TTFT if level.e2e == float("inf") else level.e2e)
+    pace = min(level.tpot, READING_TPOT)
+    expected = [request.arrival_time + first + number * pace for number in range(len(token_times))]
+    read: list[float] = []
+    for due, time in zip(expected, token_times, strict=True):
+        read.append(max(time, due) if not read else max(time, due, read[-1] + pace))
+    end = max(read[-1], expected[-1]) + pace
+    return sum(end - time for time in read) / sum(end - time for time in expected)

@@ -1,0 +1,56 @@
+"""What the policies are tried on: the simulator's workloads, with tenants and promises."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from course.simulator.workloads import make_requests
+from course.workloads.timed_request import TimedRequest
+from mini_vllm.core.service_level import ServiceLevel
+
+URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
+NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
+LATER = ServiceLevel("batch", e2e=60.0)
+LONG_PROMPT = 1_000  # tokens; nobody waits at a screen for the answer to a document
+URGENT_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A workload of the simulator at a rate in requests per second, its requests shared out among tenants.
+
+    The first tenant sends `heavy_share` of the requests, the others the rest in equal parts. One request in five is
+    urgent; long prompts belong to the class without a limit on the first token.
+    """
+
+    workload: str = "chat"
+    num_requests: int = 2_000
+    rate: float = 10.0
+    num_tenants: int = 3
+    heavy_share: float = 0.6
+
+    def __post_init__(self) -> None:
+        if self.num_tenants < 1:
+            raise ValueError(f"num_tenants must be at least 1, got {self.num_tenants}")
+        if not 0 < self.heavy_share <= 1:
+            raise ValueError(f"heavy_share must be over 0 and at most 1, got {self.heavy_share}")
+
+    def requests(self, seed: int) -> list[TimedRequest]:
+        """Return the requests of a seed in order of arrival."""
+        rng = random.Random(f"{seed} tenants")
+        tenants = [f"tenant {number + 1}" for number in range(self.num_tenants)]
+        light = (1 - self.heavy_share) / max(1, self.num_tenants - 1)
+        weights = [self.heavy_share] + [light] * (self.num_tenants - 1)
+        plain = make_requests(self.workload, self.num_requests, self.rate, seed)
+        return [with_promise(request, rng.choices(tenants, weights)[0], rng.random()) for request in plain]
+
+
+def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedRequest:
+    """Return the request with its tenant and class; `draw` is a number from 0 to 1. Urgent ones have priority 0."""
+    level = LATER if request.num_prompt_tokens >= LONG_PROMPT else URGENT if draw < URGENT_SHARE else NORMAL
+    return replace(request, tenant=tenant, service_level=level, priority=0 if level is URGENT else 1)
+
+
+def output_lengths(requests: Sequence[TimedRequest]) -> dict[str, int]:
+    """Return the true length of each output in tokens, by the id that the simulator gives the request."""
+    return {str(number): request.num_output_tokens for number, request in enumerate(requests)}

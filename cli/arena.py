@@ -1,0 +1,134 @@
+"""`mini-vllm arena`: scheduling policies against each other, on the same requests in simulated time."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from arena.contest import Estimate, Race, run_races
+from arena.figures import Figures
+from arena.loads import Load
+from arena.pareto import pareto_picture
+from arena.report import LATENCIES, WORK, estimate, figures_table, goodput_table
+from arena.trace_files import TraceLoad
+from course.simulator.experiment import ENGINE, Experiment, sustainable_rate
+from course.simulator.gpus import GPUS
+from course.simulator.model_shapes import MODEL_SHAPES
+from course.simulator.workloads import WORKLOADS
+from course.terminal.console import friendly, make_console, whose_code
+from course.terminal.engine_options import SchedulerOptions, engine_config
+from course.terminal.learner_lineup import lineup_to_run
+from course.terminal.option_groups import with_option_groups
+from course.terminal.options import AsJson, LineupText
+from course.terminal.progress import reported
+from course.terminal.step_view import FAINT, STRONG
+from policies.named import POLICIES
+
+SLOTS = 64  # fewer than the simulator's 256, so that requests wait where a policy can order them
+
+
+@dataclass(frozen=True)
+class ArenaOptions:
+    policies: Annotated[
+        list[str] | None, typer.Argument(help=f"Any of {', '.join(POLICIES)}. Default: four of them; or 'all'.")
+    ] = None
+    workload: Annotated[str, typer.Option(help=f"One of {', '.join(WORKLOADS)}.")] = "burst"
+    trace: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A .csv or .jsonl file as of Azure, BurstGPT, Mooncake, Qwen-Bailian."),
+    ] = None
+    speed: Annotated[float, typer.Option(help="How many times as fast the requests of a trace arrive.")] = 1.0
+    requests: Annotated[int, typer.Option(min=1, help="Number of requests.")] = 1_000
+    load: Annotated[
+        str, typer.Option(metavar="A,B,C", help="Arrivals in percent of what the engine can serve without cache hits.")
+    ] = "130"
+    tenants: Annotated[int, typer.Option(min=1, help="Tenants; the first sends 60% of the requests.")] = 3
+    seeds: Annotated[int, typer.Option(min=1, help="Runs with different requests; over 1 gives intervals.")] = 3
+    gpu: Annotated[str, typer.Option(help=f"One of {', '.join(gpu.name for gpu in GPUS)}.")] = "H100"
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(s.name for s in MODEL_SHAPES)}.")] = "Llama-3.1-8B"
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Run on a dask cluster instead of this machine's cores.")
+    ] = None
+    picture: Annotated[str | None, typer.Option(metavar="FILE", help="Write latency against fairness as SVG.")] = None
+
+    def chosen(self) -> list[str]:
+        names = self.policies or ["fcfs", "shortest-first", "vtc", "least-slack"]
+        names = list(POLICIES) if names == ["all"] else list(dict.fromkeys(names))
+        for name in names:
+            if name not in POLICIES:
+                raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {name!r}")
+        return names
+
+    def loads(self, experiment: Experiment) -> dict[str, Load | TraceLoad]:
+        """Return each load by its title."""
+        if self.trace is not None:
+            return {Path(self.trace).name: TraceLoad(self.trace, self.requests, self.speed)}
+        try:
+            percents = [float(text) for text in self.load.split(",")]
+        except ValueError:
+            raise ValueError(f"load must be numbers in percent, as in 70,95, got {self.load!r}") from None
+        sample = Load(self.workload, self.requests, 1.0, self.tenants).requests(0)
+        capacity = sustainable_rate(sample, experiment.resolved_engine(), experiment.cost)
+        found: dict[str, Load | TraceLoad] = {}
+        for percent in percents:
+            if not percent > 0:
+                raise ValueError(f"load must be over 0%, got {percent:g}")
+            rate = float(f"{capacity * percent / 100:.3g}")
+            title = f"{self.workload} at {percent:g}% of capacity: {rate:g} requests a second"
+            found[title] = Load(self.workload, self.requests, rate, self.tenants)
+        return found
+
+
+@friendly
+@with_option_groups
+def arena(
+    *, options: ArenaOptions, lineup: LineupText = None, as_json: AsJson = False, engine: SchedulerOptions
+) -> None:
+    """Run scheduling policies on the same requests in simulated time, and show who pays.
+
+    Goodput counts requests that kept every promise of their class. Intervals are of 95% over the seeds.
+    """
+    names = options.chosen()
+    experiment = Experiment(
+        workload=options.workload,
+        gpu=options.gpu,
+        model=options.model,
+        engine=engine_config(replace(ENGINE, max_num_seqs=SLOTS), engine),
+    )
+    console = make_console(stderr=as_json)
+    team = replace(lineup_to_run(lineup, console), runner="absent")
+    loads, config, cost = options.loads(experiment), experiment.resolved_engine(), experiment.cost
+    seeds = range(options.seeds)
+    races = [Race(name, load, seed, config, cost, team) for load in loads.values() for name in names for seed in seeds]
+    console.print(whose_code(team), markup=False)
+    with reported("Simulating") as report:
+        found = run_races(races, options.dask, lambda done: report("Simulating", done, len(races)))
+    by_title: dict[str, dict[str, list[Figures]]] = {title: {name: [] for name in names} for title in loads}
+    figures = iter(found)
+    for title in loads:
+        for name in names:
+            by_title[title][name] = [next(figures) for _ in seeds]
+    if as_json:
+        typer.echo(json.dumps({"lineup": str(team), "loads": {t: _record(by_title[t]) for t in by_title}}))
+    else:
+        for title, results in by_title.items():
+            console.print(f"\n{title}; {options.gpu}, {options.model}", style=STRONG, markup=False)
+            console.print("Requests that kept every promise of their class", style=FAINT)
+            console.print(goodput_table(results))
+            console.print(figures_table(results, LATENCIES))
+            console.print(figures_table(results, WORK))
+    if options.picture is not None:
+        title, results = list(by_title.items())[-1]
+        drawing = pareto_picture({name: _place(runs) for name, runs in results.items()}, title)
+        Path(options.picture).write_text(drawing.svg(), encoding="utf-8")
+        console.print(drawing.text_alternative, markup=False)
+
+
+def _place(runs: list[Figures]) -> tuple[Estimate, Estimate]:
+    return estimate(runs, lambda run: run.e2e.mean), estimate(runs, lambda run: run.jain_index)
+
+
+def _record(results: dict[str, list[Figures]]) -> dict[str, list[dict[str, object]]]:
+    return {name: [asdict(run) for run in runs] for name, runs in results.items()}
