@@ -98,6 +98,6 @@ def workers(dask: str | None, num_races: int) -> Iterator[Callable[..., Any]]:
 def _completed(futures: dict[Any, int], dask: str | None) -> Iterator["Future[Figures]"]:
     if dask is None:
         return as_completed(futures)
-    from distributed import as_completed as completed  # type: ignore[import-not-found]
+    from distributed import as_completed as completed
 
     return iter(completed(list(futures)))

@@ -1,5 +1,6 @@
 """One run as figures."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -88,8 +89,8 @@ def quality_of_experience(request: TimedRequest, token_times: Sequence[float]) -
     expected one and the reader's, are measured by their areas up to the moment at which both are complete.
     """
     level = request.service_level
-    first = min(level.ttft, READING_TTFT if level.e2e == float("inf") else level.e2e)
-    pace = min(level.tpot, READING_TPOT)
+    first = next((limit for limit in (level.ttft, level.e2e) if limit < math.inf), READING_TTFT)
+    pace = level.tpot if level.tpot < math.inf else READING_TPOT
     expected = [request.arrival_time + first + number * pace for number in range(len(token_times))]
     read: list[float] = []
     for due, time in zip(expected, token_times, strict=True):

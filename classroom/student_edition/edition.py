@@ -63,7 +63,7 @@ RELEASED = (
         "pyproject.toml",
         "conftest.py",
     ),
-    *("lab.py", "labs/", "mini_vllm/", "course/", "cli/", "bench/", "serving/", "notebooks/"),
+    *("lab.py", "labs/", "mini_vllm/", "policies/", "course/", "arena/", "cli/", "bench/", "serving/", "notebooks/"),
     *("docs/architecture.md", "docs/pictures/"),
     *("tools/__init__.py", "tools/peer_environment.py", "tools/tiny_model/"),
     *("tools/openvino_peer/", "tools/llama_cpp_peer/", "tools/vllm_peer/"),

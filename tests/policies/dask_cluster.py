@@ -1,0 +1,12 @@
+"""A contest on a dask cluster of two processes has the same figures as on this machine's cores. (Extra `dask`.)"""
+
+from distributed import LocalCluster
+
+from arena.contest import run_races
+from tests.policies.races import races_of
+
+
+def test_a_cluster_gives_the_same_figures() -> None:
+    races = races_of("fcfs", "priority", num_seeds=2)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        assert run_races(races, cluster.scheduler_address) == run_races(races)

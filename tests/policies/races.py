@@ -1,0 +1,18 @@
+"""Small contests."""
+
+from dataclasses import replace
+
+from arena.contest import Race
+from arena.loads import Load
+from course.simulator.experiment import ENGINE, Experiment
+from mini_vllm import parse_lineup
+
+EXPERIMENT = Experiment(engine=replace(ENGINE, max_num_seqs=32))
+REFERENCE = parse_lineup("solution:1-5")
+
+
+def races_of(*policies: str, num_seeds: int = 1, load: Load | None = None) -> list[Race]:
+    """Return a race of each policy with each seed, all of a policy's together."""
+    chosen = load or Load("burst", 100, 60.0)
+    config, cost = EXPERIMENT.resolved_engine(), EXPERIMENT.cost
+    return [Race(name, chosen, seed, config, cost, REFERENCE) for name in policies for seed in range(num_seeds)]

@@ -1,0 +1,135 @@
+"""The arena: its books, its figures, its loads and its command."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from arena.accounts import jain_index
+from arena.contest import Estimate, run_race, run_races
+from arena.figures import quality_of_experience
+from arena.loads import Load
+from arena.pareto import front, pareto_picture
+from arena.trace_files import TraceLoad
+from course.workloads.timed_request import TimedRequest
+from mini_vllm.core.service_level import ServiceLevel
+from tests.cli.conftest import Commands
+from tests.policies.races import races_of
+
+
+def test_jains_index_is_one_for_equal_shares_and_one_nth_for_a_single_taker() -> None:
+    assert jain_index([3.0, 3.0, 3.0]) == 1
+    assert jain_index([9.0, 0.0, 0.0]) == pytest.approx(1 / 3)
+
+
+def test_an_interval_of_three_seeds_uses_students_t() -> None:
+    found = Estimate.of([1.0, 2.0, 3.0])
+    assert (found.mean, found.margin) == (2, pytest.approx(4.303 / 3**0.5))
+
+
+def test_quality_is_one_in_time_and_falls_with_every_late_token() -> None:
+    level = ServiceLevel("reader", ttft=1.0, tpot=0.5)
+    request = TimedRequest(10.0, "a", [1], 4, service_level=level)
+    in_time, late, later = [10.2, 10.3, 10.4, 10.5], [11.0, 11.5, 14.0, 14.1], [12.0, 14.0, 16.0, 18.0]
+    # Expected at 11, 11.5, 12 and 12.5, and read until 15: areas 4 + 3.5 + 3 + 2.5 and 4 + 3.5 + 1 + 0.5.
+    assert quality_of_experience(request, in_time) == 1
+    assert quality_of_experience(request, late) == pytest.approx(9 / 13)
+    assert quality_of_experience(request, later) < quality_of_experience(request, late)
+
+
+def test_figures_add_up_and_do_not_depend_on_the_process() -> None:
+    races = races_of("fcfs", "priority", num_seeds=2)
+    found = run_races(races)
+    assert found == [run_race(race) for race in races]
+    for run in found:
+        assert 0 < run.jain_index <= 1
+        assert 0 < run.qoe <= 1
+        assert run.longest_wait >= run.ttft.p99
+        assert sum(one.tokens_per_second for one in run.classes.values()) <= run.tokens_per_second * (1 + 1e-9)
+
+
+def test_priority_serves_the_urgent_earlier_than_fcfs() -> None:
+    load = Load("burst", 400, 80.0)
+    fcfs, priority = (run.classes["urgent"].share_good for run in run_races(races_of("fcfs", "priority", load=load)))
+    assert priority > fcfs + 0.2
+
+
+TRACES = {
+    "azure.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    "2023-11-16 18:15:46.6805900,100,10\n2023-11-16 18:15:47.6805900,50,20\n",
+    "burst.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    "5,ChatGPT,100,10,110,API log\n5.5,GPT-4,70,0,70,API log\n6,GPT-4,50,20,70,API log\n",
+    "mooncake.jsonl": '{"timestamp": 1000, "input_length": 600, "output_length": 10, "hash_ids": [7, 8]}\n'
+    '{"timestamp": 2000, "input_length": 700, "output_length": 20, "hash_ids": [7, 9]}\n',
+    "bailian.jsonl": '{"chat_id": 1, "parent_chat_id": -1, "timestamp": 1.0, "input_length": 30, "output_length": 10, '
+    '"type": "text", "turn": 1, "hash_ids": [7, 8]}\n'
+    '{"chat_id": 2, "parent_chat_id": 1, "timestamp": 2.0, "input_length": 40, "output_length": 20, "type": "text", '
+    '"turn": 2, "hash_ids": [7, 8, 9]}\n',
+}
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_trace_of_each_form_is_read(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(TRACES[name])
+    first, second = TraceLoad(str(tmp_path / name)).requests(0)
+    assert (first.arrival_time, second.arrival_time) == (0, pytest.approx(1.0))
+    assert (first.num_output_tokens, second.num_output_tokens) == (10, 20)
+    one, other = list(first.prompt_token_ids), list(second.prompt_token_ids)
+    assert (len(one), len(other)) == (first.num_prompt_tokens, second.num_prompt_tokens)
+    shared = next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
+    assert shared == {"mooncake.jsonl": 512, "bailian.jsonl": 30}.get(name, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.csv", "when,what\n1,2\n", "line 2: needs a column input_length or Request tokens or ContextTokens"),
+        ("a.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,1,2\n", "line 2: Invalid isoformat string"),
+        ("a.jsonl", '{"timestamp": 1, "input_length": 0, "output_length": 3}\n', "line 1: lengths must be at least 1"),
+        ("a.jsonl", "[1, 2]\n", "line 1: "),
+        ("a.jsonl", "\n", "holds no request with an output"),
+        ("a.txt", "", "must be a .csv or .jsonl file"),
+    ],
+)
+def test_a_file_in_no_known_form_is_refused_by_its_line(name: str, text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=reason):
+        TraceLoad(str(tmp_path / name)).requests(0)
+
+
+def test_the_front_holds_what_nothing_beats() -> None:
+    def at(seconds: float, jain: float) -> tuple[Estimate, Estimate]:
+        return Estimate(seconds, 0), Estimate(jain, 0)
+
+    places = {"slow and fair": at(3, 0.9), "beaten": at(4, 0.8), "fast": at(1, 0.5)}
+    assert front(places) == ["fast", "slow and fair"]
+    picture = pareto_picture(places, "three")
+    assert "its requests take 3.00 times as long" in picture.sentence
+    assert "beaten: 4 s a request, Jain's index 0.800\n" in picture.text_alternative
+    assert all(name in str(picture.svg()) for name in places)
+
+
+def test_the_command_prints_every_figure_and_writes_the_picture(mini_vllm: Commands, tmp_path: Path) -> None:
+    drawing = tmp_path / "pareto.svg"
+    small = ("fcfs", "priority", "--requests", "60", "--seeds", "2")
+    shown = mini_vllm("arena", *small, "--picture", str(drawing)).stdout
+    for word in ("good %", "requests/s", "urgent", "TTFT", "TPOT", "E2E", "QoE", "Jain's", "twice", "hits", "±"):
+        assert word in shown
+    assert drawing.read_text().startswith("<svg")
+    record = json.loads(mini_vllm("arena", *small, "--load", "50,100", "--json").stdout)
+    assert len(record["loads"]) == 2
+    assert all(len(runs) == 2 for load in record["loads"].values() for runs in load.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("lifo",), "policy must be one of fcfs"),
+        (("--load", "much"), "load must be numbers in percent"),
+        (("--load", "0"), "load must be over 0%"),
+        (("--trace", "missing.csv"), "No such file"),
+        (("--dask", "tcp://127.0.0.1:1", "--requests", "5"), "needs dask"),
+    ],
+)
+def test_a_bad_option_is_refused_in_words(mini_vllm: Commands, options: tuple[str, ...], reason: str) -> None:
+    assert reason in " ".join(mini_vllm("arena", *options, exit_code=2).output.split())
