@@ -10,6 +10,8 @@ class Priority(SchedulingPolicy):
     vLLM: `--scheduling-policy priority`, `PriorityRequestQueue` in `v1/core/sched/request_queue.py`.
     """
 
+    uses_priority = True
+
     def rank(self, request: Request) -> tuple[int, float, str]:
         return request.priority, request.arrival_time, request.request_id
 

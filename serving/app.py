@@ -14,6 +14,7 @@ from serving.metrics import keep_statistics
 from serving.routes.chat import chat_router
 from serving.routes.common import require_api_key
 from serving.routes.completions import completions_router
+from serving.routes.priority import priority_router
 from serving.routes.state import models_router, state_router
 from serving.routes.tokenize import tokenize_router
 from serving.served_model import ServedModel
@@ -40,6 +41,7 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
     app.include_router(completions_router(served), dependencies=with_key)
     app.include_router(chat_router(served), dependencies=with_key)
     app.include_router(tokenize_router(served), dependencies=with_key)
+    app.include_router(priority_router(served), dependencies=with_key)
     app.include_router(state_router(served))
     app.include_router(live_router(served))
     return app

@@ -69,6 +69,7 @@ def build_scheduler(
     fit together.
     """
     functions, (max_model_len, _) = scheduling_functions_for(lineup.scheduler), config.sizes
+    orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority
     policed = None
     if policy is not None:  # phase 3 as for "fcfs" preempts the last of a list, and the policy orders the list
         policed, config = PolicyScheduling(policy, functions, clock), replace(config, policy="fcfs")
@@ -123,6 +124,7 @@ def build_scheduler(
         functions=functions,
         make_parts=make_parts,
         num_spare_tokens=max_model_len if lineup.kv_cache == "absent" else num_spare_tokens,
+        orders_by_priority=orders_by_priority,
     )
 
 

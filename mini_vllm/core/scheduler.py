@@ -27,12 +27,14 @@ class Scheduler:
         functions: SchedulingFunctions,
         make_parts: Callable[[], SchedulerParts],
         num_spare_tokens: int = 0,
+        orders_by_priority: bool = False,
     ) -> None:
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.max_model_len = max_model_len
         self.functions = functions
         self.num_spare_tokens = num_spare_tokens
+        self.orders_by_priority = orders_by_priority
         self.running: list[Request] = []
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
@@ -138,6 +140,19 @@ class Scheduler:
         """Give unfinished requests the drafts for their next step."""
         for request_id, draft_token_ids in drafts.items():
             self.requests[request_id].spec_token_ids = draft_token_ids
+
+    def update_priority(self, request_id: str, priority: int) -> bool:
+        """Change the priority of an unfinished request; return whether there is one. If it waits, it moves."""
+        request = self.requests.get(request_id)
+        if request is None:
+            return False
+        moves = self.orders_by_priority and request.status is not RequestStatus.RUNNING
+        if moves:  # before the change: a queue may look for it by its old place
+            self.waiting.remove_request(request)
+        request.priority = priority
+        if moves:
+            self.waiting.add_request(request)
+        return True
 
     def finish_request(
         self, request_id: str, status: RequestStatus, reason: str | None = None, num_computed_tokens: int | None = None

@@ -44,3 +44,4 @@ class StepRecord(TypedDict):
     running_after: list[tuple[str, int, int, int]]
     waiting_after: list[str]
     detail: dict[str, Any]
+    priorities: NotRequired[dict[str, int]]

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from operator import methodcaller
 from typing import TypeVar
 
 from mini_vllm.config import EngineConfig
@@ -119,6 +120,10 @@ class AsyncLLM:
     async def abort(self, request_id: str) -> None:
         """End a request at the next step boundary; its reader gets a last output with the reason `abort`."""
         await asyncio.wrap_future(self._end(request_id))
+
+    async def update_priority(self, request_id: str, priority: int) -> bool:
+        """Change the priority of an unfinished request at the next step boundary; return whether there is one."""
+        return await self.call(methodcaller("update_priority", request_id, priority))
 
     async def call(self, function: Callable[[LLMEngine], Result]) -> Result:
         """Run a function of the engine on its thread, between two steps, and return what it returns."""

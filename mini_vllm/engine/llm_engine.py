@@ -133,6 +133,21 @@ class LLMEngine:
             self._detokenize(request_id, now)
             return self.processor.output(request_id, now, error)
 
+    def update_priority(self, request_id: str, priority: int) -> bool:
+        """Change the priority of an unfinished request; return whether there is one.
+
+        It counts from the next step on: under `policy="priority"` for its place in the queue and as a victim. Raises
+        `ValueError` for a priority that is no integer.
+        """
+        if type(priority) is not int:
+            raise ValueError(f"priority must be an integer, got {priority!r}")
+        with self._undoing(self._start_over):
+            if not self.scheduler.update_priority(request_id, priority):
+                return False
+            for observer in self.observers:
+                observer.priority_updated(request_id, priority)
+        return True
+
     def requests_in_failed_step(self) -> list[str]:
         """Return the unfinished requests of the step that raised last; all requests if it had no plan yet."""
         return [name for name in self._in_step if name in self.processor.states] or list(self.processor.states)

@@ -34,6 +34,9 @@ class StepObserver:
     def request_aborted(self, request_id: str) -> None:
         """A request was ended by `abort_request`."""
 
+    def priority_updated(self, request_id: str, priority: int) -> None:
+        """A request has another priority."""
+
     def before_schedule(self) -> None:
         """A step begins."""
 

@@ -17,6 +17,7 @@ class StepRecorder(StepObserver):
         self._in_flight: deque[StepRecord] = deque()
         self._added: list[str] = []
         self._aborted: list[str] = []
+        self._priorities: dict[str, int] = {}
         self._tables: dict[str, int] = {}
 
     def request_added(self, request_id: str) -> None:
@@ -25,6 +26,9 @@ class StepRecorder(StepObserver):
     def request_aborted(self, request_id: str) -> None:
         self._aborted.append(request_id)
 
+    def priority_updated(self, request_id: str, priority: int) -> None:
+        self._priorities[request_id] = priority
+
     def before_schedule(self) -> None:
         block_ids = self.scheduler.kv.block_ids
         self._tables = {r.request_id: len(block_ids(r.request_id)) for r in self.scheduler.running}
@@ -32,7 +36,7 @@ class StepRecorder(StepObserver):
     def record_plan(self, step: int, scheduler_output: SchedulerOutput) -> StepRecord:
         """Return the record of the step that was just planned; `record_update` adds the rest."""
         num_free_blocks = self.scheduler.kv.num_free_blocks
-        return StepRecord(
+        record = StepRecord(
             step=step,
             added=self._added,
             aborted=self._aborted,
@@ -53,6 +57,9 @@ class StepRecorder(StepObserver):
             waiting_after=[],
             detail={},
         )
+        if self._priorities:
+            record["priorities"], self._priorities = self._priorities, {}
+        return record
 
     def plan_recorded(self, record: StepRecord) -> None:
         """Start collecting for the next step, once the record of this one is kept."""
@@ -143,6 +150,7 @@ class TraceRecorder(StepRecorder):
     def step_undone(self) -> None:
         self._unsent |= self._finished
         for record in self.steps[self._num_ended :]:
+            self._priorities = record.get("priorities", {}) | self._priorities
             # An interrupt right after `append` leaves these lists shared with the record.
             if record["added"] is not self._added:
                 self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted

@@ -1,6 +1,6 @@
 """A contest on a dask cluster of two processes has the same figures as on this machine's cores. (Extra `dask`.)"""
 
-from distributed import LocalCluster
+from distributed import LocalCluster  # type: ignore[import-not-found]
 
 from arena.contest import run_races
 from tests.policies.races import races_of

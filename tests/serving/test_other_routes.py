@@ -1,6 +1,8 @@
 """Tokens as text and back, the key, a client's own name for its request, and the settings."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import httpx
@@ -9,8 +11,19 @@ import pytest
 from openai import OpenAI
 
 from mini_vllm import LLM, EngineConfig
+from mini_vllm.engine.llm_engine import LLMEngine
 from serving.settings import ServerSettings
-from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL, RawConnection, ServerUnderTest, head, serving
+from tests.serving.running import (
+    CHAT,
+    COMPLETION,
+    HELLO,
+    MODEL,
+    RawConnection,
+    ServerUnderTest,
+    head,
+    serving,
+    wait_until,
+)
 
 
 def test_tokens_of_a_text(fake_server: ServerUnderTest) -> None:
@@ -143,3 +156,36 @@ def test_a_name_in_use_is_refused_and_its_request_goes_on(fake_server: ServerUnd
         assert named(fake_server, "once", CHAT).status_code == 200
         assert [line for line in lines if line][-1] == "data: [DONE]"
     assert named(fake_server, "twice", CHAT).status_code == 200, "a name is free again after its request"
+
+
+def has_request(name: str, engine: LLMEngine) -> bool:
+    return name in engine.scheduler.requests
+
+
+def test_a_waiting_request_becomes_urgent() -> None:
+    with serving(EngineConfig(max_num_seqs=1, policy="priority")) as server, server.client_of() as client:
+        finished: list[str] = []
+
+        def ask(name: str, max_tokens: int) -> None:
+            id_of_client = {"X-Request-Id": name}
+            client.completions.create(model=MODEL, prompt="x", max_tokens=max_tokens, extra_headers=id_of_client)
+            finished.append(name)
+
+        server.llm.pause()
+        with ThreadPoolExecutor(3) as pool:
+            for name, max_tokens in (("first", 500), ("second", 500), ("third", 500)):
+                pool.submit(ask, name, max_tokens)
+                there = partial(has_request, f"cmpl-{name}-0")
+                wait_until(partial(server.call, there), f"{name} is queued")
+            assert server.post("/v1/requests/cmpl-third/priority", priority=-1)[0] == 200
+            server.llm.resume()
+        assert finished == ["third", "first", "second"]
+        assert server.post("/v1/requests/cmpl-third/priority", priority=1)[0] == 404
+        status, error = server.post("/v1/requests/cmpl-third/priority", priority="high")
+        assert (status, error["param"]) == (400, "priority")
+
+
+def test_a_server_without_priorities_says_so(fake_server: ServerUnderTest) -> None:
+    status, error = fake_server.post("/v1/requests/chatcmpl-none/priority", priority=1)
+    assert status == 400
+    assert "--scheduling-policy priority" in error["message"]

@@ -35,6 +35,8 @@ class SchedulingPolicy:
 
     # Whether a waiting request keeps its rank. If not, the queue is sorted again before every step.
     rank_is_fixed = True
+    # Whether the rank depends on `priority`, which may change while a request lives.
+    uses_priority = False
 
     def start_step(self, step: StepView) -> None:
         """Look at the engine before a step is planned."""
