@@ -1,0 +1,128 @@
+"""Runs of the real scheduler under a policy in simulated time, and what the tests of this lab ask about them."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import NoReturn
+
+from course.labtest.expect import lab_failure
+from course.simulator.cost_model import CostModel
+from course.simulator.simulation import Simulation
+from course.workloads.simulated_time import VirtualClock
+from course.workloads.timed_request import TimedRequest
+from mini_vllm import EngineConfig
+from mini_vllm.assembly.build_scheduler import build_scheduler
+from mini_vllm.assembly.lineup import Lineup, parse_lineup
+from mini_vllm.assembly.parts import solutions_exist
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.core.request import Request
+from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.engine.errors import StalledError
+
+STEP_SECONDS = 0.01
+COST = CostModel(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, seconds_per_step=STEP_SECONDS)
+INPUT_WEIGHT, OUTPUT_WEIGHT = 1.0, 2.0
+MAX_STEPS = 5_000
+CONFIG = EngineConfig(
+    max_num_seqs=2, max_num_batched_tokens=16, block_size=4, num_gpu_blocks=200, max_model_len=200,
+    enable_prefix_caching=False,
+)  # fmt: skip
+
+
+def scheduler_lineup() -> Lineup:
+    """Return the phases under the policy: the reference where there is one, else yours."""
+    return parse_lineup("solution:1-5" if solutions_exist() else "starter:1-5")
+
+
+def asked(
+    name: str, num_prompt: int, num_output: int, at: float = 0.0, tenant: str = "", level: ServiceLevel = BEST_EFFORT
+) -> TimedRequest:
+    """Return a request that arrives `at` a time in seconds."""
+    return TimedRequest(at, name, [1] * num_prompt, num_output, tenant=tenant, service_level=level)
+
+
+class Run:
+    """One run to its end: `order` are the names in the order of their first tokens computed, `service` by tenant,
+    in weighted tokens over the tenant's weight.
+
+    `differences` has, for each pair of tenants, the largest difference of their services over a time in which both
+    were waiting. Fails the test if a step is left empty, or if the run does not end.
+    """
+
+    def __init__(
+        self,
+        policy: SchedulingPolicy,
+        requests: Sequence[TimedRequest],
+        config: EngineConfig = CONFIG,
+        tenant_weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self.requests = sorted(requests, key=lambda request: request.arrival_time)
+        self.order: list[str] = []
+        self.preempted: list[str] = []
+        self.idle_steps: list[str] = []
+        self.service: defaultdict[str, float] = defaultdict(float)
+        self.differences: dict[tuple[str, str], float] = {}
+        self._tenant_weights = tenant_weights or {}
+        self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
+        self._num_steps = 0
+        clock = VirtualClock()
+        self._scheduler = build_scheduler(config, scheduler_lineup(), policy=policy, clock=lambda: clock.now)
+        simulation = Simulation(self.requests, self._scheduler, COST, clock=clock, on_step=self._on_step)
+        try:
+            self.served = simulation.run()
+        except StalledError as error:
+            self._fail("While a request is unfinished, every step computes something.", str(error))
+
+    def late(self) -> dict[str, str]:
+        """Return the requests that broke a promise, each with which and by how much."""
+        found = {}
+        served = self.served
+        times = zip(served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies, strict=True)
+        for request, (ttft, tpot, e2e) in zip(self.requests, times, strict=True):
+            level = request.service_level
+            for name, limit, took in (("ttft", level.ttft, ttft), ("tpot", level.tpot, tpot), ("e2e", level.e2e, e2e)):
+                if took > limit + 1e-9:
+                    found[request.request_id] = f"{name} {took:.3f} s, promised {limit:.3f} s"
+        return found
+
+    def _on_step(self, step: SchedulerOutput, sampling: dict[str, Request]) -> None:
+        scheduler, planned = self._scheduler, step.num_scheduled_tokens
+        self._num_steps += 1
+        if self._num_steps > MAX_STEPS:
+            self._fail("Every run comes to an end.", f"{MAX_STEPS} steps, and {len(scheduler.requests)} still there")
+        self.preempted += [self.requests[int(entry.victim_id)].request_id for entry in step.preempted]
+        for number, num_tokens in planned.items():
+            request, name = scheduler.requests[number], self.requests[int(number)].request_id
+            if name not in self.order:
+                self.order.append(name)
+            begin = request.num_computed_tokens - num_tokens
+            num_prompt = max(0, min(num_tokens, request.num_prompt_tokens - begin))
+            service = INPUT_WEIGHT * num_prompt + OUTPUT_WEIGHT * (number in sampling)
+            self.service[request.tenant] += service / self._tenant_weights.get(request.tenant, 1.0)
+        if step.token_budget > 0:
+            left_out = [r.request_id for r in scheduler.running if r.request_id not in planned]
+            if left_out or (scheduler.waiting and len(scheduler.running) < scheduler.max_num_seqs):
+                slots = scheduler.max_num_seqs - len(scheduler.running)
+                self.idle_steps.append(
+                    f"step {self._num_steps}: {step.token_budget} tokens of the budget and {slots} slots unused, "
+                    f"{len(scheduler.waiting)} requests waiting, {len(left_out)} running requests left out"
+                )
+        self._compare({request.tenant for request in scheduler.waiting})
+
+    def _compare(self, waiting: set[str]) -> None:
+        self._extremes = {pair: found for pair, found in self._extremes.items() if waiting.issuperset(pair)}
+        for one, other in combinations(sorted(waiting), 2):
+            difference = self.service[one] - self.service[other]
+            low, high = self._extremes.get((one, other), (difference, difference))
+            self._extremes[one, other] = low, high = min(low, difference), max(high, difference)
+            self.differences[one, other] = max(self.differences.get((one, other), 0.0), high - low)
+
+    def _fail(self, rule: str, yours: str) -> NoReturn:
+        lab_failure(
+            rule=rule,
+            situation=f"{len(self.requests)} requests, {len(self.order)} of them begun, {self._num_steps} steps",
+            expected="all requests finished",
+            yours=yours,
+            hint="does any of your methods lose a request, hold one back for ever, or preempt one again and again?",
+        )

@@ -1,0 +1,83 @@
+"""Elective policies: two scheduling policies, and one of your own for the league."""
+
+from collections.abc import Mapping, Sequence
+
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
+from mini_vllm.core.request import Request
+
+
+class VirtualTokenCounter(SchedulingPolicy):
+    """Fair shares for tenants: the one that has been served least comes first. (VTC, arXiv 2401.00588.)
+
+    Service is `input_weight` for each computed prompt token and `output_weight` for each output token. A tenant's
+    counter grows by its service divided by its weight in `tenant_weights`, 1 if it has none there.
+    """
+
+    def __init__(
+        self, input_weight: float = 1.0, output_weight: float = 2.0, tenant_weights: Mapping[str, float] | None = None
+    ) -> None:
+        """Keep the three; every counter begins at 0."""
+        raise NotImplementedError("Elective policies, task 1: __init__")
+
+    def start_step(self, step: StepView) -> None:
+        """Lift the counter of each tenant that waits now and did not when the last plan was done.
+
+        The new value is the least counter of the tenants that wait already; if there are none, that of the tenant whose
+        request was the last to leave the queue. A counter that is higher stays.
+        """
+        raise NotImplementedError("Elective policies, task 1: start_step")
+
+    def rank(self, request: Request) -> float:
+        """Return the counter of the request's tenant."""
+        raise NotImplementedError("Elective policies, task 1: rank")
+
+    def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
+        """Charge the prompt tokens of the plan, and remember which tenants still wait.
+
+        A share begins at `request.num_computed_tokens`, which does not count it yet.
+        """
+        raise NotImplementedError("Elective policies, task 1: scheduled")
+
+    def sampled(self, request: Request, num_tokens: int) -> None:
+        """Charge output tokens."""
+        raise NotImplementedError("Elective policies, task 1: sampled")
+
+
+class LeastSlackFirst(SchedulingPolicy):
+    """The request that can wait for the shortest time comes first, by the three limits of its `service_level`.
+
+    The work that is left is estimated: `seconds_per_token` for each token to compute before the next output token, and
+    `seconds_per_step` for each output token.
+    """
+
+    def __init__(self, seconds_per_token: float = 0.0001, seconds_per_step: float = 0.01) -> None:
+        """Keep the two."""
+        raise NotImplementedError("Elective policies, task 2: __init__")
+
+    def start_step(self, step: StepView) -> None:
+        """Keep the time. It is also when the first tokens of the step before came."""
+        raise NotImplementedError("Elective policies, task 2: start_step")
+
+    def slack(self, request: Request) -> float:
+        """Return for how many seconds the request can wait before it breaks a promise, infinity without one.
+
+        The least of two: until the next token is due, and until the last one is (after `max_tokens`), each less the
+        work before it. Below 0 a promise is broken already.
+        """
+        raise NotImplementedError("Elective policies, task 2: slack")
+
+    def rank(self, request: Request) -> float:
+        """Return the slack of a waiting request."""
+        raise NotImplementedError("Elective policies, task 2: rank")
+
+    def victims(self, running: list[Request]) -> list[Request]:
+        """Return the running requests, the one with the most slack first; of equal ones the last to be admitted."""
+        raise NotImplementedError("Elective policies, task 2: victims")
+
+    def sampled(self, request: Request, num_tokens: int) -> None:
+        """Notice first tokens, and forget requests that are finished."""
+        raise NotImplementedError("Elective policies, task 2: sampled")
+
+
+class MyPolicy(SchedulingPolicy):
+    """First come, first served, until you change it. `mini-vllm league` runs it."""

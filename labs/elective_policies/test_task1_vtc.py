@@ -1,0 +1,141 @@
+"""Graded tests of task 1: fair shares for tenants."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+
+from course.labtest.expect import expect_equal, lab_failure
+from course.workloads.timed_request import TimedRequest
+from labs.elective_policies.runs import CONFIG, INPUT_WEIGHT, OUTPUT_WEIGHT, STEP_SECONDS, Run, asked
+from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
+
+pytestmark = pytest.mark.timeout(60)
+SHAPES = {"chat": (2, 8, 12, 30), "documents": (20, 40, 1, 3), "mixed": (5, 20, 5, 15)}
+ONE_SLOT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
+
+
+def flood(tenant: str, shape: str, count: int, seed: int, at: float = 0.0) -> list[TimedRequest]:
+    """Return requests of a tenant that all arrive at once, with lengths drawn from a shape."""
+    rng, (least_in, most_in, least_out, most_out) = random.Random(f"{tenant} {seed}"), SHAPES[shape]
+    return [
+        asked(f"{tenant}{n}", rng.randint(least_in, most_in), rng.randint(least_out, most_out), at, tenant)
+        for n in range(count)
+    ]
+
+
+def bound_of(requests: Sequence[TimedRequest]) -> float:
+    """Return 2 U of the paper's theorem: U is the dearest prompt, or a whole batch of the longest requests."""
+    longest = max(request.num_prompt_tokens + request.num_output_tokens for request in requests)
+    most_input = INPUT_WEIGHT * max(request.num_prompt_tokens for request in requests)
+    return 2 * max(most_input, OUTPUT_WEIGHT * CONFIG.max_num_seqs * longest)
+
+
+def check_bound(
+    policies: ModuleType, requests: Sequence[TimedRequest], what: str, weights: Mapping[str, float] | None = None
+) -> None:
+    run = Run(policies.VirtualTokenCounter(INPUT_WEIGHT, OUTPUT_WEIGHT, weights), requests, tenant_weights=weights)
+    bound = bound_of(requests) / min((weights or {"": 1.0}).values())
+    pair, worst = max(run.differences.items(), key=lambda entry: entry[1])
+    if worst > bound:
+        lab_failure(
+            rule="While two tenants both wait, the services they get differ by at most 2 U (Theorem 4.4 of VTC).",
+            situation=[what, f"{len(requests)} requests; 2 U = {bound:.0f} weighted tokens"],
+            expected=f"{pair[0]} and {pair[1]} differ by at most {bound:.0f}",
+            yours=f"they differ by {worst:.0f}",
+            hint="whose counter was the least meanwhile, and was everything that it got charged, and once?",
+        )
+    check_no_idle_step(run, what)
+
+
+def check_order(policies: ModuleType, requests: Sequence[TimedRequest], expected: str, rule: str) -> None:
+    run = Run(policies.VirtualTokenCounter(), requests, ONE_SLOT)
+    told = [f"{r.request_id}: {r.num_prompt_tokens} prompt tokens, arrives at {r.arrival_time:.3f} s" for r in requests]
+    expect_equal(
+        " ".join(run.order),
+        expected,
+        rule=rule,
+        situation=["one slot, one output token each, a step takes 0.01 s; a1 is a request of tenant a", *told],
+        hint="what are the counters each time the slot is free?",
+    )
+
+
+def test_tenants_that_wait_are_served_within_the_bound(policies: ModuleType) -> None:
+    for seed in range(3):
+        requests = [*flood("a", "chat", 60, seed), *flood("b", "documents", 60, seed), *flood("c", "mixed", 60, seed)]
+        check_bound(policies, requests, f"seed {seed}: a sends chats, b documents, c both, all at 0 s")
+
+
+def test_a_tenant_with_weight_3_gets_three_times_the_service(policies: ModuleType) -> None:
+    requests = [*flood("a", "mixed", 80, 1), *flood("b", "mixed", 200, 1)]
+    check_bound(policies, requests, "a has weight 1, b has weight 3; services over weight", {"b": 3.0})
+
+
+def test_a_tenant_that_comes_back_has_saved_nothing(policies: ModuleType) -> None:
+    requests = [*flood("b", "mixed", 1, 0), *flood("a", "mixed", 200, 0), *flood("b", "mixed", 60, 1, at=4.0)]
+    check_bound(policies, requests, "a waits from 0 s on; b has one request at 0 s, and many from 4 s on")
+
+
+def test_a_tenant_that_always_runs_and_seldom_waits_saves_nothing(policies: ModuleType) -> None:
+    trickle = [asked(f"b{n}", 1, 12, 0.1 * n, "b") for n in range(60)]
+    requests = [*trickle, *flood("a", "mixed", 200, 0), *flood("b", "mixed", 60, 1, at=6.0)]
+    check_bound(policies, requests, "a waits from 0 s on; b has one request after the other, and many from 6 s on")
+
+
+def test_after_an_idle_queue_nothing_is_saved_either(policies: ModuleType) -> None:
+    requests = [
+        *flood("a", "mixed", 100, 0),
+        *flood("a", "mixed", 60, 1, at=20.0),
+        *flood("b", "mixed", 60, 1, at=20.0),
+    ]
+    check_bound(policies, requests, "a alone from 0 s on; nothing is left at 20 s, when a and b come at once")
+
+
+def test_a_lifted_counter_is_the_least_of_those_that_wait(policies: ModuleType) -> None:
+    requests = [
+        *(asked(name, num, 1, 0.0, name[0]) for name, num in [("b1", 60), ("a1", 4), ("b2", 4), ("a2", 4), ("a3", 4)]),
+        asked("c1", 4, 1, 1.5 * STEP_SECONDS, "c"),
+    ]
+    rule = "A tenant that comes back gets the least counter of those that wait: here a's, 6 after a1, and not b's 62."
+    check_order(policies, requests, "b1 a1 a2 c1 a3 b2", rule)
+
+
+def test_a_higher_counter_stays(policies: ModuleType) -> None:
+    requests = [
+        *(asked(name, num, 1, 0.0, name[0]) for name, num in [("c1", 60), ("a1", 4), ("a2", 4), ("a3", 4), ("a4", 4)]),
+        asked("c2", 4, 1, 1.5 * STEP_SECONDS, "c"),
+    ]
+    rule = "Lifting never lowers a counter: c comes back with 62, and waits until a has as much."
+    check_order(policies, requests, "c1 a1 a2 a3 a4 c2", rule)
+
+
+def test_of_equal_counters_the_first_to_come_is_first(policies: ModuleType) -> None:
+    for seed in range(5):
+        names = [f"{letter}{number}" for letter, number in zip("zyxwvutsrq", range(20, 10, -1), strict=True)]
+        random.Random(seed).shuffle(names)
+        requests = [asked(name, 4, 1, 0.0, name[0]) for name in names]
+        check_order(policies, requests, " ".join(names), "Of tenants with equal counters the first to come is first.")
+
+
+def test_a_light_tenant_never_waits_for_more_than_the_bound(policies: ModuleType) -> None:
+    light = [asked(f"b{n}", 4, 4, 0.005 + 0.3 * n, "b") for n in range(20)]
+    requests = [*flood("a", "mixed", 300, 0), *light]
+    run = Run(policies.VirtualTokenCounter(), requests)
+    waits = run.served.times_to_first_token
+    longest = max(wait for request, wait in zip(run.requests, waits, strict=True) if request.tenant == "b")
+    # Each slot serves at most one request to its end before the light tenant's turn has come.
+    limit = STEP_SECONDS * 2 * (SHAPES["mixed"][3] + 3)
+    if longest > limit:
+        lab_failure(
+            rule="No tenant starves: one that is served less than all others has its turn when a slot is free.",
+            situation="tenant a sends 300 requests at 0 s; b sends a small one every 0.3 s",
+            expected=f"b waits for {limit:.2f} s at most",
+            yours=f"b waits for {longest:.2f} s",
+            hint="which tenant has the least counter when b arrives, and how does b's compare?",
+        )
+
+
+def test_the_texts_are_those_of_first_come_first_served(policies: ModuleType) -> None:
+    check_same_tokens(policies.VirtualTokenCounter)

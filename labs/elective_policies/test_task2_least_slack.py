@@ -1,0 +1,151 @@
+"""Graded tests of task 2: least slack first."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+
+from course.labtest.expect import expect_equal, lab_failure
+from course.workloads.timed_request import TimedRequest
+from labs.elective_policies.runs import CONFIG, STEP_SECONDS, Run, asked
+from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
+from mini_vllm import EngineConfig
+from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
+
+pytestmark = pytest.mark.timeout(60)
+ONE_SLOT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
+MARGIN = 0.25 * STEP_SECONDS
+
+
+def run_of(policies: ModuleType, requests: Sequence[TimedRequest], config: EngineConfig, **estimates: float) -> Run:
+    estimates = {"seconds_per_token": 0.0, "seconds_per_step": STEP_SECONDS} | estimates
+    return Run(policies.LeastSlackFirst(**estimates), requests, config)
+
+
+def check_kept(run: Run, what: str, hint: str) -> None:
+    if late := run.late():
+        name, how = next(iter(late.items()))
+        lab_failure(
+            rule="Promises that can all be kept are kept.",
+            situation=[what, f"the order of the first tokens: {' '.join(run.order[:30])}"],
+            expected="no promise broken",
+            yours=f"{len(late)} of {len(run.requests)} broken; {name}: {how}",
+            hint=hint,
+        )
+    check_no_idle_step(run, what)
+
+
+def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[TimedRequest]:
+    """Return equal requests with limits that a hidden order keeps; one more arrives in every turn of the one slot."""
+    rng = random.Random(seed)
+    turn = num_output * STEP_SECONDS
+    arrivals = [0.0] * 6 + [(number + 0.5) * turn for number in range(20)]
+    due: dict[int, float] = {}
+    for number in range(len(arrivals)):
+        start = number * turn
+        here = [one for one, at in enumerate(arrivals) if at <= start and one not in due]
+        chosen = here[0] if number % 4 == 3 else rng.choice(here)
+        due[chosen] = start + turn + MARGIN
+    requests = []
+    for number, at in enumerate(arrivals):
+        kind = rng.choice(kinds)
+        # The first of several tokens comes as many steps earlier as tokens follow.
+        early = (num_output - 1) * STEP_SECONDS if kind == "ttft" else 0.0
+        level = ServiceLevel(kind, **{kind: due[number] - early - at})
+        requests.append(asked(f"r{number}", 4, num_output, at, level=level))
+    return requests
+
+
+def test_first_tokens_come_in_time(policies: ModuleType) -> None:
+    for seed in range(8):
+        run = run_of(policies, hidden_schedule(seed, 1, ["ttft"]), ONE_SLOT)
+        check_kept(
+            run, f"seed {seed}: one slot, one output token, ttft; one more arrives in every step", "when is it due?"
+        )
+
+
+def test_last_tokens_come_in_time(policies: ModuleType) -> None:
+    for seed in range(8):
+        run = run_of(policies, hidden_schedule(seed, 3, ["e2e", "ttft"]), ONE_SLOT)
+        check_kept(
+            run, f"seed {seed}: one slot, 3 output tokens, ttft or e2e", "how many steps before e2e must it begin?"
+        )
+
+
+def test_a_long_answer_begins_early(policies: ModuleType) -> None:
+    short = [asked(f"short{n}", 2, 1, level=ServiceLevel(e2e=0.1)) for n in range(4)]
+    requests = [*short, asked("long", 2, 10, level=ServiceLevel(e2e=0.105))]
+    run = run_of(policies, requests, CONFIG)
+    check_kept(
+        run,
+        "2 slots; four answers of 1 token are due at 0.100 s, one of 10 tokens at 0.105 s",
+        "how many steps does the long answer need, and what is left of its 0.105 s without them?",
+    )
+
+
+def test_a_long_prompt_begins_early(policies: ModuleType) -> None:
+    short = [asked(f"short{n}", 2, 1, level=ServiceLevel(ttft=0.1)) for n in range(4)]
+    requests = [*short, asked("long", 80, 1, level=ServiceLevel(ttft=0.105))]
+    config = replace(CONFIG, long_prefill_token_threshold=8)
+    run = run_of(policies, requests, config, seconds_per_token=STEP_SECONDS / 8)
+    check_kept(
+        run,
+        "2 slots; four prompts of 2 tokens, first tokens due at 0.100 s; one of 80 at 8 tokens a step, due at 0.105 s",
+        "how long does the prompt take, and what is left of its 0.105 s without that?",
+    )
+
+
+def test_without_a_promise_a_request_comes_last_and_is_served(policies: ModuleType) -> None:
+    promised = [asked(f"p{n}", 4, 2, 0.001 * n, level=ServiceLevel(ttft=5.0 + n % 3)) for n in range(9)]
+    requests = [asked("first", 4, 2), *(asked(f"n{n}", 4, 2, 0.0005 + 0.001 * n) for n in range(9)), *promised]
+    run = run_of(policies, requests, ONE_SLOT)
+    order = " ".join(name for name in run.order if name != "first")
+    expected = " ".join([*(f"p{n}" for n in (0, 3, 6, 1, 4, 7, 2, 5, 8)), *(f"n{n}" for n in range(9))])
+    # p0 and the first n come before the first step ends, so all but `first` are there when the order is decided.
+    expect_equal(
+        order,
+        expected,
+        rule="Requests with a promise by slack, then those without one in the order of arrival.",
+        situation="one slot; p0 to p8 have a ttft of 5, 6, 7, 5, ... seconds, n0 to n8 none",
+        hint="what is the slack of a request without limits?",
+    )
+    check_no_idle_step(run, "one slot, with and without promises")
+
+
+def test_of_equal_slack_the_first_to_come_is_first(policies: ModuleType) -> None:
+    for seed, level in enumerate([ServiceLevel(ttft=1.0), ServiceLevel(e2e=1.0), BEST_EFFORT]):
+        names = [f"r{number}" for number in range(12)]
+        random.Random(seed).shuffle(names)
+        run = run_of(policies, [asked(name, 4, 2, level=level) for name in names], ONE_SLOT)
+        expect_equal(
+            " ".join(run.order),
+            " ".join(names),
+            rule="Of requests with equal slack the first to come is first.",
+            situation=f"one slot; all arrive at 0 s in this order, each with {level}",
+            hint="what does your rank compare beside the slack?",
+        )
+
+
+def test_when_blocks_run_out_the_one_that_can_wait_gives_way(policies: ModuleType) -> None:
+    # 12 blocks of 4 hold any two of these, and no three.
+    tight = replace(CONFIG, max_num_seqs=3, num_gpu_blocks=13)
+    levels = {"tpot": ServiceLevel(tpot=0.012), "e2e": ServiceLevel(e2e=0.21), "patient": ServiceLevel(e2e=9.0)}
+    for order in (("tpot", "patient"), ("patient", "tpot"), ("e2e", "patient"), ("patient", "e2e")):
+        requests = [asked(name, 4, 20, 0.001 * n, level=levels[name]) for n, name in enumerate(order)]
+        requests += [asked("none", 4, 20, 0.0005)]
+        run = run_of(policies, requests, tight)
+        what = f"blocks for two of three requests; they come as {order[0]}, none, {order[1]}"
+        expect_equal(
+            sorted(set(run.preempted)),
+            ["none"],
+            rule="The one with the most slack is preempted, and only if blocks run out.",
+            situation=[what, f"{levels[order[0]]}, {levels[order[1]]}"],
+            hint="in which order do your victims stand, and when is the next token of each due?",
+        )
+        check_kept(run, what, "when is the next token of each due?")
+
+
+def test_the_texts_are_those_of_first_come_first_served(policies: ModuleType) -> None:
+    check_same_tokens(policies.LeastSlackFirst)

@@ -1,0 +1,101 @@
+"""Elective policies, reference: fair shares for tenants, and least slack first."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
+from mini_vllm.core.request import Request
+
+
+class VirtualTokenCounter(SchedulingPolicy):
+    """Fair shares for tenants: the one that has been served least comes first. (VTC, arXiv 2401.00588.)"""
+
+    rank_is_fixed = False
+
+    def __init__(
+        self, input_weight: float = 1.0, output_weight: float = 2.0, tenant_weights: Mapping[str, float] | None = None
+    ) -> None:
+        self.input_weight, self.output_weight = input_weight, output_weight
+        self.tenant_weights = tenant_weights or {}
+        self.counters: dict[str, float] = {}
+        self.last_to_leave = ""
+        self._queue: Iterable[Request] = ()
+        self._backlogged: set[str] = set()
+
+    def start_step(self, step: StepView) -> None:
+        """Lift the counter of each tenant that comes back."""
+        self._queue = step.waiting
+        for request in sorted(step.waiting, key=attrgetter("arrival_time")):
+            if request.tenant not in self._backlogged:
+                floor = min(self.counters.get(tenant, 0.0) for tenant in self._backlogged or {self.last_to_leave})
+                self.counters[request.tenant] = max(self.rank(request), floor)
+                self._backlogged.add(request.tenant)
+
+    def rank(self, request: Request) -> float:
+        """Return the counter of the request's tenant."""
+        return self.counters.get(request.tenant, 0.0)
+
+    def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
+        """Charge the prompt tokens of the plan, and remember which tenants still wait."""
+        for request, num_tokens in shares:
+            num_prompt_tokens = max(0, min(num_tokens, request.num_prompt_tokens - request.num_computed_tokens))
+            self._charge(request, self.input_weight * num_prompt_tokens)
+        if shares and self._backlogged:
+            self.last_to_leave = shares[-1][0].tenant  # what has been admitted stands last
+        self._backlogged = {request.tenant for request in self._queue}
+
+    def sampled(self, request: Request, num_tokens: int) -> None:
+        """Charge output tokens."""
+        self._charge(request, self.output_weight * num_tokens)
+
+    def _charge(self, request: Request, service: float) -> None:
+        self.counters[request.tenant] = self.rank(request) + service / self.tenant_weights.get(request.tenant, 1.0)
+
+
+class LeastSlackFirst(SchedulingPolicy):
+    """The request that can wait for the shortest time comes first, by the three limits of its `service_level`."""
+
+    rank_is_fixed = False
+
+    def __init__(self, seconds_per_token: float = 0.0001, seconds_per_step: float = 0.01) -> None:
+        self.seconds_per_token, self.seconds_per_step = seconds_per_token, seconds_per_step
+        self.now = 0.0
+        self._first_token_times: dict[str, float] = {}
+        self._have_begun: list[str] = []
+
+    def start_step(self, step: StepView) -> None:
+        """Keep the time. It is also when the first tokens of the step before came."""
+        self.now = step.now
+        self._first_token_times |= dict.fromkeys(self._have_begun, step.now)
+        self._have_begun.clear()
+
+    def slack(self, request: Request) -> float:
+        """Return for how many seconds the request can wait before it breaks a promise."""
+        level, num_outputs = request.service_level, request.num_output_tokens
+        first = self._first_token_times.get(request.request_id, self.now)
+        due = first + num_outputs * level.tpot if num_outputs else request.arrival_time + level.ttft
+        num_to_compute = request.num_tokens - request.num_computed_tokens
+        next_token = self.now + num_to_compute * self.seconds_per_token + self.seconds_per_step
+        last_token = next_token + (request.sampling_params.max_tokens - num_outputs - 1) * self.seconds_per_step
+        return min(due - next_token, request.arrival_time + level.e2e - last_token)
+
+    def rank(self, request: Request) -> float:
+        """Return the slack of a waiting request."""
+        return self.slack(request)
+
+    def victims(self, running: list[Request]) -> list[Request]:
+        """Return the running requests, the one with the most slack first."""
+        victims = running[::-1]
+        victims.sort(key=self.slack, reverse=True)  # stable: of equal ones the last to be admitted goes first
+        return victims
+
+    def sampled(self, request: Request, num_tokens: int) -> None:
+        """Notice first tokens, and forget requests that are finished."""
+        if request.is_finished:
+            self._first_token_times.pop(request.request_id, None)
+        elif request.num_output_tokens == num_tokens:
+            self._have_begun.append(request.request_id)
+
+
+class MyPolicy(SchedulingPolicy):
+    """First come, first served, until you change it. `mini-vllm league` runs it."""
