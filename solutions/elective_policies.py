@@ -1,7 +1,7 @@
 """Elective policies, reference: fair shares for tenants, and least slack first."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
@@ -17,7 +17,7 @@ class VirtualTokenCounter(SchedulingPolicy):
     ) -> None:
         self.input_weight, self.output_weight = input_weight, output_weight
         self.tenant_weights = tenant_weights or {}
-        self.counters: dict[str, float] = {}
+        self.counters: defaultdict[str, float] = defaultdict(float)
         self.last_to_leave = ""
         self._queue: Iterable[Request] = ()
         self._backlogged: set[str] = set()
@@ -25,15 +25,15 @@ class VirtualTokenCounter(SchedulingPolicy):
     def start_step(self, step: StepView) -> None:
         """Lift the counter of each tenant that comes back."""
         self._queue = step.waiting
-        for request in sorted(step.waiting, key=attrgetter("arrival_time")):
+        for request in sorted(step.waiting, key=lambda request: request.arrival_time):
             if request.tenant not in self._backlogged:
-                floor = min(self.counters.get(tenant, 0.0) for tenant in self._backlogged or {self.last_to_leave})
-                self.counters[request.tenant] = max(self.rank(request), floor)
+                floor = min(self.counters[tenant] for tenant in self._backlogged or {self.last_to_leave})
+                self.counters[request.tenant] = max(self.counters[request.tenant], floor)
                 self._backlogged.add(request.tenant)
 
     def rank(self, request: Request) -> float:
         """Return the counter of the request's tenant."""
-        return self.counters.get(request.tenant, 0.0)
+        return self.counters[request.tenant]
 
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
         """Charge the prompt tokens of the plan, and remember which tenants still wait."""
@@ -49,7 +49,7 @@ class VirtualTokenCounter(SchedulingPolicy):
         self._charge(request, self.output_weight * num_tokens)
 
     def _charge(self, request: Request, service: float) -> None:
-        self.counters[request.tenant] = self.rank(request) + service / self.tenant_weights.get(request.tenant, 1.0)
+        self.counters[request.tenant] += service / self.tenant_weights.get(request.tenant, 1.0)
 
 
 class LeastSlackFirst(SchedulingPolicy):

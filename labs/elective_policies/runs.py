@@ -23,7 +23,7 @@ from mini_vllm.engine.errors import StalledError
 STEP_SECONDS = 0.01
 COST = CostModel(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, seconds_per_step=STEP_SECONDS)
 INPUT_WEIGHT, OUTPUT_WEIGHT = 1.0, 2.0
-MAX_STEPS = 5_000
+MAX_STEPS = 2_500
 CONFIG = EngineConfig(
     max_num_seqs=2, max_num_batched_tokens=16, block_size=4, num_gpu_blocks=200, max_model_len=200,
     enable_prefix_caching=False,

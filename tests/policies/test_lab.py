@@ -1,0 +1,221 @@
+"""The lab of policies: plausible mistakes fail a graded test, fair alternatives pass, the handout's numbers hold."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from course.sandbox.imports import refused_import
+from labs.elective_policies import starter, test_task1_vtc, test_task2_least_slack
+from solutions import elective_policies as solution
+
+SOLUTION = Path(str(solution.__file__)).read_text(encoding="utf-8")
+STARTER = Path(str(starter.__file__)).read_text(encoding="utf-8")
+HANDOUT = Path(str(starter.__file__)).with_name("README.md").read_text(encoding="utf-8")
+TASKS: dict[int, ModuleType] = {1: test_task1_vtc, 2: test_task2_least_slack}
+
+# Each with its task and name, a part of the solution of that task, and what stands there by mistake.
+MISTAKES = """
+# 1 first come, first served
+- return self.counters[request.tenant]
++ return 0.0
+# 1 the most served tenant comes first
+- return self.counters[request.tenant]
++ return -self.counters[request.tenant]
+# 1 prompts are free
+- self._charge(request, self.input_weight * num_prompt_tokens)
++ pass
+# 1 outputs are free
+- self._charge(request, self.output_weight * num_tokens)
++ pass
+# 1 each chunk costs the whole prompt
+- self.input_weight * num_prompt_tokens
++ self.input_weight * request.num_prompt_tokens
+# 1 requests are counted, not tokens
+- self._charge(request, self.output_weight * num_tokens)
++ self._charge(request, request.is_finished)
+# 1 nothing is lifted
+- self.counters[request.tenant] = max(self.counters[request.tenant], floor)
++ pass
+# 1 lifted to the most
+- floor = min(
++ floor = max(
+# 1 a counter is lowered too
+- max(self.counters[request.tenant], floor)
++ floor
+# 1 after an idle queue nothing is lifted
+- {self.last_to_leave}
++ {request.tenant}
+# 1 a tenant that runs is taken for one that waits
+- {request.tenant for request in self._queue}
++ {r.tenant for r in self._queue} | {r.tenant for r, _ in shares}
+# 1 each tenant is lifted once and never again
+- self._backlogged = {request.tenant for request in self._queue}
++ pass
+# 1 weights multiply
+- service / self
++ service * self
+# 1 weights are forgotten
+- / self.tenant_weights.get(request.tenant, 1.0)
++ / 1.0
+# 1 each request has a counter of its own
+- self.counters[request.tenant] += service
++ self.counters[request.request_id] += service
+# 1 ties by the name of the tenant
+- return self.counters[request.tenant]
++ return (self.counters[request.tenant], request.tenant)
+# 1 ranks stay as they were on arrival
+- rank_is_fixed = False
++ rank_is_fixed = True
+# 1 only the least of all tenants that ever were is admitted
+- def sampled
++ def admits(self, request, running): return self.rank(request) <= min(self.counters.values())
++     def sampled
+# 1 a running request gets lost
+- def sampled
++ def serve_order(self, running): return running[:1]
++     def sampled
+# 2 first come, first served
+- return self.slack(request)
++ return 0.0
+# 2 most slack first
+- return self.slack(request)
++ return -self.slack(request)
+# 2 ttft counts from now
+- request.arrival_time + level.ttft
++ self.now + level.ttft
+# 2 no ttft
+- request.arrival_time + level.ttft
++ math.inf
+# 2 no tpot
+- first + num_outputs * level.tpot
++ math.inf
+# 2 no e2e
+- min(due - next_token, request.arrival_time + level.e2e - last_token)
++ due - next_token
+# 2 e2e alone
+- min(due - next_token, request.arrival_time + level.e2e - last_token)
++ request.arrival_time + level.e2e - last_token
+# 2 earliest deadline first: what is left to generate takes no time
+- level.e2e - last_token
++ level.e2e - next_token
+# 2 the prompt takes no time
+- num_to_compute * self.seconds_per_token
++ 0.0
+# 2 ranks stay as they were on arrival
+- rank_is_fixed = False
++ rank_is_fixed = True
+# 2 without a promise the slack is 0
+- return self.slack(request)
++ return 0.0 if self.slack(request) == math.inf else self.slack(request)
+# 2 ties by name
+- return self.slack(request)
++ return (self.slack(request), request.request_id)
+# 2 the least slack is preempted
+- reverse=True
++ reverse=False
+# 2 the last to come is preempted
+- victims.sort(key=self.slack, reverse=True)
++ pass
+# 2 without a promise there is no service
+- def victims
++ def admits(self, request, running): return self.slack(request) < math.inf
++     def victims
+# 2 all give way in every step
+- def victims
++ def to_preempt(self, step): return list(step.running)
++     def victims
+"""
+
+ALTERNATIVES = {
+    "the paper's loop: each request that leaves the queue is charged before the next one is chosen": """
+class VirtualTokenCounter(VirtualTokenCounter):
+    def start_step(self, step):
+        super().start_step(step)
+        self.ahead, self.before = {}, dict.fromkeys(self.counters, 0.0)
+        for request in sorted(step.waiting, key=lambda one: one.arrival_time):
+            self.ahead[request.request_id] = self.before[request.tenant]
+            weight = self.tenant_weights.get(request.tenant, 1.0)
+            self.before[request.tenant] += self.input_weight * request.num_prompt_tokens / weight
+
+    def rank(self, request):
+        return self.counters[request.tenant] + getattr(self, "ahead", {}).get(request.request_id, 0.0)
+""",
+    "the seconds of a step are measured": """
+class LeastSlackFirst(LeastSlackFirst):
+    def start_step(self, step):
+        if 0 < step.now - self.now < 0.05:
+            self.seconds_per_step += 0.2 * (step.now - self.now - self.seconds_per_step)
+        super().start_step(step)
+""",
+}
+
+
+def mistakes() -> list[tuple[int, str, str]]:
+    """Return (task, name, source with the mistake) of each."""
+    found = []
+    for text in re.split(r"^# ", MISTAKES, flags=re.MULTILINE)[1:]:
+        title, *lines = text.splitlines()
+        old = "\n".join(line[2:] for line in lines if line.startswith("-"))
+        new = "\n".join(line[2:] for line in lines if line.startswith("+"))
+        task, start = int(title[0]), SOLUTION.index("class LeastSlackFirst")
+        halves = [SOLUTION[:start], SOLUTION[start:]]
+        assert halves[task - 1].count(old) == 1, f"{title}: {old!r}"
+        halves[task - 1] = halves[task - 1].replace(old, new)
+        found.append((task, title[2:], "".join(halves)))
+    return found
+
+
+def module_of(source: str) -> ModuleType:
+    module = ModuleType("graded")
+    exec("import math\n" + source, vars(module))
+    return module
+
+
+def failures(module: ModuleType, *tasks: int) -> Iterator[str]:
+    """Yield the outcome of each graded test that does not pass."""
+    for task in tasks:
+        tests: list[tuple[str, Callable[[ModuleType], None]]] = list(vars(TASKS[task]).items())
+        for name, test in tests:
+            if name.startswith("test_"):
+                try:
+                    test(module)
+                except (pytest.fail.Exception, Exception) as error:
+                    yield f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize(("task", "name", "source"), [pytest.param(*one, id=one[1]) for one in mistakes()])
+def test_a_mistake_fails_a_graded_test_that_says_what_broke(task: int, name: str, source: str) -> None:
+    found = next(failures(module_of(source), task), "")
+    assert found.startswith("Failed: "), found or name
+    assert "\nHint: " in found
+
+
+@pytest.mark.parametrize("source", ["", *ALTERNATIVES.values()], ids=["the reference", *ALTERNATIVES])
+def test_the_reference_and_fair_alternatives_pass(source: str) -> None:
+    assert list(failures(module_of(SOLUTION + source), 1, 2)) == []
+
+
+def test_an_untouched_starter_fails_with_nothing_but_our_error() -> None:
+    found = list(failures(starter, 1, 2))
+    assert len(found) == 18
+    assert {text.rpartition(":")[0] for text in found} == {
+        f"NotImplementedError: Elective policies, task {task}" for task in TASKS
+    }
+    assert not refused_import(STARTER)
+
+
+def test_starter_and_solution_have_the_same_public_names_and_signatures() -> None:
+    def surface(source: str) -> list[tuple[str, str, str]]:
+        classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+        methods = [(kind, one) for kind in classes for one in kind.body if isinstance(one, ast.FunctionDef)]
+        return [
+            (kind.name, one.name, ast.unparse(one.args))
+            for kind, one in methods
+            if one.name == "__init__" or not one.name.startswith("_")
+        ]
+
+    assert surface(STARTER) == surface(SOLUTION)
