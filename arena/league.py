@@ -1,0 +1,173 @@
+"""A league: the `MyPolicy` of each file on the same requests, each in a process of its own with limits.
+
+The limits keep a league going whatever a file does. They do not stop code that means to cheat: for points that count,
+read what you run.
+"""
+
+import os
+import random
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from types import ModuleType
+from typing import Any
+
+from arena.accounts import Accounts
+from arena.figures import Figures, figures_of
+from arena.loads import Load
+from course.sandbox.channel import ChannelError, take_stdio
+from course.sandbox.imports import refused_import
+from course.sandbox.limits import Limits, limit_resources
+from course.sandbox.worker import WorkerProcess
+from course.simulator.cost_model import gpu_cost_model
+from course.simulator.gpus import find_gpu
+from course.simulator.model_shapes import find_model_shape
+from course.simulator.simulation import Simulation
+from course.workloads.simulated_time import VirtualClock
+from mini_vllm import EngineConfig, Lineup
+from mini_vllm.assembly.build_scheduler import build_scheduler
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+
+LOADS = (Load("burst", 100, rate=12.0), Load("mixed", 80, rate=14.0))  # over what so few slots can serve
+ENGINE = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, num_gpu_blocks=3000, max_model_len=16_000)
+CPU_SECONDS, WALL_SECONDS = 10, 60
+LIMITS = Limits(memory_bytes=2**30, file_bytes=2**20, num_open_files=64, cpu_seconds=CPU_SECONDS)
+MAX_SOURCE_BYTES = 2**20
+COMMAND = (sys.executable, "-c", "from arena.league import serve; serve()")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file's result, rounded as it is shown; with a `problem` it has no place, which is 0 then.
+
+    `goodput` is in requests per second that kept every promise, `latency` the mean from arrival to the last token in
+    seconds; both, and Jain's index of the tenants' service, are means over the loads.
+    """
+
+    name: str
+    place: int = 0
+    goodput: float = 0.0
+    jain_index: float = 0.0
+    latency: float = 0.0
+    problem: str = ""
+
+    @property
+    def score(self) -> tuple[bool, float, float, float]:
+        """What entries are sorted by, the best first: goodput, then Jain's index, then latency."""
+        return bool(self.problem), -self.goodput, -self.jain_index, self.latency
+
+
+def run_league(
+    files: Sequence[Path],
+    lineup: Lineup,
+    seed: int = 0,
+    num_jobs: int | None = None,
+    on_finished: Callable[[int], None] = lambda num_finished: None,
+) -> list[Entry]:
+    """Run all files, `num_jobs` at a time (None: one per core), and return the table; equal scores share a place."""
+    with ThreadPoolExecutor(num_jobs or os.cpu_count() or 1) as pool:  # the work is done by the processes they start
+        futures = [pool.submit(run_file, path, lineup, seed) for path in files]
+        for num_finished, _ in enumerate(as_completed(futures), start=1):
+            on_finished(num_finished)
+    entries = sorted((future.result() for future in futures), key=lambda entry: (entry.score, entry.name))
+    scores = [entry.score for entry in entries]
+    return [
+        entry if entry.problem else Entry(entry.name, 1 + scores.index(entry.score), *_figures(entry))
+        for entry in entries
+    ]
+
+
+def run_file(path: Path, lineup: Lineup, seed: int) -> Entry:
+    """Run one file in a process of its own. Whatever the file does, an entry comes back."""
+    name = path.parent.resolve().name if path.stem == "starter" else path.stem
+    try:
+        source = path.read_bytes()
+        if len(source) > MAX_SOURCE_BYTES:
+            return Entry(name, problem=f"the file has {len(source):,} bytes, over {MAX_SOURCE_BYTES:,}")
+        message = {"source": source.decode(), "lineup": str(lineup), "seed": seed}
+    except (OSError, UnicodeError) as error:
+        return Entry(name, problem=f"the file cannot be read ({type(error).__name__})")
+    if refusal := refused_import(source):
+        return Entry(name, problem=refusal)
+    with WorkerProcess(COMMAND, env={"PATH": os.defpath, "PYTHONHASHSEED": "0"}) as worker:
+        worker.deadline = time.monotonic() + WALL_SECONDS
+        try:
+            worker.send(message)
+            answer = worker.receive()
+        except ChannelError as error:
+            return Entry(name, problem=_why_no_answer(error, worker))
+    try:
+        return Entry(name, problem=str(answer["problem"])[:300]) if "problem" in answer else _entry(name, answer)
+    except (KeyError, TypeError, ValueError):
+        return Entry(name, problem="the answer holds no figures")
+
+
+def serve() -> None:
+    """Be the process of one file: receive it, run it, send its figures or what went wrong."""
+    channel = take_stdio()
+    message = channel.receive()
+    limit_resources(LIMITS)
+    channel.send(outcome(message["source"], parse_lineup(message["lineup"]), message["seed"]))
+    os._exit(0)  # whatever the file has left running
+
+
+def outcome(source: str, lineup: Lineup, seed: int) -> dict[str, Any]:
+    """Return the figures of a source's `MyPolicy`, or its `problem` in a sentence."""
+    try:
+        module = ModuleType("submission")
+        sys.modules["submission"] = module  # dataclasses look up the module of a class
+        exec(compile(source, "<submission>", "exec"), vars(module))
+        make = getattr(module, "MyPolicy", None)
+        if not (isinstance(make, type) and issubclass(make, SchedulingPolicy)):
+            return {"problem": "the file has no class MyPolicy(SchedulingPolicy)"}
+        runs = [run_load(load, seed, make(), lineup) for load in LOADS]
+    except BaseException as error:  # SystemExit, too
+        lines = [
+            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<submission>"
+        ]
+        return {"problem": f"{type(error).__name__}: {error}" + (f" (line {lines[-1]})" if lines else "")}
+    good = [sum(of_class.requests_per_second for of_class in run.classes.values()) for run in runs]
+    return {
+        "goodput": fmean(good),
+        "jain_index": fmean(run.jain_index for run in runs),
+        "latency": fmean(run.e2e.mean for run in runs),
+    }
+
+
+def run_load(load: Load, seed: int, policy: SchedulingPolicy, lineup: Lineup) -> Figures:
+    """Run a policy on a load. Raises `ValueError` if it has changed what a request asked for."""
+    random.seed(seed)  # a policy may draw
+    requests, clock = load.requests(seed), VirtualClock()
+    scheduler = build_scheduler(ENGINE, lineup, policy=policy, clock=lambda: clock.now)
+    accounts = Accounts(lambda: clock.now, load.num_tenants)
+    accounts.scheduler = scheduler
+    cost = gpu_cost_model(find_gpu("H100"), find_model_shape("Llama-3.1-8B"))
+    served = Simulation(requests, scheduler, cost, clock=clock, on_step=accounts.on_step).run()
+    for number, request in enumerate(requests):
+        if (got := len(accounts.token_times[str(number)])) != request.num_output_tokens:
+            raise ValueError(f"request {number} got {got} of its {request.num_output_tokens} tokens")
+    return figures_of(served, accounts)
+
+
+def _entry(name: str, answer: dict[str, Any]) -> Entry:
+    return Entry(name, 0, round(answer["goodput"], 3), round(answer["jain_index"], 3), round(answer["latency"], 3))
+
+
+def _figures(entry: Entry) -> tuple[float, float, float]:
+    return entry.goodput, entry.jain_index, entry.latency
+
+
+def _why_no_answer(error: ChannelError, worker: WorkerProcess) -> str:
+    if error.reason == "closed" and worker.status < 0:
+        return f"stopped after {CPU_SECONDS} seconds of CPU time, or for its memory: does a loop never end?"
+    if error.reason == "closed":
+        return f"ended its process with exit code {worker.status}"
+    return (
+        f"no answer within {WALL_SECONDS} seconds: it waits for something" if error.reason == "timeout" else str(error)
+    )
