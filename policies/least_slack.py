@@ -12,8 +12,8 @@ class LeastSlack(SchedulingPolicy):
     Deadlines come from the service level: the first token is due after `ttft`, each later one `tpot` after the one
     before, the whole answer after `e2e`. A request that promises nothing comes last. `seconds_per_prompt_token` and
     `seconds_per_step` are what a token is guessed to take. A promise that is broken already keeps its place in the
-    order of deadlines if `serves_late`; else it comes after those that can still be kept. ("SLO-Aware Scheduling for Large
-    Language Model Inferences", arXiv 2504.14966, orders by predicted latency against the same three limits.)
+    order of deadlines if `serves_late`; else it comes after those that can still be kept. ("SLO-Aware Scheduling for
+    Large Language Model Inferences", arXiv 2504.14966, orders by predicted latency against the same three limits.)
 
     Raises `ValueError` for a negative guess.
     """
