@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from types import ModuleType
@@ -34,11 +34,13 @@ from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 
-LOADS = (Load("burst", 100, rate=12.0), Load("mixed", 80, rate=14.0))  # over what so few slots can serve
+LOADS = (Load("burst", 100, rate=4.0), Load("mixed", 80, rate=4.5))  # more than so few slots can serve in time
+GPU, MODEL = "L40S", "Llama-3.1-8B"
 ENGINE = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, num_gpu_blocks=3000, max_model_len=16_000)
 CPU_SECONDS, WALL_SECONDS = 10, 60
-LIMITS = Limits(memory_bytes=2**30, file_bytes=2**20, num_open_files=64, cpu_seconds=CPU_SECONDS)
+LIMITS = Limits(memory_bytes=2**30, file_bytes=2**20, num_open_files=64)
 MAX_SOURCE_BYTES = 2**20
+SUBMISSION = "<submission>"
 COMMAND = (sys.executable, "-c", "from arena.league import serve; serve()")
 
 
@@ -68,29 +70,30 @@ def run_league(
     lineup: Lineup,
     seed: int = 0,
     num_jobs: int | None = None,
+    cpu_seconds: int = CPU_SECONDS,
     on_finished: Callable[[int], None] = lambda num_finished: None,
 ) -> list[Entry]:
-    """Run all files, `num_jobs` at a time (None: one per core), and return the table; equal scores share a place."""
+    """Run all files, `num_jobs` at a time (None: one per core), and return the table; equal scores share a place.
+
+    Each file may use `cpu_seconds` of CPU time. The same seed gives the same table on every machine.
+    """
     with ThreadPoolExecutor(num_jobs or os.cpu_count() or 1) as pool:  # the work is done by the processes they start
-        futures = [pool.submit(run_file, path, lineup, seed) for path in files]
+        futures = [pool.submit(run_file, path, lineup, seed, cpu_seconds) for path in files]
         for num_finished, _ in enumerate(as_completed(futures), start=1):
             on_finished(num_finished)
     entries = sorted((future.result() for future in futures), key=lambda entry: (entry.score, entry.name))
     scores = [entry.score for entry in entries]
-    return [
-        entry if entry.problem else Entry(entry.name, 1 + scores.index(entry.score), *_figures(entry))
-        for entry in entries
-    ]
+    return [entry if entry.problem else replace(entry, place=1 + scores.index(entry.score)) for entry in entries]
 
 
-def run_file(path: Path, lineup: Lineup, seed: int) -> Entry:
+def run_file(path: Path, lineup: Lineup, seed: int, cpu_seconds: int = CPU_SECONDS) -> Entry:
     """Run one file in a process of its own. Whatever the file does, an entry comes back."""
     name = path.parent.resolve().name if path.stem == "starter" else path.stem
     try:
         source = path.read_bytes()
         if len(source) > MAX_SOURCE_BYTES:
             return Entry(name, problem=f"the file has {len(source):,} bytes, over {MAX_SOURCE_BYTES:,}")
-        message = {"source": source.decode(), "lineup": str(lineup), "seed": seed}
+        message = {"source": source.decode(), "lineup": str(lineup), "seed": seed, "cpu_seconds": cpu_seconds}
     except (OSError, UnicodeError) as error:
         return Entry(name, problem=f"the file cannot be read ({type(error).__name__})")
     if refusal := refused_import(source):
@@ -101,7 +104,7 @@ def run_file(path: Path, lineup: Lineup, seed: int) -> Entry:
             worker.send(message)
             answer = worker.receive()
         except ChannelError as error:
-            return Entry(name, problem=_why_no_answer(error, worker))
+            return Entry(name, problem=_why_no_answer(error, worker, cpu_seconds))
     try:
         return Entry(name, problem=str(answer["problem"])[:300]) if "problem" in answer else _entry(name, answer)
     except (KeyError, TypeError, ValueError):
@@ -112,7 +115,7 @@ def serve() -> None:
     """Be the process of one file: receive it, run it, send its figures or what went wrong."""
     channel = take_stdio()
     message = channel.receive()
-    limit_resources(LIMITS)
+    limit_resources(replace(LIMITS, cpu_seconds=message["cpu_seconds"]))
     channel.send(outcome(message["source"], parse_lineup(message["lineup"]), message["seed"]))
     os._exit(0)  # whatever the file has left running
 
@@ -122,7 +125,7 @@ def outcome(source: str, lineup: Lineup, seed: int) -> dict[str, Any]:
     try:
         module = ModuleType("submission")
         sys.modules["submission"] = module  # dataclasses look up the module of a class
-        exec(compile(source, "<submission>", "exec"), vars(module))
+        exec(compile(source, SUBMISSION, "exec"), vars(module))
         make = getattr(module, "MyPolicy", None)
         if not (isinstance(make, type) and issubclass(make, SchedulingPolicy)):
             return {"problem": "the file has no class MyPolicy(SchedulingPolicy)"}
@@ -147,7 +150,7 @@ def run_load(load: Load, seed: int, policy: SchedulingPolicy, lineup: Lineup) ->
     scheduler = build_scheduler(ENGINE, lineup, policy=policy, clock=lambda: clock.now)
     accounts = Accounts(lambda: clock.now, load.num_tenants)
     accounts.scheduler = scheduler
-    cost = gpu_cost_model(find_gpu("H100"), find_model_shape("Llama-3.1-8B"))
+    cost = gpu_cost_model(find_gpu(GPU), find_model_shape(MODEL))
     served = Simulation(requests, scheduler, cost, clock=clock, on_step=accounts.on_step).run()
     for number, request in enumerate(requests):
         if (got := len(accounts.token_times[str(number)])) != request.num_output_tokens:
@@ -159,15 +162,11 @@ def _entry(name: str, answer: dict[str, Any]) -> Entry:
     return Entry(name, 0, round(answer["goodput"], 3), round(answer["jain_index"], 3), round(answer["latency"], 3))
 
 
-def _figures(entry: Entry) -> tuple[float, float, float]:
-    return entry.goodput, entry.jain_index, entry.latency
-
-
-def _why_no_answer(error: ChannelError, worker: WorkerProcess) -> str:
+def _why_no_answer(error: ChannelError, worker: WorkerProcess, cpu_seconds: int) -> str:
     if error.reason == "closed" and worker.status < 0:
-        return f"stopped after {CPU_SECONDS} seconds of CPU time, or for its memory: does a loop never end?"
+        return f"stopped after {cpu_seconds} seconds of CPU time, or for its memory: does a loop never end?"
     if error.reason == "closed":
         return f"ended its process with exit code {worker.status}"
-    return (
-        f"no answer within {WALL_SECONDS} seconds: it waits for something" if error.reason == "timeout" else str(error)
-    )
+    if error.reason == "timeout":
+        return f"no answer within {WALL_SECONDS} seconds: does it wait for something?"
+    return str(error)

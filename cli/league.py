@@ -38,7 +38,9 @@ def league(
     console.print(whose_code(team), markup=False)
     started = time.perf_counter()
     with reported("Running the policies") as report:
-        entries = run_league(files, team, seed, jobs, lambda done: report("Running the policies", done, len(files)))
+        entries = run_league(
+            files, team, seed, jobs, on_finished=lambda done: report("Running the policies", done, len(files))
+        )
     per_minute = 60 * len(files) / (time.perf_counter() - started)
     if as_json:
         record = {"seed": seed, "lineup": str(team), "per_minute": per_minute, "entries": list(map(asdict, entries))}
