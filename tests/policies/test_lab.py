@@ -17,117 +17,78 @@ STARTER = Path(str(starter.__file__)).read_text(encoding="utf-8")
 HANDOUT = Path(str(starter.__file__)).with_name("README.md").read_text(encoding="utf-8")
 TASKS: dict[int, ModuleType] = {1: test_task1_vtc, 2: test_task2_least_slack}
 
-# Each with its task and name, a part of the solution of that task, and what stands there by mistake.
-MISTAKES = """
+# Each with its task and name; below, a part of that task's solution, and what stands there by mistake.
+MISTAKES = r"""
 # 1 first come, first served
-- return self.counters[request.tenant]
-+ return 0.0
+return self.counters[request.tenant] => return 0.0
 # 1 the most served tenant comes first
-- return self.counters[request.tenant]
-+ return -self.counters[request.tenant]
+return self.counters[request.tenant] => return -self.counters[request.tenant]
 # 1 prompts are free
-- self._charge(request, self.input_weight * num_prompt_tokens)
-+ pass
+self._charge(request, self.input_weight * num_prompt_tokens) => pass
 # 1 outputs are free
-- self._charge(request, self.output_weight * num_tokens)
-+ pass
+self._charge(request, self.output_weight * num_tokens) => pass
 # 1 each chunk costs the whole prompt
-- self.input_weight * num_prompt_tokens
-+ self.input_weight * request.num_prompt_tokens
+self.input_weight * num_prompt_tokens => self.input_weight * request.num_prompt_tokens
 # 1 requests are counted, not tokens
-- self._charge(request, self.output_weight * num_tokens)
-+ self._charge(request, request.is_finished)
+self._charge(request, self.output_weight * num_tokens) => self._charge(request, request.is_finished)
 # 1 nothing is lifted
-- self.counters[request.tenant] = max(self.counters[request.tenant], floor)
-+ pass
+self.counters[request.tenant] = max(self.counters[request.tenant], floor) => pass
 # 1 lifted to the most
-- floor = min(
-+ floor = max(
+floor = min( => floor = max(
 # 1 a counter is lowered too
-- max(self.counters[request.tenant], floor)
-+ floor
+max(self.counters[request.tenant], floor) => floor
 # 1 after an idle queue nothing is lifted
-- {self.last_to_leave}
-+ {request.tenant}
+{self.last_to_leave} => {request.tenant}
 # 1 a tenant that runs is taken for one that waits
-- {request.tenant for request in self._queue}
-+ {r.tenant for r in self._queue} | {r.tenant for r, _ in shares}
+{request.tenant for request in self._queue} => {r.tenant for r in self._queue} | {r.tenant for r, _ in shares}
 # 1 each tenant is lifted once and never again
-- self._backlogged = {request.tenant for request in self._queue}
-+ pass
+self._backlogged = {request.tenant for request in self._queue} => pass
 # 1 weights multiply
-- service / self
-+ service * self
+service / self => service * self
 # 1 weights are forgotten
-- / self.tenant_weights.get(request.tenant, 1.0)
-+ / 1.0
+/ self.tenant_weights.get(request.tenant, 1.0) => / 1.0
 # 1 each request has a counter of its own
-- self.counters[request.tenant] += service
-+ self.counters[request.request_id] += service
+self.counters[request.tenant] += service => self.counters[request.request_id] += service
 # 1 ties by the name of the tenant
-- return self.counters[request.tenant]
-+ return (self.counters[request.tenant], request.tenant)
+return self.counters[request.tenant] => return (self.counters[request.tenant], request.tenant)
 # 1 ranks stay as they were on arrival
-- rank_is_fixed = False
-+ rank_is_fixed = True
+rank_is_fixed = False => rank_is_fixed = True
 # 1 only the least of all tenants that ever were is admitted
-- def sampled
-+ def admits(self, request, running): return self.rank(request) <= min(self.counters.values())
-+     def sampled
+def sampled => def admits(self, r, running): return self.rank(r) <= min(self.counters.values())\n    def sampled
 # 1 a running request gets lost
-- def sampled
-+ def serve_order(self, running): return running[:1]
-+     def sampled
+def sampled => def serve_order(self, running): return running[:1]\n    def sampled
 # 2 first come, first served
-- return self.slack(request)
-+ return 0.0
+return self.slack(request) => return 0.0
 # 2 most slack first
-- return self.slack(request)
-+ return -self.slack(request)
+return self.slack(request) => return -self.slack(request)
 # 2 ttft counts from now
-- request.arrival_time + level.ttft
-+ self.now + level.ttft
+request.arrival_time + level.ttft => self.now + level.ttft
 # 2 no ttft
-- request.arrival_time + level.ttft
-+ math.inf
+request.arrival_time + level.ttft => math.inf
 # 2 no tpot
-- first + num_outputs * level.tpot
-+ math.inf
+first + num_outputs * level.tpot => math.inf
 # 2 no e2e
-- min(due - next_token, request.arrival_time + level.e2e - last_token)
-+ due - next_token
+min(due - next_token, request.arrival_time + level.e2e - last_token) => due - next_token
 # 2 e2e alone
-- min(due - next_token, request.arrival_time + level.e2e - last_token)
-+ request.arrival_time + level.e2e - last_token
+min(due - next_token, request.arrival_time + level.e2e - last_token) => request.arrival_time + level.e2e - last_token
 # 2 earliest deadline first: what is left to generate takes no time
-- level.e2e - last_token
-+ level.e2e - next_token
+level.e2e - last_token => level.e2e - next_token
 # 2 the prompt takes no time
-- num_to_compute * self.seconds_per_token
-+ 0.0
+num_to_compute * self.seconds_per_token => 0.0
 # 2 ranks stay as they were on arrival
-- rank_is_fixed = False
-+ rank_is_fixed = True
+rank_is_fixed = False => rank_is_fixed = True
 # 2 without a promise the slack is 0
-- return self.slack(request)
-+ return 0.0 if self.slack(request) == math.inf else self.slack(request)
+return self.slack(request) => return 0.0 if self.slack(request) == math.inf else self.slack(request)
 # 2 ties by name
-- return self.slack(request)
-+ return (self.slack(request), request.request_id)
+return self.slack(request) => return (self.slack(request), request.request_id)
 # 2 the least slack is preempted
-- reverse=True
-+ reverse=False
+reverse=True => reverse=False
 # 2 the last to come is preempted
-- victims.sort(key=self.slack, reverse=True)
-+ pass
+victims.sort(key=self.slack, reverse=True) => pass
 # 2 without a promise there is no service
-- def victims
-+ def admits(self, request, running): return self.slack(request) < math.inf
-+     def victims
+def victims => def admits(self, request, running): return self.slack(request) < math.inf\n    def victims
 # 2 all give way in every step
-- def victims
-+ def to_preempt(self, step): return list(step.running)
-+     def victims
+def victims => def to_preempt(self, step): return list(step.running)\n    def victims
 """
 
 ALTERNATIVES = {
@@ -157,14 +118,12 @@ class LeastSlackFirst(LeastSlackFirst):
 def mistakes() -> list[tuple[int, str, str]]:
     """Return (task, name, source with the mistake) of each."""
     found = []
-    for text in re.split(r"^# ", MISTAKES, flags=re.MULTILINE)[1:]:
-        title, *lines = text.splitlines()
-        old = "\n".join(line[2:] for line in lines if line.startswith("-"))
-        new = "\n".join(line[2:] for line in lines if line.startswith("+"))
-        task, start = int(title[0]), SOLUTION.index("class LeastSlackFirst")
+    start = SOLUTION.index("class LeastSlackFirst")
+    for title, line in re.findall(r"# (.+)\n(.+)", MISTAKES):
+        task, (old, new) = int(title[0]), line.split(" => ")
         halves = [SOLUTION[:start], SOLUTION[start:]]
         assert halves[task - 1].count(old) == 1, f"{title}: {old!r}"
-        halves[task - 1] = halves[task - 1].replace(old, new)
+        halves[task - 1] = halves[task - 1].replace(old, new.replace(r"\n", "\n"))
         found.append((task, title[2:], "".join(halves)))
     return found
 
