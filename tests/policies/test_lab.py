@@ -1,8 +1,9 @@
 """The lab of policies: plausible mistakes fail a graded test, fair alternatives pass, the handout's numbers hold."""
 
 import ast
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +11,10 @@ import pytest
 
 from course.sandbox.imports import refused_import
 from labs.elective_policies import starter, test_task1_vtc, test_task2_least_slack
+from labs.elective_policies.runs import Run, asked
+from mini_vllm.core.request import Request
+from mini_vllm.core.service_level import ServiceLevel
+from mini_vllm.sampling_params import SamplingParams
 from solutions import elective_policies as solution
 
 SOLUTION = Path(str(solution.__file__)).read_text(encoding="utf-8")
@@ -178,3 +183,55 @@ def test_starter_and_solution_have_the_same_public_names_and_signatures() -> Non
         ]
 
     assert surface(STARTER) == surface(SOLUTION)
+
+
+def test_the_handouts_waits_are_those_of_a_run() -> None:
+    requests = [asked(f"a{number}", 10, 10, tenant="a") for number in range(100)] + [asked("b", 10, 10, 0.05, "b")]
+    for name, policy in (
+        ("first come, first served", solution.MyPolicy()),
+        ("fair shares (task 1)", solution.VirtualTokenCounter()),
+    ):
+        served = Run(policy, requests).served
+        assert f"| {name} | {served.times_to_first_token[-1]:.2f} s | {served.seconds:.2f} s |" in HANDOUT
+
+
+def test_the_handouts_counters_are_those_of_a_run() -> None:
+    rows: list[str] = []
+
+    class Watched(solution.VirtualTokenCounter):
+        def sampled(self, request: Request, num_tokens: int) -> None:
+            super().sampled(request, num_tokens)
+            counters = " | ".join(f"{self.counters[tenant]:.0f}" for tenant in "abc")
+            name = ("b1", "a1", "b2", "a2", "a3", "c1")[int(request.request_id)]
+            rows.append(f"| {len(rows) + 1} | {name} | {counters} |")
+
+    prompts = [("b", 60), ("a", 4), ("b", 4), ("a", 4), ("a", 4)]
+    requests = [asked(str(number), num, 1, tenant=tenant) for number, (tenant, num) in enumerate(prompts)]
+    Run(Watched(), [*requests, asked("5", 4, 1, 0.015, "c")], test_task1_vtc.ONE_SLOT)
+    assert "\n".join(rows) in HANDOUT
+
+
+def test_the_handouts_slacks_are_those_of_the_reference() -> None:
+    policy = solution.LeastSlackFirst()
+    policy.now, policy._first_token_times = 2.0, {"B": 1.6}
+    few, many = SamplingParams(max_tokens=20), SamplingParams(max_tokens=150)
+    a = Request("A", [1] * 300, few, arrival_time=1.9, service_level=ServiceLevel(ttft=0.5))
+    b = Request("B", [1], few, service_level=ServiceLevel(tpot=0.05)).followed_by([1] * 10)
+    b.num_computed_tokens = 10
+    c = Request("C", [1] * 100, many, arrival_time=1.0, service_level=ServiceLevel(e2e=3.0))
+    shown = [line.split(" | ")[-1] for line in HANDOUT.splitlines() if re.match(r"\| [ABCD] ", line)]
+    assert [f"{round(policy.slack(request), 4):g} s |" for request in (a, b, c)] == shown[:3]
+    assert policy.slack(Request("D", [1])) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("gap", "limits", "text"),
+    [(0.018, (0.05, 0.5), "61 promises, least slack all 100"), (0.01, (0.05, 0.2, 0.5), "25 and 24")],
+)
+def test_the_handouts_kept_promises_are_those_of_a_run(gap: float, limits: Sequence[float], text: str) -> None:
+    levels = [ServiceLevel(ttft=limits[number % len(limits)]) for number in range(100)]
+    requests = [asked(f"r{number}", 4, 2, gap * number, level=level) for number, level in enumerate(levels)]
+    policies = solution.MyPolicy(), solution.LeastSlackFirst()
+    runs = [Run(policy, requests, test_task1_vtc.ONE_SLOT) for policy in policies]
+    assert re.findall(r"\d+", text) == [str(100 - len(run.late())) for run in runs]
+    assert text in " ".join(HANDOUT.split())
