@@ -7,15 +7,15 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Protocol
 
 from arena.accounts import Accounts
 from arena.figures import Figures, figures_of
-from arena.loads import Load, output_lengths
-from arena.trace_files import TraceLoad
+from arena.loads import output_lengths
 from course.simulator.cost_model import CostModel
 from course.simulator.simulation import Simulation
 from course.workloads.simulated_time import VirtualClock
+from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from policies.named import POLICIES
@@ -25,12 +25,18 @@ T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 NORMAL_975 = 1.96
 
 
+class AnyLoad(Protocol):
+    """Requests by seed, in order of arrival. Picklable, as it goes to other processes."""
+
+    def requests(self, seed: int) -> list[TimedRequest]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Race:
     """One simulation: a policy on a load with a seed. It holds all that another process needs."""
 
     policy: str
-    load: Load | TraceLoad
+    load: AnyLoad
     seed: int
     engine: EngineConfig
     cost: CostModel

@@ -77,7 +77,7 @@ def goodput_table(results: Mapping[str, Sequence[Figures]]) -> Table:
 def plain_table(first: str, *headings: str) -> Table:
     """Return an empty table whose figures stand on the right."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column(first)
+    table.add_column(first, no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "class" else "right")
     return table

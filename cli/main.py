@@ -15,6 +15,7 @@ COMMANDS = [
     ("simulate", "cli.simulate:simulate", "Serve a named workload with the real scheduler in simulated time."),
     ("arena", "cli.arena:arena", "Run scheduling policies on the same requests in simulated time, and show who pays."),
     ("league", "cli.league:league", "Run the MyPolicy of each file on the same requests, and print a table."),
+    ("claims", "cli.claims:claims", "Measure what papers claim of scheduling policies, on simulated requests."),
     ("calibrate", "cli.calibrate:calibrate", "Fit the cost model of `mini-vllm simulate` to this machine."),
     ("parity", "cli.parity:parity", "Replay recorded vLLM decisions and compare, block ids included."),
     ("oracle", "cli.oracle:oracle", "Show the first step in which your decisions differ from the right ones."),

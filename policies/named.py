@@ -28,18 +28,18 @@ class NamedPolicy:
 POLICIES: dict[str, NamedPolicy] = {
     "fcfs": NamedPolicy("first come, first served", lambda lengths: SchedulingPolicy()),
     "priority": NamedPolicy("the lowest priority first, then the earliest", lambda lengths: Priority()),
-    "shortest-first": NamedPolicy(
+    "sjf": NamedPolicy(
         "the shortest output first, if lengths were known", lambda lengths: ShortestFirst(oracle(lengths))
     ),
-    "shortest-first-noisy": NamedPolicy(
+    "sjf-noisy": NamedPolicy(
         "the shortest output first, by guesses within a factor of 1.35",
         lambda lengths: ShortestFirst(noisy(lengths, SIGMA)),
     ),
-    "shortest-first-ranked": NamedPolicy(
+    "sjf-ranked": NamedPolicy(
         "the shortest output first, by a ranker trained on the embedded model's answers",
         lambda lengths: ShortestFirst(LengthRanker.trained()),
     ),
-    "shortest-remaining-first": NamedPolicy(
+    "srtf": NamedPolicy(
         "the same with known lengths, and a shorter request takes the slot of a longer one",
         lambda lengths: ShortestFirst(oracle(lengths), preempts=True),
     ),

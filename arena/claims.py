@@ -1,0 +1,177 @@
+"""What papers and write-ups claim of a policy, beside what the same idea does on an engine that decides as vLLM."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from arena.contest import AnyLoad, Race, run_races
+from arena.figures import Figures
+from arena.loads import Load, with_promise
+from arena.own_answers import OwnAnswers, kendalls_tau, read_own_answers
+from course.simulator.experiment import ENGINE, Experiment
+from course.simulator.workloads import SyntheticPrompt
+from course.workloads.timed_request import TimedRequest
+from mini_vllm import EngineConfig, Lineup
+from mini_vllm.core.request import Request
+from policies.length_ranker import LengthRanker
+
+SEEDS = (0, 1, 2)
+SLOTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`said` is the headline of `source`. `measure` returns ours in words, and whether it points the same way."""
+
+    name: str
+    source: str
+    said: str
+    differs: str
+    measure: Callable[[Lineup], tuple[str, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenOutputs:
+    """Requests at `rate` per second whose output lengths have the mean `mean` and a squared coefficient of variation.
+
+    `variation` 0 makes all of them equal; over 1 a few are very long, drawn from two exponential distributions.
+    """
+
+    num_requests: int
+    rate: float
+    mean: float
+    variation: float
+
+    def requests(self, seed: int) -> list[TimedRequest]:
+        """Return the requests of a seed in order of arrival."""
+        rng, time = random.Random(seed), 0.0
+        found: list[TimedRequest] = []
+        for number in range(self.num_requests):
+            length = max(1, round(self._draw(rng)))
+            request = TimedRequest(time, str(number), SyntheticPrompt(16, number), length)
+            found.append(with_promise(request, f"tenant {number % 2}", 1.0))
+            time += rng.expovariate(self.rate)
+        return found
+
+    def _draw(self, rng: random.Random) -> float:
+        if self.variation <= 1:
+            return self.mean * (1 if self.variation == 0 else rng.gammavariate(1 / self.variation, self.variation))
+        share = (1 + ((self.variation - 1) / (self.variation + 1)) ** 0.5) / 2
+        is_short = rng.random() < share
+        return rng.expovariate(2 * (share if is_short else 1 - share) / self.mean)
+
+
+def race_all(
+    lineup: Lineup,
+    policies: Sequence[str],
+    load: AnyLoad,
+    engine: EngineConfig | None = None,
+) -> dict[str, list[Figures]]:
+    """Run each policy with each seed on an H100 with an 8 B model."""
+    experiment = Experiment(engine=engine or replace(ENGINE, max_num_seqs=SLOTS))
+    config, cost = experiment.resolved_engine(), experiment.cost
+    races = [Race(name, load, seed, config, cost, lineup) for name in policies for seed in SEEDS]
+    figures = iter(run_races(races))
+    return {name: [next(figures) for _ in SEEDS] for name in policies}
+
+
+def mean_of(runs: Sequence[Figures], read: Callable[[Figures], float]) -> float:
+    return fmean(map(read, runs))
+
+
+def fair_tenants(lineup: Lineup) -> tuple[str, bool]:
+    """Measure the largest difference of service between two tenants that wait, beside the bound of the paper."""
+    load = Load("burst", 800, 60.0, num_tenants=2, heavy_share=0.8)
+    runs = race_all(lineup, ["fcfs", "vtc"], load)
+    longest = max(request.num_prompt_tokens for seed in SEEDS for request in load.requests(seed))
+    held = SLOTS * max(r.num_prompt_tokens + r.num_output_tokens for seed in SEEDS for r in load.requests(seed))
+    bound = 2 * max(longest, 2 * held)
+    fcfs, vtc = (max(run.max_service_difference for run in runs[name]) for name in ("fcfs", "vtc"))
+    return f"{vtc:,.0f}, of at most {bound:,}; FCFS {fcfs:,.0f}", vtc <= bound < 10**9 and vtc * 10 < fcfs
+
+
+def ranked_answers(lineup: Lineup) -> tuple[str, bool]:
+    """Measure the mean latency per output token under FCFS, a trained ranker and known lengths."""
+    load = OwnAnswers(600, 1_600.0)
+    runs = race_all(lineup, ["fcfs", "sjf-ranked", "sjf"], load)
+    fcfs, ranked, known = (mean_of(runs[name], lambda run: run.e2e.mean) for name in ("fcfs", "sjf-ranked", "sjf"))
+    unseen = read_own_answers()
+    ranker = LengthRanker.trained()
+    scores = [ranker(Request("", list(one.prompt_token_ids))) for one in unseen]
+    tau = kendalls_tau(scores, [one.num_output_tokens for one in unseen])
+    said = f"{fcfs / ranked:.2f} times lower (known lengths: {fcfs / known:.2f}); Kendall's tau {tau:.2f}"
+    return said, fcfs / ranked > 1.2 and tau > 0.5
+
+
+def chunked_prefill(lineup: Lineup) -> tuple[str, bool]:
+    """Measure the 99th percentile of time per output token with whole prompts and with chunks."""
+    load = Load("mixed", 500, 12.0)
+    whole = replace(ENGINE, max_num_seqs=SLOTS, max_model_len=16_384, max_num_batched_tokens=16_384)
+    chunked = replace(whole, max_num_batched_tokens=512)
+    whole = replace(whole, enable_chunked_prefill=False)
+    before, after = (
+        mean_of(race_all(lineup, ["fcfs"], load, engine)["fcfs"], lambda run: run.tpot.p99)
+        for engine in (whole, chunked)
+    )
+    return f"{1e3 * before:.1f} ms become {1e3 * after:.1f} ms", after < before
+
+
+def run_to_completion(lineup: Lineup) -> tuple[str, bool]:
+    """Measure mean latency of run-to-completion against taking turns, for equal and for uneven outputs."""
+    one_slot = replace(ENGINE, max_num_seqs=1)
+    found = []
+    for variation in (0.0, 16.0):
+        runs = race_all(lineup, ["fcfs", "feedback-queues"], UnevenOutputs(400, 1.0, 100.0, variation), one_slot)
+        completed, turns = (mean_of(runs[name], lambda run: run.e2e.mean) for name in ("fcfs", "feedback-queues"))
+        found.append(completed / turns)
+    said = f"{found[0]:.2f} of the mean of taking turns if outputs are equal, {found[1]:.2f} if they vary much"
+    return said, found[0] <= 1 < found[1]
+
+
+def burst_tail(lineup: Lineup) -> tuple[str, bool]:
+    """Measure the wait for a first token in bursts."""
+    runs = race_all(lineup, ["fcfs", "feedback-queues"], Load("burst", 800, 60.0))
+    fcfs, turns = (mean_of(runs[name], lambda run: run.ttft.p99) for name in ("fcfs", "feedback-queues"))
+    whole, others = (mean_of(runs[name], lambda run: run.e2e.mean) for name in ("fcfs", "feedback-queues"))
+    said = f"p99 of the first token {fcfs:.2f} s become {turns:.2f} s"
+    return f"{said}; the mean of whole requests {whole:.2f} s become {others:.2f} s", turns < fcfs / 5
+
+
+CLAIMS = [
+    Claim(
+        "VTC: service between tenants",
+        "arXiv 2401.00588",
+        "two tenants that wait differ by at most 2 max(w_p L, w_q M) weighted tokens",
+        "the bound is proved, so it must hold; a tenth of FCFS's difference is ours to show",
+        fair_tenants,
+    ),
+    Claim(
+        "learning to rank: mean latency",
+        "arXiv 2408.15792",
+        "2.8 times lower mean latency in chatbot serving",
+        "answers of 8 to 100 tokens, so there is less to gain; the ranker sees which words a prompt holds",
+        ranked_answers,
+    ),
+    Claim(
+        "Sarathi: tail of time per token",
+        "arXiv 2403.02310",
+        "chunks bound the pause that a prompt causes for those that decode",
+        "a simulated H100, one document to nine chats",
+        chunked_prefill,
+    ),
+    Claim(
+        "FastServe: tail under bursts",
+        "arXiv 2305.05920",
+        "up to 17.9 times the throughput under the same tail latency",
+        "preempted requests are computed again here and not swapped, so the whole answer takes longer",
+        burst_tail,
+    ),
+    Claim(
+        "run to completion minimises the mean",
+        "seed 4",
+        "no preemption, lowest mean latency",
+        "true for equal outputs; false if their squared coefficient of variation is over 1 (Wierman 2007)",
+        run_to_completion,
+    ),
+]
