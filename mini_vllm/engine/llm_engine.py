@@ -11,6 +11,7 @@ from mini_vllm.core.gates.transferring_runner import TransferringRunner, run_ste
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.admission import require_acceptable
@@ -84,6 +85,8 @@ class LLMEngine:
         cache_salt: str | None = None,
         adapter_id: str | None = None,
         mm_features: Sequence[MultiModalFeatureSpec] = (),
+        tenant: str = "",
+        service_level: ServiceLevel = BEST_EFFORT,
     ) -> None:
         """Queue a prompt (text or token ids), for an adapter, and with images in place of some of its tokens.
 
@@ -108,6 +111,8 @@ class LLMEngine:
             seed=self._random.getrandbits(63) if params.seed is None else params.seed,
             grammar=grammar_of(params, self.grammars),
             mm_features=tuple(mm_features),
+            tenant=tenant,
+            service_level=service_level,
         )
         require_acceptable(request, self.config, self.scheduler, self.runner.vocab_size, self.adapter_names)
         with self._undoing(partial(self._discard, request_id)):
