@@ -103,12 +103,13 @@ def run_file(path: Path, lineup: Lineup, seed: int, cpu_seconds: int = CPU_SECON
         try:
             worker.send(message)
             answer = worker.receive()
+            if "problem" in answer:
+                return Entry(name, problem=str(answer["problem"])[:300])
+            return Entry(name, 0, *(round(answer[figure], 3) for figure in ("goodput", "jain_index", "latency")))
         except ChannelError as error:
             return Entry(name, problem=_why_no_answer(error, worker, cpu_seconds))
-    try:
-        return Entry(name, problem=str(answer["problem"])[:300]) if "problem" in answer else _entry(name, answer)
-    except (KeyError, TypeError, ValueError):
-        return Entry(name, problem="the answer holds no figures")
+        except (KeyError, TypeError):
+            return Entry(name, problem="the answer holds no figures")
 
 
 def serve() -> None:
@@ -131,10 +132,9 @@ def outcome(source: str, lineup: Lineup, seed: int) -> dict[str, Any]:
             return {"problem": "the file has no class MyPolicy(SchedulingPolicy)"}
         runs = [run_load(load, seed, make(), lineup) for load in LOADS]
     except BaseException as error:  # SystemExit, too
-        lines = [
-            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<submission>"
-        ]
-        return {"problem": f"{type(error).__name__}: {error}" + (f" (line {lines[-1]})" if lines else "")}
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f" (line {frame.lineno})" for frame in frames if frame.filename == SUBMISSION]
+        return {"problem": f"{type(error).__name__}: {error}{''.join(lines[-1:])}"}
     good = [sum(of_class.requests_per_second for of_class in run.classes.values()) for run in runs]
     return {
         "goodput": fmean(good),
@@ -158,15 +158,9 @@ def run_load(load: Load, seed: int, policy: SchedulingPolicy, lineup: Lineup) ->
     return figures_of(served, accounts)
 
 
-def _entry(name: str, answer: dict[str, Any]) -> Entry:
-    return Entry(name, 0, round(answer["goodput"], 3), round(answer["jain_index"], 3), round(answer["latency"], 3))
-
-
 def _why_no_answer(error: ChannelError, worker: WorkerProcess, cpu_seconds: int) -> str:
-    if error.reason == "closed" and worker.status < 0:
-        return f"stopped after {cpu_seconds} seconds of CPU time, or for its memory: does a loop never end?"
-    if error.reason == "closed":
-        return f"ended its process with exit code {worker.status}"
-    if error.reason == "timeout":
+    if error.reason != "closed":
         return f"no answer within {WALL_SECONDS} seconds: does it wait for something?"
-    return str(error)
+    if worker.status < 0:
+        return f"stopped after {cpu_seconds} seconds of CPU time, or for its memory: does a loop never end?"
+    return f"ended its process with exit code {worker.status}"

@@ -58,7 +58,6 @@ def table(entries: list[Entry]) -> Table:
     for heading in ("place", "name", "requests/s", "Jain", "latency s", "problem"):
         shown.add_column(heading, justify="left" if heading in ("name", "problem") else "right")
     for entry in entries:
-        figures = (entry.goodput, entry.jain_index, entry.latency)
-        cells = ["-"] * 3 if entry.problem else [f"{figure:.3f}" for figure in figures]
+        cells = [f"{figure:.3f}" if entry.place else "-" for figure in (entry.goodput, entry.jain_index, entry.latency)]
         shown.add_row(str(entry.place or "-"), entry.name, *cells, entry.problem)
     return shown

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import NoReturn
 
@@ -28,6 +29,7 @@ CONFIG = EngineConfig(
     max_num_seqs=2, max_num_batched_tokens=16, block_size=4, num_gpu_blocks=200, max_model_len=200,
     enable_prefix_caching=False,
 )  # fmt: skip
+ONE_SLOT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
 
 
 def scheduler_lineup() -> Lineup:
@@ -76,14 +78,12 @@ class Run:
 
     def late(self) -> dict[str, str]:
         """Return the requests that broke a promise, each with which and by how much."""
-        found = {}
-        served = self.served
-        times = zip(served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies, strict=True)
-        for request, (ttft, tpot, e2e) in zip(self.requests, times, strict=True):
-            level = request.service_level
-            for name, limit, took in (("ttft", level.ttft, ttft), ("tpot", level.tpot, tpot), ("e2e", level.e2e, e2e)):
-                if took > limit + 1e-9:
-                    found[request.request_id] = f"{name} {took:.3f} s, promised {limit:.3f} s"
+        served, found = self.served, {}
+        times = (served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies)
+        for request, *took in zip(self.requests, *times, strict=True):
+            for name, seconds in zip(("ttft", "tpot", "e2e"), took, strict=True):
+                if seconds > (limit := getattr(request.service_level, name)) + 1e-9:
+                    found[request.request_id] = f"{name} {seconds:.3f} s, promised {limit:.3f} s"
         return found
 
     def _on_step(self, step: SchedulerOutput, sampling: dict[str, Request]) -> None:

@@ -9,13 +9,12 @@ import pytest
 
 from course.labtest.expect import expect_equal, lab_failure
 from course.workloads.timed_request import TimedRequest
-from labs.elective_policies.runs import CONFIG, INPUT_WEIGHT, OUTPUT_WEIGHT, STEP_SECONDS, Run, asked
+from labs.elective_policies.runs import CONFIG, INPUT_WEIGHT, ONE_SLOT, OUTPUT_WEIGHT, STEP_SECONDS, Run, asked
 from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
 
 pytestmark = pytest.mark.timeout(60)
 SHAPES = {"chat": (2, 8, 12, 30), "documents": (20, 40, 1, 3), "mixed": (5, 20, 5, 15)}
-ONE_SLOT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
 
 
 def flood(tenant: str, shape: str, count: int, seed: int, at: float = 0.0) -> list[TimedRequest]:
@@ -104,19 +103,15 @@ def test_after_an_idle_queue_nothing_is_saved_either(policies: ModuleType) -> No
 
 
 def test_a_lifted_counter_is_the_least_of_those_that_wait(policies: ModuleType) -> None:
-    requests = [
-        *(asked(name, num, 1, 0.0, name[0]) for name, num in [("b1", 60), ("a1", 4), ("b2", 4), ("a2", 4), ("a3", 4)]),
-        asked("c1", 4, 1, 1.5 * STEP_SECONDS, "c"),
-    ]
+    requests = [asked(name, 60 if name == "b1" else 4, 1, tenant=name[0]) for name in ("b1", "a1", "b2", "a2", "a3")]
+    requests.append(asked("c1", 4, 1, 1.5 * STEP_SECONDS, "c"))
     rule = "A tenant that comes back gets the least counter of those that wait: here a's, 6 after a1, and not b's 62."
     check_order(policies, requests, "b1 a1 a2 c1 a3 b2", rule, tie="b1 a1 c1 a2 a3 b2")
 
 
 def test_a_higher_counter_stays(policies: ModuleType) -> None:
-    requests = [
-        *(asked(name, num, 1, 0.0, name[0]) for name, num in [("c1", 60), ("a1", 4), ("a2", 4), ("a3", 4), ("a4", 4)]),
-        asked("c2", 4, 1, 1.5 * STEP_SECONDS, "c"),
-    ]
+    requests = [asked(name, 60 if name == "c1" else 4, 1, tenant=name[0]) for name in ("c1", "a1", "a2", "a3", "a4")]
+    requests.append(asked("c2", 4, 1, 1.5 * STEP_SECONDS, "c"))
     rule = "Lifting never lowers a counter: c comes back with 62, and waits until a has as much."
     check_order(policies, requests, "c1 a1 a2 a3 a4 c2", rule)
 

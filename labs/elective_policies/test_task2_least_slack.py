@@ -9,13 +9,12 @@ import pytest
 
 from course.labtest.expect import expect_equal, lab_failure
 from course.workloads.timed_request import TimedRequest
-from labs.elective_policies.runs import CONFIG, STEP_SECONDS, Run, asked
+from labs.elective_policies.runs import CONFIG, ONE_SLOT, STEP_SECONDS, Run, asked
 from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 
 pytestmark = pytest.mark.timeout(60)
-ONE_SLOT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
 MARGIN = 0.25 * STEP_SECONDS
 
 
@@ -59,43 +58,24 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
     return requests
 
 
-def test_first_tokens_come_in_time(policies: ModuleType) -> None:
+def test_what_can_come_in_time_comes_in_time(policies: ModuleType) -> None:
     for seed in range(8):
-        run = run_of(policies, hidden_schedule(seed, 1, ["ttft"]), ONE_SLOT)
-        check_kept(
-            run, f"seed {seed}: one slot, one output token, ttft; one more arrives in every step", "when is it due?"
-        )
+        for num_output, kinds in ((1, ["ttft"]), (3, ["e2e", "ttft"])):
+            run = run_of(policies, hidden_schedule(seed, num_output, kinds), ONE_SLOT)
+            what = (
+                f"seed {seed}: one slot, output of {num_output}, limits of {' or '.join(kinds)}; one arrives each turn"
+            )
+            check_kept(run, what, "what do ranks that were asked at different times mean, and when is each one due?")
 
 
-def test_last_tokens_come_in_time(policies: ModuleType) -> None:
-    for seed in range(8):
-        run = run_of(policies, hidden_schedule(seed, 3, ["e2e", "ttft"]), ONE_SLOT)
-        check_kept(
-            run, f"seed {seed}: one slot, 3 output tokens, ttft or e2e", "how many steps before e2e must it begin?"
-        )
-
-
-def test_a_long_answer_begins_early(policies: ModuleType) -> None:
-    short = [asked(f"short{n}", 2, 1, level=ServiceLevel(e2e=0.1)) for n in range(4)]
-    requests = [*short, asked("long", 2, 10, level=ServiceLevel(e2e=0.105))]
-    run = run_of(policies, requests, CONFIG)
-    check_kept(
-        run,
-        "2 slots; four answers of 1 token are due at 0.100 s, one of 10 tokens at 0.105 s",
-        "how many steps does the long answer need, and what is left of its 0.105 s without them?",
-    )
-
-
-def test_a_long_prompt_begins_early(policies: ModuleType) -> None:
-    short = [asked(f"short{n}", 2, 1, level=ServiceLevel(ttft=0.1)) for n in range(4)]
-    requests = [*short, asked("long", 80, 1, level=ServiceLevel(ttft=0.105))]
+def test_what_takes_long_begins_early(policies: ModuleType) -> None:
     config = replace(CONFIG, long_prefill_token_threshold=8)
-    run = run_of(policies, requests, config, seconds_per_token=STEP_SECONDS / 8)
-    check_kept(
-        run,
-        "2 slots; four prompts of 2 tokens, first tokens due at 0.100 s; one of 80 at 8 tokens a step, due at 0.105 s",
-        "how long does the prompt take, and what is left of its 0.105 s without that?",
-    )
+    for limit, num_prompt, num_output in (("e2e", 2, 10), ("ttft", 80, 1)):
+        short = [asked(f"short{n}", 2, 1, level=ServiceLevel("", **{limit: 0.1})) for n in range(4)]
+        requests = [*short, asked("long", num_prompt, num_output, level=ServiceLevel("", **{limit: 0.105}))]
+        run = run_of(policies, requests, config, seconds_per_token=STEP_SECONDS / 8)
+        what = f"2 slots, {limit}: 4 of 2 + 1 tokens are due at 0.100 s, one of {num_prompt} + {num_output} at 0.105 s"
+        check_kept(run, what, "a step does 8 prompt tokens or one output token: what is left of 0.105 s without them?")
 
 
 def test_without_a_promise_a_request_comes_last_and_is_served(policies: ModuleType) -> None:
