@@ -1,29 +1,31 @@
-"""How long an output will be, as an engine might guess it: the truth, the truth with an error, or a trained ranker."""
+"""Predictions of output lengths in tokens, made of the true ones."""
 
-import math
 import random
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from mini_vllm.core.request import Request
 
-Predict = Callable[[Request], float]  # tokens of the whole output, or any score that grows with them
+Predict = Callable[[Request], float]
 
 
 def oracle(lengths: Mapping[str, int]) -> Predict:
-    """Return the true length of each output, by request id: what no engine knows, and the best that one could."""
-    return lambda request: lengths[request.request_id]
+    """Return a predictor that knows the true lengths, by request id; of another request it expects `max_tokens`."""
+    return lambda request: lengths.get(request.request_id, request.sampling_params.max_tokens)
 
 
-def noisy(lengths: Mapping[str, int], sigma: float, seed: int = 0) -> Predict:
-    """Return the true lengths times a lognormal error: two of three guesses are within a factor of exp(`sigma`).
+def noisy(lengths: Mapping[str, int], sigma: float = 0.5, seed: int = 0) -> Predict:
+    """Return an oracle that is wrong by a lognormal factor, always the same one for a request id.
 
-    Raises `ValueError` for a negative `sigma`.
+    `sigma` is the standard deviation of the factor's logarithm: 0.5 means a factor of 1.65. Raises `ValueError` if it
+    is negative.
     """
     if not sigma >= 0:
-        raise ValueError(f"sigma must be at least 0, got {sigma}")
+        raise ValueError(f"sigma must be at least 0, got {sigma!r}")
+    exact = oracle(lengths)
 
-    def predict(request: Request) -> float:
-        error = random.Random(f"{seed} {request.request_id}").gauss(0, sigma)
-        return lengths[request.request_id] * math.exp(error)
+    @cache
+    def factor(request_id: str) -> float:
+        return random.Random(f"{seed} {request_id}").lognormvariate(0.0, sigma)
 
-    return predict
+    return lambda request: exact(request) * factor(request.request_id)

@@ -1,0 +1,28 @@
+"""Priorities that improve with waiting."""
+
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.core.request import Request
+from policies.joint_order import worst_first
+from policies.settings import require_positive
+
+
+class Ageing(SchedulingPolicy):
+    """The lowest priority first, where every `seconds_per_level` since arrival count as one level.
+
+    A request is passed only by those that arrive within `seconds_per_level` for each level between them, so none
+    starves: the classical remedy of operating systems, continuous here. (vLLM: none; its `priority` never changes by
+    itself.) Raises `ValueError` unless `seconds_per_level` is over 0.
+    """
+
+    uses_priority = True
+
+    def __init__(self, seconds_per_level: float = 5.0) -> None:
+        require_positive(seconds_per_level=seconds_per_level)
+        self.seconds_per_level = seconds_per_level
+
+    def rank(self, request: Request) -> float:
+        # All grow older alike: the order never changes, and `now` is not needed.
+        return request.priority + request.arrival_time / self.seconds_per_level
+
+    def victims(self, running: list[Request]) -> list[Request]:
+        return worst_first(running, self.rank)

@@ -1,0 +1,48 @@
+"""Waiting and running requests in one order."""
+
+from collections.abc import Callable, Sequence
+from heapq import nsmallest
+from typing import Any
+
+from mini_vllm.core.policy.scheduling_policy import StepView
+from mini_vllm.core.request import Request, RequestStatus
+from policies.around import Around
+
+READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+
+
+def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> list[Request]:
+    """Return the running requests by descending rank, of equal ones the last in line first."""
+    found = list(running[::-1])
+    found.sort(key=rank, reverse=True)  # leaves equal ones as they are
+    return found
+
+
+def outranked(step: StepView, rank: Callable[[Request], Any]) -> list[Request]:
+    """Return the running requests whose slots waiting ones of smaller rank are to take, the largest rank first."""
+    # One that still waits for a grammar or a transfer could not use a slot.
+    ready = [request for request in step.waiting if request.status in READY]
+    if not ready:
+        return []
+    num_free = step.max_num_seqs - len(step.running)
+    first = nsmallest(step.max_num_seqs, ready, key=rank)[num_free:]
+    last = worst_first(step.running, rank)
+    return [holder for holder, taker in zip(last, first, strict=False) if rank(taker) < rank(holder)]
+
+
+class JointOrder(Around):
+    """Sorts waiting and running requests together by another policy's rank: the first `max_num_seqs` get the slots.
+
+    vLLM issue 6077 proposed it for priorities; its scheduler sorts the waiting queue alone. Here it is any rank, and
+    running requests give up slots, not blocks: what they have computed is computed again.
+    """
+
+    def to_preempt(self, step: StepView) -> Sequence[Request]:
+        given = list(self.inner.to_preempt(step))
+        return [*given, *(request for request in outranked(step, self.rank) if request not in given)]
+
+    def serve_order(self, running: list[Request]) -> list[Request]:
+        return sorted(running, key=self.rank)
+
+    def victims(self, running: list[Request]) -> list[Request]:
+        return worst_first(running, self.rank)

@@ -1,0 +1,8 @@
+"""The check that most policies need for their parameters."""
+
+
+def require_positive(**settings: float) -> None:
+    """Raise `ValueError` unless each setting is over 0."""
+    for name, value in settings.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be over 0, got {value!r}")

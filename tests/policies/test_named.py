@@ -1,0 +1,89 @@
+"""What holds for every policy: no request is lost or starves, nothing leaks, and no text changes."""
+
+import random
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import pytest
+
+from mini_vllm import SamplingParams, parse_lineup
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.config import SpeculativeConfig
+from mini_vllm.core.invariants import check_drained
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.engine.llm_engine import LLMEngine
+from policies.budget_controller import BudgetController
+from policies.feedback_queues import FeedbackQueues
+from policies.joint_order import JointOrder
+from policies.least_slack import LeastSlack
+from policies.named import POLICIES
+from policies.shortest_first import ShortestFirst
+from policies.static_batches import StaticBatches
+from policies.two_classes import TwoClasses
+from policies.virtual_token_counter import VirtualTokenCounter
+from tests.engine.workloads import draft_half_right, small_config
+from tests.policies.driven import LEVELS, Driven, mixed, tight
+
+MAKERS: dict[str, Callable[[Mapping[str, int]], SchedulingPolicy]] = {
+    **{name: named.make for name, named in POLICIES.items()},
+    "joint vtc": lambda lengths: JointOrder(VirtualTokenCounter()),
+    "joint slack": lambda lengths: JointOrder(LeastSlack()),
+    "few with urgent ones": lambda lengths: TwoClasses(urgent_batch_limit=2),
+    "hasty queues": lambda lengths: FeedbackQueues(quantum=1, num_levels=3, starvation_seconds=0.03),
+    "hasty budget": lambda lengths: BudgetController(JointOrder(LeastSlack()), 0.05, 1, period=0.05),
+    "static, shortest first": lambda lengths: StaticBatches(ShortestFirst(lambda request: len(lengths))),
+}
+LINEUPS = ("solution:1-5", "solution:1-5,solution:7-8")
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_request_finishes_and_nothing_leaks(name: str) -> None:
+    for seed in range(12):
+        rng = random.Random(seed)
+        requests = mixed(rng, 16, rng.choice((0.0, 0.5, 5.0)))
+
+        def abort_some(driven: Driven, rng: random.Random = rng) -> None:
+            if driven.scheduler.requests and rng.random() < 0.02:
+                driven.abort(rng.choice(list(driven.scheduler.requests)))
+
+        lengths = {request.request_id: request.sampling_params.max_tokens for request in requests}
+        driven = Driven(MAKERS[name](lengths), requests, tight(rng), rng.choice((0.01, 0.3)), abort_some)
+        assert all(request.is_finished for request in driven.requests.values())
+
+
+@cache
+def texts(name: str, lineup: str, seed: int) -> dict[str, str]:
+    """Return the texts of an engine on the fake model, some requests arriving in between and some aborted."""
+    rng = random.Random(seed)
+    settings = {"async_scheduling": True, "speculative_config": SpeculativeConfig(prompt_lookup_min=1)}
+    config = small_config(
+        num_gpu_blocks=rng.choice((12, 14, 20)), max_num_batched_tokens=rng.choice((6, 40)),
+        max_num_seqs=rng.choice((2, 4)), **(settings if "8" in lineup else {}),
+    )  # fmt: skip
+    outputs = {f"r{number}": rng.randint(1, 12) for number in range(12)}
+    engine: LLMEngine = build_engine(config, parse_lineup(lineup), scheduling_policy=MAKERS[name](outputs))
+    draft_half_right(engine)
+    found: dict[str, str] = {}
+    for number, (request_id, num_output) in enumerate(outputs.items()):
+        prompt = [*[number % 2] * rng.randint(0, 16), *rng.choices(range(1000), k=rng.randint(1, 9))]
+        engine.add_request(request_id, prompt, SamplingParams(max_tokens=num_output), priority=number % 3)
+        request = engine.scheduler.requests[request_id]
+        request.tenant, request.service_level = "ab"[number % 2], LEVELS[number // 2 % 3]
+        for _ in range(rng.choice((0, 0, 1, 3))):
+            found |= {output.request_id: output.outputs[0].text for output in engine.step() if output.finished}
+    engine.abort_request("r11")
+    for _ in range(2000):
+        if not engine.has_unfinished_requests():
+            break
+        found |= {output.request_id: output.outputs[0].text for output in engine.step() if output.finished}
+    check_drained(engine.scheduler)
+    return {request_id: text for request_id, text in found.items() if request_id != "r11"}
+
+
+@pytest.mark.parametrize("lineup", LINEUPS)
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_texts_are_those_of_first_come_first_served(name: str, lineup: str) -> None:
+    for seed in range(4):
+        expected = texts("fcfs", lineup, seed)
+        assert len(expected) == 11
+        assert texts(name, lineup, seed) == expected
