@@ -39,7 +39,6 @@ GPU, MODEL = "L40S", "Llama-3.1-8B"
 ENGINE = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, num_gpu_blocks=3000, max_model_len=16_000)
 CPU_SECONDS, WALL_SECONDS = 10, 60
 LIMITS = Limits(memory_bytes=2**30, file_bytes=2**20, num_open_files=64)
-MAX_SOURCE_BYTES = 2**20
 SUBMISSION = "<submission>"
 COMMAND = (sys.executable, "-c", "from arena.league import serve; serve()")
 
@@ -91,8 +90,6 @@ def run_file(path: Path, lineup: Lineup, seed: int, cpu_seconds: int = CPU_SECON
     name = path.parent.resolve().name if path.stem == "starter" else path.stem
     try:
         source = path.read_bytes()
-        if len(source) > MAX_SOURCE_BYTES:
-            return Entry(name, problem=f"the file has {len(source):,} bytes, over {MAX_SOURCE_BYTES:,}")
         message = {"source": source.decode(), "lineup": str(lineup), "seed": seed, "cpu_seconds": cpu_seconds}
     except (OSError, UnicodeError) as error:
         return Entry(name, problem=f"the file cannot be read ({type(error).__name__})")
@@ -108,8 +105,8 @@ def run_file(path: Path, lineup: Lineup, seed: int, cpu_seconds: int = CPU_SECON
             return Entry(name, 0, *(round(answer[figure], 3) for figure in ("goodput", "jain_index", "latency")))
         except ChannelError as error:
             return Entry(name, problem=_why_no_answer(error, worker, cpu_seconds))
-        except (KeyError, TypeError):
-            return Entry(name, problem="the answer holds no figures")
+        except (KeyError, TypeError, ValueError) as error:
+            return Entry(name, problem=f"no figures came back ({error})")
 
 
 def serve() -> None:

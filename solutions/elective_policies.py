@@ -15,8 +15,7 @@ class VirtualTokenCounter(SchedulingPolicy):
     def __init__(
         self, input_weight: float = 1.0, output_weight: float = 2.0, tenant_weights: Mapping[str, float] | None = None
     ) -> None:
-        self.input_weight, self.output_weight = input_weight, output_weight
-        self.tenant_weights = tenant_weights or {}
+        self.input_weight, self.output_weight, self.tenant_weights = input_weight, output_weight, tenant_weights or {}
         self.counters: defaultdict[str, float] = defaultdict(float)
         self.last_to_leave = ""
         self._queue: Iterable[Request] = ()

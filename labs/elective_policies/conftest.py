@@ -9,7 +9,7 @@ import pytest
 from mini_vllm.assembly.lineup import lineup_from_env
 
 HERE = Path(__file__).parent
-RAISES = "raise NotImplementedError"
+NUM_METHODS = 11
 
 
 def grades_the_starter() -> bool:
@@ -24,12 +24,11 @@ def policies() -> ModuleType:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave an untouched starter out of `pytest labs`, as other electives are."""
-    named = any(HERE.name in argument for argument in config.invocation_params.args)
-    if named or not grades_the_starter() or (HERE / "starter.py").read_text(encoding="utf-8").count(RAISES) < 11:
-        return
-    left_out = [item for item in items if item.path.is_relative_to(HERE)]
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
+    is_named = any(HERE.name in argument for argument in config.invocation_params.args)
+    is_untouched = (HERE / "starter.py").read_text(encoding="utf-8").count("raise NotImplementedError") == NUM_METHODS
+    if grades_the_starter() and is_untouched and not is_named:
+        config.hook.pytest_deselected(items=[item for item in items if item.path.is_relative_to(HERE)])
+        items[:] = [item for item in items if not item.path.is_relative_to(HERE)]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

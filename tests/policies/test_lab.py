@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +11,7 @@ import pytest
 
 from course.sandbox.imports import refused_import
 from labs.elective_policies import starter, test_task1_vtc, test_task2_least_slack
+from labs.elective_policies.conftest import NUM_METHODS
 from labs.elective_policies.runs import ONE_SLOT, Run, asked
 from mini_vllm.core.request import Request
 from mini_vllm.core.service_level import ServiceLevel
@@ -24,10 +25,6 @@ TASKS: dict[int, ModuleType] = {1: test_task1_vtc, 2: test_task2_least_slack}
 
 # Each with its task and name; below, a part of that task's solution, and what stands there by mistake.
 MISTAKES = r"""
-# 1 first come, first served
-return self.counters[request.tenant] => return 0.0
-# 1 the most served tenant comes first
-return self.counters[request.tenant] => return -self.counters[request.tenant]
 # 1 prompts are free
 self._charge(request, self.input_weight * num_prompt_tokens) => pass
 # 1 outputs are free
@@ -58,10 +55,6 @@ def sampled => def admits(self, r, running): return self.rank(r) <= min(self.cou
 def sampled => def serve_order(self, running): return running[:1]\n    def sampled
 # 2 first come, first served
 return self.slack(request) => return 0.0
-# 2 ttft counts from now
-request.arrival_time + level.ttft => self.now + level.ttft
-# 2 no ttft
-request.arrival_time + level.ttft => math.inf
 # 2 no tpot
 first + num_outputs * level.tpot => math.inf
 # 2 no e2e
@@ -80,8 +73,6 @@ return self.slack(request) => return (self.slack(request), request.request_id)
 reverse=True => reverse=False
 # 2 the last to come is preempted
 victims.sort(key=self.slack, reverse=True) => pass
-# 2 without a promise there is no service
-def victims => def admits(self, request, running): return self.slack(request) < math.inf\n    def victims
 # 2 all give way in every step
 def victims => def to_preempt(self, step): return list(step.running)\n    def victims
 """
@@ -94,8 +85,7 @@ class VirtualTokenCounter(VirtualTokenCounter):
         self.ahead, self.before = {}, dict.fromkeys(self.counters, 0.0)
         for request in sorted(step.waiting, key=lambda one: one.arrival_time):
             self.ahead[request.request_id] = self.before[request.tenant]
-            weight = self.tenant_weights.get(request.tenant, 1.0)
-            self.before[request.tenant] += self.input_weight * request.num_prompt_tokens / weight
+            self.before[request.tenant] += self.input_weight * request.num_prompt_tokens
 
     def rank(self, request):
         return self.counters[request.tenant] + getattr(self, "ahead", {}).get(request.request_id, 0.0)
@@ -132,8 +122,7 @@ def module_of(source: str) -> ModuleType:
 def failures(module: ModuleType, *tasks: int) -> Iterator[str]:
     """Yield the outcome of each graded test that does not pass."""
     for task in tasks:
-        tests: list[tuple[str, Callable[[ModuleType], None]]] = list(vars(TASKS[task]).items())
-        for name, test in tests:
+        for name, test in vars(TASKS[task]).items():
             if name.startswith("test_"):
                 try:
                     test(module)
@@ -169,6 +158,7 @@ def test_starter_and_solution_have_the_same_public_names_and_signatures() -> Non
         return [(name, str(signature(one))) for name, one in methods if name == "__init__" or name[0] != "_"]
 
     assert surface(starter) == surface(solution)
+    assert STARTER.count("raise NotImplementedError") == NUM_METHODS
 
 
 def test_the_handouts_waits_are_those_of_a_run() -> None:
@@ -209,10 +199,8 @@ def test_the_handouts_slacks_are_those_of_the_reference() -> None:
 
 
 def test_the_handouts_kept_promises_are_those_of_a_run() -> None:
-    for gap, limits, text in (
-        (0.018, (0.05, 0.5), "61 promises, least slack all 100"),
-        (0.01, (0.05, 0.2, 0.5), "25 and 24"),
-    ):
+    cases = (0.018, (0.05, 0.5), "61 promises, least slack all 100"), (0.01, (0.05, 0.2, 0.5), "25 and 24")
+    for gap, limits, text in cases:
         levels = [ServiceLevel(ttft=limits[number % len(limits)]) for number in range(100)]
         requests = [asked(f"r{number}", 4, 2, gap * number, level=level) for number, level in enumerate(levels)]
         runs = [Run(policy, requests, ONE_SLOT) for policy in (solution.MyPolicy(), solution.LeastSlackFirst())]
