@@ -10,6 +10,7 @@ from policies.decode_or_prefill_first import DecodeFirst, PrefillFirst
 from policies.feedback_queues import FeedbackQueues
 from policies.joint_order import JointOrder
 from policies.least_slack import LeastSlack
+from policies.length_ranker import LengthRanker
 from policies.predictors import noisy, oracle
 from policies.priority import Priority
 from policies.quality_of_experience import QualityOfExperience
@@ -37,11 +38,15 @@ POLICIES: dict[str, NamedPolicy] = {
     "joint-order": NamedPolicy(
         "priority, and waiting requests take slots of running ones", lambda lengths: JointOrder(Priority())
     ),
-    "shortest-first": NamedPolicy(
+    "sjf": NamedPolicy(
         "the shortest remaining output first, with the true lengths", lambda lengths: ShortestFirst(oracle(lengths))
     ),
-    "shortest-first-noisy": NamedPolicy(
+    "sjf-noisy": NamedPolicy(
         "the same with predictions that are wrong by a factor", lambda lengths: ShortestFirst(noisy(lengths))
+    ),
+    "sjf-ranked": NamedPolicy(
+        "the same by a ranker that was trained on the embedded model's answers",
+        lambda lengths: ShortestFirst(LengthRanker.trained()),
     ),
     "srtf": NamedPolicy(
         "the shortest remaining output first, and it takes a slot of a longer one",

@@ -1,0 +1,79 @@
+"""The arena in a notebook: choose a load and four policies run on it, with the learner's own engine."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from arena.contest import Estimate, Race, run_race
+from arena.loads import Load
+from arena.pareto import pareto_picture
+from course.notebook.lab import Lab
+from course.notebook.notice import Notice
+from course.notebook.panels import require_result
+from course.simulator.experiment import ENGINE, Experiment, sustainable_rate
+from course.simulator.workloads import WORKLOADS
+from course.views.knobs import Menu, Slide
+from course.views.panels import Panel
+from course.views.picture import WIDTH, Picture
+from mini_vllm import Lineup
+from mini_vllm.engine.errors import StalledError
+
+POLICIES_SHOWN = ("fcfs", "sjf", "least-slack", "vtc")
+KNOBS = (
+    Menu("workload", "workload", "burst", tuple(WORKLOADS)),
+    Slide("load", "load", 200, 50, 300, 25, "%"),
+    Slide("heavy_share", "share of tenant 1", 60, 40, 90, 10, "%"),
+    Slide("max_num_seqs", "max_num_seqs", 64, 16, 128, 16, "slots"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArenaSetting:
+    """What the knobs say: the load in percent of what the engine serves without cache hits."""
+
+    workload: str = "burst"
+    load: float = 200
+    heavy_share: float = 60
+    max_num_seqs: int = 64
+    num_requests: int = 400
+
+
+def contest_of(setting: ArenaSetting, lineup: Lineup) -> dict[str, tuple[float, float]]:
+    """Run the policies, one seed each; return mean seconds of a request and Jain's index. Raises `ValueError` if the engine stalls."""
+    team = replace(lineup, runner="absent")
+    experiment = Experiment(engine=replace(ENGINE, max_num_seqs=setting.max_num_seqs))
+    config, cost = experiment.resolved_engine(), experiment.cost
+    sample = Load(setting.workload, setting.num_requests, 1.0).requests(0)
+    rate = sustainable_rate(sample, config, cost) * setting.load / 100
+    load = Load(setting.workload, setting.num_requests, rate, heavy_share=setting.heavy_share / 100)
+    try:
+        runs = {name: run_race(Race(name, load, 0, config, cost, team)) for name in POLICIES_SHOWN}
+    except StalledError as error:
+        raise ValueError(str(error)) from error
+    return {name: (run.e2e.mean, run.jain_index) for name, run in runs.items()}
+
+
+def arena_bench(lab: Lab) -> Panel | Notice:
+    """Return knobs over a contest whose requests the lab's engine serves."""
+    first = lab.run(contest_of, ArenaSetting())
+    if isinstance(first, Notice):
+        return first
+    ready, known = lab.kept_ready(), {ArenaSetting(): first}
+
+    def draw(width: float = WIDTH, before: object = None, **asked: Any) -> Picture:
+        setting = ArenaSetting(**asked)
+        if setting not in known:
+            known[setting] = require_result(ready.run(contest_of, setting))
+        places = {
+            name: (Estimate.of([seconds]), Estimate.of([jain])) for name, (seconds, jain) in known[setting].items()
+        }
+        return pareto_picture(places, conditions(setting), width)
+
+    return Panel(KNOBS, draw, reflows=True)
+
+
+def conditions(setting: ArenaSetting) -> str:
+    """Return what the picture shows, in words."""
+    return (
+        f"{setting.num_requests} requests of {setting.workload} at {setting.load:g}% of capacity, three tenants, "
+        f"the first sends {setting.heavy_share:g}%; {setting.max_num_seqs} slots, H100, Llama-3.1-8B"
+    )
