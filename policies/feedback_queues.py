@@ -1,89 +1,73 @@
-"""FastServe's queues: a request's level falls with what it has generated."""
+"""FastServe's multi-level feedback queue."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
-from policies.joint_order import outranked, worst_first
-from policies.settings import require_positive
-
-
-@dataclass(slots=True)
-class Place:
-    """Where a request stands: its level, the tokens it has generated there, and when it last was computed."""
-
-    level: int
-    num_tokens: int
-    since: float
 
 
 class FeedbackQueues(SchedulingPolicy):
-    """A multi-level feedback queue that needs no lengths: after its quantum of tokens a request falls by one level.
+    """Short outputs first without knowing which they are: a request that has used up its level's share sinks a level.
 
-    Level 0 comes first, with a quantum of `quantum` output tokens; each next level has twice as many. A request joins
-    the first level whose quantum covers its prompt, `prompt_tokens_per_token` of which cost as much as one output
-    token. One that is not computed for `starvation_seconds` goes to level 0. A waiting request takes the slot of a
-    running one of a later level. Raises `ValueError` for a parameter that is not over 0.
+    "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). Level n holds a request for
+    `quantum * 2**n` output tokens. A prompt that takes as long as several of these skips their levels when it joins
+    (`prefill_rate`: prompt tokens in the time of one output token). A request that has waited `starvation_seconds`
+    goes back to the top level. A waiting request of a better level takes the slot of a running one of a worse level.
+    Not here: FastServe keeps the K and V of preempted requests in host memory; here they are computed again.
 
-    FastServe ("Fast Distributed Inference Serving for Large Language Models", arXiv 2305.05920): skip-join, demotion
-    and promotion are here. Its quanta are times, and it swaps keys and values to the host; here they are recomputed.
+    Raises `ValueError` for a quantum under 1 or no level.
     """
 
     rank_is_fixed = False
 
     def __init__(
-        self,
-        quantum: int = 4,
-        num_levels: int = 8,
-        prompt_tokens_per_token: int = 64,
-        starvation_seconds: float = 10.0,
+        self, *, quantum: int = 32, num_levels: int = 6, prefill_rate: int = 64, starvation_seconds: float = 10.0
     ) -> None:
-        require_positive(
-            quantum=quantum,
-            num_levels=num_levels,
-            prompt_tokens_per_token=prompt_tokens_per_token,
-            starvation_seconds=starvation_seconds,
-        )
-        self.quantum, self.last_level, self.starvation_seconds = quantum, num_levels - 1, starvation_seconds
-        self.prompt_tokens_per_token = prompt_tokens_per_token
-        self.now = 0.0
-        self._places: dict[str, Place] = {}
+        if quantum < 1 or num_levels < 1 or prefill_rate < 1 or not starvation_seconds > 0:
+            raise ValueError(
+                "quantum, num_levels and prefill_rate must be at least 1 and starvation_seconds over 0, got "
+                f"{quantum}, {num_levels}, {prefill_rate} and {starvation_seconds}"
+            )
+        self.quantum, self.num_levels, self.prefill_rate = quantum, num_levels, prefill_rate
+        self.starvation_seconds = starvation_seconds
+        self._now = 0.0
+        self._last_served: dict[str, float] = {}
+        self._promoted_at: dict[str, int] = {}  # output tokens that a promoted request had by then
 
     def start_step(self, step: StepView) -> None:
-        self.now = step.now
-        self._places = {r.request_id: self._place(r) for r in (*step.running, *step.waiting)}
-        for place in self._places.values():
-            if step.now - place.since >= self.starvation_seconds:
-                place.level, place.num_tokens, place.since = 0, 0, step.now
+        self._now = step.now
+        living = {request.request_id for request in (*step.running, *step.waiting)}
+        self._last_served = {name: self._last_served.get(name, step.now) for name in living}
+        self._promoted_at = {name: count for name, count in self._promoted_at.items() if name in living}
+        for request in step.waiting:
+            if step.now - self._last_served[request.request_id] >= self.starvation_seconds:
+                self._promoted_at[request.request_id] = request.num_output_tokens
+                self._last_served[request.request_id] = step.now
 
-    def rank(self, request: Request) -> int:
-        return self._place(request).level
+    def level(self, request: Request) -> int:
+        """Return the queue in which a request stands, 0 the best."""
+        promoted_at = self._promoted_at.get(request.request_id)
+        if promoted_at is None:
+            served = request.num_output_tokens + request.num_prompt_tokens // self.prefill_rate
+        else:
+            served = request.num_output_tokens - promoted_at
+        level, limit = 0, self.quantum
+        while served >= limit and level < self.num_levels - 1:
+            level, limit = level + 1, limit + self.quantum * 2 ** (level + 1)
+        return level
 
-    def to_preempt(self, step: StepView) -> Sequence[Request]:
-        return outranked(step, self.rank)
-
-    def serve_order(self, running: list[Request]) -> list[Request]:
-        return sorted(running, key=self.rank)
+    def rank(self, request: Request) -> tuple[int, float]:
+        return self.level(request), request.arrival_time
 
     def victims(self, running: list[Request]) -> list[Request]:
-        return worst_first(running, self.rank)
+        return sorted(running, key=self.rank, reverse=True)
+
+    def to_preempt(self, step: StepView) -> Sequence[Request]:
+        if len(step.running) < step.max_num_seqs:
+            return ()
+        pairs = zip(sorted(step.waiting, key=self.rank), self.victims([*step.running]), strict=False)
+        return [running for waiting, running in pairs if self.level(waiting) < self.level(running)]
 
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
         for request, _ in shares:
-            self._place(request).since = self.now
-
-    def sampled(self, request: Request, num_tokens: int) -> None:
-        place = self._place(request)
-        place.num_tokens += num_tokens
-        if place.num_tokens >= self.quantum << place.level and place.level < self.last_level:
-            place.level, place.num_tokens = place.level + 1, 0
-
-    def _place(self, request: Request) -> Place:
-        place = self._places.get(request.request_id)
-        if place is None:
-            level, cost = 0, request.num_prompt_tokens / self.prompt_tokens_per_token
-            while level < self.last_level and self.quantum << level < cost:
-                level += 1
-            place = self._places[request.request_id] = Place(level, 0, request.arrival_time)
-        return place
+            self._last_served[request.request_id] = self._now

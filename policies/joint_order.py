@@ -33,8 +33,8 @@ def outranked(step: StepView, rank: Callable[[Request], Any]) -> list[Request]:
 class JointOrder(Around):
     """Sorts waiting and running requests together by another policy's rank: the first `max_num_seqs` get the slots.
 
-    vLLM issue 6077 proposed it for priorities; its scheduler sorts the waiting queue alone. Here it is any rank, and
-    running requests give up slots, not blocks: what they have computed is computed again.
+    vLLM issue 6077 proposed it for priorities; its scheduler sorts the waiting queue alone. Here running requests give
+    way when slots are short, not when blocks are.
     """
 
     def to_preempt(self, step: StepView) -> Sequence[Request]:

@@ -21,6 +21,7 @@ from policies.victims import CheapestVictim, LeastComputedFirst
 from policies.virtual_token_counter import VirtualTokenCounter
 
 OutputLengths = Mapping[str, int]  # the true length of each output, by request id: for predictors alone
+SIGMA = 0.3  # of the noisy predictions: two of three within a factor of 1.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,45 +35,41 @@ class NamedPolicy:
 POLICIES: dict[str, NamedPolicy] = {
     "fcfs": NamedPolicy("first come, first served", lambda lengths: SchedulingPolicy()),
     "priority": NamedPolicy("the lowest priority first, then the earliest", lambda lengths: Priority()),
-    "ageing": NamedPolicy("priority, improved by one level for every 5 s since arrival", lambda lengths: Ageing()),
-    "joint-order": NamedPolicy(
-        "priority, and waiting requests take slots of running ones", lambda lengths: JointOrder(Priority())
-    ),
     "sjf": NamedPolicy(
-        "the shortest remaining output first, with the true lengths", lambda lengths: ShortestFirst(oracle(lengths))
+        "the shortest output first, if lengths were known", lambda lengths: ShortestFirst(oracle(lengths))
     ),
     "sjf-noisy": NamedPolicy(
-        "the same with predictions that are wrong by a factor", lambda lengths: ShortestFirst(noisy(lengths))
+        "the shortest output first, by guesses within a factor of 1.35",
+        lambda lengths: ShortestFirst(noisy(lengths, SIGMA)),
     ),
     "sjf-ranked": NamedPolicy(
-        "the same by a ranker that was trained on the embedded model's answers",
+        "the shortest output first, by a ranker trained on the embedded model's answers",
         lambda lengths: ShortestFirst(LengthRanker.trained()),
     ),
     "srtf": NamedPolicy(
-        "the shortest remaining output first, and it takes a slot of a longer one",
+        "the same with known lengths, and a shorter request takes the slot of a longer one",
         lambda lengths: ShortestFirst(oracle(lengths), preempts=True),
     ),
     "feedback-queues": NamedPolicy(
-        "later levels for long prompts and for requests that have generated much (FastServe)",
-        lambda lengths: FeedbackQueues(),
+        "who has been served for long sinks a level (FastServe)", lambda lengths: FeedbackQueues()
     ),
-    "least-slack": NamedPolicy("the promise that must be kept soonest first", lambda lengths: LeastSlack()),
-    "two-classes": NamedPolicy("urgent requests first, with a share of the budget", lambda lengths: TwoClasses()),
+    "least-slack": NamedPolicy("the nearest deadline first, less the time it takes", lambda lengths: LeastSlack()),
+    "two-classes": NamedPolicy("the urgent first, with a quarter of each step reserved", lambda lengths: TwoClasses()),
+    "vtc": NamedPolicy("the tenant served least goes first", lambda lengths: VirtualTokenCounter()),
+    "ageing": NamedPolicy("priority, better by a level for every 5 s since arrival", lambda lengths: Ageing()),
+    "joint-order": NamedPolicy(
+        "priority, and waiting requests take slots of running ones", lambda lengths: JointOrder(Priority())
+    ),
     "two-classes-preempting": NamedPolicy(
-        "the same, and urgent requests take slots of normal ones", lambda lengths: TwoClasses(preempts=True)
+        "the same as two-classes, and the urgent take slots", lambda lengths: TwoClasses(preempts=True)
     ),
-    "vtc": NamedPolicy("the tenant that has been served least first", lambda lengths: VirtualTokenCounter()),
     "andes": NamedPolicy(
-        "the largest gain in quality of experience per KV block first", lambda lengths: QualityOfExperience()
+        "the most quality of experience gained per block first", lambda lengths: QualityOfExperience()
     ),
     "decode-first": NamedPolicy("decodes take the budget before prompts", lambda lengths: DecodeFirst()),
     "prefill-first": NamedPolicy("decodes sit out while a prompt can be computed", lambda lengths: PrefillFirst()),
-    "least-computed-victim": NamedPolicy(
-        "preempts the request with the fewest computed tokens", lambda lengths: LeastComputedFirst()
-    ),
-    "cheapest-victim": NamedPolicy(
-        "preempts the request with the fewest tokens to recompute per block", lambda lengths: CheapestVictim()
-    ),
+    "least-computed-victim": NamedPolicy("preempts what has the least computed", lambda lengths: LeastComputedFirst()),
+    "cheapest-victim": NamedPolicy("preempts what costs least per block freed", lambda lengths: CheapestVictim()),
     "static": NamedPolicy("a new batch only when the last one is done", lambda lengths: StaticBatches()),
     "budget-controller": NamedPolicy(
         "a budget that shrinks when first tokens come late", lambda lengths: BudgetController()

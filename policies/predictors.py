@@ -1,31 +1,29 @@
-"""Predictions of output lengths in tokens, made of the true ones."""
+"""How long an output will be, as an engine might guess it: the truth, the truth with an error, or a trained ranker."""
 
+import math
 import random
 from collections.abc import Callable, Mapping
-from functools import cache
 
 from mini_vllm.core.request import Request
 
-Predict = Callable[[Request], float]
+Predict = Callable[[Request], float]  # tokens of the whole output, or any score that grows with them
 
 
 def oracle(lengths: Mapping[str, int]) -> Predict:
-    """Return a predictor that knows the true lengths, by request id; of another request it expects `max_tokens`."""
-    return lambda request: lengths.get(request.request_id, request.sampling_params.max_tokens)
+    """Return the true length of each output, by request id: what no engine knows, and the best that one could."""
+    return lambda request: lengths[request.request_id]
 
 
-def noisy(lengths: Mapping[str, int], sigma: float = 0.5, seed: int = 0) -> Predict:
-    """Return an oracle that is wrong by a lognormal factor, always the same one for a request id.
+def noisy(lengths: Mapping[str, int], sigma: float, seed: int = 0) -> Predict:
+    """Return the true lengths times a lognormal error: two of three guesses are within a factor of exp(`sigma`).
 
-    `sigma` is the standard deviation of the factor's logarithm: 0.5 means a factor of 1.65. Raises `ValueError` if it
-    is negative.
+    Raises `ValueError` for a negative `sigma`.
     """
     if not sigma >= 0:
-        raise ValueError(f"sigma must be at least 0, got {sigma!r}")
-    exact = oracle(lengths)
+        raise ValueError(f"sigma must be at least 0, got {sigma}")
 
-    @cache
-    def factor(request_id: str) -> float:
-        return random.Random(f"{seed} {request_id}").lognormvariate(0.0, sigma)
+    def predict(request: Request) -> float:
+        error = random.Random(f"{seed} {request.request_id}").gauss(0, sigma)
+        return lengths[request.request_id] * math.exp(error)
 
-    return lambda request: exact(request) * factor(request.request_id)
+    return predict

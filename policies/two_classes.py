@@ -1,73 +1,65 @@
-"""Two classes: a share of each step is kept for urgent requests."""
+"""Urgent requests beside normal ones."""
 
 from collections.abc import Sequence
-from math import ceil
 
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
-from policies.joint_order import outranked, worst_first
 
 
 class TwoClasses(SchedulingPolicy):
-    """Urgent requests, those whose service level is called `urgent`, before all others, which are normal.
+    """Requests of the service level `urgent` go first, and a share of each step's budget is theirs alone.
 
-    Normal requests leave `reserved_share` of the budget unused for urgent ones, less what running urgent ones have
-    taken. While an urgent request runs or can get a slot, a step computes at most `urgent_batch_limit` requests (None:
-    no limit): normal ones sit out, and keep their blocks. With `preempts` an urgent request takes the slot of a normal
-    one. Only a step that would be empty goes beyond these limits. Without chunked prefill a normal prompt longer than
-    its share waits for such a step. Raises `ValueError` for a share outside [0, 1) or a limit below 1.
+    While an urgent request lives, at most `urgent_batch_limit` requests run (None: no limit): small batches make short
+    steps. With `preempts` an urgent request that waits takes the slot of the normal one that came last. ("SLO-Aware
+    Scheduling for Large Language Model Inferences", arXiv 2504.14966, limits the batch and preempts for the urgent.)
 
-    Of no paper: a plain rule to compare with those that adapt each step to deadlines, as "Niyama: Breaking the Silos of
-    LLM Inference Serving" (arXiv 2503.22562) does with the sizes of chunks.
+    Raises `ValueError` for a share that is not from 0 to under 1, or a limit under 1.
     """
 
     def __init__(
         self,
+        *,
         urgent: str = "urgent",
         reserved_share: float = 0.25,
         urgent_batch_limit: int | None = None,
         preempts: bool = False,
     ) -> None:
         if not 0 <= reserved_share < 1:
-            raise ValueError(f"reserved_share must be at least 0 and below 1, got {reserved_share!r}")
+            raise ValueError(f"reserved_share must be at least 0 and under 1, got {reserved_share}")
         if urgent_batch_limit is not None and urgent_batch_limit < 1:
-            raise ValueError(f"urgent_batch_limit must be None or at least 1, got {urgent_batch_limit!r}")
-        self.urgent, self.reserved_share, self.preempts = urgent, reserved_share, preempts
-        self.urgent_batch_limit = urgent_batch_limit
-        self.budget = self.reserved = 0
-        self._unused: int | None = None  # of the reserved tokens; None until all running urgent requests are served
-        self._places: list[int] | None = None  # how many urgent and how many normal requests may still be computed
+            raise ValueError(f"urgent_batch_limit must be at least 1, got {urgent_batch_limit}")
+        self.urgent, self.reserved_share = urgent, reserved_share
+        self.urgent_batch_limit, self.preempts = urgent_batch_limit, preempts
+        self._num_reserved = 0
+        self._has_urgent = False
+
+    def is_urgent(self, request: Request) -> bool:
+        return request.service_level.name == self.urgent
 
     def start_step(self, step: StepView) -> None:
-        self.budget = step.max_num_batched_tokens
-        self.reserved = min(ceil(self.budget * self.reserved_share), self.budget - 1)
-        self._unused = self._places = None
-        ranks = [self.rank(request) for request in step.running]
-        num_waiting = [self.rank(request) for request in step.waiting].count(0)
-        num_urgent = ranks.count(0) + min(num_waiting, step.max_num_seqs - len(ranks))
-        if self.urgent_batch_limit is not None and num_urgent:
-            self._places = [self.urgent_batch_limit, max(0, self.urgent_batch_limit - num_urgent)]
+        self._num_reserved = int(self.reserved_share * step.max_num_batched_tokens)
+        self._has_urgent = any(map(self.is_urgent, step.running)) or any(map(self.is_urgent, step.waiting))
 
-    def rank(self, request: Request) -> int:
-        return 0 if request.service_level.name == self.urgent else 1
-
-    def to_preempt(self, step: StepView) -> Sequence[Request]:
-        return outranked(step, self.rank) if self.preempts else ()
+    def rank(self, request: Request) -> bool:
+        return not self.is_urgent(request)
 
     def serve_order(self, running: list[Request]) -> list[Request]:
         return sorted(running, key=self.rank)
 
     def victims(self, running: list[Request]) -> list[Request]:
-        return worst_first(running, self.rank)
+        return sorted(running, key=self.rank)[::-1]
+
+    def to_preempt(self, step: StepView) -> Sequence[Request]:
+        if not self.preempts:
+            return ()
+        num_urgent = sum(map(self.is_urgent, step.waiting))
+        num_needed = num_urgent - (step.max_num_seqs - len(step.running))
+        normal = [request for request in step.running[::-1] if not self.is_urgent(request)]
+        return normal[: max(0, num_needed)]
 
     def token_limit(self, request: Request, token_budget: int) -> int:
-        rank = self.rank(request)
-        if self._places is not None:
-            if self._places[rank] == 0:
-                return 0
-            self._places[rank] -= 1
-        if rank == 0:
-            return token_budget
-        if self._unused is None:  # the first normal request of a step
-            self._unused = max(0, self.reserved - (self.budget - token_budget))
-        return max(0, token_budget - self._unused)
+        return token_budget if self.is_urgent(request) else max(0, token_budget - self._num_reserved)
+
+    def admits(self, request: Request, running: Sequence[Request]) -> bool:
+        limit = self.urgent_batch_limit
+        return limit is None or not self._has_urgent or self.is_urgent(request) or len(running) < limit

@@ -7,17 +7,17 @@ from policies.joint_order import worst_first
 
 
 class LeastComputedFirst(SchedulingPolicy):
-    """Preempts the request with the fewest computed tokens, of equal ones the last to be admitted."""
+    """Preempts the request with the fewest computed tokens, of equals the last to be admitted. (vLLM issue 54644.)"""
 
     def victims(self, running: list[Request]) -> list[Request]:
         return worst_first(running, lambda request: -request.num_computed_tokens)
 
 
 class CheapestVictim(SchedulingPolicy):
-    """Preempts the request with the fewest tokens to compute again per block that it frees.
+    """Preempts the request with the fewest tokens to compute again per block that it frees, unless it is nearly done.
 
-    vLLM issue 54644 proposes costs for victims. A policy does not see which blocks are shared: here the prefix hit of
-    the first admission counts as neither computed nor freed.
+    The score of vLLM's proposal in pull request 56897. A policy does not see which blocks are shared: here the prefix
+    hit of the first admission counts as neither computed nor freed.
     """
 
     def __init__(self) -> None:
@@ -27,9 +27,10 @@ class CheapestVictim(SchedulingPolicy):
         self.block_size = step.block_size
 
     def cost(self, request: Request) -> float:
-        """Return the tokens to compute again per block freed."""
+        """Return the tokens to compute again per block freed, over the share of the output that is still to come."""
         num_own = max(0, request.num_computed_tokens - max(0, request.num_cached_tokens))
-        return num_own / cdiv(num_own, self.block_size) if num_own else 0.0
+        share_left = 1 - request.num_output_tokens / request.sampling_params.max_tokens
+        return num_own / cdiv(num_own, self.block_size) / share_left if num_own else 0.0
 
     def victims(self, running: list[Request]) -> list[Request]:
         # The longest-running one goes last: costs go up and down, and it alone is sure to come to an end.
