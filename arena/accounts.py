@@ -10,14 +10,14 @@ from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
 
 INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2  # as in VTC, arXiv 2401.00588
-WINDOW_SECONDS = 5.0
+WINDOW_SECONDS = 2.0
 
 
 class Accounts:
     """The books of one run. Service is counted in weighted tokens, and only while two tenants or more have to wait.
 
     `max_service_difference` is the largest difference between the service of two tenants over a time in which both had
-    requests waiting throughout. `windows` are the services of such tenants in windows of five seconds.
+    requests waiting throughout. `windows` are the services of such tenants in windows of two seconds.
     """
 
     def __init__(self, clock: Callable[[], float], num_tenants: int) -> None:

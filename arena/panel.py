@@ -20,7 +20,7 @@ from mini_vllm.engine.errors import StalledError
 POLICIES_SHOWN = ("fcfs", "sjf", "least-slack", "vtc")
 KNOBS = (
     Menu("workload", "workload", "burst", tuple(WORKLOADS)),
-    Slide("load", "load", 200, 50, 300, 25, "%"),
+    Slide("load", "load", 300, 50, 400, 25, "%"),
     Slide("heavy_share", "share of tenant 1", 60, 40, 90, 10, "%"),
     Slide("max_num_seqs", "max_num_seqs", 64, 16, 128, 16, "slots"),
 )
@@ -31,14 +31,17 @@ class ArenaSetting:
     """What the knobs say: the load in percent of what the engine serves without cache hits."""
 
     workload: str = "burst"
-    load: float = 200
+    load: float = 300
     heavy_share: float = 60
     max_num_seqs: int = 64
-    num_requests: int = 400
+    num_requests: int = 600
 
 
 def contest_of(setting: ArenaSetting, lineup: Lineup) -> dict[str, tuple[float, float]]:
-    """Run the policies, one seed each; return mean seconds of a request and Jain's index. Raises `ValueError` if the engine stalls."""
+    """Run the policies, one seed each; return the mean seconds of a request and Jain's index.
+
+    Raises `ValueError` if the engine stalls.
+    """
     team = replace(lineup, runner="absent")
     experiment = Experiment(engine=replace(ENGINE, max_num_seqs=setting.max_num_seqs))
     config, cost = experiment.resolved_engine(), experiment.cost
