@@ -38,16 +38,16 @@ class VirtualTokenCounter(SchedulingPolicy):
         """Charge the prompt tokens of the plan, and remember which tenants still wait."""
         for request, num_tokens in shares:
             num_prompt_tokens = max(0, min(num_tokens, request.num_prompt_tokens - request.num_computed_tokens))
-            self._charge(request, self.input_weight * num_prompt_tokens)
+            self._add_service(request, self.input_weight * num_prompt_tokens)
         if shares and self._backlogged:
             self.last_to_leave = shares[-1][0].tenant  # what has been admitted stands last
         self._backlogged = {request.tenant for request in self._queue}
 
     def sampled(self, request: Request, num_tokens: int) -> None:
         """Charge output tokens."""
-        self._charge(request, self.output_weight * num_tokens)
+        self._add_service(request, self.output_weight * num_tokens)
 
-    def _charge(self, request: Request, service: float) -> None:
+    def _add_service(self, request: Request, service: float) -> None:
         self.counters[request.tenant] += service / self.tenant_weights.get(request.tenant, 1.0)
 
 

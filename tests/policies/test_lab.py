@@ -26,9 +26,9 @@ TASKS: dict[int, ModuleType] = {1: test_task1_vtc, 2: test_task2_least_slack}
 # Each with its task and name; below, a part of that task's solution, and what stands there by mistake.
 MISTAKES = r"""
 # 1 prompts are free
-self._charge(request, self.input_weight * num_prompt_tokens) => pass
+self._add_service(request, self.input_weight * num_prompt_tokens) => pass
 # 1 outputs are free
-self._charge(request, self.output_weight * num_tokens) => pass
+self._add_service(request, self.output_weight * num_tokens) => pass
 # 1 each chunk costs the whole prompt
 self.input_weight * num_prompt_tokens => self.input_weight * request.num_prompt_tokens
 # 1 nothing is lifted
