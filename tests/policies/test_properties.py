@@ -1,0 +1,273 @@
+"""What each policy is for, exact and on small runs."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from labs.elective_policies.runs import Run
+from labs.elective_policies.runs import asked as timed
+from mini_vllm.core.policy.policy_queue import PolicyQueue
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.service_level import ServiceLevel
+from policies.ageing import Ageing
+from policies.budget_controller import BudgetController
+from policies.decode_or_prefill_first import DecodeFirst, PrefillFirst
+from policies.feedback_queues import FeedbackQueues
+from policies.joint_order import JointOrder, outranked
+from policies.least_slack import LeastSlack
+from policies.predictors import noisy, oracle
+from policies.priority import Priority
+from policies.quality_of_experience import QualityOfExperience, Reading
+from policies.shortest_first import ShortestFirst
+from policies.static_batches import StaticBatches
+from policies.two_classes import TwoClasses
+from policies.victims import CheapestVictim, LeastComputedFirst
+from policies.virtual_token_counter import VirtualTokenCounter
+from tests.policies.driven import Driven, asked
+
+URGENT = ServiceLevel("urgent")
+
+
+def begun(policy: SchedulingPolicy, requests: Sequence[Request], **settings: Any) -> str:
+    """Return the requests in the order of their first tokens; one slot unless told otherwise."""
+    settings = {"max_num_seqs": 1} | settings
+    return " ".join(Driven(policy, requests, **settings).first_token_times)
+
+
+def running(*computed: int) -> list[Request]:
+    """Return running requests of 40 prompt tokens with so many computed."""
+    found = [asked(f"r{number}", 40, 40) for number in range(len(computed))]
+    for request, num_computed in zip(found, computed, strict=True):
+        request.admit(0)
+        request.advance(num_computed)
+    return found
+
+
+def test_the_shortest_output_comes_first_and_what_was_generated_counts() -> None:
+    lengths = {"a": 9, "b": 3, "c": 6}
+    assert begun(ShortestFirst(oracle(lengths)), [asked(name, 4, n) for name, n in lengths.items()]) == "b c a"
+    half_done = asked("a", 4, 9)
+    half_done.all_token_ids += [7] * 5
+    assert ShortestFirst(oracle(lengths)).rank(half_done) == 4
+
+
+@pytest.mark.parametrize(("margin", "first"), [(None, "long"), (2.0, "short"), (6.0, "long")])
+def test_shortest_remaining_time_takes_a_slot_if_it_is_much_shorter(margin: float | None, first: str) -> None:
+    policy = ShortestFirst(oracle({"long": 20, "short": 3}), preempts=margin is not None, margin=margin or 1.0)
+    driven = Driven(policy, [asked("long", 4, 20), asked("short", 4, 3, at=0.05)], max_num_seqs=1)
+    assert next(iter(driven.finished_times)) == first
+    assert driven.preempted == ["long"] * (first == "short")
+
+
+def test_the_longest_is_preempted() -> None:
+    requests = [asked("long", 8, 40), asked("short", 8, 24)]
+    policy = ShortestFirst(oracle({"long": 40, "short": 24}))
+    assert Driven(policy, requests, num_gpu_blocks=16).preempted == ["long"]
+
+
+def test_noise_is_a_factor_per_request_and_seed() -> None:
+    requests, lengths = [asked(f"r{n}") for n in range(2000)], {f"r{n}": 100 for n in range(2000)}
+    logs = [math.log(noisy(lengths, 0.5)(request) / 100) for request in requests]
+    assert sum(logs) / 2000 == pytest.approx(0, abs=0.05)
+    assert math.hypot(*logs) / math.sqrt(2000) == pytest.approx(0.5, abs=0.03)
+    assert logs[5] == math.log(noisy(lengths, 0.5)(requests[5]) / 100)
+    assert noisy(lengths, 0.5, seed=1)(requests[0]) != noisy(lengths, 0.5)(requests[0])
+
+
+def test_feedback_queues_demote_what_generates_and_skip_levels_for_long_prompts() -> None:
+    policy, levels, request = FeedbackQueues(quantum=4, prefill_rate=8), list[int](), asked("a", 4, 30)
+    assert [policy.level(asked(f"p{n}", n)) for n in (31, 32, 95, 96, 380)] == [0, 1, 1, 2, 3]
+    Driven(policy, [request], before_step=lambda driven: levels.append(policy.level(request)))
+    assert [levels.count(level) for level in range(3)] == [4, 8, 16]
+    policy = FeedbackQueues(quantum=4)
+    driven = Driven(policy, [asked("long", 4, 20), asked("short", 4, 3, at=0.075)], max_num_seqs=1)
+    assert next(iter(driven.finished_times)) == "short"
+
+
+@pytest.mark.parametrize(("starvation_seconds", "is_last"), [(0.2, False), (100.0, True)])
+def test_a_starving_request_is_promoted(starvation_seconds: float, is_last: bool) -> None:
+    policy = FeedbackQueues(quantum=4, starvation_seconds=starvation_seconds)
+    requests = [asked("a", 400 - 9, 9), *(asked(f"b{n}", 4, 4, 0.03 * n) for n in range(30))]
+    assert begun(policy, requests, max_num_batched_tokens=512).endswith("a") is is_last
+
+
+def test_the_least_slack_is_served_first() -> None:
+    limits = {"none": {}, "loose": {"ttft": 0.9}, "tight": {"ttft": 0.2}, "end": {"e2e": 0.5}, "long": {"e2e": 0.5}}
+    requests = [
+        asked(name, 4, 40 if name == "long" else 4, service_level=ServiceLevel(name, **limit))
+        for name, limit in limits.items()
+    ]
+    assert begun(LeastSlack(), [*requests, asked("more")]) == "long tight end loose none more"
+
+
+def test_the_slower_pace_is_preempted() -> None:
+    paces = {"fast": ServiceLevel("fast", ttft=0.1, tpot=0.02), "slow": ServiceLevel("slow", ttft=0.1, tpot=0.5)}
+    requests = [asked(name, 8, 40, service_level=paces[name]) for name in ("slow", "fast")]
+    assert set(Driven(LeastSlack(), requests, num_gpu_blocks=16).preempted) == {"slow"}
+
+
+def test_normal_requests_never_use_the_reserved_budget() -> None:
+    normal = [asked(f"n{n}", 150, 9) for n in range(6)]
+    urgent = [asked(f"u{n}", 12, 4, 0.025 * n, service_level=URGENT) for n in range(8)]
+    requests = sorted([*normal, *urgent], key=lambda request: request.arrival_time)
+    driven = Driven(TwoClasses(reserved_share=0.25), requests, max_num_seqs=16)
+    used = [sum(n for name, n in plan.items() if name[0] == "n") for plan in driven.plans]
+    assert 40 < max(used) <= 48
+    for request in urgent:
+        assert driven.first_token_times[request.request_id] - request.arrival_time < 0.02
+
+
+def test_few_requests_are_admitted_beside_an_urgent_one() -> None:
+    requests = [asked("u", 4, 9, service_level=URGENT), *(asked(f"n{n}", 4, 30) for n in range(6))]
+    driven = Driven(TwoClasses(urgent_batch_limit=2), requests, max_num_seqs=8)
+    assert {len(plan) for plan in driven.plans if "u" in plan} == {2}
+    assert max(map(len, driven.plans)) == 6
+
+
+@pytest.mark.parametrize("policy", [TwoClasses(preempts=True), JointOrder(Priority())])
+def test_an_urgent_request_takes_a_slot_of_a_normal_one(policy: SchedulingPolicy) -> None:
+    normal = [asked(f"n{n}", 4, 30, priority=1, service_level=ServiceLevel()) for n in range(3)]
+    urgent = asked("u", 4, 5, 0.05, service_level=URGENT)
+    driven = Driven(policy, [*normal, urgent, asked("n3", 4, 5, 0.05, priority=1)], max_num_seqs=2)
+    assert driven.first_token_times["u"] < 0.065
+    assert driven.preempted == ["n1"]
+
+
+def test_what_cannot_be_admitted_yet_takes_no_slot() -> None:
+    first, held = asked("first"), running(4)
+    queue = PolicyQueue(SchedulingPolicy())
+    queue.add_request(first)
+    step = StepView(0.0, held, queue, 9, 4, 1, 64)
+    ranks = {"first": 0, "r0": 1}
+    assert outranked(step, lambda request: ranks[request.request_id]) == held
+    first.status = RequestStatus.WAITING_FOR_FSM
+    assert outranked(step, lambda request: ranks[request.request_id]) == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tenants_that_wait_are_served_within_the_bound_of_the_paper(seed: int) -> None:
+    longest_input, longest_output, num_seqs = 20, 15, 2
+    requests = [
+        timed(f"{tenant}{n}", 1 + (7 * n + seed) % most_in, 1 + (5 * n + seed) % most_out, 0.0, tenant)
+        for tenant, most_in, most_out in (("a", 5, longest_output), ("b", longest_input, 3), ("c", 9, 9))
+        for n in range(50)
+    ]
+    bound = 2 * max(1.0 * longest_input, 2.0 * num_seqs * (longest_input + longest_output))
+    assert max(Run(VirtualTokenCounter(), requests).differences.values()) <= bound
+    assert max(Run(SchedulingPolicy(), requests).differences.values()) > bound
+
+
+def test_counters_of_tenants() -> None:
+    def tenants(names: str, at: float = 0.0) -> list[Request]:
+        return [asked(f"{name}{n}{at}", 10, 1, at, tenant=name) for n, name in enumerate(names)]
+
+    policy = VirtualTokenCounter(weights={"b": 2.0})
+    Driven(policy, tenants("ab"))
+    assert policy.counters == {"a": 12.0, "b": 6.0}
+    order = begun(VirtualTokenCounter(), [*tenants("aaaaaaaa"), *tenants("bbb", at=0.045)])
+    assert order.count("b") == 3
+    assert "bbb" not in "".join(name[0] for name in order.split())  # it has saved nothing: it is lifted to a's
+    policy, hungry = VirtualTokenCounter(), [asked(f"a{n}", 20, 20, tenant="a") for n in range(3)]
+    assert Driven(policy, hungry, num_gpu_blocks=20).preempted
+    assert policy.counters["a"] == 3 * (20 + 2 * 20)  # a prompt that is computed again is not charged again
+
+
+@pytest.mark.parametrize(("policy", "gains"), [(QualityOfExperience(), True), (SchedulingPolicy(), False)])
+def test_memory_goes_to_the_reader_who_gains_most(policy: SchedulingPolicy, gains: bool) -> None:
+    slow, fast = ServiceLevel("slow", tpot=0.5), ServiceLevel("fast", ttft=0.05, tpot=0.02)
+    requests = [asked("first", 4, 40, service_level=slow), asked("ahead", 40, 40, service_level=slow)]
+    driven = Driven(policy, [*requests, asked("late", 40, 20, 0.1, service_level=fast)], num_gpu_blocks=27)
+    assert (driven.preempted == ["ahead"]) is gains
+    assert (driven.first_token_times["late"] < 0.15) is gains
+
+
+def test_quality_is_the_area_that_was_read_of_the_expected_one() -> None:
+    policy, (request, other) = (
+        QualityOfExperience(ttft=1.0, tpot=0.5, horizon=2.0, seconds_per_token=0.5),
+        running(8, 8),
+    )
+    request.all_token_ids += [7, 7]
+    for now in (0.0, 2.0, 4.0):
+        policy.start_step(StepView(now, [request, other], PolicyQueue(policy), 9, 4, 4, 64))
+    # Due in the middle of each interval of 2 s: 1 token at 1 s, 5 at 3 s, 9 at 5 s. Had: 2 and none.
+    assert policy.readings["r0"] == Reading(2 * (1 + 2), 2 * (1 + 5))
+    assert policy.gain(request) == pytest.approx(2.0 * 2 / (12 + 18) / 11)
+    assert policy.gain(other) == pytest.approx(2.0 * 2 / (12 + 18) / 10)
+
+
+def test_decodes_or_prompts_first() -> None:
+    def plans_with_both(policy: SchedulingPolicy) -> list[bool]:
+        requests = [asked("decodes", 4, 30, priority=1), asked("prompt", 40, 2, 0.045)]
+        driven = Driven(policy, requests, max_num_batched_tokens=8)
+        return ["decodes" in plan for plan in driven.plans if plan.get("prompt", 0) > 1]
+
+    assert not any(plans_with_both(JointOrder(Priority()))[1:])  # from its admission on it takes all
+    assert all(plans_with_both(DecodeFirst(JointOrder(Priority()))))
+    assert not any(plans_with_both(PrefillFirst()))
+    assert all(plans_with_both(SchedulingPolicy()))
+
+
+@pytest.mark.parametrize(("policy", "num_before"), [(Ageing(0.1), 40), (Priority(), 100)])
+def test_ageing_starves_no_request_while_priority_does(policy: SchedulingPolicy, num_before: int) -> None:
+    stream = [asked(f"s{n:02}", 4, 1, 0.005 * n) for n in range(100)]  # twice as many as one slot serves
+    assert begun(policy, [asked("old", 4, 1, priority=2), *stream]).split().index("old") == num_before
+
+
+def test_victims() -> None:
+    names = [r.request_id for r in LeastComputedFirst().victims(running(20, 5, 12, 5))]
+    assert names == ["r3", "r1", "r2", "r0"]
+    policy, held = CheapestVictim(), running(1, 16, 17, 8)
+    policy.start_step(StepView(0.0, held, PolicyQueue(policy), 0, 8, 4, 64))
+    assert [policy.cost(request) for request in held] == [1, 8, 17 / 3, 8]
+    held[1].num_cached_tokens = 8
+    held[3].all_token_ids += [7] * 20
+    assert [policy.cost(request) for request in held] == [1, 8, 17 / 3, 16]
+    assert [request.request_id for request in policy.victims(held)] == ["r2", "r1", "r3", "r0"]
+
+
+def test_static_batches_never_admit_into_a_running_one() -> None:
+    driven = Driven(StaticBatches(), [asked(f"r{n}", 4, 2 + 3 * n, 0.02 * n) for n in range(9)], max_num_seqs=3)
+    assert all(not names or plan.keys() <= set(names) for names, plan in zip(driven.running, driven.plans, strict=True))
+    assert {len(plan) for plan in driven.plans} == {1, 2, 3}
+
+
+def test_the_budget_follows_first_tokens_and_throughput() -> None:
+    policy, seen = BudgetController(target_ttft=0.05, min_num_batched_tokens=30), list[float]()
+
+    def look(driven: Driven) -> None:
+        seen.append(policy.budget)
+        policy.target_ttft = 0.05 if driven.now < 4.95 else 100.0
+
+    driven = Driven(policy, [asked(f"r{n}", 200, 2) for n in range(25)], seconds=0.1, before_step=look)
+    budgets = list(dict.fromkeys(seen))
+    assert budgets[1:5] == pytest.approx([64, 64 * 0.8, 64 * 0.8**2, 64 * 0.8**3])
+    assert budgets[5] == 30
+    assert max(budgets[6:]) > 30
+    assert all(now == pytest.approx(before * 1.2) for before, now in pairwise(budgets[5:]))
+    totals = [sum(plan.values()) for plan in driven.plans]
+    assert all(total <= budget for total, budget in zip(totals[1:], seen[2:], strict=False))
+    assert totals[15] == 51
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Ageing(0), "seconds_per_level must be over 0, got 0"),
+        (lambda: FeedbackQueues(quantum=0), "quantum, num_levels and prefill_rate must be at least 1"),
+        (lambda: LeastSlack(seconds_per_step=-1), "must be at least 0, got 5e-05 and -1"),
+        (lambda: ShortestFirst(oracle({}), margin=0.5), "margin must be at least 1, got 0.5"),
+        (lambda: QualityOfExperience(horizon=math.nan), "horizon must be over 0, got nan"),
+        (lambda: BudgetController(period=0), "period must be over 0"),
+        (lambda: VirtualTokenCounter(weights={"a": 0}), "weights must be over 0, got 0"),
+        (lambda: TwoClasses(reserved_share=1), "reserved_share must be at least 0 and under 1, got 1"),
+        (lambda: TwoClasses(urgent_batch_limit=0), "urgent_batch_limit must be at least 1, got 0"),
+        (lambda: noisy({}, -1), "sigma must be at least 0, got -1"),
+    ],
+)
+def test_a_bad_parameter_is_refused_in_words(make: Callable[[], object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        make()
