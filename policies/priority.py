@@ -1,7 +1,12 @@
 """vLLM's own second policy."""
 
+from operator import attrgetter
+from typing import Any
+
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.request import Request
+
+URGENCY = attrgetter("priority", "arrival_time", "request_id")
 
 
 class Priority(SchedulingPolicy):
@@ -12,8 +17,8 @@ class Priority(SchedulingPolicy):
 
     uses_priority = True
 
-    def rank(self, request: Request) -> tuple[int, float, str]:
-        return request.priority, request.arrival_time, request.request_id
+    def rank(self, request: Request) -> Any:
+        return URGENCY(request)
 
     def victims(self, running: list[Request]) -> list[Request]:
         # Reversed, a sort still leaves equal requests in their order: vLLM preempts the first of them.

@@ -5,7 +5,8 @@ import re
 from collections.abc import Container, Iterator
 
 REFUSED = ("arena", "bench", "classroom", "cli", "course", "policies", "serving", "solutions", "tests", "tools")
-NAMED = re.compile(rf"({'|'.join(REFUSED)}|labs)(\.\w+)*")
+ANSWERS = ("mini_vllm.core.policy.policy_queue", "mini_vllm.core.policy.policy_step")  # a sorted queue is task 3.1
+NAMED = re.compile(rf"({'|'.join(REFUSED)}|mini_vllm\.core\.policy|labs)(\.\w+)*")
 STARTER = re.compile(r"labs\.phase\d+_\w+\.starter(_\w+)?(\.|$)")
 IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")
 
@@ -40,7 +41,7 @@ def _imports(source: str | bytes) -> Iterator[tuple[int, str]]:
 
 def _is_refused(name: str) -> bool:
     top = name.partition(".")[0]
-    return top in REFUSED or (top == "labs" and not STARTER.match(name))
+    return top in REFUSED or name.startswith(ANSWERS) or (top == "labs" and not STARTER.match(name))
 
 
 def _imported(node: ast.AST, importers: Container[str]) -> Iterator[str]:

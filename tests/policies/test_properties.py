@@ -14,6 +14,7 @@ from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.service_level import ServiceLevel
 from policies.ageing import Ageing
+from policies.around import Around
 from policies.budget_controller import BudgetController
 from policies.decode_or_prefill_first import DecodeFirst, PrefillFirst
 from policies.feedback_queues import FeedbackQueues
@@ -197,6 +198,19 @@ def test_quality_is_the_area_that_was_read_of_the_expected_one() -> None:
     assert policy.readings["r0"] == Reading(2 * (1 + 2), 2 * (1 + 5))
     assert policy.gain(request) == pytest.approx(2.0 * 2 / (12 + 18) / 11)
     assert policy.gain(other) == pytest.approx(2.0 * 2 / (12 + 18) / 10)
+    held = [running(8)[0], request, other]
+    assert policy.victims(held) == [request, other, held[0]]  # the longest-running one last
+
+
+def test_a_running_request_makes_way_for_gain_once() -> None:
+    first, held, queue = asked("first", 40, 40), running(8, 8), PolicyQueue(SchedulingPolicy())
+    queue.add_request(first)
+    held[1].all_token_ids += [7] * 40  # has all that is due for long
+    policy = QualityOfExperience(ttft=0.1, tpot=0.5, horizon=2.0)
+    policy.start_step(step := StepView(1.0, held, queue, 8, 4, 4, 64))
+    assert policy.to_preempt(step) == held[1:]
+    held[1].num_preemptions = 1
+    assert policy.to_preempt(step) == ()
 
 
 def test_decodes_or_prompts_first() -> None:
@@ -209,6 +223,9 @@ def test_decodes_or_prompts_first() -> None:
     assert all(plans_with_both(DecodeFirst(JointOrder(Priority()))))
     assert not any(plans_with_both(PrefillFirst()))
     assert all(plans_with_both(SchedulingPolicy()))
+    policy, (held,), queue = PrefillFirst(), running(8), PolicyQueue(SchedulingPolicy())
+    policy.start_step(StepView(0.0, [held], queue, 12, 4, 4, 64))
+    assert [policy.admits(asked("new", num), [held]) for num in (40, 8, 1, 49)] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(("policy", "num_before"), [(Ageing(0.1), 40), (Priority(), 100)])
@@ -223,10 +240,58 @@ def test_victims() -> None:
     policy, held = CheapestVictim(), running(1, 16, 17, 8)
     policy.start_step(StepView(0.0, held, PolicyQueue(policy), 0, 8, 4, 64))
     assert [policy.cost(request) for request in held] == [1, 8, 17 / 3, 8]
-    held[1].num_cached_tokens = 8
+    held[1].num_cached_tokens = 4
     held[3].all_token_ids += [7] * 20
-    assert [policy.cost(request) for request in held] == [1, 8, 17 / 3, 16]
+    assert [policy.cost(request) for request in held] == [1, 6, 17 / 3, 16]
     assert [request.request_id for request in policy.victims(held)] == ["r2", "r1", "r3", "r0"]
+
+
+@pytest.mark.parametrize("policy", [Ageing(), JointOrder(Priority())])
+def test_the_worst_priority_is_preempted(policy: SchedulingPolicy) -> None:
+    held = running(4, 4, 4, 4)
+    for request, priority in zip(held, (1, 2, 0, 2), strict=True):
+        request.priority, request.arrival_time = priority, 0.1 * priority
+    assert [request.request_id for request in policy.victims(held)] == ["r3", "r1", "r0", "r2"]
+
+
+def test_around_a_policy_everything_is_passed_on() -> None:
+    held, told = running(4), []
+
+    class Inner(VirtualTokenCounter):
+        uses_priority = True
+
+        def start_step(self, step: StepView) -> None:
+            told.append("start_step")
+
+        def sampled(self, request: Request, num_tokens: int) -> None:
+            told.append("sampled")
+
+        def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
+            told.append("scheduled")
+
+        def token_limit(self, request: Request, token_budget: int) -> int:
+            return 3
+
+        def admits(self, request: Request, running: Sequence[Request]) -> bool:
+            return False
+
+        def to_preempt(self, step: StepView) -> Sequence[Request]:
+            return held
+
+        def serve_order(self, running: list[Request]) -> list[Request]:
+            return held
+
+        def victims(self, running: list[Request]) -> list[Request]:
+            return []
+
+    policy, step = Around(Inner()), StepView(0.0, held, PolicyQueue(SchedulingPolicy()), 9, 4, 4, 64)
+    policy.start_step(step)
+    policy.scheduled([(held[0], 1)])
+    policy.sampled(held[0], 1)
+    assert told == ["start_step", "scheduled", "sampled"]
+    assert (policy.token_limit(held[0], 9), policy.admits(held[0], held), policy.victims(held)) == (3, False, [])
+    assert policy.to_preempt(step) is policy.serve_order([]) is held
+    assert (policy.rank_is_fixed, policy.uses_priority) == (False, True)
 
 
 def test_static_batches_never_admit_into_a_running_one() -> None:
@@ -251,6 +316,14 @@ def test_the_budget_follows_first_tokens_and_throughput() -> None:
     totals = [sum(plan.values()) for plan in driven.plans]
     assert all(total <= budget for total, budget in zip(totals[1:], seen[2:], strict=False))
     assert totals[15] == 51
+    policy, seen = BudgetController(target_ttft=100.0), []
+    Driven(
+        policy,
+        [asked(f"r{n}", 9, n + 1) for n in range(20)],
+        seconds=0.1,
+        before_step=lambda _: seen.append(policy.budget),
+    )
+    assert set(seen[1:]) == {64}  # fewer and fewer tokens come, but this is all there is
 
 
 @pytest.mark.parametrize(
