@@ -105,9 +105,10 @@ def test_the_least_slack_is_served_first() -> None:
     assert begun(LeastSlack(), [*requests, asked("more")]) == "long tight end loose none more"
 
 
-def test_the_slower_pace_is_preempted() -> None:
+@pytest.mark.parametrize("order", [("slow", "fast"), ("fast", "slow")])
+def test_the_slower_pace_is_preempted(order: tuple[str, str]) -> None:
     paces = {"fast": ServiceLevel("fast", ttft=0.1, tpot=0.02), "slow": ServiceLevel("slow", ttft=0.1, tpot=0.5)}
-    requests = [asked(name, 8, 40, service_level=paces[name]) for name in ("slow", "fast")]
+    requests = [asked(name, 8, 40, service_level=paces[name]) for name in order]
     assert set(Driven(LeastSlack(), requests, num_gpu_blocks=16).preempted) == {"slow"}
 
 
