@@ -1,4 +1,4 @@
-"""Prompts with the lengths of the embedded model's own answers, drawn and answered by `tools/length_ranker`."""
+"""Prompts with the lengths of the embedded model's own answers, drawn and answered by `tools/length_ranker.py`."""
 
 import json
 import lzma

@@ -11,6 +11,11 @@ from policies.around import Around
 READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
+def decodes(request: Request) -> bool:
+    """Return whether a request runs and has no more than its newest token, and what follows it, to compute."""
+    return request.status is RequestStatus.RUNNING and request.num_computed_tokens >= request.num_tokens - 1
+
+
 def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> list[Request]:
     """Return the running requests by descending rank, of equal ones the last in line first."""
     found = list(running[::-1])
@@ -26,7 +31,8 @@ def outranked(step: StepView, rank: Callable[[Request], Any]) -> list[Request]:
         return []
     num_free = step.max_num_seqs - len(step.running)
     first = nsmallest(step.max_num_seqs, ready, key=rank)[num_free:]
-    last = worst_first(step.running, rank)
+    # A prompt keeps its slot until its next token: if ranks change, two requests could else take turns for ever.
+    last = worst_first([request for request in step.running if decodes(request)], rank)
     return [holder for holder, taker in zip(last, first, strict=False) if rank(taker) < rank(holder)]
 
 
@@ -34,15 +40,10 @@ class JointOrder(Around):
     """Sorts waiting and running requests together by another policy's rank: the first `max_num_seqs` get the slots.
 
     vLLM issue 6077 proposed it for priorities; its scheduler sorts the waiting queue alone. Here running requests give
-    way when slots are short, not when blocks are.
+    way once their prompts are computed, and when slots are short, not when blocks are: whom that takes, and who is
+    served first, the other policy decides.
     """
 
     def to_preempt(self, step: StepView) -> Sequence[Request]:
         given = list(self.inner.to_preempt(step))
         return [*given, *(request for request in outranked(step, self.rank) if request not in given)]
-
-    def serve_order(self, running: list[Request]) -> list[Request]:
-        return sorted(running, key=self.rank)
-
-    def victims(self, running: list[Request]) -> list[Request]:
-        return worst_first(running, self.rank)

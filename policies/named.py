@@ -7,6 +7,7 @@ from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from policies.ageing import Ageing
 from policies.budget_controller import BudgetController
 from policies.decode_or_prefill_first import DecodeFirst, PrefillFirst
+from policies.drafts_by_class import DraftsByClass
 from policies.feedback_queues import FeedbackQueues
 from policies.joint_order import JointOrder
 from policies.least_slack import LeastSlack
@@ -70,6 +71,9 @@ POLICIES: dict[str, NamedPolicy] = {
     "prefill-first": NamedPolicy("decodes sit out while a prompt can be computed", lambda lengths: PrefillFirst()),
     "least-computed-victim": NamedPolicy("preempts what has the least computed", lambda lengths: LeastComputedFirst()),
     "cheapest-victim": NamedPolicy("preempts what costs least per block freed", lambda lengths: CheapestVictim()),
+    "drafts-by-class": NamedPolicy(
+        "many drafts for urgent requests, few for the rest (AdaServe)", lambda lengths: DraftsByClass()
+    ),
     "static": NamedPolicy("a new batch only when the last one is done", lambda lengths: StaticBatches()),
     "budget-controller": NamedPolicy(
         "a budget that shrinks when first tokens come late", lambda lengths: BudgetController()

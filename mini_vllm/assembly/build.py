@@ -1,6 +1,7 @@
 """The bill of materials: which parts an engine is made of."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mini_vllm.assembly.build_scheduler import build_scheduler
@@ -31,13 +32,15 @@ def build_engine(
     dense: bool = False,
     adapters: Mapping[str, str] | None = None,
     scheduling_policy: SchedulingPolicy | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> LLMEngine:
     """Assemble a whole engine.
 
     With phase 6 it runs `model` (a directory or hub name; None is the embedded model), without it the fake model,
     which needs no torch, or with `dense` a plain forward pass of `model` without a KV cache. `record` keeps a trace of
     every step (`engine.recorder.steps`). `adapters` are directories in PEFT's format by name; one step mixes all of
-    them unless the config sets `max_loras`. `scheduling_policy` replaces the config's `policy`.
+    them unless the config sets `max_loras`. `scheduling_policy` replaces the config's `policy`; `clock`, in
+    seconds, stamps arrivals and is what a policy sees.
     """
     if adapters and config.max_loras is None:
         config = replace(config, max_loras=len(adapters))
@@ -53,6 +56,7 @@ def build_engine(
         make_connector=make_connector,
         windows=opened.windows,
         policy=scheduling_policy,
+        clock=clock,
     )
     cache_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
     runner = paged = opened.with_cache(*cache_size)
@@ -72,6 +76,6 @@ def build_engine(
     adapter_names = None if lineup.runner == "absent" and not dense else frozenset(adapters or ())
     async_functions = async_functions_for(lineup.async_scheduling, config)
     if async_functions is None:
-        return LLMEngine(*parts, grammars=grammars, transfers=transferring, adapter_names=adapter_names)
+        return LLMEngine(*parts, clock, grammars, transferring, adapter_names)
     thread = RunnerThread(async_functions.correct_share)
-    return OverlappingEngine(*parts, thread, grammars, transferring, adapter_names)
+    return OverlappingEngine(*parts, thread, clock, grammars, transferring, adapter_names)

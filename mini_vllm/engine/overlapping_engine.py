@@ -6,8 +6,9 @@
 vLLM: `step_with_batch_queue` in `v1/engine/core.py`.
 """
 
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -45,6 +46,7 @@ class OverlappingEngine(LLMEngine):
         tokenizer: Tokenizer,
         observers: Sequence[StepObserver],
         runner_thread: RunnerThread,
+        clock: Callable[[], float] = time.monotonic,
         grammars: StructuredOutputManager | None = None,
         transfers: TransferringRunner | None = None,
         adapter_names: frozenset[str] | None = None,
@@ -55,9 +57,10 @@ class OverlappingEngine(LLMEngine):
             runner,
             tokenizer,
             observers,
-            grammars=grammars,
-            transfers=transfers,
-            adapter_names=adapter_names,
+            clock,
+            grammars,
+            transfers,
+            adapter_names,
         )
         self.runner_thread = runner_thread
         self._in_flight: deque[StepInFlight] = deque()

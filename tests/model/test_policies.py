@@ -41,8 +41,7 @@ def lengths() -> dict[str, int]:
 
 def engine_with(policy: SchedulingPolicy) -> LLMEngine:
     """Return an engine of the embedded model in which all requests wait. Their clock stands still at 0."""
-    engine = build_engine(CONFIG, parse_lineup("solution"), scheduling_policy=policy)
-    engine.clock = lambda: 0.0
+    engine = build_engine(CONFIG, parse_lineup("solution"), scheduling_policy=policy, clock=lambda: 0.0)
     for one in requests():
         params = SamplingParams(max_tokens=one.num_output_tokens, ignore_eos=True)
         engine.add_request(
@@ -62,12 +61,23 @@ def serve(engine: LLMEngine) -> dict[str, tuple[int, ...]]:
     return finished
 
 
-def simulated_order(policy: SchedulingPolicy, cost: CostModel) -> list[str]:
-    """Return the requests in the order in which the simulator finishes them."""
+def steps_of_finish(engine: LLMEngine) -> list[set[str]]:
+    """Serve all requests; return those that finish in each step in which any does."""
+    finished = []
+    while engine.has_unfinished_requests():
+        finished.append({output.request_id for output in engine.step() if output.finished})
+    return list(filter(None, finished))
+
+
+def simulated_steps(policy: SchedulingPolicy, cost: CostModel) -> list[set[str]]:
+    """Return the same from the simulator."""
     clock = VirtualClock()
     scheduler = build_scheduler(CONFIG, parse_lineup("solution:1-5"), policy=policy, clock=lambda: 0.0)
     served = Simulation(requests(), scheduler, cost, clock=clock).run()
-    return [str(number) for number in sorted(range(len(LENGTHS)), key=lambda n: (served.finished_times[n], n))]
+    moments: dict[float, set[str]] = {}
+    for number, time in enumerate(served.finished_times):
+        moments.setdefault(time, set()).add(str(number))
+    return [moments[time] for time in sorted(moments)]
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +94,10 @@ def test_a_policy_changes_the_order_and_no_text(name: str, first_come: dict[str,
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_simulator_finds_the_order_of_the_real_runner(name: str) -> None:
-    finished = list(serve(engine_with(POLICIES[name].make(lengths()))))
-    order = simulated_order(POLICIES[name].make(lengths()), Experiment().cost)
-    assert finished == order
+    steps = steps_of_finish(engine_with(POLICIES[name].make(lengths())))
+    assert steps == simulated_steps(POLICIES[name].make(lengths()), Experiment().cost)
+
+
+def test_the_orders_differ() -> None:
+    orders = {tuple(serve(engine_with(POLICIES[name].make(lengths())))) for name in ("fcfs", "priority", "sjf", "vtc")}
+    assert len(orders) == 4

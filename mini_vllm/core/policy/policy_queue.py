@@ -1,6 +1,6 @@
 """A waiting queue in the order of a policy."""
 
-from bisect import bisect_left, bisect_right
+from bisect import insort
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,39 +13,34 @@ class PolicyQueue:
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self.policy = policy
-        self._requests: list[Request] = []
-        self._ranks: list[Any] = []
+        # Rank, number, request. The number decides between equal ranks, so two requests are never compared.
+        self._entries: list[tuple[Any, int, Request]] = []
+        self._first = self._last = 0
 
     def sort(self) -> None:
         """Ask the policy again for the rank of every request."""
-        self._requests.sort(key=self.policy.rank)
-        self._ranks = [self.policy.rank(request) for request in self._requests]
+        self._entries = [(self.policy.rank(request), number, request) for _, number, request in self._entries]
+        self._entries.sort()
 
     def add_request(self, request: Request) -> None:
-        self._insert(request, bisect_right)
+        self._last += 1
+        insort(self._entries, (self.policy.rank(request), self._last, request))
 
     def prepend_request(self, request: Request) -> None:
-        self._insert(request, bisect_left)
+        self._first -= 1
+        insort(self._entries, (self.policy.rank(request), self._first, request))
 
     def peek_request(self) -> Request:
-        return self._requests[0]
+        return self._entries[0][-1]
 
     def pop_request(self) -> Request:
-        self._ranks.pop(0)
-        return self._requests.pop(0)
+        return self._entries.pop(0)[-1]
 
     def remove_request(self, request: Request) -> None:
-        place = self._requests.index(request)
-        del self._requests[place], self._ranks[place]
-
-    def _insert(self, request: Request, find: Any) -> None:
-        rank = self.policy.rank(request)
-        place = find(self._ranks, rank)
-        self._requests.insert(place, request)
-        self._ranks.insert(place, rank)
+        self._entries = [entry for entry in self._entries if entry[-1] is not request]
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self._entries)
 
     def __iter__(self) -> Iterator[Request]:
-        return iter(self._requests)
+        return (entry[-1] for entry in self._entries)
