@@ -4,9 +4,13 @@ from collections.abc import Sequence
 
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
-from mini_vllm.core.request import Request
+from mini_vllm.core.request import Request, RequestStatus
 from policies.around import Around
-from policies.joint_order import decodes
+
+
+def decodes(request: Request) -> bool:
+    """Return whether a request runs and has no more than its newest token, and what follows it, to compute."""
+    return request.status is RequestStatus.RUNNING and request.num_computed_tokens >= request.num_tokens - 1
 
 
 class DecodeFirst(Around):

@@ -4,16 +4,11 @@ from collections.abc import Callable, Sequence
 from heapq import nsmallest
 from typing import Any
 
-from mini_vllm.core.policy.scheduling_policy import StepView
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request, RequestStatus
 from policies.around import Around
 
 READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
-
-
-def decodes(request: Request) -> bool:
-    """Return whether a request runs and has no more than its newest token, and what follows it, to compute."""
-    return request.status is RequestStatus.RUNNING and request.num_computed_tokens >= request.num_tokens - 1
 
 
 def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> list[Request]:
@@ -23,7 +18,9 @@ def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> l
     return found
 
 
-def outranked(step: StepView, rank: Callable[[Request], Any]) -> list[Request]:
+def outranked(
+    step: StepView, rank: Callable[[Request], Any], may_go: Callable[[Request], bool] = lambda request: True
+) -> list[Request]:
     """Return the running requests whose slots waiting ones of smaller rank are to take, the largest rank first."""
     # One that still waits for a grammar or a transfer could not use a slot.
     ready = [request for request in step.waiting if request.status in READY]
@@ -31,8 +28,7 @@ def outranked(step: StepView, rank: Callable[[Request], Any]) -> list[Request]:
         return []
     num_free = step.max_num_seqs - len(step.running)
     first = nsmallest(step.max_num_seqs, ready, key=rank)[num_free:]
-    # A prompt keeps its slot until its next token: if ranks change, two requests could else take turns for ever.
-    last = worst_first([request for request in step.running if decodes(request)], rank)
+    last = worst_first([request for request in step.running if may_go(request)], rank)
     return [holder for holder, taker in zip(last, first, strict=False) if rank(taker) < rank(holder)]
 
 
@@ -40,10 +36,27 @@ class JointOrder(Around):
     """Sorts waiting and running requests together by another policy's rank: the first `max_num_seqs` get the slots.
 
     vLLM issue 6077 proposed it for priorities; its scheduler sorts the waiting queue alone. Here running requests give
-    way once their prompts are computed, and when slots are short, not when blocks are: whom that takes, and who is
-    served first, the other policy decides.
+    way when slots are short, not when blocks are, and only once they have got a token: if ranks change, two of them
+    would else take turns for ever. Whom a lack of blocks takes, and who is served first, the other policy decides.
     """
+
+    def __init__(self, inner: SchedulingPolicy | None = None) -> None:
+        super().__init__(inner)
+        self._num_outputs: dict[str, int] = {}  # of running requests, when they were admitted
+
+    def start_step(self, step: StepView) -> None:
+        super().start_step(step)
+        names = {request.request_id for request in step.running}
+        self._num_outputs = {name: count for name, count in self._num_outputs.items() if name in names}
 
     def to_preempt(self, step: StepView) -> Sequence[Request]:
         given = list(self.inner.to_preempt(step))
-        return [*given, *(request for request in outranked(step, self.rank) if request not in given)]
+        return [*given, *(request for request in outranked(step, self.rank, self._has_got) if request not in given)]
+
+    def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
+        super().scheduled(shares)
+        for request, _ in shares:
+            self._num_outputs.setdefault(request.request_id, request.num_output_tokens)
+
+    def _has_got(self, request: Request) -> bool:
+        return request.num_output_tokens > self._num_outputs.get(request.request_id, request.num_output_tokens)

@@ -1,6 +1,7 @@
 """What each policy is for, exact and on small runs."""
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -28,7 +29,7 @@ from policies.static_batches import StaticBatches
 from policies.two_classes import TwoClasses
 from policies.victims import CheapestVictim, LeastComputedFirst
 from policies.virtual_token_counter import VirtualTokenCounter
-from tests.policies.driven import Driven, asked
+from tests.policies.driven import Driven, asked, mixed, tight
 
 URGENT = ServiceLevel("urgent")
 
@@ -139,6 +140,19 @@ def test_an_urgent_request_takes_a_slot_of_a_normal_one(policy: SchedulingPolicy
     assert driven.preempted == ["n1"]
 
 
+def test_two_requests_that_outrank_each_other_do_not_take_turns_for_ever() -> None:
+    class WaitingFirst(SchedulingPolicy):
+        rank_is_fixed = False
+
+        def rank(self, request: Request) -> bool:
+            return request.status is RequestStatus.RUNNING
+
+    driven = Driven(
+        JointOrder(WaitingFirst()), [asked("a", 20, 3), asked("b", 20, 3)], max_num_seqs=1, max_num_batched_tokens=8
+    )
+    assert driven.preempted == ["a", "a"]  # after each token but the last, and not before it
+
+
 def test_what_cannot_be_admitted_yet_takes_no_slot() -> None:
     first, held = asked("first"), running(4)
     queue = PolicyQueue(SchedulingPolicy())
@@ -215,15 +229,16 @@ def test_a_running_request_makes_way_for_gain_once() -> None:
 
 
 def test_decodes_or_prompts_first() -> None:
-    def plans_with_both(policy: SchedulingPolicy) -> list[bool]:
-        requests = [asked("decodes", 4, 30, priority=1), asked("prompt", 40, 2, 0.045)]
-        driven = Driven(policy, requests, max_num_batched_tokens=8)
-        return ["decodes" in plan for plan in driven.plans if plan.get("prompt", 0) > 1]
+    def decodes_beside_the_prompt(policy: SchedulingPolicy) -> list[bool]:
+        requests = [asked("decodes", 4, 30), asked("prompt", 40, 2, 0.045, service_level=URGENT)]
+        plans = Driven(policy, requests, max_num_batched_tokens=8).plans
+        return ["decodes" in plan for plan in plans if plan.get("prompt", 0) > 1]
 
-    assert not any(plans_with_both(JointOrder(Priority()))[1:])  # from its admission on it takes all
-    assert all(plans_with_both(DecodeFirst(JointOrder(Priority()))))
-    assert not any(plans_with_both(PrefillFirst()))
-    assert all(plans_with_both(SchedulingPolicy()))
+    urgent_first = TwoClasses(reserved_share=0)
+    assert not any(decodes_beside_the_prompt(urgent_first)[1:])  # from its admission on it takes all
+    assert all(decodes_beside_the_prompt(DecodeFirst(urgent_first)))
+    assert not any(decodes_beside_the_prompt(PrefillFirst()))
+    assert all(decodes_beside_the_prompt(SchedulingPolicy()))
     policy, (held,), queue = PrefillFirst(), running(8), PolicyQueue(SchedulingPolicy())
     policy.start_step(StepView(0.0, [held], queue, 12, 4, 4, 64))
     assert [policy.admits(asked("new", num), [held]) for num in (40, 8, 1, 49)] == [True, True, False, False]
@@ -247,12 +262,11 @@ def test_victims() -> None:
     assert [request.request_id for request in policy.victims(held)] == ["r2", "r1", "r3", "r0"]
 
 
-@pytest.mark.parametrize("policy", [Ageing(), JointOrder(Priority())])
-def test_the_worst_priority_is_preempted(policy: SchedulingPolicy) -> None:
+def test_the_worst_priority_is_preempted() -> None:
     held = running(4, 4, 4, 4)
     for request, priority in zip(held, (1, 2, 0, 2), strict=True):
         request.priority, request.arrival_time = priority, 0.1 * priority
-    assert [request.request_id for request in policy.victims(held)] == ["r3", "r1", "r0", "r2"]
+    assert [request.request_id for request in Ageing().victims(held)] == ["r3", "r1", "r0", "r2"]
 
 
 def test_around_a_policy_everything_is_passed_on() -> None:
@@ -345,3 +359,42 @@ def test_the_budget_follows_first_tokens_and_throughput() -> None:
 def test_a_bad_parameter_is_refused_in_words(make: Callable[[], object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         make()
+
+
+# What a review found. Each is marked as failing, strictly: whoever mends it is told to remove the mark.
+@pytest.mark.xfail(strict=True, reason="of equal ranks the first in line is preempted, just before its next token")
+def test_feedback_queues_come_to_an_end_if_all_arrive_at_once() -> None:
+    rng = random.Random(139)
+    requests = mixed(rng, 16, rng.choice((0.0, 0.5, 5.0)))
+    Driven(FeedbackQueues(), requests, tight(rng), 0.01)
+
+
+@pytest.mark.xfail(strict=True, reason="tpot counts only beside a ttft")
+def test_a_pace_alone_is_a_promise() -> None:
+    request = asked("a", 4, 40, service_level=ServiceLevel("pace", tpot=0.1))
+    request.all_token_ids.append(7)
+    assert math.isfinite(LeastSlack().slack(request))
+
+
+@pytest.mark.xfail(strict=True, reason="a request whose grammar is not compiled counts as one that could be admitted")
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ShortestFirst(lambda request: 9.0, preempts=True, margin=1.0),
+        TwoClasses(preempts=True),
+        FeedbackQueues(quantum=1),
+    ],
+)
+def test_no_slot_is_given_up_for_a_grammar_that_is_not_there(policy: SchedulingPolicy) -> None:
+    waits, held, queue = asked("a", service_level=URGENT), running(8), PolicyQueue(policy)
+    waits.status = RequestStatus.WAITING_FOR_FSM
+    held[0].all_token_ids += [7] * (0 if isinstance(policy, ShortestFirst) else 5)
+    queue.add_request(waits)
+    assert not policy.to_preempt(StepView(0.0, held, queue, 9, 4, 1, 64))
+
+
+@pytest.mark.xfail(strict=True, reason="the limit closes admission alone: what ran before goes on")
+def test_few_run_beside_an_urgent_request_that_comes_later() -> None:
+    requests = [*(asked(f"n{n}", 4, 30) for n in range(6)), asked("u", 4, 9, 0.05, service_level=URGENT)]
+    driven = Driven(TwoClasses(urgent_batch_limit=2), requests, max_num_seqs=8)
+    assert max(len(plan) for plan in driven.plans if "u" in plan) <= 2
