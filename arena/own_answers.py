@@ -1,4 +1,4 @@
-"""Prompts with the lengths of the embedded model's own answers, drawn and answered by `tools/length_ranker.py`."""
+"""Prompts with the lengths of the embedded model's own answers, none of which its ranker has seen in training."""
 
 import json
 import lzma
