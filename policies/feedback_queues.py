@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from policies.joint_order import outranked, worst_first
 
 
 class FeedbackQueues(SchedulingPolicy):
@@ -60,13 +61,10 @@ class FeedbackQueues(SchedulingPolicy):
         return self.level(request), request.arrival_time
 
     def victims(self, running: list[Request]) -> list[Request]:
-        return sorted(running, key=self.rank, reverse=True)
+        return worst_first(running, self.rank)
 
     def to_preempt(self, step: StepView) -> Sequence[Request]:
-        if len(step.running) < step.max_num_seqs:
-            return ()
-        pairs = zip(sorted(step.waiting, key=self.rank), self.victims([*step.running]), strict=False)
-        return [running for waiting, running in pairs if self.level(waiting) < self.level(running)]
+        return outranked(step, self.level)
 
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
         for request, _ in shares:

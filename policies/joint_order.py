@@ -11,6 +11,11 @@ from policies.around import Around
 READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
+def can_run(request: Request) -> bool:
+    """Return whether a waiting request could use a slot: one that waits for a grammar or a transfer could not."""
+    return request.status in READY
+
+
 def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> list[Request]:
     """Return the running requests by descending rank, of equal ones the last in line first."""
     found = list(running[::-1])
@@ -22,8 +27,7 @@ def outranked(
     step: StepView, rank: Callable[[Request], Any], may_go: Callable[[Request], bool] = lambda request: True
 ) -> list[Request]:
     """Return the running requests whose slots waiting ones of smaller rank are to take, the largest rank first."""
-    # One that still waits for a grammar or a transfer could not use a slot.
-    ready = [request for request in step.waiting if request.status in READY]
+    ready = list(filter(can_run, step.waiting))
     if not ready:
         return []
     num_free = step.max_num_seqs - len(step.running)

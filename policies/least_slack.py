@@ -1,19 +1,19 @@
 """Deadlines: the request with the least time to spare goes first."""
 
-import math
-
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from policies.joint_order import worst_first
 
 
 class LeastSlack(SchedulingPolicy):
     """Waiting requests by slack: the deadline of the next promised token, less the time now and the time it takes.
 
-    Deadlines come from the service level: the first token is due after `ttft`, each later one `tpot` after the one
-    before, the whole answer after `e2e`. A request that promises nothing comes last. `seconds_per_prompt_token` and
-    `seconds_per_step` are what a token is guessed to take. A promise that is broken already keeps its place in the
-    order of deadlines if `serves_late`; else it comes after those that can still be kept. ("SLO-Aware Scheduling for
-    Large Language Model Inferences", arXiv 2504.14966, orders by predicted latency against the same three limits.)
+    Deadlines come from the service level: the first token is due after `ttft`, the nth after that n times `tpot`
+    later than it came, the whole answer after `e2e`. A request that promises nothing comes last.
+    `seconds_per_prompt_token` and `seconds_per_step` are what a token is guessed to take. A promise that is broken
+    already keeps its place in the order of deadlines if `serves_late`; else it comes after those that can still be
+    kept. ("SLO-Aware Scheduling for Large Language Model Inferences", arXiv 2504.14966, orders by predicted latency
+    against the same three limits.)
 
     Raises `ValueError` for a negative guess.
     """
@@ -32,9 +32,12 @@ class LeastSlack(SchedulingPolicy):
         self.seconds_per_step = seconds_per_step
         self.serves_late = serves_late
         self._now = 0.0
+        self._first_token_times: dict[str, float] = {}
 
     def start_step(self, step: StepView) -> None:
         self._now = step.now
+        living = {request.request_id for request in (*step.running, *step.waiting)}
+        self._first_token_times = {name: time for name, time in self._first_token_times.items() if name in living}
 
     def slack(self, request: Request) -> float:
         """Return the seconds that a request can still wait without breaking a promise; negative if one is broken."""
@@ -42,10 +45,8 @@ class LeastSlack(SchedulingPolicy):
         num_left = max(1, request.sampling_params.max_tokens - request.num_output_tokens)
         to_compute = (request.num_tokens - request.num_computed_tokens) * self.seconds_per_prompt_token
         next_due = arrived + level.ttft
-        if request.num_output_tokens and level.tpot < math.inf:
-            next_due += request.num_output_tokens * level.tpot
-        elif request.num_output_tokens:
-            next_due = math.inf
+        if request.num_output_tokens:
+            next_due = self._first_token_times.get(request.request_id, arrived) + request.num_output_tokens * level.tpot
         last_due = arrived + level.e2e - (num_left - 1) * self.seconds_per_step
         return min(next_due, last_due) - self._now - to_compute - self.seconds_per_step
 
@@ -54,4 +55,7 @@ class LeastSlack(SchedulingPolicy):
         return slack < 0 and not self.serves_late, slack
 
     def victims(self, running: list[Request]) -> list[Request]:
-        return sorted(running, key=self.rank, reverse=True)
+        return worst_first(running, self.rank)
+
+    def sampled(self, request: Request, num_tokens: int) -> None:
+        self._first_token_times.setdefault(request.request_id, self._now)

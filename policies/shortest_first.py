@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from policies.joint_order import can_run, worst_first
 from policies.predictors import Predict
 
 
@@ -29,14 +30,11 @@ class ShortestFirst(SchedulingPolicy):
         return self.predict(request) - request.num_output_tokens
 
     def victims(self, running: list[Request]) -> list[Request]:
-        return sorted(running, key=self.rank, reverse=True)
+        return worst_first(running, self.rank)
 
     def to_preempt(self, step: StepView) -> Sequence[Request]:
-        if not self.preempts or len(step.running) < step.max_num_seqs:
+        if not self.preempts:
             return ()
-        chosen = []
-        for waiting, running in zip(sorted(step.waiting, key=self.rank), self.victims([*step.running]), strict=False):
-            if self.rank(running) < self.margin * max(1.0, self.rank(waiting)):
-                break
-            chosen.append(running)
-        return chosen
+        takers = sorted(filter(can_run, step.waiting), key=self.rank)[step.max_num_seqs - len(step.running) :]
+        pairs = zip(self.victims([*step.running]), takers, strict=False)
+        return [holder for holder, taker in pairs if self.rank(holder) > self.margin * max(1.0, self.rank(taker))]

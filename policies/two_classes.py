@@ -4,14 +4,16 @@ from collections.abc import Sequence
 
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from policies.joint_order import can_run
 
 
 class TwoClasses(SchedulingPolicy):
     """Requests of the service level `urgent` go first, and a share of each step's budget is theirs alone.
 
-    While an urgent request lives, at most `urgent_batch_limit` requests run (None: no limit): small batches make short
-    steps. With `preempts` an urgent request that waits takes the slot of the normal one that came last. ("SLO-Aware
-    Scheduling for Large Language Model Inferences", arXiv 2504.14966, limits the batch and preempts for the urgent.)
+    While an urgent request lives, at most `urgent_batch_limit` requests are in a step (None: no limit), the rest sit
+    out: small batches make short steps. With `preempts` an urgent request that waits takes the slot of the normal one
+    that came last. ("SLO-Aware Scheduling for Large Language Model Inferences", arXiv 2504.14966, limits the batch and
+    preempts for the urgent.)
 
     Raises `ValueError` for a share that is not from 0 to under 1, or a limit under 1.
     """
@@ -32,13 +34,18 @@ class TwoClasses(SchedulingPolicy):
         self.urgent_batch_limit, self.preempts = urgent_batch_limit, preempts
         self._num_reserved = 0
         self._has_urgent = False
+        self._sit_out: set[str] = set()
 
     def is_urgent(self, request: Request) -> bool:
         return request.service_level.name == self.urgent
 
     def start_step(self, step: StepView) -> None:
         self._num_reserved = int(self.reserved_share * step.max_num_batched_tokens)
-        self._has_urgent = any(map(self.is_urgent, step.running)) or any(map(self.is_urgent, step.waiting))
+        num_urgent = sum(map(self.is_urgent, step.running)) + sum(map(self.is_urgent, filter(can_run, step.waiting)))
+        self._has_urgent, self._sit_out = num_urgent > 0, set()
+        if self.urgent_batch_limit is not None and num_urgent:
+            normal = [request.request_id for request in step.running if not self.is_urgent(request)]
+            self._sit_out = set(normal[max(0, self.urgent_batch_limit - num_urgent) :])
 
     def rank(self, request: Request) -> bool:
         return not self.is_urgent(request)
@@ -52,12 +59,14 @@ class TwoClasses(SchedulingPolicy):
     def to_preempt(self, step: StepView) -> Sequence[Request]:
         if not self.preempts:
             return ()
-        num_urgent = sum(map(self.is_urgent, step.waiting))
+        num_urgent = sum(map(self.is_urgent, filter(can_run, step.waiting)))
         num_needed = num_urgent - (step.max_num_seqs - len(step.running))
         normal = [request for request in step.running[::-1] if not self.is_urgent(request)]
         return normal[: max(0, num_needed)]
 
     def token_limit(self, request: Request, token_budget: int) -> int:
+        if request.request_id in self._sit_out:
+            return 0
         return token_budget if self.is_urgent(request) else max(0, token_budget - self._num_reserved)
 
     def admits(self, request: Request, running: Sequence[Request]) -> bool:
