@@ -13,6 +13,8 @@ class Priority(SchedulingPolicy):
     """The lowest `priority` first, then the earliest. The last of that order is preempted.
 
     vLLM: `--scheduling-policy priority`, `PriorityRequestQueue` in `v1/core/sched/request_queue.py`.
+    Of equal priorities and equal arrival times it preempts the one that came first; when memory is short, two such
+    requests can take each other's blocks in turn for ever. The rule is vLLM's, whose clock hardly stamps two alike.
     """
 
     uses_priority = True

@@ -363,10 +363,11 @@ def test_a_bad_parameter_is_refused_in_words(make: Callable[[], object], reason:
         make()
 
 
-def test_feedback_queues_come_to_an_end_if_all_arrive_at_once() -> None:
-    rng = random.Random(139)
+@pytest.mark.parametrize(("policy", "seed"), [(FeedbackQueues(), 139), (LeastSlack(), 275), (LeastSlack(), 332)])
+def test_requests_that_arrive_at_once_come_to_an_end(policy: SchedulingPolicy, seed: int) -> None:
+    rng = random.Random(seed)
     requests = mixed(rng, 16, rng.choice((0.0, 0.5, 5.0)))
-    Driven(FeedbackQueues(), requests, tight(rng), 0.01)
+    Driven(policy, requests, tight(rng), 0.01)
 
 
 def test_a_pace_alone_is_a_promise() -> None:

@@ -112,6 +112,10 @@ class OrderedPreemption:
         candidates = self.policy.victims(running)[::-1]
         if not any(candidate is request for candidate in candidates):
             candidates.insert(0, request)  # if all others were not enough, it goes itself
+        if not self.policy.rank_is_fixed:
+            # While ranks change, two requests could take each other's blocks for ever. What has run longest goes last,
+            # so that it comes to its end.
+            candidates = [running[0], *(each for each in candidates if each is not running[0])]
         has_room = self.inner.make_room(request, num_new_tokens, candidates, waiting, scheduler_output, kv)
         victims = {entry.victim_id for entry in scheduler_output.preempted}
         running[:] = [each for each in running if each.request_id not in victims]

@@ -59,7 +59,8 @@ class SchedulingPolicy:
     def victims(self, running: list[Request]) -> list[Request]:
         """Return the running requests in the order in which they are preempted when blocks run out.
 
-        One that is left out is preempted for no other request.
+        One that is left out is preempted for no other request. If ranks change, the one at the head of `running` goes
+        last all the same.
         """
         return running[::-1]
 
