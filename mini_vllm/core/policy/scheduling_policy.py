@@ -59,8 +59,8 @@ class SchedulingPolicy:
     def victims(self, running: list[Request]) -> list[Request]:
         """Return the running requests in the order in which they are preempted when blocks run out.
 
-        One that is left out is preempted for no other request. If ranks change, the one at the head of `running` goes
-        last all the same.
+        One that is left out is preempted for no other request. While ranks change, the head of `running` goes last once
+        it has been preempted three times, so that every request comes to its end.
         """
         return running[::-1]
 
