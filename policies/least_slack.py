@@ -32,12 +32,12 @@ class LeastSlack(SchedulingPolicy):
         self.seconds_per_step = seconds_per_step
         self.serves_late = serves_late
         self._now = 0.0
-        self._first_token_times: dict[str, float] = {}
+        self._answering_since: dict[str, float] = {}
 
     def start_step(self, step: StepView) -> None:
         self._now = step.now
         living = {request.request_id for request in (*step.running, *step.waiting)}
-        self._first_token_times = {name: time for name, time in self._first_token_times.items() if name in living}
+        self._answering_since = {name: time for name, time in self._answering_since.items() if name in living}
 
     def slack(self, request: Request) -> float:
         """Return the seconds that a request can still wait without breaking a promise; negative if one is broken."""
@@ -46,7 +46,7 @@ class LeastSlack(SchedulingPolicy):
         to_compute = (request.num_tokens - request.num_computed_tokens) * self.seconds_per_prompt_token
         next_due = arrived + level.ttft
         if request.num_output_tokens:
-            next_due = self._first_token_times.get(request.request_id, arrived) + request.num_output_tokens * level.tpot
+            next_due = self._answering_since.get(request.request_id, arrived) + request.num_output_tokens * level.tpot
         last_due = arrived + level.e2e - (num_left - 1) * self.seconds_per_step
         return min(next_due, last_due) - self._now - to_compute - self.seconds_per_step
 
@@ -58,4 +58,4 @@ class LeastSlack(SchedulingPolicy):
         return worst_first(running, self.rank)
 
     def sampled(self, request: Request, num_tokens: int) -> None:
-        self._first_token_times.setdefault(request.request_id, self._now)
+        self._answering_since.setdefault(request.request_id, self._now)
