@@ -84,8 +84,8 @@ class Request:
     seed: int = 0
     grammar: Future[Grammar] | None = None
     mm_features: tuple[MultiModalFeatureSpec, ...] = ()
-    tenant: str = ""
-    service_level: ServiceLevel = BEST_EFFORT
+    tenant: str = field(default="", repr=False)
+    service_level: ServiceLevel = field(default=BEST_EFFORT, repr=False)
 
     status: RequestStatus = field(default=RequestStatus.WAITING, init=False)
     all_token_ids: list[int] = field(init=False)

@@ -14,7 +14,7 @@ from tests.grading.checkout import Checkout
 from tests.grading.forked import forked
 from tests.mutants.catalog import PHASES, mutants, reference
 from tests.mutants.harness import Harness, harness
-from tests.mutants.record import digests_of, hints_of
+from tests.mutants.record import CPU_SECONDS, digests_of, hints_of
 from tests.mutants.verdict import Verdict
 
 QUESTION = "Hint: needed, promised, free: which of these is another number in your code, or how do you compare them?"
@@ -39,7 +39,9 @@ def workers() -> Iterator[Harness]:
 def test_the_recorded_hints_are_those_of_today(phase: int, workers: Harness) -> None:
     subjects = [subject for subject in mutants(phase) if subject.hint][:2]
     found = []
-    for subject, verdict in zip(subjects, workers.examine(subjects, stop_at_first=False), strict=True):
+    for subject, verdict in zip(
+        subjects, workers.examine(subjects, stop_at_first=False, cpu_seconds=CPU_SECONDS), strict=True
+    ):
         by_task = digests_of(verdict)
         found += [recorded(phase).get(task, {}).get(digest) for task, digest in by_task.items()]
         assert set(found[-len(by_task) :]) <= {subject.hint, None}, subject.name
