@@ -143,8 +143,8 @@ def collect() -> dict[str, list[str]]:
         if done.returncode:
             raise ValueError(f"the graded tests cannot be collected:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
         tests: dict[str, list[str]] = json.loads(target.read_text(encoding="utf-8"))
-        tests = {test_id: markers for test_id, markers in tests.items() if test_id.startswith("labs/phase")}
-    return tests
+    # The lab of policies has no points.
+    return {test_id: markers for test_id, markers in tests.items() if test_id.startswith("labs/phase")}
 
 
 def pytest_collection_finish(session: "pytest.Session") -> None:
