@@ -3,8 +3,8 @@
 from array import array
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import combinations
 
+from course.simulator.service_differences import ServiceDifferences
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
@@ -16,28 +16,25 @@ WINDOW_SECONDS = 2.0
 class Accounts:
     """The books of one run. Service is counted in weighted tokens, and only while two tenants or more have to wait.
 
-    `max_service_difference` is the largest difference between the service of two tenants over a time in which both had
-    requests waiting throughout. `windows` are the services of such tenants in windows of two seconds.
+    `windows` are the services of such tenants in windows of two seconds.
     """
 
-    def __init__(self, clock: Callable[[], float], num_tenants: int) -> None:
+    def __init__(self, scheduler: Scheduler, clock: Callable[[], float], num_tenants: int) -> None:
+        self.scheduler = scheduler
         self.clock = clock
         self.num_tenants = num_tenants
-        self.scheduler: Scheduler | None = None
         self.num_recomputed_tokens = 0
         self.token_times: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
-        self.max_service_difference = 0.0
         self.windows: list[list[float]] = []
         self._computed: dict[str, int] = {}
         self._service: defaultdict[str, float] = defaultdict(float)
-        self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
+        self._differences = ServiceDifferences()
         self._window_end = WINDOW_SECONDS
         self._in_window: defaultdict[str, float] = defaultdict(float)
         self._waited_throughout: set[str] | None = None
 
     def on_step(self, step: SchedulerOutput, sampling: dict[str, Request]) -> None:
         """Enter one step, after its time has passed and before its tokens are counted."""
-        assert self.scheduler is not None
         now, requests = self.clock(), self.scheduler.requests
         for request_id in sampling:
             self.token_times[request_id].append(now)
@@ -57,19 +54,12 @@ class Accounts:
         self._in_window[tenant] += amount
 
     def _compare(self, now: float) -> None:
-        assert self.scheduler is not None
         waiting: set[str] = set()
         for request in self.scheduler.waiting:
             waiting.add(request.tenant)
             if len(waiting) == self.num_tenants:
                 break
-        for pair in [pair for pair in self._extremes if not waiting.issuperset(pair)]:
-            del self._extremes[pair]
-        for one, other in combinations(sorted(waiting), 2):
-            difference = self._service[one] - self._service[other]
-            low, high = self._extremes.get((one, other), (difference, difference))
-            self._extremes[one, other] = low, high = min(low, difference), max(high, difference)
-            self.max_service_difference = max(self.max_service_difference, high - low)
+        self._differences.enter(self._service, waiting)
         self._waited_throughout = waiting if self._waited_throughout is None else self._waited_throughout & waiting
         if now >= self._window_end:
             if len(self._waited_throughout) > 1:
@@ -77,6 +67,11 @@ class Accounts:
             self._window_end = now + WINDOW_SECONDS
             self._in_window.clear()
             self._waited_throughout = None
+
+    @property
+    def max_service_difference(self) -> float:
+        """The largest difference between the service of two tenants over a time in which both waited throughout."""
+        return max(self._differences.largest.values(), default=0.0)
 
     def jain_index(self) -> float:
         """Return the mean of Jain's index over the windows, 1 if all tenants that waited were served alike."""

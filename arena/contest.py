@@ -13,11 +13,13 @@ from arena.accounts import Accounts
 from arena.figures import Figures, figures_of
 from arena.loads import output_lengths
 from course.simulator.cost_model import CostModel
+from course.simulator.served import Served
 from course.simulator.simulation import Simulation
 from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from policies.named import POLICIES
 
 # 97.5% points of Student's t for 1 to 9 degrees of freedom; from there on the normal distribution's is near enough.
@@ -61,13 +63,19 @@ class Estimate:
 def run_race(race: Race) -> Figures:
     """Simulate one race. Raises `ValueError` for a request that can never be served."""
     requests = race.load.requests(race.seed)
-    clock = VirtualClock()
     policy = POLICIES[race.policy].make(output_lengths(requests))
-    scheduler = build_scheduler(race.engine, race.lineup, policy=policy, clock=lambda: clock.now)
-    accounts = Accounts(lambda: clock.now, len({request.tenant for request in requests}))
-    accounts.scheduler = scheduler
-    simulation = Simulation(requests, scheduler, race.cost, clock=clock, on_step=accounts.on_step)
-    return figures_of(simulation.run(), accounts)
+    served, accounts = serve_requests(requests, policy, race.engine, race.cost, race.lineup)
+    return figures_of(served, accounts)
+
+
+def serve_requests(
+    requests: Sequence[TimedRequest], policy: SchedulingPolicy, engine: EngineConfig, cost: CostModel, lineup: Lineup
+) -> tuple[Served, Accounts]:
+    """Simulate requests under a policy, and keep the books. Raises like `Simulation.run`."""
+    clock = VirtualClock()
+    scheduler = build_scheduler(engine, lineup, policy=policy, clock=lambda: clock.now)
+    accounts = Accounts(scheduler, lambda: clock.now, len({request.tenant for request in requests}))
+    return Simulation(requests, scheduler, cost, clock=clock, on_step=accounts.on_step).run(), accounts
 
 
 def run_races(

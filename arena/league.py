@@ -17,7 +17,7 @@ from statistics import fmean
 from types import ModuleType
 from typing import Any
 
-from arena.accounts import Accounts
+from arena.contest import serve_requests
 from arena.figures import Figures, figures_of
 from arena.loads import Load
 from course.sandbox.channel import ChannelError, take_stdio
@@ -27,10 +27,7 @@ from course.sandbox.worker import WorkerProcess
 from course.simulator.cost_model import gpu_cost_model
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
-from course.simulator.simulation import Simulation
-from course.workloads.simulated_time import VirtualClock
 from mini_vllm import EngineConfig, Lineup
-from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 
@@ -143,12 +140,9 @@ def outcome(source: str, lineup: Lineup, seed: int) -> dict[str, Any]:
 def run_load(load: Load, seed: int, policy: SchedulingPolicy, lineup: Lineup) -> Figures:
     """Run a policy on a load. Raises `ValueError` if it has changed what a request asked for."""
     random.seed(seed)  # a policy may draw
-    requests, clock = load.requests(seed), VirtualClock()
-    scheduler = build_scheduler(ENGINE, lineup, policy=policy, clock=lambda: clock.now)
-    accounts = Accounts(lambda: clock.now, load.num_tenants)
-    accounts.scheduler = scheduler
+    requests = load.requests(seed)
     cost = gpu_cost_model(find_gpu(GPU), find_model_shape(MODEL))
-    served = Simulation(requests, scheduler, cost, clock=clock, on_step=accounts.on_step).run()
+    served, accounts = serve_requests(requests, policy, ENGINE, cost, lineup)
     for number, request in enumerate(requests):
         if (got := len(accounts.token_times[str(number)])) != request.num_output_tokens:
             raise ValueError(f"request {number} got {got} of its {request.num_output_tokens} tokens")

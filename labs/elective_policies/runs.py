@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import NoReturn
 
 from course.labtest.expect import lab_failure
 from course.simulator.cost_model import CostModel
+from course.simulator.service_differences import ServiceDifferences
 from course.simulator.simulation import Simulation
 from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest
@@ -48,8 +48,7 @@ class Run:
     """One run to its end: `order` are the names in the order of their first tokens computed, `service` by tenant,
     in weighted tokens over the tenant's weight.
 
-    `differences` has, for each pair of tenants, the largest difference of their services over a time in which both
-    were waiting. Fails the test if a step is left empty, or if the run does not end.
+    Fails the test if a step is left empty, or if the run does not end.
     """
 
     def __init__(
@@ -64,9 +63,8 @@ class Run:
         self.preempted: list[str] = []
         self.idle_steps: list[str] = []
         self.service: defaultdict[str, float] = defaultdict(float)
-        self.differences: dict[tuple[str, str], float] = {}
         self._tenant_weights = tenant_weights or {}
-        self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
+        self._differences = ServiceDifferences()
         self._num_steps = 0
         clock = VirtualClock()
         self._scheduler = build_scheduler(config, scheduler_lineup(), policy=policy, clock=lambda: clock.now)
@@ -75,6 +73,11 @@ class Run:
             self.served = simulation.run()
         except StalledError as error:
             self._fail("While a request is unfinished, every step computes something.", str(error))
+
+    @property
+    def differences(self) -> dict[tuple[str, str], float]:
+        """For each pair of tenants the largest difference of their services over a time in which both were waiting."""
+        return self._differences.largest
 
     def late(self) -> dict[str, str]:
         """Return the requests that broke a promise, each with which and by how much."""
@@ -108,15 +111,7 @@ class Run:
                     f"step {self._num_steps}: {step.token_budget} tokens of the budget and {slots} slots unused, "
                     f"{len(scheduler.waiting)} requests waiting, {len(left_out)} running requests left out"
                 )
-        self._compare({request.tenant for request in scheduler.waiting})
-
-    def _compare(self, waiting: set[str]) -> None:
-        self._extremes = {pair: found for pair, found in self._extremes.items() if waiting.issuperset(pair)}
-        for one, other in combinations(sorted(waiting), 2):
-            difference = self.service[one] - self.service[other]
-            low, high = self._extremes.get((one, other), (difference, difference))
-            self._extremes[one, other] = low, high = min(low, difference), max(high, difference)
-            self.differences[one, other] = max(self.differences.get((one, other), 0.0), high - low)
+        self._differences.enter(self.service, {request.tenant for request in scheduler.waiting})
 
     def _fail(self, rule: str, yours: str) -> NoReturn:
         lab_failure(
