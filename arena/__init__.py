@@ -1,1 +1,1 @@
-"""Policies against each other: workloads, figures, and whom each of them costs what."""
+"""Policies against each other: workloads, figures, and what each of them costs which requests."""

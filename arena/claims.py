@@ -150,7 +150,7 @@ def readers_quality(lineup: Lineup) -> tuple[str, bool]:
 
 
 def wasted_tokens(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the tokens that are computed twice when memory is short, by who is preempted."""
+    """Measure the tokens that are computed twice when memory is short, by the choice of the victim."""
     tight = replace(ENGINE, max_num_seqs=SLOTS, num_gpu_blocks=1_000, max_model_len=16_384)
     names = ("fcfs", "least-computed-victim", "cheapest-victim")
     runs = race_all(lineup, names, Load("mixed", 300, 12.0), tight)
@@ -202,7 +202,7 @@ CLAIMS = [
         "victims: tokens computed twice",
         "vLLM issue 54644",
         "preempting what has been computed least wastes less than preempting the last one",
-        "who has just been admitted is the victim again and again, and each time its prompt is computed anew",
+        "what has just been admitted is the victim again and again, and each time its prompt is computed anew",
         wasted_tokens,
         shown=False,
     ),

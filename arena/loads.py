@@ -11,7 +11,7 @@ from mini_vllm.core.service_level import ServiceLevel
 URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
 NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
 LATER = ServiceLevel("batch", e2e=60.0)
-LONG_PROMPT = 1_000  # tokens; nobody waits at a screen for the answer to a document
+LONG_PROMPT = 1_000  # tokens: a document, whose answer is not read as it comes
 URGENT_SHARE = 0.2
 
 

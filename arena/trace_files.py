@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice, repeat
+from math import isfinite
 from pathlib import Path
 from random import Random
 from typing import Any, overload
@@ -114,7 +115,7 @@ def _row(record: Mapping[str, Any], number: int) -> Row:
     prompt = HashedPrompt(num_tokens, tuple(1 + int(hash_id) for hash_id in hashes), block_size)
     if not hashes:
         prompt = HashedPrompt(num_tokens, (-number,), num_tokens)
-    is_mooncake = bool(hashes) and not is_bailian
+    is_mooncake = "hash_ids" in record and not is_bailian
     seconds = _seconds(_column(record, ARRIVAL)) / (1000 if is_mooncake else 1)
     return Row(seconds, prompt, num_output_tokens, str(next((record[name] for name in TENANT if name in record), "")))
 
@@ -128,6 +129,9 @@ def _column(record: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 def _seconds(value: Any) -> float:
     try:
-        return float(value)
+        seconds = float(value)
     except ValueError:  # Azure writes a date, with seven digits after the second
-        return datetime.fromisoformat(str(value)[:26]).timestamp()
+        seconds = datetime.fromisoformat(str(value)[:26]).timestamp()
+    if not isfinite(seconds):
+        raise ValueError(f"an arrival must be a finite time, got {value!r}")
+    return seconds

@@ -86,7 +86,7 @@ class ArenaOptions:
 def arena(
     *, options: ArenaOptions, lineup: LineupText = None, as_json: AsJson = False, engine: SchedulerOptions
 ) -> None:
-    """Run scheduling policies on the same requests in simulated time, and show who pays.
+    """Run scheduling policies on the same requests and show which requests pay.
 
     Goodput counts requests that kept every promise of their class. Intervals are of 95% over the seeds.
     """
@@ -103,6 +103,8 @@ def arena(
     seeds = range(options.seeds)
     races = [Race(name, load, seed, config, cost, team) for load in loads.values() for name in names for seed in seeds]
     console.print(whose_code(team), markup=False)
+    for name in names:
+        console.print(f"{name}: {POLICIES[name].text}", style=FAINT, markup=False, highlight=False)
     with reported("Simulating") as report:
         found = run_races(races, options.dask, lambda done: report("Simulating", done, len(races)))
     by_title: dict[str, dict[str, list[Figures]]] = {title: {name: [] for name in names} for title in loads}

@@ -13,7 +13,11 @@ COMMANDS = [
     ("trace", "cli.trace:trace", "Print the decisions of every step of a small workload, or of a trace file."),
     ("stages", "cli.stages:stages", "Show what each phase gains: one workload on phases 1, 1-2, ... 1-5."),
     ("simulate", "cli.simulate:simulate", "Serve a named workload with the real scheduler in simulated time."),
-    ("arena", "cli.arena:arena", "Run scheduling policies on the same requests in simulated time, and show who pays."),
+    (
+        "arena",
+        "cli.arena:arena",
+        "Run scheduling policies on the same requests and show which requests pay.",
+    ),
     ("league", "cli.league:league", "Run the MyPolicy of each file on the same requests, and print a table."),
     ("claims", "cli.claims:claims", "Measure what papers claim of scheduling policies, on simulated requests."),
     ("calibrate", "cli.calibrate:calibrate", "Fit the cost model of `mini-vllm simulate` to this machine."),

@@ -1,4 +1,4 @@
-"""More drafts for those who need their tokens fast."""
+"""More drafts for requests that need their tokens fast."""
 
 from collections.abc import Mapping
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
 from policies.joint_order import outranked, worst_first
+from policies.settings import require_positive
 
 
 class FeedbackQueues(SchedulingPolicy):
@@ -16,7 +17,7 @@ class FeedbackQueues(SchedulingPolicy):
     goes back to the top level. A waiting request of a better level takes the slot of a running one of a worse level.
     Not here: FastServe keeps the K and V of preempted requests in host memory; here they are computed again.
 
-    Raises `ValueError` for a quantum under 1 or no level.
+    Raises `ValueError` for a parameter that is not over 0.
     """
 
     rank_is_fixed = False
@@ -24,11 +25,8 @@ class FeedbackQueues(SchedulingPolicy):
     def __init__(
         self, *, quantum: int = 32, num_levels: int = 6, prefill_rate: int = 64, starvation_seconds: float = 10.0
     ) -> None:
-        if quantum < 1 or num_levels < 1 or prefill_rate < 1 or not starvation_seconds > 0:
-            raise ValueError(
-                "quantum, num_levels and prefill_rate must be at least 1 and starvation_seconds over 0, got "
-                f"{quantum}, {num_levels}, {prefill_rate} and {starvation_seconds}"
-            )
+        require_positive(quantum=quantum, num_levels=num_levels, prefill_rate=prefill_rate)
+        require_positive(starvation_seconds=starvation_seconds)
         self.quantum, self.num_levels, self.prefill_rate = quantum, num_levels, prefill_rate
         self.starvation_seconds = starvation_seconds
         self._now = 0.0

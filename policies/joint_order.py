@@ -41,7 +41,7 @@ class JointOrder(Around):
 
     vLLM issue 6077 proposed it for priorities; its scheduler sorts the waiting queue alone. Here running requests give
     way when slots are short, not when blocks are, and only once they have got a token: if ranks change, two of them
-    would else take turns for ever. Whom a lack of blocks takes, and who is served first, the other policy decides.
+    would else take turns for ever. The victims of a lack of blocks and the order of service are the other policy's.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:

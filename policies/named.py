@@ -52,7 +52,7 @@ POLICIES: dict[str, NamedPolicy] = {
         lambda lengths: ShortestFirst(oracle(lengths), preempts=True),
     ),
     "feedback-queues": NamedPolicy(
-        "who has been served for long sinks a level (FastServe)", lambda lengths: FeedbackQueues()
+        "a request that has been served for long sinks a level (FastServe)", lambda lengths: FeedbackQueues()
     ),
     "least-slack": NamedPolicy("the nearest deadline first, less the time it takes", lambda lengths: LeastSlack()),
     "two-classes": NamedPolicy("the urgent first, with a quarter of each step reserved", lambda lengths: TwoClasses()),

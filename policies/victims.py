@@ -1,4 +1,4 @@
-"""Other choices of whom to preempt when blocks run out; requests are admitted in order of arrival."""
+"""Other choices of victims when blocks run out; requests are admitted in order of arrival."""
 
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView

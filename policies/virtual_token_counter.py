@@ -11,9 +11,10 @@ class VirtualTokenCounter(SchedulingPolicy):
 
     "Fairness in Serving Large Language Models" (arXiv 2401.00588). Its bound: two tenants that both have requests
     waiting throughout differ in service by at most 2 * max(input_weight * longest prompt, output_weight * tokens in
-    the KV cache), divided by their weights. A tenant that comes back is lifted to the least served of those that
-    wait: idle time saves nothing up. A prompt is charged when it is admitted for the first time, so that computing it
-    again after a preemption is not the tenant's fault.
+    the KV cache), divided by their weights. Counters are compared once per step, so one step may admit several
+    requests of a tenant. A tenant that comes back is lifted to the least served of those that wait: idle time saves
+    nothing up. A prompt is charged when it is admitted for the first time, so that computing it again after a
+    preemption is not the tenant's fault.
 
     Raises `ValueError` for a weight that is not over 0.
     """
@@ -30,16 +31,19 @@ class VirtualTokenCounter(SchedulingPolicy):
         self.input_weight, self.output_weight = input_weight, output_weight
         self.counters: dict[str, float] = {}
         self._waiting: set[str] = set()
+        self._last_level = 0.0
         self._charged: set[str] = set()
 
     def start_step(self, step: StepView) -> None:
         waiting = {request.tenant for request in step.waiting}
+        if left := self._waiting - waiting:
+            self._last_level = max(self.counters[tenant] for tenant in left)
+        still = self._waiting & waiting
         for tenant in sorted(waiting - self._waiting):
-            others = [self.counters[other] for other in self._waiting & waiting]
-            # If all had left, the last level of service counts: who comes first does not start at 0 among the served.
-            floor = min(others) if others else max(self.counters.values(), default=0.0)
+            # Without others that wait, the level at which the last one left: a newcomer does not start at 0.
+            floor = min((self.counters[other] for other in still), default=self._last_level)
             self.counters[tenant] = max(self.counters.get(tenant, 0.0), floor)
-            self._waiting.add(tenant)
+            still.add(tenant)
         self._waiting = waiting
         self._charged &= {request.request_id for request in (*step.running, *step.waiting)}
 

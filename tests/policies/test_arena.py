@@ -82,6 +82,12 @@ def test_a_trace_of_each_form_is_read(name: str, tmp_path: Path) -> None:
     assert shared == {"mooncake.jsonl": 512, "bailian.jsonl": 30}.get(name, 0)
 
 
+def test_a_mooncake_request_without_hashes_counts_milliseconds_too(tmp_path: Path) -> None:
+    line = '{"timestamp": %d, "input_length": 9, "output_length": 1, "hash_ids": []}\n'
+    (tmp_path / "mooncake.jsonl").write_text(line % 1000 + line % 4000)
+    assert [one.arrival_time for one in TraceLoad(str(tmp_path / "mooncake.jsonl")).requests(0)] == [0, 3]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
@@ -89,6 +95,11 @@ def test_a_trace_of_each_form_is_read(name: str, tmp_path: Path) -> None:
         ("a.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\nnoon,1,2\n", "line 2: Invalid isoformat string"),
         ("a.jsonl", '{"timestamp": 1, "input_length": 0, "output_length": 3}\n', "line 1: lengths must be at least 1"),
         ("a.jsonl", "[1, 2]\n", "line 1: "),
+        (
+            "a.jsonl",
+            '{"timestamp": NaN, "input_length": 1, "output_length": 3}\n',
+            "line 1: an arrival must be",
+        ),
         ("a.jsonl", "\n", "holds no request with an output"),
         ("a.txt", "", "must be a .csv or .jsonl file"),
     ],

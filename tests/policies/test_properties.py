@@ -347,7 +347,7 @@ def test_the_budget_follows_first_tokens_and_throughput() -> None:
     ("make", "reason"),
     [
         (lambda: Ageing(0), "seconds_per_level must be over 0, got 0"),
-        (lambda: FeedbackQueues(quantum=0), "quantum, num_levels and prefill_rate must be at least 1"),
+        (lambda: FeedbackQueues(quantum=0), "quantum must be over 0, got 0"),
         (lambda: LeastSlack(seconds_per_step=-1), "must be at least 0, got 5e-05 and -1"),
         (lambda: ShortestFirst(oracle({}), margin=0.5), "margin must be at least 1, got 0.5"),
         (lambda: QualityOfExperience(horizon=math.nan), "horizon must be over 0, got nan"),

@@ -15,7 +15,7 @@ from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import Preempted, SchedulerOutput
 
-MAX_TURNS = 3
+MAX_PREEMPTIONS = 3
 
 
 class PolicyScheduling:
@@ -114,7 +114,7 @@ class OrderedPreemption:
         candidates = self.policy.victims(running)[::-1]
         if not any(candidate is request for candidate in candidates):
             candidates.insert(0, request)  # if all others were not enough, it goes itself
-        if not self.policy.rank_is_fixed and running[0].num_preemptions >= MAX_TURNS:
+        if not self.policy.rank_is_fixed and running[0].num_preemptions >= MAX_PREEMPTIONS:
             # While ranks change, two requests could take each other's blocks for ever. Of those that have often been
             # preempted the one at the head goes last, so that it comes to its end.
             candidates = [running[0], *(each for each in candidates if each is not running[0])]
