@@ -14,9 +14,11 @@ WINDOW_SECONDS = 2.0
 
 
 class Accounts:
-    """The books of one run. Service is counted in weighted tokens, and only while two tenants or more have to wait.
+    """The books of one run. `clock` is the simulation's, in seconds.
 
-    `windows` are the services of such tenants in windows of two seconds.
+    `service` is each tenant's in weighted tokens: a prompt token counts once, however often it is computed.
+    `num_recomputed_tokens` counts the other times. `windows` have, for each window of two seconds, the services of the
+    tenants that had requests waiting all through it, if there were two or more.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], float], num_tenants: int) -> None:
@@ -26,8 +28,8 @@ class Accounts:
         self.num_recomputed_tokens = 0
         self.token_times: defaultdict[str, array[float]] = defaultdict(lambda: array("d"))
         self.windows: list[list[float]] = []
+        self.service: defaultdict[str, float] = defaultdict(float)
         self._computed: dict[str, int] = {}
-        self._service: defaultdict[str, float] = defaultdict(float)
         self._differences = ServiceDifferences()
         self._window_end = WINDOW_SECONDS
         self._in_window: defaultdict[str, float] = defaultdict(float)
@@ -50,7 +52,7 @@ class Accounts:
         self._compare(now)
 
     def _serve(self, tenant: str, amount: float) -> None:
-        self._service[tenant] += amount
+        self.service[tenant] += amount
         self._in_window[tenant] += amount
 
     def _compare(self, now: float) -> None:
@@ -59,7 +61,7 @@ class Accounts:
             waiting.add(request.tenant)
             if len(waiting) == self.num_tenants:
                 break
-        self._differences.enter(self._service, waiting)
+        self._differences.enter(self.service, waiting)
         self._waited_throughout = waiting if self._waited_throughout is None else self._waited_throughout & waiting
         if now >= self._window_end:
             if len(self._waited_throughout) > 1:
