@@ -25,6 +25,7 @@ from policies.named import POLICIES
 # 97.5% points of Student's t for 1 to 9 degrees of freedom; from there on the normal distribution's is near enough.
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 NORMAL_975 = 1.96
+SECONDS_TO_CONNECT = 10
 
 
 class AnyLoad(Protocol):
@@ -84,7 +85,7 @@ def run_races(
     """Run the races on all cores, or on the cluster whose scheduler is at `dask`; return their figures in order.
 
     A race depends on its own values alone, so the results are the same wherever it runs. Raises `ValueError` if dask
-    is not installed.
+    is not installed or its scheduler does not answer.
     """
     with workers(dask, len(races)) as submit:
         futures = {submit(run_race, race): number for number, race in enumerate(races)}
@@ -105,7 +106,11 @@ def workers(dask: str | None, num_races: int) -> Iterator[Callable[..., Any]]:
         from distributed import Client  # type: ignore[import-not-found]
     except ImportError:
         raise ValueError(f"--dask {dask} needs dask: pip install -e '.[dask]'") from None
-    with Client(dask) as client:
+    try:
+        client = Client(dask, timeout=SECONDS_TO_CONNECT)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no dask scheduler answers at {dask}: {error}") from None
+    with client:
         yield lambda function, race: client.submit(function, race, pure=False)
 
 

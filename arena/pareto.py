@@ -26,7 +26,7 @@ def front(places: Mapping[str, Place]) -> list[str]:
 def pareto_picture(places: Mapping[str, Place], conditions: str, width: float = WIDTH) -> Picture:
     """Return a point for each policy, left is faster and up is fairer, and the line of those that none beats."""
     best = front(places)
-    title = "Who is fast, and who is fair"
+    title = "Which policy is fast, and which is fair"
     heading, y = chart.head(title, [conditions], width)
     top, bottom = y + TOP, y + TOP + HEIGHT
     across = LogScale.around([latency.mean for latency, _ in places.values()], LEFT, width - MARGIN)
