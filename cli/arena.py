@@ -54,7 +54,7 @@ class ArenaOptions:
     picture: Annotated[str | None, typer.Option(metavar="FILE", help="Write latency against fairness as SVG.")] = None
 
     def chosen(self) -> list[str]:
-        names = self.policies or ["fcfs", "sjf", "vtc", "least-slack"]
+        names = self.policies or [name for name in ("fcfs", "sjf", "vtc", "least-slack") if POLICIES[name].is_written]
         names = list(POLICIES) if names == ["all"] else list(dict.fromkeys(names))
         for name in names:
             if name not in POLICIES:

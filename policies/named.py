@@ -10,7 +10,6 @@ from policies.decode_or_prefill_first import DecodeFirst, PrefillFirst
 from policies.drafts_by_class import DraftsByClass
 from policies.feedback_queues import FeedbackQueues
 from policies.joint_order import JointOrder
-from policies.least_slack import LeastSlack
 from policies.length_ranker import LengthRanker
 from policies.predictors import noisy, oracle
 from policies.priority import Priority
@@ -19,7 +18,7 @@ from policies.shortest_first import ShortestFirst
 from policies.static_batches import StaticBatches
 from policies.two_classes import TwoClasses
 from policies.victims import CheapestVictim, LeastComputedFirst
-from policies.virtual_token_counter import VirtualTokenCounter
+from solutions.elective_policies import LeastSlackFirst, VirtualTokenCounter
 
 OutputLengths = Mapping[str, int]  # the true length of each output, by request id: for predictors alone
 SIGMA = 0.3  # of the noisy predictions: two of three within a factor of 1.35
@@ -31,6 +30,15 @@ class NamedPolicy:
 
     text: str
     make: Callable[[OutputLengths], SchedulingPolicy]
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it can be made: `vtc` and `least-slack` are the learner's own where there are no solutions."""
+        try:
+            self.make({})
+        except NotImplementedError:
+            return False
+        return True
 
 
 POLICIES: dict[str, NamedPolicy] = {
@@ -54,7 +62,7 @@ POLICIES: dict[str, NamedPolicy] = {
     "feedback-queues": NamedPolicy(
         "a request that has been served for long sinks a level (FastServe)", lambda lengths: FeedbackQueues()
     ),
-    "least-slack": NamedPolicy("the nearest deadline first, less the time it takes", lambda lengths: LeastSlack()),
+    "least-slack": NamedPolicy("the nearest deadline first, less the time it takes", lambda lengths: LeastSlackFirst()),
     "two-classes": NamedPolicy("the urgent first, with a quarter of each step reserved", lambda lengths: TwoClasses()),
     "vtc": NamedPolicy("the tenant served least goes first", lambda lengths: VirtualTokenCounter()),
     "ageing": NamedPolicy("priority, better by a level for every 5 s since arrival", lambda lengths: Ageing()),

@@ -9,11 +9,8 @@ from arena.contest import serve_requests
 from arena.figures import figures_of
 from course.simulator.served import Served
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.core.policy.policy_queue import PolicyQueue
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
-from mini_vllm.core.request import Request
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.service_level import ServiceLevel
-from policies.virtual_token_counter import VirtualTokenCounter
 from tests.policies.races import EXPERIMENT, REFERENCE
 
 # Four slots and few blocks: requests wait for seconds and are preempted, and no block is found again.
@@ -65,22 +62,3 @@ def test_each_promise_counts(level: ServiceLevel, share: float) -> None:
     requests = [replace(request, service_level=level) for request in REQUESTS[:4]]
     run = serve_requests(requests, SchedulingPolicy(), TIGHT, EXPERIMENT.cost, REFERENCE)
     assert figures_of(*run).share_good == share
-
-
-def test_a_newcomer_to_an_empty_queue_starts_where_the_last_tenant_left() -> None:
-    policy = VirtualTokenCounter()
-
-    def step(*tenants: str) -> None:
-        queue = PolicyQueue(policy)
-        for number, tenant in enumerate(tenants):
-            queue.add_request(Request(f"{tenant}{number}", [1], tenant=tenant))
-        policy.start_step(StepView(0.0, [], queue, 9, 4, 8, 64))
-
-    step("a")
-    policy.sampled(Request("a0", [1], tenant="a"), 50)
-    step()
-    step("b")
-    assert policy.counters == {"a": 100, "b": 100}
-    policy.sampled(Request("b0", [1], tenant="b"), 5)
-    step("a", "b")
-    assert policy.counters == {"a": 110, "b": 110}

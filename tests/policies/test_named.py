@@ -15,22 +15,21 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from policies.budget_controller import BudgetController
 from policies.feedback_queues import FeedbackQueues
 from policies.joint_order import JointOrder
-from policies.least_slack import LeastSlack
 from policies.named import POLICIES
 from policies.shortest_first import ShortestFirst
 from policies.static_batches import StaticBatches
 from policies.two_classes import TwoClasses
-from policies.virtual_token_counter import VirtualTokenCounter
+from solutions.elective_policies import LeastSlackFirst, VirtualTokenCounter
 from tests.engine.workloads import draft_half_right, small_config
 from tests.policies.driven import LEVELS, Driven, mixed, tight
 
 MAKERS: dict[str, Callable[[Mapping[str, int]], SchedulingPolicy]] = {
     **{name: named.make for name, named in POLICIES.items()},
     "joint vtc": lambda lengths: JointOrder(VirtualTokenCounter()),
-    "joint slack": lambda lengths: JointOrder(LeastSlack()),
+    "joint slack": lambda lengths: JointOrder(LeastSlackFirst()),
     "few with urgent ones": lambda lengths: TwoClasses(urgent_batch_limit=2),
     "hasty queues": lambda lengths: FeedbackQueues(quantum=1, num_levels=3, starvation_seconds=0.03),
-    "hasty budget": lambda lengths: BudgetController(JointOrder(LeastSlack()), 0.05, 1, period=0.05),
+    "hasty budget": lambda lengths: BudgetController(JointOrder(LeastSlackFirst()), 0.05, 1, period=0.05),
     "static, shortest first": lambda lengths: StaticBatches(ShortestFirst(lambda request: len(lengths))),
 }
 LINEUPS = ("solution:1-5", "solution:1-5,solution:7-8")

