@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from classroom.student_edition.edition import compose, leaks, secret_lines, untracked_code, write
-from classroom.student_edition.texts import ReleaseError, adapted
+from classroom.student_edition.texts import EDITS, ReleaseError, adapted
 from course.starter_status import starter_path
 from tests.course.surface import PHASES, ROOT, solution_path
 
@@ -77,7 +77,8 @@ def teacher(learner: Path) -> Path:
     """A small checkout with solutions and templates, and no git."""
     for folder in ("solutions", "tools/student_edition"):
         shutil.copytree(ROOT / folder, learner / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "lab.py", "Makefile", "cli/main.py"):
+    for name in EDITS:
+        (learner / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, learner / name)
     return learner
 
