@@ -43,7 +43,9 @@ def share(
         fail(f"the run did not end well, so there is nothing to share.\n{error}", 1)
     content = page_of(run).encode()
     if len(content) > MAX_BYTES:
-        raise ValueError(f"the page would have {len(content):,} bytes, at most {MAX_BYTES:,} are shared: fewer --requests")
+        raise ValueError(
+            f"the page would have {len(content):,} bytes, at most {MAX_BYTES:,} are shared: fewer --requests"
+        )
     write_page(file, content, overwrite=overwrite)
     console.print("\n".join([run.whose, *run.remarks]), markup=False)
     console.print(f"{file}: {len(content) / 1000:,.0f} kB. In a page of yours:", markup=False, soft_wrap=True)
@@ -59,6 +61,12 @@ def write_page(file: Path, content: bytes, *, overwrite: bool = False) -> None:
     beside = file.with_name(f".{file.name}.new")
     beside.write_bytes(content)
     beside.replace(file)
+
+
+def free_name(file: Path) -> Path:
+    """Return the name, or the first of NAME-2, NAME-3, ... that no file has."""
+    tries = (file.with_stem(f"{file.stem}-{number}") for number in range(2, 10_000))
+    return next((one for one in tries if not one.exists()), file) if file.exists() else file
 
 
 def page_of(run: ShownRun, title: str = "A run of my mini-vLLM engine") -> str:

@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 ESCAPE = "\x1b"  # arrows and function keys begin with it
 Read = Callable[[float], str]
@@ -64,12 +66,10 @@ def _read_terminal(seconds: float) -> str:
 
 
 def _read_windows(seconds: float) -> str:
-    assert sys.platform == "win32"
-    import msvcrt
-
+    msvcrt: Any = import_module("msvcrt")
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if msvcrt.kbhit():
-            return msvcrt.getwch()
+            return str(msvcrt.getwch())
         time.sleep(0.02)
     return ""

@@ -70,7 +70,9 @@ class Session:
 
     def to_grade(self) -> list[Task]:
         """Return the tasks to grade now: the current one; none if its file is untouched, so that nothing can pass."""
-        return [self.current] if self.current and is_begun(self.current.phase.number) else []
+        phase = self.current.phase if self.current else None
+        is_worth_it = phase and (is_begun(phase.number) or not (CHECKOUT / phase.starter).exists())
+        return [self.current] if self.current and is_worth_it else []
 
     def take(self, grade: PhaseGrade) -> list[Task]:
         """Note the result. Return tasks of the same file that passed before it was changed: they are graded next.

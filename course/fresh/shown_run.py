@@ -32,7 +32,9 @@ class ShownRun:
     def first(self) -> int:
         """The step to show first: with a preemption if there is one, else with a hit, else the first."""
         steps = enumerate(self.recording.steps)
-        ranks = ((bool(one["preempted"]), any(share.get("hit") for share in one["scheduled"]), -at) for at, one in steps)
+        ranks = (
+            (bool(one["preempted"]), any(share.get("hit") for share in one["scheduled"]), -at) for at, one in steps
+        )
         return -max(ranks, default=(False, False, 0))[2]
 
 

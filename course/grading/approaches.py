@@ -44,7 +44,9 @@ def unsealed(task: str) -> list[Approach]:
     try:
         plain = zlib.decompress(enciphered(base64.b85decode(texts[task]), key_of(task)))
     except zlib.error:
-        raise ValueError(f"the approaches of task {task} were sealed for other tests: labs/ or course/ changed") from None
+        raise ValueError(
+            f"the approaches of task {task} were sealed for other tests: labs/ or course/ changed"
+        ) from None
     return [Approach(**one) for one in json.loads(plain)]
 
 
