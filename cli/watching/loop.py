@@ -104,7 +104,8 @@ class Watch:
         screen.show_verdict(self.console, grade, seconds)
         phase = self.session.phase(grade.plan.number)
         if grade.is_complete:
-            self.has_passed(Task(phase, grade.tasks[-1].plan.number))
+            if before is not None and before.name in named(grade):  # else it was an earlier task, once more
+                self.has_passed(before)
             if again:
                 names = ", ".join(task.name for task in again)
                 self.console.print(f"Your file has changed since {names} passed: once more.", style=FAINT)

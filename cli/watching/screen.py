@@ -16,9 +16,7 @@ from course.grading.view import handout, heading, show_check, show_failure, show
 from course.terminal.step_view import FAINT, STRONG, render_step
 from mini_vllm.assembly.lineup import CHECKOUT
 
-KEYS = (
-    "h hint   n next task   l list   o a step of your engine   a other ways (after a pass)   s page to share   q quit"
-)
+KEYS = "h hint  n next task  l list  o engine step  a other ways  s share  q quit"
 HEADING = re.compile(r"^### Task (\d+\.\d)[ ,:]*(.*)$", re.MULTILINE)
 STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
 
@@ -129,7 +127,7 @@ def show_step(console: Console, run: ShownRun, step: int) -> None:
     if not run.recording.steps:
         console.print("The run has no step: nothing could be scheduled.")
         return
-    console.print(render_step(run.recording.state(step), console.width - 1, f"of {len(run.recording.steps)} steps:"))
+    console.print(render_step(run.recording.state(step), console.width - 1, f"A run of {len(run.recording.steps)} steps"))
 
 
 def show_approach(console: Console, task: str, found: list[Approach], number: int) -> None:
