@@ -16,7 +16,8 @@ from course.terminal.step_table import step_table, totals
 from course.views.page import Page
 from course.views.time_machine import time_machine
 
-FRAME = '<iframe src="{name}" title="A run of my engine" width="100%" height="900" loading="lazy"></iframe>'
+FRAME = '<iframe src="{name}" title="A run of a mini-vLLM engine" width="100%" height="900" loading="lazy"></iframe>'
+TITLE = "A run of a mini-vLLM engine"
 MAX_BYTES = 2_000_000
 TEXT_WIDTH = 110
 
@@ -69,11 +70,12 @@ def free_name(file: Path) -> Path:
     return next((one for one in tries if not one.exists()), file) if file.exists() else file
 
 
-def page_of(run: ShownRun, title: str = "A run of my mini-vLLM engine") -> str:
-    """Return the page of a run: the film of its steps, and the same as text."""
+def page_of(run: ShownRun) -> str:
+    """Return the page of a run: the film of its steps, and the same as text, in words for others than the learner."""
     steps = list(run.recording.steps)
     table = Console(file=StringIO(), width=TEXT_WIDTH, force_terminal=False)
     table.print(step_table(steps, run.recording.info.token_budget, range(len(steps))))
     assert isinstance(table.file, StringIO)
     about = " ".join([totals(steps), *run.remarks])
-    return Page(title, run.whose, about, table.file.getvalue(), run.texts).html(time_machine(run.recording), run.first)
+    whose = run.whose.replace("\n    ", ", ").replace(": yours", ": the learner's")
+    return Page(TITLE, whose, about, table.file.getvalue(), run.texts).html(time_machine(run.recording), run.first)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 from rich.console import Console
 
@@ -28,6 +29,7 @@ from course.terminal.step_view import FAINT
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
 
 TICK_SECONDS = 0.1
+CHANGED = "was changed while it was graded. Grade again."
 NEXT = {"scheduler": "mini-vllm watch --finish engine", "engine": "mini-vllm bench throughput --lineup starter"}
 
 
@@ -96,9 +98,20 @@ class Watch:
             self.show_keys()
 
     def grade(self, tasks: list[Task]) -> None:
-        self.jobs.add(lambda stop: grade_tests(only(tasks), stop), self.show_verdict, is_verdict=True)
+        phase = only(tasks)
+
+        def work(stop: Event) -> PhaseGrade:
+            try:
+                return grade_tests(phase, stop)
+            except OSError as error:  # the file went away in between
+                return PhaseGrade(phase, "", [], f"{phase.starter} cannot be read: {error.strerror}.")
+
+        self.jobs.add(work, self.show_verdict, is_verdict=True)
 
     def show_verdict(self, grade: PhaseGrade, seconds: float) -> None:
+        if grade.error.endswith(CHANGED):
+            self.grade_next()
+            return
         before = self.session.current
         again = self.session.take(grade)
         screen.show_verdict(self.console, grade, seconds)
@@ -123,7 +136,11 @@ class Watch:
 
     def has_passed(self, task: Task) -> None:
         """Open the approaches to a task that has just passed, if there are any."""
-        self.passed, self.approaches, self.num_unfolded = task, unsealed(task.name), 0
+        self.passed, self.approaches, self.num_unfolded = task, [], 0
+        try:
+            self.approaches = unsealed(task.name)
+        except ValueError as error:
+            self.console.print(str(error), markup=False)
         if self.approaches and self.read is not None:
             count = len(self.approaches)
             self.console.print(f"  a: {count} other way{'s' * (count > 1)} to write it, and what each costs")
@@ -146,7 +163,7 @@ class Watch:
             return
         try:
             show_hint(self.console, self.session.current.name)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             self.console.print(str(error), markup=False)
 
     def skip(self) -> None:
@@ -200,7 +217,10 @@ class Watch:
 
     # The end
 
-    def lineup_of_finish(self) -> Lineup:
+    def lineup_of_finish(self) -> Lineup | None:
+        """Return the phases of the finish, all of them the learner's; without a finish all that is written."""
+        if self.finish not in FINISHES:
+            return written_lineup()
         return parse_lineup(",".join(f"starter:{phase.number}" for phase in self.session.phases))
 
     def show_end(self) -> None:

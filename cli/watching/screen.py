@@ -127,7 +127,9 @@ def show_step(console: Console, run: ShownRun, step: int) -> None:
     if not run.recording.steps:
         console.print("The run has no step: nothing could be scheduled.")
         return
-    console.print(render_step(run.recording.state(step), console.width - 1, f"A run of {len(run.recording.steps)} steps"))
+    console.print(
+        render_step(run.recording.state(step), console.width - 1, f"A run of {len(run.recording.steps)} steps")
+    )
 
 
 def show_approach(console: Console, task: str, found: list[Approach], number: int) -> None:

@@ -80,7 +80,9 @@ class Session:
         The first task that fails becomes the current one; if none does, the next one that has not passed.
         """
         self.ticks.take(grade)
-        failed = [task.plan.number for task in grade.tasks if task.status != "passed" or grade.error]
+        if grade.error:
+            return []
+        failed = [task.plan.number for task in grade.tasks if task.status != "passed"]
         if failed:
             self.current = Task(self.phase(grade.plan.number), failed[0])
             return []

@@ -59,4 +59,4 @@ def observed_run() -> ShownRun:
     """Return the recorded run of the finished engine, of which nothing is the learner's."""
     recording = Recording.read(OBSERVED)
     recording = replace(recording, info=replace(recording.info, token_budget=24, max_num_seqs=4))
-    return ShownRun(recording, "A recorded run of the finished engine: nothing in it is yours.")
+    return ShownRun(recording, "A recorded run of the finished engine: no learner's code is in it.")
