@@ -13,8 +13,6 @@ from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import LineupText
 from course.terminal.step_table import step_table, totals
-from course.views.page import Page
-from course.views.time_machine import time_machine
 
 FRAME = '<iframe src="{name}" title="A run of a mini-vLLM engine" width="100%" height="900" loading="lazy"></iframe>'
 TITLE = "A run of a mini-vLLM engine"
@@ -72,6 +70,9 @@ def free_name(file: Path) -> Path:
 
 def page_of(run: ShownRun) -> str:
     """Return the page of a run: the film of its steps, and the same as text, in words for others than the learner."""
+    from course.views.page import Page
+    from course.views.time_machine import time_machine
+
     steps = list(run.recording.steps)
     table = Console(file=StringIO(), width=TEXT_WIDTH, force_terminal=False)
     table.print(step_table(steps, run.recording.info.token_budget, range(len(steps))))
