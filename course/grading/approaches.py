@@ -2,8 +2,8 @@
 
 `approaches/phaseN.json` has one text per task, enciphered by a key from the tests of the task and the answers that the
 reference gave to them. Whoever opens the files, searches them or turns their letters reads nothing, and none of their
-code can be imported. It is a seal and not a lock: the recorded answers lie beside it, so that whoever calls
-`unsealed` has the text without having written the task, and has spoilt nobody's task but their own.
+code can be imported. It is a seal and not a lock: the recorded answers are in the course too, so whoever calls
+`unsealed` reads the text without having written the task. The commands that show it grade the task first.
 """
 
 import base64
