@@ -1,6 +1,7 @@
 """`mini-vllm approaches`: other fair ways to write a task, once the learner's own passes."""
 
 import threading
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -15,12 +16,11 @@ def approaches(task: Annotated[str, typer.Argument(metavar="TASK", help="Such as
     Grades the task first. Each way passes the same tests, and comes with a sentence on what it costs.
     """
     from cli.watching.screen import show_approach, show_verdict
-    from cli.watching.session import Task, only
     from course.grading.approaches import task_named, unsealed
     from course.grading.grader import grade_tests
 
     console, (phase, number) = make_console(), task_named(task)
-    grade = grade_tests(only([Task(phase, number)]), threading.Event())
+    grade = grade_tests(replace(phase, tasks=[phase.tasks[number - 1]]), threading.Event())
     if not grade.is_complete:
         show_verdict(console, grade)
         console.print(f"Other ways to write {task} are shown once yours passes.", markup=False)

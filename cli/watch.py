@@ -1,7 +1,6 @@
 """`mini-vllm watch`: a verdict on every save, with hints, ticks, and an end that shows the learner's own engine."""
 
 import importlib.util
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -9,27 +8,17 @@ import typer
 from course.terminal.console import fail, friendly, make_console
 
 
-class Finish(StrEnum):
-    """How far to go."""
-
-    OBSERVER = "observer"
-    SCHEDULER = "scheduler"
-    ENGINE = "engine"
-
-
 @friendly
 def watch(
     finish: Annotated[
-        Finish | None,
+        str | None,
         typer.Option(
+            metavar="NAME",
             help="observer: the tour and the claims, nothing to write; scheduler: phases 1 to 3; engine: 1 to 6. "
             "It is remembered. Default: engine.",
-            show_default=False,
         ),
     ] = None,
-    phase: Annotated[
-        str | None, typer.Option(metavar="K or K-M", help="Only these phases, electives too.", show_default=False)
-    ] = None,
+    phase: Annotated[str | None, typer.Option(metavar="K or K-M", help="Only these phases, electives too.")] = None,
 ) -> None:
     """Grade on every save, and show the first failing task.
 
@@ -40,8 +29,7 @@ def watch(
     from cli.watching.keyboard import keys
     from cli.watching.loop import Watch
     from cli.watching.observer import Observer
-    from cli.watching.session import Session
-    from cli.watching.ticks import FINISHES, keep, kept
+    from cli.watching.session import FINISHES, keep, kept
     from course.terminal.options import chosen_phases
     from mini_vllm.assembly.lineup import ALL_NAMES
 
@@ -49,19 +37,17 @@ def watch(
     if importlib.util.find_spec("pytest") is None:
         fail("watch grades with pytest: pip install -c constraints.txt -e '.[test]'", 1)
     if finish is not None:
-        keep("finish", finish.value)
+        if finish not in FINISHES:
+            raise ValueError(f"--finish {finish}: there are {', '.join(FINISHES)}")
+        keep(finish=finish)
     chosen = kept().get("finish")
     name = chosen if chosen in FINISHES else "engine"
-    phases = FINISHES[name] if phase is None else tuple(chosen_phases(phase, len(ALL_NAMES)))
+    phases = FINISHES[name] if phase is None else chosen_phases(phase, len(ALL_NAMES))
     console = make_console()
+    console.print(f"Watching ({f'phases {phase}' if phase else f'finish: {name}'}). What you save is graded.")
     try:
         with keys() as read:
-            if not phases:
-                Observer(console, read).go()
-            else:
-                what = f"finish: {name}" if phase is None else f"phases: {phase}"
-                console.print(f"Watching your starters ({what}). Save a file, and it is graded.", markup=False)
-                Watch(Session(phases), console, read, name if phase is None else "phases").go()
+            (Watch(console, read, "run" if phase else name, phases) if phases else Observer(console, read)).go()
     except KeyboardInterrupt:
         console.print()
     console.print("Stopped. Your ticks are kept: mini-vllm watch goes on from here.", markup=False)

@@ -1,22 +1,17 @@
 """Work that takes seconds, one piece after the other in a thread beside the keyboard, with what each has cost."""
 
 import os
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
-
-Work = Callable[[threading.Event], Any]
-Shown = Callable[[Any, float], None]
+from threading import Event
+from typing import Any, NamedTuple
 
 
-@dataclass
-class Job:
+class Job(NamedTuple):
     """`work` is called with the event that stops it, `show` with its result and its CPU seconds."""
 
-    work: Work
-    show: Shown
+    work: Callable[[Event], Any]
+    show: Callable[[Any, float], None]
     is_verdict: bool  # about a version of a file, so that a new one makes it worthless
 
 
@@ -24,16 +19,10 @@ class Jobs:
     """A queue of jobs. `poll` is called again and again by the one thread that prints."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1)
-        self._waiting: list[Job] = []
+        self._pool, self._waiting, self._stop = ThreadPoolExecutor(1), list[Job](), Event()
         self._running: tuple[Job, Future[tuple[Any, float]]] | None = None
-        self._stop = threading.Event()
 
-    @property
-    def is_idle(self) -> bool:
-        return self._running is None and not self._waiting
-
-    def add(self, work: Work, show: Shown, *, is_verdict: bool = False) -> None:
+    def add(self, work: Callable[[Event], Any], show: Callable[[Any, float], None], *, is_verdict: bool) -> None:
         self._waiting.append(Job(work, show, is_verdict))
 
     def drop_verdicts(self) -> None:
@@ -46,22 +35,19 @@ class Jobs:
         """Show what is done, and begin what is next. Raises what the work has raised, unless it was stopped."""
         if self._running is not None and self._running[1].done():
             (job, future), self._running = self._running, None
-            if not (job.is_verdict and self._stop.is_set()):
+            if not self._stop.is_set():
                 job.show(*future.result())
         if self._running is None and self._waiting:
-            self._stop = threading.Event()
-            job = self._waiting.pop(0)
+            job, self._stop = self._waiting.pop(0), Event()
             self._running = job, self._pool.submit(timed, job.work, self._stop)
 
     def close(self) -> None:
         """Stop everything, and wait for what is running."""
-        self._waiting.clear()
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
 
-def timed(work: Work, stop: threading.Event) -> tuple[Any, float]:
+def timed(work: Callable[[Event], Any], stop: Event) -> tuple[Any, float]:
     """Return what the work returns, and the seconds of CPU that this process and its children took for it."""
-    before = os.times()
-    result = work(stop)
-    return result, sum(os.times()[:4]) - sum(before[:4])
+    before = sum(os.times()[:4])
+    return work(stop), sum(os.times()[:4]) - before

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from cli.watching.session import Session, Task
+from cli.watching.session import Session
 from course.fresh.shown_run import ShownRun
 from course.grading.approaches import Approach
 from course.grading.plan import PlannedPhase
@@ -16,7 +16,6 @@ from course.grading.view import handout, heading, show_check, show_failure, show
 from course.terminal.step_view import FAINT, STRONG, render_step
 from mini_vllm.assembly.lineup import CHECKOUT
 
-KEYS = "h hint  n next task  l list  o engine step  a other ways  s share  q quit"
 HEADING = re.compile(r"^### Task (\d+\.\d)[ ,:]*(.*)$", re.MULTILINE)
 STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
 
@@ -62,62 +61,56 @@ def show_task_verdict(console: Console, grade: PhaseGrade, task: TaskGrade) -> N
     if task.status == "passed":
         console.print(f"{mark(console, 'passed')} {name}: all {total} tests pass", style="green", markup=False)
     elif task.status == "not started":
-        show_unwritten(console, Task(grade.plan, task.plan.number))
+        show_unwritten(console, grade.plan, task.plan.number)
     else:
         console.print(f"  {name}: {num_passed} of {total} tests pass", style="red", markup=False)
 
 
-def show_unwritten(console: Console, task: Task) -> None:
+def show_unwritten(console: Console, phase: PlannedPhase, task: int) -> None:
     """Print what to write next, and where it is explained."""
-    console.print(f"Write {title(task.phase, task.number)}", style=STRONG, markup=False)
-    console.print(f"  in   {task.phase.starter}{line_of(task)}", markup=False, soft_wrap=True)
-    console.print(f"  read {handout(task.phase)}, 'Task {task.name}'", markup=False, soft_wrap=True)
+    console.print(f"Write {title(phase, task)}", style=STRONG, markup=False)
+    console.print(f"  in   {phase.starter}{line_of(phase, task)}", markup=False, soft_wrap=True)
+    console.print(f"  read {handout(phase)}, 'Task {phase.number}.{task}'", markup=False, soft_wrap=True)
 
 
-def line_of(task: Task) -> str:
+def line_of(phase: PlannedPhase, task: int) -> str:
     """Return the line of a starter where a task is not written yet, as ":14"; empty if it is not found."""
-    ours = re.compile(rf'NotImplementedError\("Phase {task.phase.number}, tasks?[\d, and]* {task.number}\b')
+    ours = re.compile(rf'NotImplementedError\("Phase {phase.number}, tasks?[\d, and]* {task}\b')
     try:
-        lines = (CHECKOUT / task.phase.starter).read_text(encoding="utf-8").splitlines()
+        lines = (CHECKOUT / phase.starter).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeError):
         return ""
     return next((f":{number}" for number, line in enumerate(lines, start=1) if ours.search(line)), "")
 
 
 def show_list(console: Console, session: Session) -> None:
-    """Print every task with its tick, and the line of ticks."""
-    console.print()
-    for phase in session.phases:
-        console.print(f"{phase.number} {phase.name}", style=STRONG, markup=False)
-        for task in [task for task in session.tasks if task.phase.number == phase.number]:
-            state, arrow = session.state(task), "  <- now" if task == session.current else ""
-            line = f"  {mark(console, state)} {title(task.phase, task.number)}{arrow}"
-            console.print(line, style=STYLES[state], markup=False)
-    if any(session.state(task) == "stale" for task in session.tasks):
-        console.print("  ~ passed, and its file was changed since: graded again before you go on", style=FAINT)
+    """Print every task with its tick."""
+    for task in session.tasks:
+        phase, state = session.phases[task.phase], session.state(task)
+        if task.number == 1:
+            console.print(f"\n{phase.number} {phase.name}", style=STRONG, markup=False)
+        arrow = "  <- now" if task == session.current else ""
+        console.print(f"  {mark(console, state)} {title(phase, task.number)}{arrow}", style=STYLES[state], markup=False)
+    console.print("~ has passed, and its file was changed since: graded again before you go on", style=FAINT)
 
 
 def tick_line(console: Console, session: Session) -> str:
     """Return the ticks of all tasks by phase: "1 ✓✓··· 2 ·····"."""
-    marks = [
-        f"{phase.number} "
-        + "".join(mark(console, session.state(task)) for task in session.tasks if task.phase.number == phase.number)
-        for phase in session.phases
-    ]
-    return "   ".join(marks)
+    marks = [f"   {task.phase} " * (task.number == 1) + mark(console, session.state(task)) for task in session.tasks]
+    return "".join(marks).strip()
 
 
-def show_stack(console: Console, phase: PlannedPhase, check: EngineCheck, seconds: float) -> None:
+def show_stack(console: Console, phase: int, check: EngineCheck, seconds: float) -> None:
     """Print how a phase does in one engine with the learner's phases before it."""
-    words = {"passed": "runs", "failed": "fails"}.get(check.status, "is not tried yet")
-    style = {"passed": "green", "failed": "red"}.get(check.status, FAINT)
-    with_others = "in an engine" if phase.number == 1 else "in one engine with your phases before it"
-    console.print(f"Phase {phase.number} {words} {with_others} ({seconds:.1f} CPU s).", style=style)
+    known = {"passed": ("runs", "green"), "failed": ("fails", "red")}
+    words, style = known.get(check.status, ("is not tried yet", "dim"))
+    with_others = "in an engine" if phase == 1 else "in one engine with your phases before it"
+    console.print(f"Phase {phase} {words} {with_others} ({seconds:.1f} CPU s).", style=style)
     if why := why_not_graded(check):
         console.print(f"  because {why}", markup=False)
     if check.status == "failed":
         show_check(console, check)
-        console.print(f"  mini-vllm grade --phase 1-{phase.number} names the phase at fault", style=FAINT)
+        console.print(f"  mini-vllm grade --phase 1-{phase} names the phase at fault", style=FAINT)
 
 
 def show_step(console: Console, run: ShownRun, step: int) -> None:

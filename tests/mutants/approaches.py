@@ -7,97 +7,61 @@ sentence on what it costs; `shows` has the functions that belong to the task.
 import ast
 import json
 import re
+import subprocess
+import sys
+import tempfile
 import tomllib
-from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from collections.abc import Container
+from pathlib import Path
 
 from course.grading.approaches import FOLDER, Approach, sealed, task_named
 from tests.mutants.catalog import ROOT
 from tests.mutants.diffs import read_diffs
 
 CHOSEN = ROOT / "tests" / "alternatives" / "approaches.toml"
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A definition or a statement of a module, or of a class whose header is `owner`. `planned`: the phase has it.
-
-    An import has all names that it brings, with `|` between them.
-    """
-
-    name: str
-    text: str
-    owner: str = ""
-    planned: bool = False
+PART_OF_A_CLASS = re.compile(r"^class (\w+)\((?:Given|\1)\):$", re.MULTILINE)
 
 
 def chosen() -> dict[str, list[Approach]]:
-    """Return the approaches of every task. Raises `KeyError` for an alternative that does not exist."""
-    found = {}
+    """Return the approaches of every task. Raises `KeyError` for an unknown alternative."""
+    found: dict[str, list[Approach]] = {}
     for task, told in tomllib.loads(CHOSEN.read_text(encoding="utf-8")).items():
-        path = CHOSEN.with_name(f"phase{task.partition('.')[0]}.diff")
-        added = {
-            diff.name: "\n".join(line for place in diff.places for line in place.new[len(place.old) :])
-            for diff in read_diffs(path.read_text(encoding="utf-8"))
-        }
         shows, planned = told.pop("shows").split(), task_named(task)[0].names
+        diffs = read_diffs(CHOSEN.with_name(f"phase{task.partition('.')[0]}.diff").read_text(encoding="utf-8"))
+        added = {one.name: "\n".join(line for at in one.places for line in at.new[len(at.old) :]) for one in diffs}
         found[task] = [Approach(name, cost, excerpt(added[name], shows, planned)) for name, cost in told.items()]
+    with tempfile.TemporaryDirectory() as folder:  # for all of them at once ruff needs no time
+        files = {(task, at): Path(folder) / f"{task}_{at}.py" for task in found for at in range(len(found[task]))}
+        for (task, at), file in files.items():
+            file.write_text(found[task][at].code, encoding="utf-8")
+        for step in (["check", "--fix", "--select", "F401", "--isolated"], ["format", "--isolated"]):
+            subprocess.run([sys.executable, "-m", "ruff", *step, "-q", folder], check=True)
+        for (task, at), file in files.items():
+            found[task][at] = Approach(found[task][at].name, found[task][at].cost, file.read_text(encoding="utf-8"))
     return found
 
 
-def excerpt(code: str, names: Container[str], planned: Container[str]) -> str:
-    """Return the functions and methods with these names, and what they use that is no part of the phase itself."""
-    pieces = list(pieces_of(code, planned))
-    kept = {piece for piece in pieces if piece.name in names and piece.planned}
-    used: set[Piece] = set()
-    while used != kept:
-        used = set(kept)
-        text = "\n".join(piece.text + piece.owner for piece in kept)
-        kept |= {one for one in pieces if not one.planned and one.name and re.search(rf"\b({one.name})\b", text)}
-    owners = {piece.owner for piece in kept}
-    parts, header = list[str](), ""
-    for piece in pieces:
-        if piece in kept or (piece.owner and piece.owner in owners and not piece.name):
-            parts += [f"\n{piece.owner}"] if piece.owner not in ("", header) else []
-            header = piece.owner
-            parts.append(piece.text)
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).strip() + "\n"
+def excerpt(code: str, shows: Container[str], planned: Container[str]) -> str:
+    """Return the functions and methods that are shown, and what they use that is no part of the phase itself."""
+    tree = ast.parse(code)
+    nodes: list[ast.Module | ast.ClassDef] = [tree]
+    nodes += [one for one in tree.body if isinstance(one, ast.ClassDef) and one.name in planned]
+    for node in nodes:
+        of = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        node.body = [one for one in node.body if is_shown(one, of, shows, planned)]
+        helpers = [
+            one for one in node.body if isinstance(one, ast.FunctionDef | ast.ClassDef) and of + one.name not in planned
+        ]
+        unused = [one for one in helpers if len(re.findall(rf"\b{one.name}\b", ast.unparse(node))) == 1]
+        node.body = [one for one in node.body if one not in unused]
+    tree.body = [one for one in tree.body if not isinstance(one, ast.ClassDef) or one.body]
+    return PART_OF_A_CLASS.sub(r"class \1:  # what is not shown is like yours", ast.unparse(tree))
 
 
-def pieces_of(code: str, planned: Container[str]) -> Iterator[Piece]:
-    lines = code.splitlines()
-    for node in ast.parse(code).body:
-        text = source(node, lines)
-        if isinstance(node, ast.ClassDef) and node.name in planned:
-            for inner in [inner for inner in node.body if not isinstance(inner, ast.Expr)]:
-                name = inner.name if isinstance(inner, ast.FunctionDef) else ""
-                space = "\n" if name else ""
-                yield Piece(
-                    name, source(inner, lines) + space, header_of(node, lines), f"{node.name}.{name}" in planned
-                )
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            is_ours = isinstance(node, ast.ImportFrom) and str(node.module).startswith("solutions")
-            brought = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
-            yield Piece("" if is_ours else "|".join(brought), text)
-        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
-            yield Piece(node.name, f"\n{text}\n", planned=node.name in planned)
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            yield Piece(node.targets[0].id, text)
-
-
-def header_of(node: ast.ClassDef, lines: list[str]) -> str:
-    """Return the lines above a class's body; of one that changes parts of the reference, that the rest is not shown."""
-    text = "\n".join(lines[first_line(node) - 1 : node.body[0].lineno - 1]).rstrip()
-    return re.sub(rf"\((Given|{node.name})\):$", ":  # what is not shown is like yours", text)
-
-
-def source(node: ast.stmt, lines: list[str]) -> str:
-    return "\n".join(lines[first_line(node) - 1 : node.end_lineno])
-
-
-def first_line(node: ast.stmt) -> int:
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(one.lineno for one in decorators)])
+def is_shown(node: ast.stmt, owner: str, shows: Container[str], planned: Container[str]) -> bool:
+    if isinstance(node, ast.FunctionDef) and owner + node.name in planned:
+        return node.name in shows
+    return not isinstance(node, ast.Expr) and not (isinstance(node, ast.ImportFrom) and "solutions" in str(node.module))
 
 
 def main() -> None:
