@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.markdown import Markdown
 
 from course.terminal.console import friendly, make_console
@@ -31,7 +32,12 @@ def hint(
 
     The first is a question, the last is as good as a recipe: try the task before you ask for one more.
     """
-    hints, console = all_hints(), make_console()
+    show_hint(make_console(), task, again=again)
+
+
+def show_hint(console: Console, task: str, *, again: bool = False) -> None:
+    """Print the next step of a task's hint, or those that were seen. Raises `ValueError` for an unknown task."""
+    hints = all_hints()
     if task not in hints:
         raise ValueError(f"hint {task}: there are hints for the tasks {', '.join(hints)}")
     steps, known = hints[task], seen()

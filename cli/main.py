@@ -25,6 +25,9 @@ COMMANDS = [
     ("oracle", "cli.oracle:oracle", "Show the first step in which your decisions differ from the right ones."),
     ("grade", "cli.grade:grade", "Grade your starters, whatever the value of LAB_IMPL."),
     ("hint", "cli.hint:hint", "Show the next step of a task's hint."),
+    ("watch", "cli.watch:watch", "Grade on every save, and show the first failing task."),
+    ("approaches", "cli.approaches:approaches", "Show other fair ways to write a task that you have passed."),
+    ("share", "cli.share:share", "Write a run of your engine as one HTML file to show to others."),
     ("info", "cli.info:info", "Check the environment and name the fix for each problem."),
 ]
 FOR_TEACHERS = [

@@ -74,7 +74,7 @@ def is_begun(phase: int) -> bool:
         return bool(touched_functions(phase))
     except OSError:
         return False
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError):
         return True
 
 

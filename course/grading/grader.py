@@ -102,7 +102,7 @@ class Grader:
 
     def __init__(self, on_progress: OnProgress = lambda phase, done, what: None, *, forks: bool | None = None) -> None:
         self.on_progress = on_progress
-        self.forks = can_fork() and os.environ.get("MINI_VLLM_GRADE_FORK") != "0" if forks is None else forks
+        self.forks = forks
         self.stop = threading.Event()
 
     def grade(self, numbers: Sequence[int]) -> Grade:
@@ -128,13 +128,7 @@ class Grader:
         def report(num_done: int) -> None:
             self.on_progress(number, num_done, "tests")
 
-        run = run_tests(phase, self.stop, forks=self.forks, on_progress=report)
-        results = {result.id: result for result in run.complete()}
-        tasks = [
-            TaskGrade(task, hinted(f"{number}.{task.number}", [results[test] for test in task.tests]))
-            for task in phase.tasks
-        ]
-        grade = PhaseGrade(phase, run.sha256, tasks, run.error, run.missing)
+        grade = grade_tests(phase, self.stop, forks=self.forks, on_progress=report)
         if grade.is_complete:
             self.on_progress(number, total, "oracle")
             grade = replace(grade, oracle=oracle_check(number, self.stop))
@@ -178,6 +172,25 @@ class Grader:
                 return [earlier]
             failing += [earlier] if known and known.alone == "failed" else []
         return [*failing, number]
+
+
+def grade_tests(
+    phase: PlannedPhase,
+    stop: threading.Event,
+    *,
+    forks: bool | None = None,
+    on_progress: Callable[[int], None] = lambda num_done: None,
+) -> PhaseGrade:
+    """Run the tests of a phase, or of those of its tasks that `phase` has; no engine. Raises `StoppedError`."""
+    if forks is None:
+        forks = can_fork() and os.environ.get("MINI_VLLM_GRADE_FORK") != "0"
+    run = run_tests(phase, stop, forks=forks, on_progress=on_progress)
+    results = {result.id: result for result in run.complete()}
+    tasks = [
+        TaskGrade(task, hinted(f"{phase.number}.{task.number}", [results[test] for test in task.tests]))
+        for task in phase.tasks
+    ]
+    return PhaseGrade(phase, run.sha256, tasks, run.error, run.missing)
 
 
 def hinted(task: str, results: list[TestResult]) -> list[TestResult]:

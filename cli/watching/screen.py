@@ -1,0 +1,135 @@
+"""What `mini-vllm watch` prints: a verdict, a task, the list with ticks, a step, and the keys."""
+
+import re
+from datetime import datetime
+
+from rich.console import Console
+from rich.rule import Rule
+from rich.text import Text
+
+from cli.watching.session import Session
+from course.fresh.shown_run import ShownRun
+from course.grading.approaches import Approach
+from course.grading.plan import PlannedPhase
+from course.grading.results import EngineCheck, PhaseGrade, TaskGrade
+from course.grading.view import handout, heading, show_check, show_failure, show_text, why_not_graded
+from course.terminal.step_view import FAINT, STRONG, render_step
+from mini_vllm.assembly.lineup import CHECKOUT
+
+HEADING = re.compile(r"^### Task (\d+\.\d)[ ,:]*(.*)$", re.MULTILINE)
+STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
+
+
+def title(phase: PlannedPhase, number: int) -> str:
+    """Return a task's name and what its handout calls it: "1.2 schedule_step, RUNNING (18 lines, 30 minutes)"."""
+    name = f"{phase.number}.{number}"
+    try:
+        titles = dict(HEADING.findall((CHECKOUT / handout(phase)).read_text(encoding="utf-8")))
+    except OSError:
+        titles = {}
+    return f"{name} {titles.get(name, '').replace('`', '')}".strip()
+
+
+def mark(console: Console, state: str) -> str:
+    """Return the sign of a state: a tick, a tick that is out of date, nothing yet."""
+    signs = {"passed": "✓", "stale": "~", "open": "·"} if "utf" in console.encoding else {"passed": "+", "stale": "~"}
+    return signs.get(state, ".")
+
+
+def show_verdict(console: Console, grade: PhaseGrade, seconds: float | None = None) -> None:
+    """Print whose file was graded, the verdict of each task, what is wrong first and why, and what it cost."""
+    console.print(Rule(Text(f"{datetime.now():%H:%M:%S}", FAINT), align="left", style=FAINT))
+    cost = "" if seconds is None else f", in {seconds:.1f} CPU s"
+    console.print(f"Graded: your {grade.plan.starter}{cost}", style=FAINT, markup=False)
+    if grade.error:
+        show_failure(console, grade)
+        return
+    for task in grade.tasks:
+        show_task_verdict(console, grade, task)
+    if grade.is_untouched:
+        return
+    show_failure(console, grade)
+    unwritten = [test for task in grade.tasks for test in task.tests if test.outcome == "not started"]
+    if unwritten and not any(test.outcome == "failed" for task in grade.tasks for test in task.tests):
+        console.print("  The tests that fail reach what is not written yet:", style=FAINT)
+        show_text(console, unwritten[0].message)
+
+
+def show_task_verdict(console: Console, grade: PhaseGrade, task: TaskGrade) -> None:
+    num_passed, total = sum(test.outcome == "passed" for test in task.tests), len(task.tests)
+    name = title(grade.plan, task.plan.number)
+    if task.status == "passed":
+        console.print(f"{mark(console, 'passed')} {name}: all {total} tests pass", style="green", markup=False)
+    elif task.status == "not started":
+        show_unwritten(console, grade.plan, task.plan.number)
+    else:
+        console.print(f"  {name}: {num_passed} of {total} tests pass", style="red", markup=False)
+
+
+def show_unwritten(console: Console, phase: PlannedPhase, task: int) -> None:
+    """Print what to write next, and where it is explained."""
+    console.print(f"Write {title(phase, task)}", style=STRONG, markup=False)
+    console.print(f"  in   {phase.starter}{line_of(phase, task)}", markup=False, soft_wrap=True)
+    console.print(f"  read {handout(phase)}, 'Task {phase.number}.{task}'", markup=False, soft_wrap=True)
+
+
+def line_of(phase: PlannedPhase, task: int) -> str:
+    """Return the line of a starter where a task is not written yet, as ":14"; empty if it is not found."""
+    ours = re.compile(rf'NotImplementedError\("Phase {phase.number}, tasks?[\d, and]* {task}\b')
+    try:
+        lines = (CHECKOUT / phase.starter).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError):
+        return ""
+    return next((f":{number}" for number, line in enumerate(lines, start=1) if ours.search(line)), "")
+
+
+def show_list(console: Console, session: Session) -> None:
+    """Print every task with its tick."""
+    for task in session.tasks:
+        phase, state = session.phases[task.phase], session.state(task)
+        if task.number == 1:
+            console.print(f"\n{phase.number} {phase.name}", style=STRONG, markup=False)
+        arrow = "  <- now" if task == session.current else ""
+        console.print(f"  {mark(console, state)} {title(phase, task.number)}{arrow}", style=STYLES[state], markup=False)
+    console.print("~ has passed, and its file was changed since: graded again before you go on", style=FAINT)
+
+
+def tick_line(console: Console, session: Session) -> str:
+    """Return the ticks of all tasks by phase: "1 ✓✓··· 2 ·····"."""
+    marks = [f"   {task.phase} " * (task.number == 1) + mark(console, session.state(task)) for task in session.tasks]
+    return "".join(marks).strip()
+
+
+def show_stack(console: Console, phase: int, check: EngineCheck, seconds: float) -> None:
+    """Print how a phase does in one engine with the learner's phases before it."""
+    known = {"passed": ("runs", "green"), "failed": ("fails", "red")}
+    words, style = known.get(check.status, ("is not tried yet", "dim"))
+    with_others = "in an engine" if phase == 1 else "in one engine with your phases before it"
+    console.print(f"Phase {phase} {words} {with_others} ({seconds:.1f} CPU s).", style=style)
+    if why := why_not_graded(check):
+        console.print(f"  because {why}", markup=False)
+    if check.status == "failed":
+        show_check(console, check)
+        console.print(f"  mini-vllm grade --phase 1-{phase} names the phase at fault", style=FAINT)
+
+
+def show_step(console: Console, run: ShownRun, step: int) -> None:
+    """Print one step of a run as `mini-vllm demo` draws it."""
+    console.print()
+    console.print("\n".join([run.whose, *run.remarks]), markup=False, style=FAINT)
+    if not run.recording.steps:
+        console.print("The run has no step: nothing could be scheduled.")
+        return
+    console.print(
+        render_step(run.recording.state(step), console.width - 1, f"A run of {len(run.recording.steps)} steps")
+    )
+
+
+def show_approach(console: Console, task: str, found: list[Approach], number: int) -> None:
+    """Print one of the other ways to write a task."""
+    from rich.syntax import Syntax
+
+    one = found[number]
+    heading(console, f"Task {task}, another way, {number + 1} of {len(found)}: {one.name}")
+    console.print(one.cost, markup=False)
+    console.print(Syntax(one.code, "python", theme="ansi_dark", background_color="default", word_wrap=True))

@@ -1,0 +1,121 @@
+"""The loop of `mini-vllm watch`: keys, saves, jobs, and what every finish has, a run of an engine and a page of it."""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Event
+
+from rich.console import Console
+
+from cli.share import free_name, page_of, write_page
+from cli.watching.jobs import Jobs
+from cli.watching.keyboard import Read
+from cli.watching.saves import Saves
+from cli.watching.screen import show_step
+from course.fresh.process import FreshError
+from course.fresh.shown_run import ShownRun
+from course.terminal.step_table import totals
+from course.terminal.step_view import FAINT
+
+TICK_SECONDS = 0.1
+
+
+class Watched:
+    """Files that are watched at a terminal, or without one (`read` is None): then all is printed, and no key asked."""
+
+    keys = at_the_end = after = ""
+
+    def __init__(self, console: Console, read: Read | None, name: str, paths: Sequence[Path]) -> None:
+        self.console, self.read, self.name = console, read, name
+        self.saves, self.jobs = Saves(paths), Jobs()
+        self.run: ShownRun | None = None
+        self.step = 0
+
+    def begin(self) -> None:
+        """Print where the learner stands, and start what is to be done."""
+
+    def saved(self, path: Path) -> None:
+        """Do what follows from a save."""
+
+    def engine(self, *, real: bool) -> ShownRun:
+        """Return a run to show; `real`: on the real model, which may take seconds."""
+        raise NotImplementedError
+
+    def actions(self) -> dict[str, Callable[[], None]]:
+        """Return what each key does."""
+        return {"o": self.show_step, "s": lambda: self.ask(self.write, real=True)}
+
+    def go(self) -> None:
+        """Watch until `q` or Ctrl-C."""
+        actions = self.actions()
+        try:
+            self.begin()
+            while True:
+                for key in (self.read(TICK_SECONDS) if self.read else "").lower():
+                    if key == "q":
+                        return
+                    actions.get(key, self.show_keys)()
+                if self.read is None:
+                    time.sleep(TICK_SECONDS)
+                self.jobs.poll()
+                for path in self.saves.poll(time.monotonic()):
+                    self.saved(path)
+        finally:
+            self.jobs.close()
+
+    def say(self, text: str, style: str | None = None) -> None:
+        self.console.print(text, style=style, markup=False, soft_wrap=True)
+
+    def show_keys(self) -> None:
+        if self.read is not None:
+            self.console.print(self.keys, style=FAINT, markup=False)
+
+    def ask(self, show: Callable[[ShownRun], None], *, real: bool) -> None:
+        """Run the engine and `show` its run; print why it cannot run."""
+
+        def work(stop: Event) -> ShownRun | str:
+            try:
+                return self.engine(real=real)
+            except (FreshError, ValueError) as error:
+                return f"Your engine did not run to the end.\n{error}"
+
+        self.jobs.add(work, lambda run, seconds: self.say(run) if isinstance(run, str) else show(run), is_verdict=False)
+
+    def show_step(self) -> None:
+        """Print a step of the engine: first the one with most to see, then the steps after it."""
+
+        def show(run: ShownRun) -> None:
+            self.step = run.first if self.run is None else (self.step + 1) % max(1, len(run.recording.steps))
+            self.run = run
+            show_step(self.console, run, self.step)
+            self.say("o: the next step", "dim")
+
+        if self.run is None:
+            self.ask(show, real=False)
+        else:
+            show(self.run)
+
+    def show_end(self, run: ShownRun) -> None:
+        """Print a run at the end of a finish, and write its page if there is none yet."""
+        show_step(self.console, run, run.first)
+        self.say(f"\n{totals(list(run.recording.steps))}")
+        for asked, said in run.texts.items():
+            self.say(f"\n{asked}\n  {said}")
+        self.say(f"\n{self.at_the_end}, and you have finished: {self.name}.", "bold")
+        if not page_name(self.name).exists():
+            self.write(run)
+        self.say(self.after)
+        self.show_keys()
+
+    def write(self, run: ShownRun) -> None:
+        """Write the page of a run under a name that is free."""
+        file = free_name(page_name(self.name))
+        try:
+            write_page(file, page_of(run).encode())
+            self.say(f"A page to share: {file.resolve()}")
+        except OSError as error:
+            self.say(f"{file} cannot be written: {error.strerror}")
+
+
+def page_name(finish: str) -> Path:
+    return Path(f"mini-vllm-{finish}.html")
