@@ -1,6 +1,7 @@
 """`mini-vllm incidents`: it asks until it gets a knob, counts points, and ends with the input."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 from cli import incidents as command
 from cli.main import app
 from course.simulator.incidents import incidents
+from mini_vllm import parse_lineup
 from tests.cli.conftest import Commands, mini_vllm
 
 __all__ = ["mini_vllm"]
@@ -27,7 +29,7 @@ def play(*lines: str) -> str:
 
 
 def right_knobs() -> list[int]:
-    lineup = command.replace(command.lineup_to_run("solution:1-5", command.make_console()), runner="absent")
+    lineup = replace(parse_lineup("solution:1-5"), runner="absent")
     return [incident.run(lineup).best + 1 for incident in incidents(3)[:2]]
 
 
