@@ -1,8 +1,8 @@
 """`python -m tools.incidents`: ten incidents on ten servers, a real Prometheus, and the alerts that are shipped.
 
 Each incident must fire its alert within 30 seconds and no other; a healthy server fires none; every query of the
-dashboard must have an answer. It takes about 45 seconds. Without Prometheus it says so; with `REQUIRE_PROMETHEUS` set it
-fails.
+dashboard must have an answer. It takes about 45 seconds. Without Prometheus it says so, and fails if
+`REQUIRE_PROMETHEUS` is set.
 """
 
 import asyncio

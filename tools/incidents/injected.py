@@ -26,8 +26,9 @@ SMALL = EngineConfig(num_gpu_blocks=21)  # 20 blocks for requests
 class Injected:
     """An incident by the alert that it must fire; `HEALTHY` fires none.
 
-    `clients` of them repeat one request of `prompt_tokens` and `max_tokens`: the same prompt each time, or
-    always another if `unique`. A client waits `patience` seconds. Every step takes `step_seconds`; one in `fails_every` raises.
+    `clients` of them repeat one request of `prompt_tokens` and `max_tokens`: the same prompt each time, or always
+    another if `unique`. A client waits `patience` seconds. A step takes `step_seconds`; one in `fails_every` raises.
+    `then`, two seconds after the clients have begun: "pause" the engine, or "end" the server.
     """
 
     alert: str
@@ -39,7 +40,7 @@ class Injected:
     patience: float = 60.0
     step_seconds: float = 0.02
     fails_every: int = 0
-    then: str = ""  # "pause" or "end", two seconds after the clients have begun
+    then: str = ""
 
 
 INCIDENTS = (

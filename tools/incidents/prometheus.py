@@ -58,7 +58,10 @@ class Prometheus:
         self.address = address
 
     def get(self, path: str, **params: str) -> Any:
-        answer = httpx.get(f"{self.address}/api/v1/{path}", params=params, timeout=30).json()
+        response = httpx.get(f"{self.address}/api/v1/{path}", params=params, timeout=30)
+        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:  # it starts, and says so in plain text
+            response.raise_for_status()
+        answer = response.json()
         if answer["status"] != "success":
             raise ValueError(f"Prometheus refuses {params}: {answer['error']}")
         return answer["data"]
