@@ -83,6 +83,7 @@ def test_the_line_has_rates_since_the_one_before(caplog: pytest.LogCaptureFixtur
         "Waiting: 4 reqs, Preemptions: 2, GPU KV cache usage: 12.5%, Prefix cache hit rate: 25.0%"
     )
     assert "throughput: 0.0 tokens/s, Running: 3 reqs, Waiting: 4 reqs, GPU KV" in caplog.messages[1]
+    assert caplog.messages[1].endswith("hit rate: 25.0%"), "over everything so far"
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO", "DEBUG"], "idle twice in a row: no noise"
 
 
