@@ -36,18 +36,21 @@ def summaries(incident: Incident, lineup: Lineup) -> list[Summary]:
 
 
 def card_of(runs: Runs) -> Card:
+    """Return the card of an incident; its picture has the figure that paged, as it was and after each knob."""
     incident, figure = runs.incident, runs.figure
-    shown = {"as it was": runs.before, **dict(zip(incident.knobs, runs.after, strict=True))}
+    options = tuple(f"{number}: {knob}" for number, knob in enumerate(incident.knobs, start=1))
+    names = ["as it was", *(f"knob {number}" for number in range(1, len(options) + 1))]
+    shown = dict(zip(names, [runs.before, *runs.after], strict=True))
     texts = {name: figure.shown(summary) for name, summary in shown.items()}
     picture = bars(incident.paged, {name: figure.of(summary) for name, summary in shown.items()}, texts)
-    points = [f"{runs.points(knob)} of 10 points" for knob in range(len(incident.knobs))]
-    lines = [f"{name}: {texts[name]}, {earned}" for name, earned in zip(incident.knobs, points, strict=True)]
+    lines = [f"knob {option}: {texts[name]}" for name, option in zip(names[1:], options, strict=True)]
     return Card(
         incident.title,
         runs.symptom(),
         "; ".join(f"{name} {text}" for name, text in runs.figures().items()) + ".",
-        Question("Which knob?", "which knob", "choice", incident.knobs),
-        incident.knobs[runs.best],
+        # Answers are kept by the question's text, and another seed has other answers.
+        Question(f"Which knob (seed {incident.experiment.seed})?", "which knob", "choice", options),
+        options[runs.best],
         runs.lesson(),
         "\n".join([f"as it was: {texts['as it was']}", *lines]),
         [picture],
