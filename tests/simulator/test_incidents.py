@@ -43,7 +43,7 @@ def test_points_are_the_share_of_the_best_improvement(played: list[Runs]) -> Non
     [runs] = [one for one in played if one.incident.title == "The same work twice"]
     most, least = runs.before.num_preemptions, runs.after[runs.best].num_preemptions
     half = replace(runs.before, num_preemptions=(most + least) // 2)
-    worse = replace(runs.before, num_preemptions=most + 1)
+    worse = replace(runs.before, num_preemptions=2 * most)
     partly = Runs(runs.incident, runs.before, [half, runs.after[runs.best], worse, runs.before])
     assert [partly.points(knob) for knob in range(4)] == [5, 10, 0, 0]
     nothing = Runs(runs.incident, runs.before, [runs.before] * 4)
