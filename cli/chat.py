@@ -1,6 +1,5 @@
 """`mini-vllm chat`: a conversation on the engine of the lineup, with the cost of each turn below its answer."""
 
-import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -16,6 +15,7 @@ from course.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run, remar
 from course.terminal.option_groups import with_option_groups
 from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.step_view import FAINT, render_step
+from course.terminal.typed_lines import typed_lines
 from course.traces.run_state import RunInfo, RunState
 from course.workloads.fallbacks import make_possible
 from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams
@@ -60,22 +60,9 @@ def chat(
     if model is None and (dense or team.runner != "absent"):
         console.print(WHAT_IT_KNOWS, markup=False)
     console.print(COMMANDS, markup=False)
-    Conversation(llm, console, SamplingParams(max_tokens=max_tokens, temperature=temperature), show=show).run(lines())
-
-
-def lines() -> Iterator[str]:
-    """Yield the lines that the user types, or those of a file on standard input."""
-    while True:
-        if sys.stdin.isatty():
-            try:
-                yield input("\nyou: ")
-            except EOFError:
-                return
-        elif line := sys.stdin.readline():
-            print(f"\nyou: {line.rstrip()}")
-            yield line
-        else:
-            return
+    Conversation(llm, console, SamplingParams(max_tokens=max_tokens, temperature=temperature), show=show).run(
+        typed_lines("you: ")
+    )
 
 
 class Conversation:

@@ -20,6 +20,7 @@ COMMANDS = [
     ),
     ("league", "cli.league:league", "Run the MyPolicy of each file on the same requests, and print a table."),
     ("claims", "cli.claims:claims", "Measure what papers claim of scheduling policies, on simulated requests."),
+    ("incidents", "cli.incidents:play", "Ten incidents in simulated time: which knob would you turn?"),
     ("calibrate", "cli.calibrate:calibrate", "Fit the cost model of `mini-vllm simulate` to this machine."),
     ("parity", "cli.parity:parity", "Replay recorded vLLM decisions and compare, block ids included."),
     ("oracle", "cli.oracle:oracle", "Show the first step in which your decisions differ from the right ones."),

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from operator import attrgetter
 from typing import TypeVar
 
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup, lineup_from_env
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Message
+from mini_vllm.engine.metrics import Metric, StepLogger, get_metrics_snapshot
+from mini_vllm.engine.statistics import EngineStatistics
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
@@ -20,7 +23,8 @@ class LLM:
     `model` is a directory or hub name; None is the small model that comes with the course. `lineup`
     defaults to `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`. `dense` matters only
     without phase 6: it generates real text, slowly, with a plain forward pass instead of the fake model's letters.
-    `adapters` are directories in PEFT's format by name.
+    `adapters` are directories in PEFT's format by name. `disable_log_stats=False` counts for `get_metrics`, and logs a
+    line every ten seconds, as in vLLM.
     """
 
     def __init__(
@@ -32,12 +36,19 @@ class LLM:
         record: bool = False,
         dense: bool = False,
         adapters: Mapping[str, str] | None = None,
+        disable_log_stats: bool = True,
     ) -> None:
         self.lineup = lineup or lineup_from_env()
+        self._model_name = model or "mini-vllm"
         self.engine = build_engine(
             config or EngineConfig(), self.lineup, model, record=record, dense=dense, adapters=adapters
         )
         self._request_ids = map(str, count())
+        self._statistics: EngineStatistics | None = None
+        if not disable_log_stats:
+            self._statistics = EngineStatistics(self.engine)
+            self.engine.add_observer(self._statistics)
+            self.engine.add_observer(StepLogger(self.engine, self._statistics.counts))
 
     def generate(
         self,
@@ -66,6 +77,7 @@ class LLM:
             while self.engine.has_unfinished_requests():
                 outputs = self.engine.step()
                 finished |= {output.request_id: output for output in outputs if output.finished}
+                self._count_finished(outputs)
                 if on_step is not None:
                     on_step(outputs)
         finally:
@@ -86,6 +98,17 @@ class LLM:
         template = self.engine.tokenizer.apply_chat_template
         prompts = [template(messages) for messages in many]  # type: ignore[arg-type]
         return self.generate(prompts, sampling_params, on_step, adapter=adapter)
+
+    def get_metrics(self) -> list[Metric]:
+        """Return what the engine has done so far, in vLLM's shapes. Raises `ValueError` if nothing is counted."""
+        if self._statistics is None:
+            raise ValueError("disable_log_stats must be False for get_metrics, got True: LLM(disable_log_stats=False)")
+        return list(get_metrics_snapshot(self._statistics.counts, self._model_name))
+
+    def _count_finished(self, outputs: list[RequestOutput]) -> None:
+        if self._statistics is not None:
+            for _ in filter(attrgetter("finished"), outputs):
+                self._statistics.counts.histograms["request_params_n"].observe(1)
 
 
 def _one_each(name: str, given: Value | Sequence[Value], prompts: Sequence[object]) -> list[Value]:

@@ -1,5 +1,6 @@
 """Assembles the application."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,7 +11,7 @@ from serving.errors import install_error_handlers
 from serving.hosts import KnownHosts
 from serving.live.recent_steps import keep_recent_steps
 from serving.live.routes import live_router
-from serving.metrics import keep_statistics
+from serving.metrics import keep_statistics, log_statistics
 from serving.routes.chat import chat_router
 from serving.routes.common import require_api_key
 from serving.routes.completions import completions_router
@@ -30,7 +31,9 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
         await llm.call(keep_recent_steps)
         await llm.call(keep_statistics)
         await served.open()
+        logging_statistics = asyncio.create_task(log_statistics(llm))
         yield
+        logging_statistics.cancel()
 
     # Routes read bodies themselves, so a schema would show no fields.
     app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)

@@ -76,6 +76,8 @@ class GenerateRequest:
         )
         async with aclosing(stream):
             async for output in stream:
+                if output.finished and index % self.n == 0:  # the first text of a prompt stands for all of them
+                    self.served.params_n.observe(self.n)
                 yield without_text(output) if choice.is_empty else output
 
     def reported_logprobs(self, index: int) -> ReportedLogprobs | None:

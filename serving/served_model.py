@@ -6,6 +6,7 @@ import time
 from mini_vllm.core.tokenizer import Message
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.statistics import HISTOGRAMS, BucketCounts
 from serving.errors import ApiError, invalid, unavailable
 from serving.settings import ServerSettings
 
@@ -22,6 +23,7 @@ class ServedModel:
         self.names = (self.name, *settings.adapters)
         self.created = int(time.time())
         self.max_model_len = llm.config.max_model_len or 0
+        self.params_n = BucketCounts(HISTOGRAMS["request_params_n"][1])
         self._max_tokens = self.max_model_len
 
     async def open(self) -> None:

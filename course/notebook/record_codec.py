@@ -7,6 +7,7 @@ from course.fresh.jobs import ChatRun, WorkloadRun
 from course.notebook.chain import HashBlocks
 from course.notebook.layout import Layout
 from course.simulator.served import Served
+from course.simulator.summary import Spread, Summary
 from course.traces.recording import Recording
 from course.traces.run_state import RunInfo
 from course.views.paged_batch.flat_step import FlatStep
@@ -19,6 +20,7 @@ from mini_vllm.outputs import CompletionOutput, RequestMetrics, RequestOutput
 CLASSES = (
     *(WorkloadRun, ChatRun, Recording, RunInfo, RequestOutput, CompletionOutput, RequestMetrics, Lineup),
     *(HashBlocks, Layout, FlatStep, LineupResult, Served, PolicyResult, TimedRequest),
+    *(Summary, Spread),
 )
 BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in CLASSES}
 DECIMALS = 7

@@ -1,6 +1,7 @@
 """`mini-vllm serve`: the engine of the lineup as an OpenAI server."""
 
 import gc
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
@@ -134,8 +135,18 @@ def listen(settings: ServerSettings, open_server: Callable[[], "Server"]) -> Non
     allow_many_connections()
     listener = bound_socket(settings)
     server = open_server()
+    show_statistics()
     address = address_of(listener)
     places = f"OpenAI's API: {address}/v1; the page: {address}/"
     typer.echo(f"Serving {settings.model_name} at {address} ({places}). Ctrl-C ends it.")
     gc.freeze()  # everything loaded so far stays: the collector need not traverse it again
     server.run([listener])
+
+
+def show_statistics() -> None:
+    """Print the line that is logged every ten seconds, as vLLM does."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(asctime)s %(message)s", "%m-%d %H:%M:%S"))
+    logger = logging.getLogger("mini_vllm.engine.metrics")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)

@@ -30,7 +30,7 @@ def state_router(served: ServedModel) -> APIRouter:
             counts = await served.llm.call_during_step(counts_of)
         except (EngineDeadError, ShuttingDownError) as error:
             raise unavailable(str(error), "engine_dead") from error
-        page = generate_latest(EngineCollector(counts, served.name))
+        page = generate_latest(EngineCollector(counts, served.name, served.params_n))
         return Response(page, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return router

@@ -14,7 +14,7 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.metrics import Histogram
+from mini_vllm.engine.statistics import BucketCounts
 from tests.serving.running import COMPLETION, FAKE, MODEL, ServerUnderTest, serving, wait_until
 
 Samples = dict[str, float]
@@ -23,7 +23,9 @@ VLLM_NAMES = {
     *("prefix_cache_queries_total", "prefix_cache_hits_total", "num_preemptions_total", "prompt_tokens_total"),
     *("generation_tokens_total", "request_success_total", "time_to_first_token_seconds", "inter_token_latency_seconds"),
     *("request_time_per_output_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds"),
-    *("iteration_tokens_total",),
+    *("iteration_tokens_total", "request_prefill_time_seconds", "request_decode_time_seconds", "cache_config_info"),
+    *("request_inference_time_seconds", "request_prompt_tokens", "request_generation_tokens", "request_params_n"),
+    *("request_params_max_tokens",),
 }
 
 
@@ -41,6 +43,10 @@ def scrape(server: ServerUnderTest) -> Samples:
     for family in text_string_to_metric_families(page.text):
         for sample in family.samples:
             assert sample.labels.pop("engine") == "0"
+            if sample.name == "vllm:cache_config_info":  # as in vLLM: the settings, and the engine
+                assert sample.labels.keys() >= {"block_size", "num_gpu_blocks"}
+                samples["cache_config_info"] = sample.value
+                continue
             assert sample.labels.pop("model_name")
             labels = ",".join(sample.labels.values())
             samples[sample.name.removeprefix("vllm:") + (f" {labels}" if labels else "")] = sample.value
@@ -68,10 +74,23 @@ def test_tokens_and_times_of_finished_requests(server: ServerUnderTest, client: 
         **{"generation_tokens_total": 20, "request_success_total length": 2, "time_to_first_token_seconds_count": 2},
         **{"inter_token_latency_seconds_count": 18, "e2e_request_latency_seconds_count": 2},
         **{"request_queue_time_seconds_count": 2, "request_time_per_output_token_seconds_count": 2},
-        **{"iteration_tokens_total_count": 20, "iteration_tokens_total_sum": 40 + 8 + 2 * 9},
+        **{"iteration_tokens_total_count": 20, "iteration_tokens_total_sum": 40 + 8 + 2 * 9, "cache_config_info": 1},
+        **{"request_prompt_tokens_sum": 80, "request_prompt_tokens_bucket 20.0": 0},
+        **{"request_prompt_tokens_bucket 50.0": 2, "request_generation_tokens_sum": 20},
+        **{"request_params_max_tokens_sum": 20, "request_params_max_tokens_count": 2},
+        **{"request_params_n_sum": 2, "request_prefill_time_seconds_count": 2, "request_decode_time_seconds_count": 2},
     }
     assert {name: samples[name] for name in counts} == counts
     assert samples["e2e_request_latency_seconds_sum"] >= samples["time_to_first_token_seconds_sum"] > 0
+    seconds = {
+        part: samples[f"request_{part}_time_seconds_sum"] for part in ("queue", "prefill", "decode", "inference")
+    }
+    assert seconds["inference"] == pytest.approx(seconds["prefill"] + seconds["decode"])
+    assert samples["e2e_request_latency_seconds_sum"] == pytest.approx(seconds["queue"] + seconds["inference"])
+    client.completions.create(model="m", prompt=["abc", "abd"], max_tokens=1, n=3)
+    after = scrape(server)
+    assert after["request_params_n_sum"] - samples["request_params_n_sum"] == 6, "two prompts with n = 3, not six of 1"
+    assert after["request_params_n_bucket 2.0"] == 2
 
 
 def test_the_queues_while_requests_wait_and_run(server: ServerUnderTest) -> None:
@@ -113,8 +132,8 @@ def test_drafts_are_counted_where_there_are_some() -> None:
 
 
 def test_a_value_counts_in_the_bucket_of_the_next_bound() -> None:
-    histogram = Histogram((1, 8, 16))
+    histogram = BucketCounts((1, 8, 16))
     for value in (0.5, 1, 1.5, 8, 17):
         histogram.observe(value)
-    assert histogram.buckets() == [("1.0", 2), ("8.0", 4), ("16.0", 4), ("+Inf", 5)]
+    assert histogram.buckets() == {"1.0": 2, "8.0": 4, "16.0": 4, "+Inf": 5}
     assert histogram.total == 28

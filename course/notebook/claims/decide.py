@@ -74,12 +74,16 @@ def setup_of(title: str) -> ClaimSetup:
 
 def deck(lab: Lab, guess: Predictions) -> "Deck | Notice":
     """Return all claims as cards, decided by runs of the lab's engine; answers are kept with the predictions."""
-    from course.views.prediction.widgets import Deck
-
     played = lab.run(play_claims)
     if isinstance(played, Notice):
         return played
-    cards = [card_of(claim, played[claim.title]) for claim in all_claims()]
+    return kept_deck([card_of(claim, played[claim.title]) for claim in all_claims()], guess)
+
+
+def kept_deck(cards: Sequence[Card], guess: Predictions) -> "Deck":
+    """Return cards whose answers are kept with the predictions."""
+    from course.views.prediction.widgets import Deck
+
     said = {card.title: guess.kept.get(card.title, card.question) for card in cards}
     widget = Deck(cards, {title: answer for title, answer in said.items() if answer is not None})
 

@@ -1,0 +1,107 @@
+"""`LLM.get_metrics()`, the line that is logged every ten seconds, and the warning of preemptions."""
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm.config import SpeculativeConfig
+from mini_vllm.engine.metrics import Counter, Gauge, Histogram, Metric, StatLogger, StepLogger, Vector
+from mini_vllm.engine.statistics import Counts, EngineStatistics, bounds_1_2_5
+
+CONFIG = EngineConfig(num_gpu_blocks=20, max_model_len=200)
+
+
+def counted_llm(config: EngineConfig = CONFIG, lineup: str = "solution:1-5") -> LLM:
+    return LLM(config=config, lineup=parse_lineup(lineup), disable_log_stats=False)
+
+
+def by_name(llm: LLM) -> dict[str, Metric]:
+    return {metric.name + metric.labels.get("finished_reason", ""): metric for metric in llm.get_metrics()}
+
+
+def test_metrics_have_vllms_shapes() -> None:
+    llm = counted_llm()
+    llm.generate(["x" * 40, "y" * 40], SamplingParams(max_tokens=3))
+    metrics, labels = by_name(llm), {"model_name": "mini-vllm", "engine": "0"}
+    assert metrics["vllm:generation_tokens"] == Counter("vllm:generation_tokens", labels, 6)
+    assert metrics["vllm:num_requests_running"] == Gauge("vllm:num_requests_running", labels, 0)
+    ended = metrics["vllm:request_successlength"]
+    assert ended == Counter("vllm:request_success", {**labels, "finished_reason": "length"}, 2)
+    prompts = metrics["vllm:request_prompt_tokens"]
+    assert isinstance(prompts, Histogram)
+    assert (prompts.count, prompts.sum) == (2, 80)
+    at_most = {"1.0": 0, "2.0": 0, "5.0": 0, "10.0": 0, "20.0": 0, "50.0": 2, "100.0": 2, "200.0": 2, "+Inf": 2}
+    assert prompts.buckets == at_most
+    asked = metrics["vllm:request_params_n"]
+    assert isinstance(asked, Histogram)
+    assert (asked.count, asked.sum) == (2, 2)
+    cache = metrics["vllm:cache_config_info"]
+    assert cache.labels["num_gpu_blocks"] == "20"
+    assert "model_name" not in cache.labels
+
+
+def test_accepted_drafts_are_a_vector_by_position() -> None:
+    llm = counted_llm(replace(CONFIG, speculative_config=SpeculativeConfig()), "solution:1-5,solution:7")
+    llm.generate("abcabcabcabc" * 5, SamplingParams(max_tokens=60))
+    metrics = by_name(llm)
+    per_position, accepted = (metrics[f"vllm:spec_decode_num_accepted_tokens{end}"] for end in ("_per_pos", ""))
+    assert isinstance(per_position, Vector)
+    assert isinstance(accepted, Counter)
+    assert len(per_position.values) == 4
+    assert sum(per_position.values) == accepted.value
+
+
+def test_without_statistics_the_error_says_how_to_get_them() -> None:
+    with pytest.raises(ValueError, match="disable_log_stats must be False"):
+        LLM(config=CONFIG, lineup=parse_lineup("solution:1-5")).get_metrics()
+
+
+def test_the_first_of_fifty_preemptions_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    llm = counted_llm()
+    prompts = [letter * 60 for letter in "uvwxyz"]
+    while next(one.value for one in llm.get_metrics() if isinstance(one, Counter) and "preempt" in one.name) <= 50:
+        llm.generate(prompts, SamplingParams(max_tokens=60))
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [line.rpartition("=")[2] for line in said] == ["1", "51"]
+    assert said[0].startswith("Sequence group ")
+    assert " is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. " in said[0]
+
+
+def test_the_line_has_rates_since_the_one_before(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    counts = Counts.of(counted_llm().engine)
+    stat_logger = StatLogger(100.0)
+    counts.counters |= {"prompt_tokens": 500, "generation_tokens": 50, "num_preemptions": 2}
+    counts.counters |= {"prefix_cache_queries": 400, "prefix_cache_hits": 100}
+    counts.gauges |= {"num_requests_running": 3, "num_requests_waiting": 4, "kv_cache_usage_perc": 0.125}
+    for now in (110.0, 120.0, 130.0):
+        stat_logger.log(counts, now)
+    assert caplog.messages[0] == (
+        "Engine 000: Avg prompt throughput: 50.0 tokens/s, Avg generation throughput: 5.0 tokens/s, Running: 3 reqs, "
+        "Waiting: 4 reqs, Preemptions: 2, GPU KV cache usage: 12.5%, Prefix cache hit rate: 25.0%"
+    )
+    assert "throughput: 0.0 tokens/s, Running: 3 reqs, Waiting: 4 reqs, GPU KV" in caplog.messages[1]
+    assert caplog.messages[1].endswith("hit rate: 25.0%"), "over everything so far"
+    assert [record.levelname for record in caplog.records] == ["INFO", "INFO", "DEBUG"], "idle twice in a row: no noise"
+
+
+def test_a_line_comes_with_the_first_step_after_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    engine, now = LLM(config=CONFIG, lineup=parse_lineup("solution:1-5")).engine, [0.0]
+    engine.clock = lambda: now[0]
+    statistics = EngineStatistics(engine)
+    engine.add_observer(statistics)
+    engine.add_observer(StepLogger(engine, statistics.counts))
+    engine.add_request("a", "x" * 10, SamplingParams(max_tokens=5))
+    for now[0] in (1.0, 9.9, 10.0, 19.9, 20.0):
+        engine.step()
+    assert len(caplog.messages) == 2
+    assert "Avg generation throughput: 0.3 tokens/s" in caplog.messages[0]
+
+
+def test_bounds_are_1_2_5_up_to_the_longest_request() -> None:
+    assert bounds_1_2_5(100) == [1, 2, 5, 10, 20, 50, 100]
+    assert bounds_1_2_5(99)[-1] == 50
+    assert bounds_1_2_5(1) == [1]
