@@ -147,7 +147,7 @@ def digest_of(model: Any) -> str:
     digest = sha256()
     for name, weight in model.named_parameters():
         first = weight.detach().flatten()[:NUM_COMPARED_WEIGHTS].float().cpu()
-        digest.update(f"{name} {list(weight.shape)}".encode() + first.numpy().tobytes())
+        digest.update(f"{name} {list(weight.shape)} {weight.dtype}".encode() + first.numpy().tobytes())
     return digest.hexdigest()[:16]
 
 
