@@ -38,7 +38,8 @@ def make_workload(seed: int, num_requests: int) -> list[TimedRequest]:
 class Run:
     """A workload on the fake model, step by step. `arrival_time` is the number of a step.
 
-    With a `scheduling_policy` the number of the step is also its clock, in seconds. Raises `ValueError` if the config cannot serve it, `StalledError` if no request can be scheduled any more.
+    With a `scheduling_policy` the number of the step is also its clock, in seconds. Raises `ValueError` if the config
+    cannot serve it, `StalledError` if no request can be scheduled any more.
     """
 
     def __init__(

@@ -176,8 +176,11 @@ def test_what_cannot_work_is_refused(lineup: str, settings: dict[str, Any], mess
     caching = {name: settings.pop(name) for name in list(settings) if name == "enable_prefix_caching"}
     dense = settings.pop("dense", False)
     with pytest.raises(ValueError, match=message):
-        config = EngineConfig(kv_transfer_config=KVTransferConfig(**settings), **caching)
-        LLM(config=config, lineup=parse_lineup(lineup), dense=dense)
+        LLM(
+            config=EngineConfig(kv_transfer_config=KVTransferConfig(**settings), **caching),
+            lineup=parse_lineup(lineup),
+            dense=dense,
+        )
 
 
 @pytest.mark.parametrize("fault", ["none", "killed", "hangs", "wrong shape"])
