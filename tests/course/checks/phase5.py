@@ -157,8 +157,12 @@ def budget_on(gpu: str, serves: bool) -> tuple[int, int]:
 def mixed_preset(policy: Literal["fcfs", "priority"]) -> tuple[int, int]:
     """Return the p95 of the first token in ms, of the urgent requests and of the others."""
     experiment = Experiment("mixed").with_rate()
-    budgets = {"max_num_batched_tokens": 8192, "long_prefill_token_threshold": 1024, "max_num_seqs": 64}
-    config = replace(experiment.resolved_engine(), **budgets)
+    config = replace(
+        experiment.resolved_engine(),
+        max_num_batched_tokens=8192,
+        long_prefill_token_threshold=1024,
+        max_num_seqs=64,
+    )
     requests = make_requests("mixed", 400, 1.6 * (experiment.rate or 0))
     marked, _ = under_policy("priority", requests, config)
     served = simulate(marked, replace(config, policy=policy), experiment.cost, parse_lineup("solution:1-5"))
