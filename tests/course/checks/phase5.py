@@ -172,11 +172,11 @@ def mixed_preset(policy: Literal["fcfs", "priority"]) -> tuple[int, int]:
 
 
 @cache
-def elastic(is_elastic: bool) -> tuple[int, int]:
-    """Return the median first token in ms, and the standard deviation of the time between tokens in tenths of a ms."""
+def elastic(is_elastic: bool) -> tuple[int, float]:
+    """Return the median first token in ms, and the standard deviation of the time between tokens."""
     experiment = Experiment("documents").with_rate()
     config = replace(experiment.resolved_engine(), max_num_batched_tokens=2048 if is_elastic else 512)
     requests, lineup = make_requests("documents", 400, experiment.rate or 0), parse_lineup("solution:1-5")
     served = simulate(requests, config, experiment.cost, lineup, policy=ElasticBudget() if is_elastic else None)
     gaps = [seconds for seconds, count in served.gaps for _ in range(count)]
-    return round(1e3 * served.median_ttft), round(1e4 * pstdev(gaps))
+    return round(1e3 * served.median_ttft), round(1e3 * pstdev(gaps), 1)
