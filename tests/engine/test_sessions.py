@@ -257,3 +257,21 @@ def test_what_cannot_be_read_or_written_is_said_and_loses_nothing(
             Session.resume(llm, path)
     session.save(path)
     assert Session.resume(llm, path).turns == session.turns
+
+
+def test_a_chat_leaves_its_oldest_turn_out_of_prompts_and_keeps_it_in_the_file(tmp_path: Path) -> None:
+    session = Session(fake())
+    for question in ("first", "second", "third"):
+        session.chat(question, greedy(4))
+    assert session.forget_oldest()
+    output = session.chat("fourth", greedy(4))
+    prompt = session.llm.engine.tokenizer.decode(output.prompt_token_ids)
+    assert ["first" in prompt, "second" in prompt] == [False, True]
+    session.save(tmp_path / "chat.json")
+    resumed = Session.resume(fake(), tmp_path / "chat.json")
+    fork = session.fork()
+    for one in (session, resumed, fork):
+        assert one.token_ids == [*output.prompt_token_ids, *output.outputs[0].token_ids]
+        assert (len(one.turns), one.chat_prompt("why?")) == (4, session.chat_prompt("why?"))
+    fork.rewind(4)
+    assert (fork.token_ids, fork.num_forgotten, fork.forget_oldest()) == ([], 0, False)
