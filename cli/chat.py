@@ -20,7 +20,8 @@ from course.terminal.options import FakeModel, LineupText, ModelName, open_llm, 
 from course.terminal.step_view import FAINT, render_step
 from course.traces.run_state import RunInfo, RunState
 from course.workloads.fallbacks import make_possible
-from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams, Session
+from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams
+from mini_vllm.session import Session
 
 CONFIG = EngineConfig(
     max_num_batched_tokens=256, long_prefill_token_threshold=64, max_model_len=1024, num_gpu_blocks=65

@@ -5,16 +5,5 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.llm import LLM
 from mini_vllm.outputs import CompletionOutput, RequestOutput
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm.session import Session, generate_together
 
-__all__ = [
-    "LLM",
-    "CompletionOutput",
-    "EngineConfig",
-    "Lineup",
-    "RequestOutput",
-    "SamplingParams",
-    "Session",
-    "generate_together",
-    "parse_lineup",
-]
+__all__ = ["LLM", "CompletionOutput", "EngineConfig", "Lineup", "RequestOutput", "SamplingParams", "parse_lineup"]

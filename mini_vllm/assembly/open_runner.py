@@ -21,7 +21,6 @@ from mini_vllm.runner.drafts.draft_model import DraftModel
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.drafts.proposer import PromptLookup, Proposer
 from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
-from mini_vllm.runner.kv_transfer.fake_blocks import fake_block_like, fake_disk_store, fake_kv_caches
 
 FAKE_MODEL_LEN = 2048
 NUM_BLOCKS_WITHOUT_CACHE = 1024
@@ -70,6 +69,8 @@ def open_runner(
 
 
 def _fake(speculation: SpeculationFunctions | None) -> OpenedRunner:
+    from mini_vllm.runner.kv_transfer.fake_blocks import fake_block_like, fake_disk_store, fake_kv_caches
+
     accept_drafts = None if speculation is None else speculation.accept_drafts
     return OpenedRunner(
         ByteTokenizer(),

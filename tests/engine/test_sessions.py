@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mini_vllm import LLM, EngineConfig, SamplingParams, Session, generate_together, parse_lineup
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.config import KVTransferConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
+from mini_vllm.session import Session, generate_together
 from tests.engine.strategies import configs
 
 CONFIG = EngineConfig(max_model_len=2048, num_gpu_blocks=200, check_invariants=True)

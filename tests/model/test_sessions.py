@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm import LLM, EngineConfig, SamplingParams, Session, generate_together, parse_lineup
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.config import KVTransferConfig
+from mini_vllm.session import Session, generate_together
 
 PROMPT = "Once upon a time there was a girl named Mina. " * 3
 QUESTIONS = ("Tell me a story about Mina and a kite.", "And then?", "What is 3 plus 4?")
