@@ -1,15 +1,17 @@
 """`mini-vllm chat`: a conversation on the engine of the lineup, with the cost of each turn below its answer."""
 
+import re
 import time
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.live import Live
 
-from course.terminal.console import friendly, is_live, make_console, whose_code
+from course.terminal.console import friendly, is_live, make_console, traceback_from_labs, whose_code
 from course.terminal.engine_options import EngineOptions, engine_config
 from course.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run, remark_on_electives
 from course.terminal.option_groups import with_option_groups
@@ -19,7 +21,7 @@ from course.terminal.typed_lines import typed_lines
 from course.traces.run_state import RunInfo, RunState
 from course.workloads.fallbacks import make_possible
 from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams
-from mini_vllm.core.tokenizer import Message
+from mini_vllm.session import Session
 
 CONFIG = EngineConfig(
     max_num_batched_tokens=256, long_prefill_token_threshold=64, max_model_len=1024, num_gpu_blocks=65
@@ -28,7 +30,11 @@ WHAT_IT_KNOWS = (
     'The embedded model was trained on a small invented world. Try: "Tell me a story about Mina and a kite.", '
     '"What is the capital of France?", "What is 3 plus 4?" It is here to be served, not to be right.'
 )
-COMMANDS = "/new forgets the conversation, /quit ends it."
+COMMANDS = (
+    "/new begins another conversation, /rewind N takes N turns back, /fork goes on in a copy, /switch N goes to "
+    "conversation N, /save FILE keeps it for --resume FILE, /quit ends it."
+)
+COMMAND = re.compile(r"/([a-z]+)(?:\s+(.+))?")
 
 
 @friendly
@@ -40,6 +46,9 @@ def chat(
     temperature: Annotated[float, typer.Option(min=0, help="0: greedy, always the likeliest token.")] = 0.0,
     show: Annotated[bool, typer.Option("--show", help="Draw the engine's steps while it answers.")] = False,
     fake_model: FakeModel = False,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Go on with a conversation that /save kept.")
+    ] = None,
     *,
     engine: EngineOptions,
 ) -> None:
@@ -60,17 +69,22 @@ def chat(
     if model is None and (dense or team.runner != "absent"):
         console.print(WHAT_IT_KNOWS, markup=False)
     console.print(COMMANDS, markup=False)
-    Conversation(llm, console, SamplingParams(max_tokens=max_tokens, temperature=temperature), show=show).run(
-        typed_lines("you: ")
-    )
+    session = Session(llm) if resume is None else Session.resume(llm, resume)
+    if resume is not None:
+        console.print(f"{count_of(session)} from {resume}.", style=FAINT, markup=False)
+    params = SamplingParams(max_tokens=max_tokens, temperature=temperature)
+    Conversation(llm, console, params, show=show, session=session).run(typed_lines("you: "))
 
 
 class Conversation:
-    """One conversation: its messages so far, and the turns of this session."""
+    """A conversation and its forks, one of which goes on; and the questions of all."""
 
-    def __init__(self, llm: LLM, console: Console, params: SamplingParams, *, show: bool) -> None:
+    def __init__(
+        self, llm: LLM, console: Console, params: SamplingParams, *, show: bool, session: Session | None = None
+    ) -> None:
         self.llm, self.console, self.params, self.show = llm, console, params, show
-        self.messages: list[Message] = []
+        self.session = session or Session(llm)
+        self.sessions = [self.session]
         self.questions: list[str] = []
         self.num_prompt_tokens: dict[str, int] = {}
         self.state = RunState(self._run_info())
@@ -84,36 +98,71 @@ class Conversation:
                     continue
                 case "/quit":
                     return
-                case "/new":
-                    self.messages.clear()
-                    self.console.print("A new conversation.", style=FAINT)
-                case question:
-                    self.take_turn(question)
+                case text:
+                    try:
+                        command = COMMAND.fullmatch(text)
+                        self.take_turn(text) if command is None else self.obey(*command.groups())
+                    except ValueError as error:
+                        if traceback_from_labs(error):
+                            raise
+                        self.console.print(str(error), markup=False, highlight=False)
+
+    def obey(self, command: str, argument: str | None) -> None:
+        """Do what a line with a slash says, and tell it. Raises `ValueError` for what cannot be done."""
+        match command:
+            case "new":
+                self._start(Session(self.llm), "A new conversation")
+            case "fork":
+                self._start(self.session.fork(), f"A fork of conversation {self.sessions.index(self.session) + 1}")
+            case "switch":
+                self.session = self.sessions[_number(command, argument, len(self.sessions)) - 1]
+                self._tell(f"{count_of(self.session)} in conversation {argument}.")
+            case "rewind":
+                self.session.rewind(_number(command, argument or "1", len(self.session.turns)))
+                self._tell(f"{count_of(self.session)} left.")
+            case "save":
+                self._save(argument)
+            case _:
+                raise ValueError(f"there is no /{command}. {COMMANDS}")
+
+    def _start(self, session: Session, what: str) -> None:
+        self.session = session
+        self.sessions.append(session)
+        self._tell(f"{what}: number {len(self.sessions)}.")
+
+    def _save(self, argument: str | None) -> None:
+        path = argument or self.session.path
+        if path is None:
+            raise ValueError("/save needs the name of a file")
+        self.session.save(path)
+        transfer = self.llm.engine.config.kv_transfer_config
+        folder = None if transfer is None else transfer.shared_storage_path
+        kept = "are computed again (--kv-connector disk keeps them)" if folder is None else f"are in {folder}"
+        self._tell(f"{count_of(self.session)} saved to {path}; K and V {kept}.")
+
+    def _tell(self, text: str) -> None:
+        self.console.print(text, style=FAINT, markup=False, highlight=False)
 
     def take_turn(self, question: str) -> None:
         """Send the whole conversation with the new question, print the answer and what it took."""
-        self.messages.append({"role": "user", "content": question})
-        self._forget_what_does_not_fit()
+        num_prompt_tokens = len(self._prompt_that_fits(question))
         request_id = str(len(self.questions))
         self.questions.append(question)
-        self.num_prompt_tokens[request_id] = len(self._prompt())
+        self.num_prompt_tokens[request_id] = num_prompt_tokens
         self.state.info = self._run_info()
         started, first_step = time.perf_counter(), len(self.llm.engine.recorder.steps)
-        output = self._answer()
+        output = self._answer(question)
         seconds = time.perf_counter() - started
-        text = output.outputs[0].text
-        self.messages.append({"role": "assistant", "content": text})
         num_steps = len(self.llm.engine.recorder.steps) - first_step
         self.console.print(f"\n{turn_line(output, num_steps, seconds)}", style=FAINT, markup=False, highlight=False)
 
-    def _answer(self) -> RequestOutput:
+    def _answer(self, question: str) -> RequestOutput:
         if self.show and is_live(self.console):
             with Live(console=self.console, auto_refresh=False, transient=True) as live:
-                (output,) = self.llm.chat(self.messages, self.params, lambda outputs: self._draw(live, outputs))
+                output = self.session.chat(question, self.params, lambda outputs: self._draw(live, outputs))
             self.console.print(output.outputs[0].text, markup=False, highlight=False)
             return output
-        (output,) = self.llm.chat(self.messages, self.params, self._stream)
-        return output
+        return self.session.chat(question, self.params, self._stream)
 
     def _stream(self, outputs: list[RequestOutput]) -> None:
         for output in outputs:
@@ -138,14 +187,22 @@ class Conversation:
             token_budget=scheduler.max_num_batched_tokens,
         )
 
-    def _prompt(self) -> list[int]:
-        return self.llm.engine.tokenizer.apply_chat_template(self.messages)
-
-    def _forget_what_does_not_fit(self) -> None:
+    def _prompt_that_fits(self, question: str) -> list[int]:
         room = self.llm.engine.scheduler.max_model_len - self.params.max_tokens
-        while len(self._prompt()) > room and len(self.messages) > 1:
-            del self.messages[:2]
+        while len(prompt := self.session.chat_prompt(question)) > room and self.session.forget_oldest():
             self.console.print("The oldest turn no longer fits and is left out.", style=FAINT)
+        return prompt
+
+
+def count_of(session: Session) -> str:
+    """Return how long a conversation is, in words."""
+    return f"{len(session.turns)} turn{'s' * (len(session.turns) != 1)}, {len(session.token_ids)} tokens"
+
+
+def _number(command: str, argument: str | None, most: int) -> int:
+    if argument is None or not argument.isdecimal() or not 1 <= int(argument) <= most:
+        raise ValueError(f"/{command} N: N must be 1 to {most}, got {argument or 'nothing'}")
+    return int(argument)
 
 
 def turn_line(output: RequestOutput, num_steps: int, seconds: float) -> str:

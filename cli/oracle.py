@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from course.oracle.divergence import find_culprit, search, settings_for
+from course.oracle.divergence import find_culprit, search, settings_for, workload_for
 from course.parity.by_phase import ALWAYS, ParityComparison, comparable, compare_until_failure
 from course.parity.replay import ScenarioReplay
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
@@ -20,7 +20,6 @@ from course.terminal.differences import last_steps, show_failure, side_by_side
 from course.terminal.learner_lineup import enumeration
 from course.terminal.options import chosen_phases
 from course.terminal.progress import counted, reported
-from course.workloads.small_workload import make_workload
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.assembly.parts import Impl, solutions_exist
 
@@ -77,7 +76,7 @@ def oracle(
             console.print(last_steps(title, records))
     if divergence.error is None:
         console.print(side_by_side(divergence))
-    arrivals, config = make_workload(seed, requests), settings_for(seed)
+    arrivals, config = workload_for(seed, requests), settings_for(seed)
     with reported("Looking for the phase that causes it"):
         culprits = find_culprit(arrivals, config, mine, reference)
     if culprits:

@@ -1,5 +1,6 @@
 """`mini-vllm trace`: the step table of a small workload, or of a recorded trace."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,9 @@ from course.terminal.step_table import step_table, totals
 from course.traces.trace_file import read_trace, write_trace
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, Run, make_workload
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.core.invariants import InvariantError
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.errors import StalledError
 
@@ -30,6 +33,9 @@ def trace(
     jsonl: Annotated[Path | None, typer.Option(help="Also write the trace here, one step per line.")] = None,
     read: Annotated[Path | None, typer.Option(help="Print this trace instead (.jsonl or .jsonl.gz).")] = None,
     name: Annotated[str | None, typer.Option(help="With --read: which scenario of a recorded file.")] = None,
+    by: Annotated[
+        str | None, typer.Option("--policy", metavar="NAME", help="A policy of `mini-vllm arena`, such as static.")
+    ] = None,
     *,
     engine: EngineOptions,
 ) -> None:
@@ -51,7 +57,8 @@ def trace(
         config = engine_config(defaults, engine)
         budget = config.max_num_batched_tokens
         console.print("\n".join([whose_code(team), *remarks]), markup=False)
-        records, ended_by = run_to_the_end(Run(make_workload(seed, requests), config, team))
+        arrivals = make_workload(seed, requests)
+        records, ended_by = run_to_the_end(Run(arrivals, config, team, None if by is None else policy_of(by, arrivals)))
     if jsonl is not None:
         write_trace(jsonl, records, budget)
     if records or ended_by is None:
@@ -61,6 +68,15 @@ def trace(
     if ended_by is not None:
         when = "an invariant was violated in step" if isinstance(ended_by, InvariantError) else "stalled before step"
         fail(f"{when} {len(records)}: {ended_by}", 1)
+
+
+def policy_of(name: str, requests: Sequence[TimedRequest]) -> SchedulingPolicy:
+    """Return a fresh policy by its name in the arena. Raises `ValueError` that lists the names."""
+    from policies.named import POLICIES
+
+    if name not in POLICIES:
+        raise ValueError(f"--policy must be one of {', '.join(POLICIES)}, got {name!r}")
+    return POLICIES[name].make({request.request_id: request.max_tokens for request in requests})
 
 
 def run_to_the_end(run: Run) -> tuple[list[StepRecord], StalledError | InvariantError | None]:

@@ -106,11 +106,11 @@ class EngineConfig:
     then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes block 0,
     the null block, which is never handed out. `enforce_eager` runs without CUDA graphs. `seed` makes the draws of
     requests that have no seed repeatable. `speculative_config` needs phase 7, `async_scheduling` phase 8,
-    `kv_transfer_config` phases 4, 6 and 10. With phase 11 `max_loras` is how many adapters one step may mix;
-    `max_num_encoder_input_tokens` how many embeddings of images it may compute, `encoder_cache_size` how many are kept
-    (None: there are none; the two go together). vLLM 0.13.0 has none of `admission_guard`, `max_num_waiting` (requests
-    beyond it are refused; None: no limit) and
-    `prepack_weights` (reorder the linear layers' weights for the CPU).
+    `kv_transfer_config` phases 4 and 10 (and 6, but on the fake model). With phase 11 `max_loras` is how many adapters
+    one step may mix; `max_num_encoder_input_tokens` how many embeddings of images it may compute, `encoder_cache_size`
+    how many are kept (None: there are none; the two go together). vLLM 0.13.0 has none of `admission_guard`,
+    `max_num_waiting` (requests beyond it are refused; None: no limit) and `prepack_weights` (reorder the linear layers'
+    weights for the CPU).
 
     Raises `ValueError` naming the setting, its value and the legal range.
     """

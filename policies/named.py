@@ -8,6 +8,7 @@ from policies.ageing import Ageing
 from policies.budget_controller import BudgetController
 from policies.decode_or_prefill_first import DecodeFirst, PrefillFirst
 from policies.drafts_by_class import DraftsByClass
+from policies.elastic_budget import ElasticBudget
 from policies.feedback_queues import FeedbackQueues
 from policies.joint_order import JointOrder
 from policies.length_ranker import LengthRanker
@@ -85,5 +86,8 @@ POLICIES: dict[str, NamedPolicy] = {
     "static": NamedPolicy("a new batch only when the last one is done", lambda lengths: StaticBatches()),
     "budget-controller": NamedPolicy(
         "a budget that shrinks when first tokens come late", lambda lengths: BudgetController()
+    ),
+    "elastic-budget": NamedPolicy(
+        "a quarter of the budget while requests wait, all of it when none does", lambda lengths: ElasticBudget()
     ),
 }

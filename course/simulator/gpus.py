@@ -33,6 +33,17 @@ GPUS = (
 )
 
 
+def default_budget(gpu: Gpu, *, serves: bool) -> tuple[int, int]:
+    """Return the `max_num_batched_tokens` and `max_num_seqs` that vLLM 0.13.0 chooses where none are given.
+
+    `serves`: for its server, else for its `LLM` class. A100s are excepted: there a large budget costs throughput, it
+    says. (vLLM: `EngineArgs.get_batch_defaults` in `engine/arg_utils.py`.)
+    """
+    if gpu.memory_bytes >= 70 * GIB and not gpu.name.startswith("A100"):
+        return (8192 if serves else 16384), 1024
+    return (2048 if serves else 8192), 256
+
+
 def find_gpu(name: str) -> Gpu:
     """Return the GPU of that name in any case. Raises `ValueError` that lists the names."""
     for gpu in GPUS:

@@ -27,6 +27,15 @@ def kv_bytes_per_block(model: ModelShape, block_size: int = 16, bytes_per_number
     return block_size * kv_bytes_per_token(model, bytes_per_number)
 
 
+def activation_bytes(model: ModelShape, num_tokens: int, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
+    """Return the bytes that a step of `num_tokens` holds at once beside weights, K and V, without its logits.
+
+    The widest moment is in an MLP: the residual, its input, gate and up, and their product. A layer's activations are
+    freed before the next one's, so the number of layers does not count.
+    """
+    return num_tokens * (2 * model.hidden_size + 3 * model.intermediate_size) * bytes_per_number
+
+
 def num_kv_blocks(
     gpu: Gpu,
     model: ModelShape,

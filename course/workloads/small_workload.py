@@ -1,12 +1,14 @@
 """A small seeded workload for the fake model: prompts that share prefixes, arrivals spread over the first steps."""
 
 import random
+import time
 from collections import deque
 from collections.abc import Sequence
 
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, Lineup, SamplingParams
 from mini_vllm.assembly.build import build_engine
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.step_record import StepRecord
 
 SMALL_POOL = EngineConfig(
@@ -36,13 +38,21 @@ def make_workload(seed: int, num_requests: int) -> list[TimedRequest]:
 class Run:
     """A workload on the fake model, step by step. `arrival_time` is the number of a step.
 
-    Raises `ValueError` if the config cannot serve it, `StalledError` if no request can be scheduled any more.
+    With a `scheduling_policy` the number of the step is also its clock, in seconds. Raises `ValueError` if the config
+    cannot serve it, `StalledError` if no request can be scheduled any more.
     """
 
-    def __init__(self, requests: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> None:
-        self.engine = build_engine(config, lineup, record=True)
+    def __init__(
+        self,
+        requests: Sequence[TimedRequest],
+        config: EngineConfig,
+        lineup: Lineup,
+        scheduling_policy: SchedulingPolicy | None = None,
+    ) -> None:
         self._not_arrived = deque(requests)
         self._number = 0
+        clock = time.monotonic if scheduling_policy is None else lambda: float(self._number)
+        self.engine = build_engine(config, lineup, record=True, scheduling_policy=scheduling_policy, clock=clock)
 
     @property
     def finished(self) -> bool:

@@ -76,6 +76,9 @@ def build_engine(
     adapter_names = None if lineup.runner == "absent" and not dense else frozenset(adapters or ())
     async_functions = async_functions_for(lineup.async_scheduling, config)
     if async_functions is None:
-        return LLMEngine(*parts, clock, grammars, transferring, adapter_names)
-    thread = RunnerThread(async_functions.correct_share)
-    return OverlappingEngine(*parts, thread, clock, grammars, transferring, adapter_names)
+        engine = LLMEngine(*parts, clock, grammars, transferring, adapter_names)
+    else:
+        thread = RunnerThread(async_functions.correct_share)
+        engine = OverlappingEngine(*parts, thread, clock, grammars, transferring, adapter_names)
+    engine.model_id = opened.model_id
+    return engine

@@ -1,6 +1,6 @@
 """The runner of a lineup: phase 6 on a model, or what stands in for it, with what proposes drafts around it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,17 +33,20 @@ class OpenedRunner:
     `num_gpu_blocks` is what the memory allows, null block included. `with_cache(num_blocks, block_size)` returns the
     runner, `draft_model_with_cache(num_blocks, block_size)` the draft model if the config asks for one.
     `disk_store(path, max_bytes, block_size)` returns the blocks of this model on disk, `block_like(block_size)` one
-    of them without content.
+    of them without content, `kv_caches(runner)` the tensors that hold its blocks.
+    `model_id` tells the model from others.
     `windows` has an entry for each group of the model's layers: how many tokens its attention reaches, None for all.
     """
 
     tokenizer: Tokenizer
+    model_id: str
     max_model_len: int
     num_gpu_blocks: int
     with_cache: Callable[[int, int], ModelRunner]
     draft_model_with_cache: Callable[[int, int], DraftModel]
     disk_store: Callable[[str, int, int], BlockStore] | None = None
     block_like: Callable[[int], Any] | None = None
+    kv_caches: Callable[[Any], Sequence[Any]] | None = None
     windows: tuple[int | None, ...] = (None,)
 
 
@@ -66,13 +69,19 @@ def open_runner(
 
 
 def _fake(speculation: SpeculationFunctions | None) -> OpenedRunner:
+    from mini_vllm.runner.kv_transfer.fake_blocks import fake_block_like, fake_disk_store, fake_kv_caches
+
     accept_drafts = None if speculation is None else speculation.accept_drafts
     return OpenedRunner(
         ByteTokenizer(),
+        "fake",
         FAKE_MODEL_LEN,
         NUM_BLOCKS_WITHOUT_CACHE,
         lambda num_blocks, block_size: FakeModelRunner(num_blocks, block_size, LETTERS, accept_drafts),
         lambda num_blocks, block_size: DraftModel(FakeModelRunner(num_blocks, block_size, LETTERS), block_size),
+        fake_disk_store,
+        fake_block_like,
+        fake_kv_caches,
     )
 
 
@@ -83,6 +92,7 @@ def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:
     loaded, tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
     return OpenedRunner(
         tokenizer,
+        loaded.digest,
         loaded.max_model_len,
         NUM_BLOCKS_WITHOUT_CACHE,
         lambda num_blocks, block_size: DenseModelRunner(loaded),
@@ -127,12 +137,14 @@ def _paged(
 
     return OpenedRunner(
         opened.tokenizer,
+        opened.loaded.digest,
         opened.max_model_len,
         opened.num_gpu_blocks,
         with_cache,
         draft_model_with_cache,
         disk_store=opened.disk_store,
         block_like=opened.block_like,
+        kv_caches=lambda runner: runner.model.kv_caches,
         windows=opened.loaded.groups.windows,
     )
 

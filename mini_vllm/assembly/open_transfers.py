@@ -1,6 +1,7 @@
 """KV transfer: a store, and phase 10 on both sides of it."""
 
 import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ class Transfers:
 
     config: EngineConfig
     functions: KVTransferFunctions
+    kv_caches: Callable[[Any], Sequence[Any]]
     store: BlockStore
     prefill: Prefill | None = None
 
@@ -34,9 +36,9 @@ class Transfers:
         prefilled = PrefillConnector(connector, self.prefill, block_size, transfer.prefill_timeout)
         return cast(KVConnector, prefilled)
 
-    def around(self, runner: ModelRunner, paged: Any) -> TransferringRunner:
-        """Return `runner` with the worker side; `paged` is the runner inside it that has a KV cache."""
-        worker = self.functions.make_worker(self.store, paged.model.kv_caches)
+    def around(self, runner: ModelRunner, cached: Any) -> TransferringRunner:
+        """Return `runner` with the worker side; `cached` is the runner inside it that has a KV cache."""
+        worker = self.functions.make_worker(self.store, self.kv_caches(cached))
         return TransferringRunner(runner, worker, self.store, results_are_late=self.config.async_scheduling)
 
 
@@ -48,19 +50,20 @@ def transfers_for(lineup: Lineup, config: EngineConfig, opened: OpenedRunner, mo
     functions, transfer = kv_transfer_functions_for(lineup.kv_transfer, config), config.kv_transfer_config
     if functions is None or transfer is None:
         return None
-    for phase, name in ((4, "prefix cache"), (6, "GPU runner")):
-        if lineup[phase] == "absent":
-            raise ValueError(f"kv_transfer_config needs phase {phase} ({name}); the lineup is {lineup}")
+    if lineup[4] == "absent":
+        raise ValueError(f"kv_transfer_config needs phase 4 (prefix cache); the lineup is {lineup}")
+    if opened.kv_caches is None:
+        raise ValueError(f"kv_transfer_config needs phase 6 (GPU runner) or the fake model; the lineup is {lineup}")
     assert opened.disk_store is not None
     assert opened.block_like is not None
     if transfer.shared_storage_path is not None:
         store = opened.disk_store(transfer.shared_storage_path, transfer.kv_buffer_size, config.block_size)
-        return Transfers(config, functions, SharedStore(store))
+        return Transfers(config, functions, opened.kv_caches, SharedStore(store))
     shared = SharedStore(functions.make_host_store(transfer.kv_buffer_size))
     if transfer.kv_connector != "prefill":
-        return Transfers(config, functions, shared)
+        return Transfers(config, functions, opened.kv_caches, shared)
     from mini_vllm.runner.kv_transfer.prefill_client import PrefillClient
 
     opening, like = pickle.dumps((config, lineup, model)), opened.block_like(config.block_size)
     client = PrefillClient("mini_vllm.assembly.prefill_process", opening, shared, like, transfer.prefill_timeout)
-    return Transfers(config, functions, shared, client)
+    return Transfers(config, functions, opened.kv_caches, shared, client)

@@ -31,6 +31,7 @@ class LLMEngine:
     """One engine over one scheduler and one runner. `assembly/build.py` builds it.
 
     `adapter_names` are the adapters of a real model; None: the fake model, which invents adapters and images.
+    `model_id` is set by `build_engine`: it tells the model from others.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class LLMEngine:
         self.transfers = transfers
         self.adapter_names = adapter_names
         self.processor = OutputProcessor(tokenizer)
+        self.model_id = ""
         self._random = random.Random(config.seed)
         self._in_step: list[str] = []
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,15 @@ EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
 EMBEDDED_DRAFT_MODEL = EMBEDDED_MODEL / "draft"
 SLIDING = "sliding_attention"
 SMALL_MODEL_PARAMETERS = 50_000_000
+NUM_COMPARED_WEIGHTS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A transformers model and the sizes that the KV cache depends on."""
+    """A transformers model and the sizes that the KV cache depends on. `digest` tells it from others."""
 
     model: Any
+    digest: str
     eos_token_ids: frozenset[int]
     max_model_len: int
     num_layers: int
@@ -128,6 +131,7 @@ def describe_model(model: Any) -> LoadedModel:
     eos = model.generation_config.eos_token_id if model.generation_config is not None else config.eos_token_id
     return LoadedModel(
         model=model,
+        digest=digest_of(model),
         eos_token_ids=frozenset(eos if isinstance(eos, list) else [] if eos is None else [eos]),
         max_model_len=config.max_position_embeddings,
         num_layers=len(attention.layers),
@@ -136,6 +140,15 @@ def describe_model(model: Any) -> LoadedModel:
         vocab_size=config.vocab_size,
         groups=layer_groups(config, attention.windows),
     )
+
+
+def digest_of(model: Any) -> str:
+    """Return a digest of the first weights of every layer: another model, fine-tuning or dtype has another one."""
+    digest = sha256()
+    for name, weight in model.named_parameters():
+        first = weight.detach().flatten()[:NUM_COMPARED_WEIGHTS].float().cpu()
+        digest.update(f"{name} {list(weight.shape)} {weight.dtype}".encode() + first.numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def require_decoder(config: Any) -> None:

@@ -3,7 +3,7 @@
 import re
 from copy import copy
 from io import StringIO
-from typing import Any
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -13,8 +13,9 @@ import cli.chat
 from cli.chat import Conversation
 from cli.main import app
 from course.traces.run_state import RunState
-from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams, parse_lineup
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.core.tokenizer import Message
+from mini_vllm.runner.model_tokenizer import ModelTokenizer
 
 STORY = "Tell me a story about Mina and a kite."
 TURN = re.compile(r"\[(\d+) prompt tokens, (\d+) of them from the cache; (\d+) output tokens in (\d+) steps")
@@ -46,13 +47,14 @@ def test_electives_are_used_when_asked_for_and_offered_when_not() -> None:
 
 def test_the_answers_are_resent_with_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[list[tuple[str, str]]] = []
-    chat = LLM.chat
+    template = ModelTokenizer.apply_chat_template
 
-    def watched(self: LLM, messages: list[Message], *rest: Any) -> list[RequestOutput]:
-        sent.append([(message["role"], message["content"]) for message in messages])
-        return chat(self, messages, *rest)
+    def watched(self: ModelTokenizer, messages: list[Message]) -> list[int]:
+        rendered = [(message["role"], message["content"]) for message in messages]
+        sent.extend([rendered] if rendered not in sent else [])
+        return template(self, messages)
 
-    monkeypatch.setattr(LLM, "chat", watched)
+    monkeypatch.setattr(ModelTokenizer, "apply_chat_template", watched)
     shown = talk(STORY, "And then?")
     assert [[role for role, _ in messages] for messages in sent] == [["user"], ["user", "assistant", "user"]]
     assert " ".join(sent[1][1][1].split()) in shown
@@ -83,6 +85,63 @@ def test_the_drawing_follows_every_turn(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_new_conversation_forgets_the_last_one() -> None:
     first, second = TURN.findall(talk(STORY, "/new", STORY))
     assert first[0] == second[0]
+
+
+def test_a_conversation_is_rewound_forked_switched_saved_and_resumed(tmp_path: Path) -> None:
+    file = tmp_path / "talk.json"
+    shown = talk(
+        STORY,
+        "And then?",
+        "/rewind",
+        "And then?",
+        "/fork",
+        "What is 3 plus 4?",
+        "/switch 1",
+        "And then?",
+        f"/save {file}",
+    )
+    *_, before, again, forked, switched = TURN.findall(shown)
+    assert before[0] == again[0], "the turn that was taken back is asked again"
+    assert forked[0] != switched[0]
+    assert "1 turn, " in shown
+    assert "A fork of conversation 1: number 2." in shown
+    assert re.search(rf"3 turns, \d+ tokens saved to {file}; K and V are computed again", shown)
+    resumed = talk("Why?", arguments=("--resume", str(file)))
+    assert "3 turns, " in resumed
+    straight = talk(STORY, "And then?", "And then?", "Why?")
+    assert resumed.partition("you: Why?")[2].partition("[")[0] == straight.partition("you: Why?")[2].partition("[")[0]
+
+
+def test_what_a_command_cannot_do_is_said_and_the_conversation_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("a text of my own", encoding="utf-8")
+    commands = [
+        "/rewind 2",
+        "/rewind x",
+        "/switch 2",
+        "/save",
+        f"/save {tmp_path / 'mine.txt'}",
+        "/frok",
+        "word " * 2000,
+    ]
+    shown = talk(STORY, *commands, "And then?")
+    assert len(TURN.findall(shown)) == 2
+    for said in (
+        "/rewind N: N must be 1 to 1, got 2",
+        "/rewind N: N must be 1 to 1, got x",
+        "/switch N: N must be 1 to 1, got 2",
+        "/save needs the name of a file",
+        "mine.txt exists and is not this session's file",
+        "there is no /frok",
+        "max_model_len",
+    ):
+        assert said in shown
+    assert (tmp_path / "mine.txt").read_text(encoding="utf-8") == "a text of my own"
+
+
+def test_a_file_that_is_no_session_ends_the_command_in_words(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["chat", "--lineup", "solution", "--resume", str(tmp_path / "none.json")])
+    assert result.exit_code == 2
+    assert "none.json cannot be read: No such file or directory" in " ".join(result.output.split())
 
 
 def test_quit_ends_it_and_empty_lines_are_no_turns() -> None:

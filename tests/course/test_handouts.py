@@ -11,7 +11,11 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
 LABS = ROOT / "labs"
-DOCUMENTS = [*sorted(LABS.rglob("README.md")), ROOT / "README.md", ROOT / "docs" / "teaching.md"]
+DOCUMENTS = [
+    *sorted(LABS.rglob("README.md")),
+    ROOT / "README.md",
+    *((ROOT / "docs" / name) for name in ("teaching.md", "public_bugs.md")),
+]
 CHECK = re.compile(r"<!--\s*check:\s*(.*?)\s*-->", re.DOTALL)
 WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 NUM_CHARACTERS_BEFORE = 700
@@ -47,7 +51,7 @@ def test_every_claim_holds(place: str, expression: str, before: str) -> None:
 
 def namespace(place: str) -> dict[str, object]:
     """Return what the checks of one document may call: all that is in `checks/phase1.py` for phase 1, and so on."""
-    document = re.match(r"phase\d+|[a-z]+", place)
+    document = re.match(r"phase\d+|[a-z_]+", place)
     assert document is not None
     module = importlib.import_module(f"tests.course.checks.{document[0]}")
     return vars(module)

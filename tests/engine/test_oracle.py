@@ -2,8 +2,7 @@
 
 import pytest
 
-from course.oracle.divergence import find_culprit, search, settings_for
-from course.workloads.small_workload import make_workload
+from course.oracle.divergence import find_culprit, search, settings_for, workload_for
 from labs.phase2_block_pool import starter
 from mini_vllm.assembly.lineup import parse_lineup
 from tests.engine.test_parity_by_phase import HeadFirst
@@ -31,4 +30,4 @@ def test_a_wrong_order_is_found_and_attributed_to_its_phase(monkeypatch: pytest.
     assert sorted(mine) == sorted(reference)
     assert divergence.mine[:-1] == divergence.reference[:-1]
     assert len(divergence.mine) == len(divergence.reference) == divergence.step + 1
-    assert find_culprit(make_workload(seed, 10), settings_for(seed), MINE, REFERENCE) == [2]
+    assert find_culprit(workload_for(seed, 10), settings_for(seed), MINE, REFERENCE) == [2]

@@ -163,8 +163,8 @@ def test_stores_keep_to_their_bytes_and_a_full_disk_is_no_error(
 @pytest.mark.parametrize(
     ("lineup", "settings", "message"),
     [
+        ("solution:1-5,solution:10", {"dense": True}, "needs phase 6"),
         ("solution:1-6", {}, "needs phase 10"),
-        ("solution:1-5,solution:10", {}, "needs phase 6"),
         ("solution:1-3,solution:5-6,solution:10", {}, "needs phase 4"),
         ("solution:1-10", {"enable_prefix_caching": False}, "enable_prefix_caching=True"),
         ("solution:1-10", {"kv_connector": "disk"}, "shared_storage_path"),
@@ -174,9 +174,12 @@ def test_stores_keep_to_their_bytes_and_a_full_disk_is_no_error(
 )
 def test_what_cannot_work_is_refused(lineup: str, settings: dict[str, Any], message: str) -> None:
     caching = {name: settings.pop(name) for name in list(settings) if name == "enable_prefix_caching"}
+    dense = settings.pop("dense", False)
     with pytest.raises(ValueError, match=message):
         LLM(
-            config=EngineConfig(kv_transfer_config=KVTransferConfig(**settings), **caching), lineup=parse_lineup(lineup)
+            config=EngineConfig(kv_transfer_config=KVTransferConfig(**settings), **caching),
+            lineup=parse_lineup(lineup),
+            dense=dense,
         )
 
 

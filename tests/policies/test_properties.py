@@ -19,6 +19,7 @@ from policies.ageing import Ageing
 from policies.around import Around
 from policies.budget_controller import BudgetController
 from policies.decode_or_prefill_first import DecodeFirst, PrefillFirst
+from policies.elastic_budget import ElasticBudget
 from policies.feedback_queues import FeedbackQueues
 from policies.joint_order import JointOrder, outranked
 from policies.predictors import noisy, oracle
@@ -339,6 +340,11 @@ def test_the_budget_follows_first_tokens_and_throughput() -> None:
     assert set(seen[1:]) == {64}  # fewer and fewer tokens come, but this is all there is
 
 
+def test_the_elastic_budget_is_small_while_requests_wait() -> None:
+    driven = Driven(ElasticBudget(), [asked("r0", 100, 2), asked("r1", 100, 2)], max_num_seqs=1)
+    assert [sum(plan.values()) for plan in driven.plans] == [16, 16, 16, 16, 16, 16, 4, 1, 16, 64, 20, 1]
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -347,6 +353,7 @@ def test_the_budget_follows_first_tokens_and_throughput() -> None:
         (lambda: ShortestFirst(oracle({}), margin=0.5), "margin must be at least 1, got 0.5"),
         (lambda: QualityOfExperience(horizon=math.nan), "horizon must be over 0, got nan"),
         (lambda: BudgetController(period=0), "period must be over 0"),
+        (lambda: ElasticBudget(share=1.1), "share must be at most 1, got 1.1"),
         (lambda: TwoClasses(reserved_share=1), "reserved_share must be at least 0 and under 1, got 1"),
         (lambda: TwoClasses(urgent_batch_limit=0), "urgent_batch_limit must be at least 1, got 0"),
         (lambda: noisy({}, -1), "sigma must be at least 0, got -1"),

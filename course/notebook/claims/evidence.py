@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from course.notebook.claims.claim import Evidence
 from course.simulator.experiment import Experiment
-from course.simulator.gpus import find_gpu
-from course.simulator.roofline import saturation_batch
+from course.simulator.gpus import GIGA, find_gpu
+from course.simulator.model_shapes import find_model_shape
+from course.simulator.roofline import BYTES_PER_NUMBER, activation_bytes, saturation_batch, weight_bytes
 from course.simulator.served import Served
 from course.simulator.what_if import what_if
 from course.simulator.workloads import make_requests
@@ -15,6 +16,7 @@ from course.views.bars import bars, in_unit
 
 GPUS = ("L4", "A100-80GB", "H100", "H200")
 BUDGETS = (256, 2048, 16384)
+BUDGET = 8192
 
 
 def serve_documents(budget: int) -> Served:
@@ -68,8 +70,27 @@ def operations() -> Evidence:
     return Evidence("true" if counts.total() == 1 else "false", [chart], chart.text_alternative)
 
 
+def activations() -> Evidence:
+    """Compare what a step holds at once with the formula that multiplies by the number of layers."""
+    model = find_model_shape("Llama-3.1-70B")
+    of_all = BUDGET * model.hidden_size * model.num_layers * BYTES_PER_NUMBER
+    held = {"at once": activation_bytes(model, BUDGET) / GIGA, "as claimed": of_all / GIGA}
+    chart = bars("Activations of 8,192 tokens, GB", held, {name: f"{gb:.1f} GB" for name, gb in held.items()})
+    return Evidence(round(held["at once"], 1), [chart], chart.text_alternative)
+
+
+def left_beside_weights() -> Evidence:
+    """Take the weights of a 70B model from the memory of four A100."""
+    weights = weight_bytes(find_model_shape("Llama-3.1-70B")) / GIGA
+    parts = {"weights": weights, "left": 4 * 80 - weights}
+    chart = bars("Of 320 GB", parts, in_unit(parts, "GB"))
+    return Evidence(round(parts["left"]), [chart], chart.text_alternative)
+
+
 EVIDENCE: dict[str, Callable[[], Evidence]] = {
     "The first token is late, so lower the budget": latencies,
     "More bandwidth, larger batches": saturation,
     "One launch": operations,
+    "Activations of all layers": activations,
+    "200 GB are left": left_beside_weights,
 }

@@ -21,6 +21,7 @@ from mini_vllm.core.step_record import StepRecord
 from solutions import phase1_scheduler_step as phase1
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
+from tests.course.checks.runs import traced_steps
 
 Plan = dict[str, int]
 
@@ -42,6 +43,11 @@ def _step(
         preemption=NoPreemption(),
         chunks=ChunkedPrefillPolicy(phase1.clamp, threshold, max_model_len=1_000_000),
     )
+
+
+def steps_under(policy: str) -> int:
+    """Return the number of steps that `mini-vllm trace --policy` shows for phase 1."""
+    return len(traced_steps("solution:1", "--policy", policy))
 
 
 def plans(prompts: Sequence[int], budget: int, steps: int, num_slots: int = 10_000, threshold: int = 0) -> list[Plan]:

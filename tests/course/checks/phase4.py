@@ -34,6 +34,20 @@ def again(num_tokens: int, block_size: int = 16) -> tuple[int, int]:
     return share["hit"], share["n"]
 
 
+def in_one_step(num_cached: Sequence[int], num_tokens: int = 2000, budget: int = 8192) -> list[int]:
+    """Return the computed tokens of prompts in the step in which all come, after their first parts were computed."""
+    engine = _engine(num_gpu_blocks=4001, max_num_batched_tokens=budget)
+    prompts = [[number] * num_tokens for number in range(len(num_cached))]
+    for number, cached in enumerate(num_cached):
+        if cached:
+            add(engine, f"before {number}", prompts[number][: cached + 1])
+    finish(engine)
+    for number, prompt in enumerate(prompts):
+        add(engine, f"{number}", prompt)
+    engine.step()
+    return [share["n"] for share in engine.recorder.steps[-1]["scheduled"]]
+
+
 def together(num_tokens: int, block_size: int = 16) -> list[int]:
     """Return the computed tokens of two equal prompts that arrive in the same step, with an empty cache."""
     engine = _engine(block_size)

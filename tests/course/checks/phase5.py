@@ -1,14 +1,23 @@
 """What the `<!-- check: ... -->` comments of the phase 5 handout may call: small runs of the reference."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from math import ceil
-from typing import Any
+from statistics import pstdev
+from typing import Any, Literal
 
 from course.labtest.phase5.memories import FrozenKV, request_in
+from course.simulator.experiment import Experiment
+from course.simulator.gpus import default_budget, find_gpu
+from course.simulator.policies import URGENT, under_policy
+from course.simulator.simulation import simulate
+from course.simulator.workloads import make_requests
+from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.engine.llm_engine import LLMEngine
+from policies.elastic_budget import ElasticBudget
 from solutions.phase1_scheduler_step import clamp
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
 from tests.course.checks.phase1 import plan_running
@@ -138,3 +147,36 @@ def guarded(*options: str) -> tuple[int, int, int]:
     """Return (preemptions, tokens computed, steps) of the trace that thrashes in phase 3's handout."""
     steps = traced_steps("solution:1-3,solution:5", "--num-gpu-blocks", "14", "--requests", "12", *options)
     return sum(len(step["preempted"]) for step in steps), sum(step["total"] for step in steps), len(steps)
+
+
+def budget_on(gpu: str, serves: bool) -> tuple[int, int]:
+    return default_budget(find_gpu(gpu), serves=serves)
+
+
+@cache
+def mixed_preset(policy: Literal["fcfs", "priority"]) -> tuple[int, int]:
+    """Return the p95 of the first token in ms, of the urgent requests and of the others."""
+    experiment = Experiment("mixed").with_rate()
+    config = replace(
+        experiment.resolved_engine(),
+        max_num_batched_tokens=8192,
+        long_prefill_token_threshold=1024,
+        max_num_seqs=64,
+    )
+    requests = make_requests("mixed", 400, 1.6 * (experiment.rate or 0))
+    marked, _ = under_policy("priority", requests, config)
+    served = simulate(marked, replace(config, policy=policy), experiment.cost, parse_lineup("solution:1-5"))
+    waits = sorted(zip(served.times_to_first_token, [one.priority for one in marked], strict=True))
+    urgent, others = ([wait for wait, priority in waits if (priority == URGENT) is first] for first in (True, False))
+    return round(1e3 * urgent[int(0.95 * len(urgent))]), round(1e3 * others[int(0.95 * len(others))])
+
+
+@cache
+def elastic(is_elastic: bool) -> tuple[int, float]:
+    """Return the median first token in ms, and the standard deviation of the time between tokens."""
+    experiment = Experiment("documents").with_rate()
+    config = replace(experiment.resolved_engine(), max_num_batched_tokens=2048 if is_elastic else 512)
+    requests, lineup = make_requests("documents", 400, experiment.rate or 0), parse_lineup("solution:1-5")
+    served = simulate(requests, config, experiment.cost, lineup, policy=ElasticBudget() if is_elastic else None)
+    gaps = [seconds for seconds, count in served.gaps for _ in range(count)]
+    return round(1e3 * served.median_ttft), round(1e3 * pstdev(gaps), 1)

@@ -1,0 +1,27 @@
+"""What the `<!-- check: ... -->` comments of `docs/public_bugs.md` may call."""
+
+from unittest.mock import patch
+
+from course.labtest.support import make_request
+from course.parity.scenario import PUBLIC_TRACES, read_scenarios
+from solutions import phase4_prefix_cache as phase4
+from tests.engine.test_public_bugs import BUGS
+
+
+def num_hashes(num_tokens: int, num_lookups: int) -> int:
+    """Return how many blocks are hashed while a waiting prompt is looked up so many times."""
+    request, cache = make_request("A", num_tokens), phase4.HashPrefixCache(16)
+    with patch.object(phase4, "hash_block", side_effect=phase4.hash_block) as hashed:
+        for _ in range(num_lookups):
+            cache.find_longest_cache_hit(request)
+    return hashed.call_count
+
+
+def num_bugs() -> int:
+    return len(BUGS)
+
+
+def num_traces(defect: str) -> int:
+    """Return how many recorded traces name a defect."""
+    files = ("named.jsonl", "random.jsonl.gz", "random2.jsonl.gz", "gates.jsonl.gz")
+    return sum(defect in one.defects for name in files for one in read_scenarios(PUBLIC_TRACES / name))
