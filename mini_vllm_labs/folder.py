@@ -126,7 +126,7 @@ def bring_file(folder: Path, path: str, content: bytes, before: list[str], chang
 
 
 def write_beside(target: Path, content: bytes) -> Path:
-    """Write ours beside the learner's file, as FILE.new, or FILE.new2 where they keep something else under that name."""
+    """Write ours beside the learner's file, as FILE.new; as FILE.new2 if that name is taken."""
     names = (target.with_name(f"{target.name}.new{number if number > 1 else ''}") for number in count(1))
     place = next(name for name in names if not os.path.lexists(name) or name.read_bytes() == content)
     write_whole(place, content)

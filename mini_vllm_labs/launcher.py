@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from zipfile import ZipFile
 
-from mini_vllm_labs.folder import NEW, Changes, FolderError, course_around, start, update
+from mini_vllm_labs.folder import Changes, FolderError, course_around, start, update
 
 ARCHIVE = Path(__file__).with_name("edition.zip")
 OUTSIDE = """This is no folder of the course, and the installed package alone runs nothing: your code lies in a folder.
@@ -83,16 +83,11 @@ def told(folder: Path, changes: Changes, *, is_update: bool) -> list[str]:
     lines = [f"{len(changes.written)} files written in {folder.resolve()}."]
     if changes.removed:
         lines.append(f"Removed, no longer part of the course: {', '.join(changes.removed)}")
-    for path in changes.kept:
-        lines.append(f"Yours is kept: {path}. Ours is beside it: {path}{NEW}")
+    for path, ours in changes.kept.items():
+        lines.append(f"Yours is kept: {path}. Ours is beside it: {ours}")
     if is_update:
         return [*lines, "Starters and what you have changed are as they were."]
-    return [
-        *lines,
-        f"Next: cd {folder}",
-        "      mini-vllm demo     says what comes first",
-        "      labs/README.md     is to be read",
-    ]
+    return [*lines, f"Next: cd {folder}, then `mini-vllm demo`, which says what comes first."]
 
 
 def refused(text: str) -> int:

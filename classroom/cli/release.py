@@ -33,9 +33,8 @@ def release(
     if wheel:
         built = build(edition, folder)
         console.print(f"{built}: {built.stat().st_size / 1e6:.1f} MB", markup=False, soft_wrap=True)
-        console.print(
-            f"A learner types: pip install {built.name}, then mini-vllm start my-labs", markup=False, soft_wrap=True
-        )
+        words = f"A learner types: pip install {built.name}, then mini-vllm start my-labs"
+        console.print(words, markup=False, soft_wrap=True)
         return
     write(edition, folder)
     size = sum(map(len, edition.values())) / 1e6
