@@ -1,4 +1,4 @@
-"""Set up and run the course with nothing but Python: `python lab.py demo`, `test`, `test-all`, `wheel`, `lab` or `lint`.
+"""Set up and run the course with nothing but Python: `python lab.py demo`, `test`, `test-all`, `wheel`, `lab`, `lint`.
 
 The first call makes `.venv` and installs into it; later calls start at once, unless `pyproject.toml` or
 `constraints.txt` has changed. `make` calls this file, and it also works where there is no make.

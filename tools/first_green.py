@@ -66,7 +66,7 @@ class NewLearner:
             (Path(purelib) / "packages.pth").write_text("\n".join(ours), encoding="utf-8")
 
     def types(self, *command: str, at: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the folder, or `at` another place, with nothing of this environment but the system's path."""
+        """Run a command in the folder, or `at` another place, with nothing of this environment."""
         path = os.pathsep.join([str(self.bin), os.defpath])
         environment = {"HOME": str(self.home), "PATH": path, "COLUMNS": "100", **more}
         program = str(self.bin / command[0])

@@ -1,6 +1,5 @@
 """The first line of code comes early for all who read from the start; a hint comes only to those who ask for it."""
 
-import re
 import shutil
 from pathlib import Path
 

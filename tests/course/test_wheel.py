@@ -19,8 +19,16 @@ from tools.first_green import NewLearner
 
 STARTER = "labs/phase1_scheduler_step/starter.py"
 HANDOUT = "labs/phase1_scheduler_step/README.md"
-FIRST = {STARTER: b"raise", HANDOUT: b"read\n", "cli/__main__.py": b"", "labs/old_test.py": b"1", "a/b.ipynb": b"{}"}
+COURSE = {"labs/conftest.py": b"", "mini_vllm/__init__.py": b""}
+FIRST = COURSE | {
+    STARTER: b"raise",
+    HANDOUT: b"read\n",
+    "cli/__main__.py": b"",
+    "labs/old_test.py": b"1",
+    "a/b.ipynb": b"{}",
+}
 SECOND = {path: content + b" 2" for path, content in FIRST.items() if path != "labs/old_test.py"} | {"new.md": b"new"}
+SECOND |= COURSE
 
 
 @pytest.fixture(scope="session")
@@ -90,13 +98,13 @@ def test_a_killed_start_is_finished_by_the_next(newcomer: NewLearner, edition: d
         "import os, signal, sys\nfrom pathlib import Path\nfrom mini_vllm_labs import folder, launcher\n"
         "whole, number = folder.write_whole, iter(range(10**6))\n"
         "def dying(target, content):\n"
-        f"    if next(number) == int(sys.argv[1]):\n"
+        "    if next(number) == int(sys.argv[1]):\n"
         "        Path(str(target) + '.being-written').write_bytes(content[:3]) if target.parent.exists() else None\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    whole(target, content)\n"
         "folder.write_whole = dying\nlauncher.start_command([sys.argv[2]])\n"
     )
-    for files in ("0", "1", "300", str(len(edition) + 1)):
+    for files in ("0", "1", "300", str(len(edition) - 298)):  # the last one: before the last marker
         done = newcomer.types("python", "-c", program, files, "killed", at=newcomer.home)
         assert done.returncode == -signal.SIGKILL
     assert newcomer.types("mini-vllm", "start", "killed", at=newcomer.home).returncode == 0
@@ -120,7 +128,7 @@ def test_an_update_replaces_ours_and_keeps_theirs(tmp_path: Path) -> None:
     start(folder, FIRST)
     edited(folder, {"a/b.ipynb": b"with my outputs", "notes.txt": b"mine", HANDOUT: b"read\r\n"})
     changes = update(folder, SECOND)
-    assert contents(folder) == {
+    assert contents(folder) == COURSE | {
         STARTER: b"raise",
         f"{STARTER}.new": b"raise 2",
         HANDOUT: b"read\n 2",
