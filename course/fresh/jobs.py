@@ -48,7 +48,7 @@ def play_workload(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup
 
 
 def play_with_lines(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> WorkloadRun:
-    """Do the same, and record the lines of the phases that ran and what they decided: ten times as slow."""
+    """Do the same, and record the lines of the phases that ran and what they decided: about five times as slow."""
     run = Run(arrivals, config, lineup)
     with LineRecorder() as recorder:
         result = played(run, arrivals, recorder)

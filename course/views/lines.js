@@ -4,12 +4,15 @@ const ROWS = { allocated: "was handed out", hit: "was found in the prefix cache"
   admitted: "was admitted", preempted: "was preempted", finished: "was finished" };
 
 function linesPart(goTo) {
-  const said = make("div", { className: "mvw-about" }), steps = make("div", { className: "mvw-about" });
+  const said = make("div", { className: "mvw-said" }), steps = make("div", { className: "mvw-said" });
   const source = make("pre", { className: "mvw-source", tabIndex: 0 });
   const root = make("details", { className: "mvw-lines", hidden: true },
     make("summary", { textContent: "Lines of code" }), said, source, steps);
   let lines = null, file = -1, chosen = 0, decided = 0, step = 0;
   source.setAttribute("aria-label", "source: choose a line");
+  function quiet() { // what takes the focus keeps its keys from the notebook
+    for (const part of root.querySelectorAll("button, a, pre")) part.dataset.lmSuppressShortcuts = "true";
+  }
 
   function link([number, line]) {
     const path = lines.files[number][0], base = location.pathname.match(/^(.*?)\/(?:lab|notebooks|tree)\b/);
@@ -39,6 +42,7 @@ function linesPart(goTo) {
       if (one === step) made.setAttribute("aria-current", "step");
       return made;
     }));
+    quiet();
     paint();
   }
   function paint() {
@@ -77,6 +81,7 @@ function linesPart(goTo) {
       root.open = true;
       said.replaceChildren(`${name} ${ROWS[what]} in step ${at}: `, ...link(first),
         ...(callers.length ? [" called from ", ...callers.flatMap((place) => link(place).slice(0, 1))] : []));
+      quiet();
       if (root.dataset.shown !== `${key} ${at} ${what}`) open(...first);
       root.dataset.shown = `${key} ${at} ${what}`;
     },
