@@ -2,6 +2,7 @@
 # make test       set up, then test the installation and the engine (up to four minutes)
 # with solutions
 # make test-all   the same, then everything else: widgets, notebooks, judge, benchmarks, all mutants and fair alternatives
+# make wheel      set up, then write what `pip install mini-vllm-labs` installs into dist/: the student edition, and `start`
 # end
 # make lab        set up, then open the notebooks
 # make lint       set up, then check style, types and imports
@@ -9,8 +10,8 @@
 # Without make: `python lab.py demo`, `python lab.py test` and so on.
 PYTHON ?= python3
 
-.PHONY: demo test test-all lab lint clean
-demo test test-all lab lint:
+.PHONY: demo test test-all wheel lab lint clean
+demo test test-all wheel lab lint:
 	@$(PYTHON) lab.py $@ $(if $(TORCH),--torch $(TORCH))
 
 clean:

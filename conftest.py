@@ -22,7 +22,7 @@ def whose_code() -> list[str]:
         raise pytest.UsageError(str(error)) from error
     # `starter` and `solution` alone leave the electives out of an engine; their tests need none.
     graded = parse_lineup(f"{lineup}:1-{len(ALL_NAMES)}") if str(lineup) in ("starter", "solution") else lineup
-    lines = [f"labs/ graded with LAB_IMPL={lineup}", describe(graded)]
+    lines = [f"labs/ of {CHECKOUT}, graded with LAB_IMPL={lineup}", describe(graded)]
     if "starter" not in str(lineup):
         lines.append("This grades the REFERENCE, not your work. To grade yours: LAB_IMPL=starter pytest labs")
     return lines

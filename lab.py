@@ -1,4 +1,4 @@
-"""Set up and run the course with nothing but Python: `python lab.py demo`, `test`, `test-all`, `lab` or `lint`.
+"""Set up and run the course with nothing but Python: `python lab.py demo`, `test`, `test-all`, `wheel`, `lab`, `lint`.
 
 The first call makes `.venv` and installs into it; later calls start at once, unless `pyproject.toml` or
 `constraints.txt` has changed. `make` calls this file, and it also works where there is no make.
@@ -40,6 +40,7 @@ COMMANDS = {
     "demo": [["-m", "cli", "demo"]],
     # with solutions
     "test": [[*PYTEST, *FIRST_TESTS]],
+    "wheel": [["-m", "cli", "release", "--wheel", "dist"]],
     "test-all": [[*PYTEST, *FIRST_TESTS], ["-m", "tests.mutants", "--quiet"], [*PYTEST, *OTHER_TESTS]],
     # end
     "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks"]],

@@ -58,6 +58,7 @@ def all_checks() -> list[Finding]:
         check_triton(),
         *check_compiler(),
         check_model(EMBEDDED_MODEL),
+        Finding("course", "OK", str(ROOT)),
         check_solutions(),
         *check_lineup(),
     ]
@@ -206,9 +207,7 @@ def info() -> None:
     if bad:
         console.print(f"Not ready: {', '.join(bad)}. The last column has the fixes.", markup=False)
         raise typer.Exit(1)
-    console.print(
-        f"Ready{f', with {warned} warnings' if warned else ''}. Next: make demo, or mini-vllm demo.", markup=False
-    )
+    console.print(f"Ready{f', with {warned} warnings' if warned else ''}. Next: mini-vllm demo.", markup=False)
 
 
 def check_table(checks: list[Finding]) -> Table:

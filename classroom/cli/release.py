@@ -1,4 +1,4 @@
-"""`mini-vllm release`: write the student edition."""
+"""`mini-vllm release`: write the student edition, as a folder or as the wheel that learners install."""
 
 from collections import Counter
 from pathlib import Path
@@ -7,12 +7,18 @@ from typing import Annotated
 import typer
 
 from classroom.student_edition.edition import compose, untracked_code, write
+from classroom.student_edition.wheel import build
 from course.terminal.console import fail, friendly, make_console
 
 
 @friendly
 def release(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A new or an empty folder; for a wheel any.", show_default=False)
+    ],
+    wheel: Annotated[
+        bool, typer.Option("--wheel", help="Write it as a package: `pip install` it, then `mini-vllm start my-labs`.")
+    ] = False,
 ) -> None:
     """For teachers: write the student edition.
 
@@ -23,8 +29,14 @@ def release(
     if untracked := untracked_code():
         fail(f"untracked: {', '.join(untracked)}. Commit the files that belong to the course, remove the others", 2)
     edition = compose()
-    write(edition, folder)
     console = make_console()
+    if wheel:
+        built = build(edition, folder)
+        console.print(f"{built}: {built.stat().st_size / 1e6:.1f} MB", markup=False, soft_wrap=True)
+        words = f"A learner types: pip install {built.name}, then mini-vllm start my-labs"
+        console.print(words, markup=False, soft_wrap=True)
+        return
+    write(edition, folder)
     size = sum(map(len, edition.values())) / 1e6
     console.print(f"{len(edition)} files, {size:.1f} MB, in {folder}:", markup=False, soft_wrap=True)
     counts = Counter(path.partition("/")[0] + "/" if "/" in path else path for path in edition)

@@ -6,7 +6,7 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from course.fresh.jobs import ChatRun, WorkloadRun, chat, play_workload, run_ablation
+from course.fresh.jobs import ChatRun, WorkloadRun, chat, play_with_lines, play_workload, run_ablation
 from course.notebook.ablation_charts import ablation_charts
 from course.notebook.chain import draw_hash_blocks, hash_blocks
 from course.notebook.charts import Charts
@@ -73,15 +73,22 @@ class Lab:
         return GradedTests.run(self.code.phase, task, self.code.whole)
 
     def play(
-        self, arrivals: Sequence[TimedRequest], config: EngineConfig | None = None, phases: int | None = None
+        self,
+        arrivals: Sequence[TimedRequest],
+        config: EngineConfig | None = None,
+        phases: int | None = None,
+        *,
+        lines: bool = False,
     ) -> WorkloadRun | Notice:
         """Run a workload on the fake model with phases 1 to `phases`.
 
-        A config is used unchanged. The default is a small pool, adapted to what the phases can serve.
+        A config is used unchanged. The default is a small pool, adapted to what the phases can serve. With `lines` its
+        time machine shows which line of yours decided what you click, and which steps ran a line.
         """
         lineup = self.lineup(min(5, self.code.phase if phases is None else phases), config or SMALL_POOL)
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
-        played = self.code.call(lineup, play_workload, arrivals, chosen, lineup)
+        play = play_with_lines if lines and not first_missing(lineup) else play_workload
+        played = self.code.call(lineup, play, arrivals, chosen, lineup)
         if isinstance(played, WorkloadRun):
             self._print_once(remarks)
             say(played.stalled)

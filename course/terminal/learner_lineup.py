@@ -83,7 +83,7 @@ def next_steps(phase: int) -> str:
         f"\n  1. Read    {path.with_name('README.md').as_posix()}\n"
         f"  2. Write   {path.as_posix()}; next is {tasks[0]}\n"
         f"  3. Check   {test}\n"
-        f"  4. Watch   make demo\n"
+        f"  4. Watch   mini-vllm demo\n"
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self, cast
 
 from course.parity.scenario import Scenario
+from course.traces.lines import Lines
 from course.traces.run_state import RunInfo, RunState, fold
 from course.traces.trace_file import open_trace
 from mini_vllm import LLM
@@ -18,12 +19,15 @@ from mini_vllm.engine.llm_engine import LLMEngine
 class Recording:
     """All steps of a run from the first one, and its constants. `stalled`: no later step could schedule anything.
 
+    `lines` are those of the phases that ran, if they were recorded, too.
+
     Raises `ValueError` if the steps are not numbered 0, 1, 2, ...
     """
 
     info: RunInfo
     steps: Sequence[StepRecord]
     stalled: bool = False
+    lines: Lines | None = None
 
     def __post_init__(self) -> None:
         require_whole(self.steps)

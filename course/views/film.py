@@ -16,7 +16,8 @@ class Film:
     `follow` lists what the reader can follow, as (key, name): the key is `request:0` for the elements with
     `data-request="0"`, `block:17` for `data-block="17"`. `events` are the words for what happens in each picture,
     such as `("preemption",)`, at which play can stop. With `has_time` the pictures can be shown on the scale `time`
-    too. `word` is what a picture is: a step, or a row of a batch. `first` is the one that a player shows first.
+    too. `word` is what a picture is: a step, or a row of a batch. `first` is the one that a player shows first. `lines`
+    are the lines of code that decided it, as `Lines.encode` returns them.
     Raises `ValueError` if the pictures differ in shape, or if there is not one list of events for each.
     """
 
@@ -27,6 +28,7 @@ class Film:
     has_time: bool = False
     word: str = "step"
     first: int = 0
+    lines: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, drawn: Mapping[Any, Sequence[Picture]], follow: Sequence[tuple[str, str]] = (), **shown: Any) -> Self:
@@ -90,7 +92,7 @@ class Film:
             "follow": [list(item) for item in self.follow],
             "has_time": self.has_time,
             "word": self.word,
-        }
+        } | ({"lines": self.lines} if self.lines else {})
 
 
 def requests_of(info: RunInfo) -> list[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """The first line of code comes early for all who read from the start; a hint comes only to those who ask for it."""
 
-import re
 import shutil
 from pathlib import Path
 
@@ -13,22 +12,9 @@ from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.course.conftest import run
 from tests.course.surface import solution_path
+from tools.first_green import WAY, words_before
 
-WAY = (
-    ("README.md", "](labs/README.md)"),
-    ("labs/README.md", "](phase1_scheduler_step/README.md)"),
-    ("labs/phase1_scheduler_step/README.md", "-m task1_1"),
-    ("labs/phase1_scheduler_step/starter.py", "raise NotImplementedError"),
-)
 MAX_WORDS = 1_500
-COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-
-
-def words_before(path: Path, mark: str) -> int:
-    """Return how many words of a file are read before a mark in it."""
-    before, found, _ = COMMENT.sub("", path.read_text(encoding="utf-8")).partition(mark)
-    assert found, f"{path} leads nowhere: {mark}"
-    return len(before.split())
 
 
 def test_the_first_task_is_met_within_1500_words(student: Path) -> None:

@@ -30,7 +30,8 @@ def time_machine(recording: Recording, *, brief: bool = False) -> Film:
     recording = recording.with_stuck_step()
     drawn = drawings(recording, range(len(recording.steps)), WIDTHS, brief=brief)
     follow = choices(recording.info, Shelf.fitting([recording], span_of(WIDTH)))
-    return Film.of(drawn, follow, events=events_in(recording), has_time=True)
+    lines = None if recording.lines is None else recording.lines.encode(recording.info.index)
+    return Film.of(drawn, follow, events=events_in(recording), has_time=True, lines=lines)
 
 
 def pictures(

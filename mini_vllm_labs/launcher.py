@@ -1,0 +1,99 @@
+"""`mini-vllm` of the installed package: makes a folder of the course, and runs the commands of the one it is called in.
+
+The folder comes first in the path of Python here and in every process that is started from here. `mini-vllm lab` opens
+the notebooks.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from zipfile import ZipFile
+
+from mini_vllm_labs.folder import Changes, FolderError, course_around, start, update
+
+ARCHIVE = Path(__file__).with_name("edition.zip")
+OUTSIDE = """This is no folder of the course, and the installed package alone runs nothing: your code lies in a folder.
+  make one      mini-vllm start my-labs
+  go there      cd my-labs
+Then `mini-vllm demo` says what comes first, and `mini-vllm --help` lists the commands."""
+
+
+def main() -> None:
+    """Run one command. Exits with 2 and words outside a folder, and where `start` refuses."""
+    arguments = sys.argv[1:]
+    try:
+        if arguments[:1] == ["start"]:
+            start_command(arguments[1:])
+            return
+        run(arguments)
+    except FolderError as error:
+        sys.exit(refused(str(error)))
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run a command with the code of the folder around the current one."""
+    folder = course_around(Path.cwd())
+    if folder is None:
+        raise FolderError(OUTSIDE)
+    if not (folder / "cli" / "__main__.py").is_file():
+        raise FolderError(f"{folder} is unfinished: mini-vllm start {folder} goes on with it")
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), path]))
+    sys.path.insert(0, str(folder))
+    if arguments[:1] == ["lab"]:
+        options = ["--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks", *arguments[1:]]
+        sys.exit(subprocess.call([sys.executable, "-m", "jupyterlab", *options], cwd=folder))
+    import_module("cli.main").app()
+
+
+def start_command(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="mini-vllm start", description="Write the course into a folder of yours.")
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="a new or an empty folder; with --update one of yours")
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="bring new handouts, tests and helpers; starters and what you have changed stay as they are",
+    )
+    given = parser.parse_args(arguments)
+    if given.folder is None and not given.update:
+        parser.error("name a folder: mini-vllm start my-labs")
+    folder = Path(given.folder) if given.folder else course_around(Path.cwd())
+    if folder is None:
+        raise FolderError(OUTSIDE)
+    print("\n".join(told(folder, (update if given.update else start)(folder, edition()), is_update=given.update)))
+
+
+def edition() -> dict[str, bytes]:
+    """Return the files of the course, by path. Raises `FolderError` where the package was not built from an edition."""
+    if not ARCHIVE.is_file():
+        raise FolderError(
+            "this installation is a checkout of the course and holds no archive to unpack: work in the checkout, or "
+            "make the package with `mini-vllm release --wheel DIR`"
+        )
+    with ZipFile(ARCHIVE) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def told(folder: Path, changes: Changes, *, is_update: bool) -> list[str]:
+    """Return what was done in lines, and what to type next."""
+    lines = [f"{len(changes.written)} files written in {folder.resolve()}."]
+    if changes.removed:
+        lines.append(f"Removed, no longer part of the course: {', '.join(changes.removed)}")
+    for path, ours in changes.kept.items():
+        lines.append(f"Yours is kept: {path}. Ours is beside it: {ours}")
+    if is_update:
+        return [*lines, "Starters and what you have changed are as they were."]
+    return [*lines, f"Next: cd {folder}, then `mini-vllm demo`, which says what comes first."]
+
+
+def refused(text: str) -> int:
+    print(text, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

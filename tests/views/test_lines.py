@@ -1,0 +1,177 @@
+"""Which line decided what: against tracebacks taken in the functions, against the trace, and in a browser."""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from course.browser.bare_page import open_widget
+from course.fresh.jobs import WorkloadRun, play_with_lines, play_workload
+from course.starter_status import starter_path
+from course.traces.lines import Lines
+from course.views.show import player
+from course.views.time_machine import time_machine
+from course.workloads.small_workload import SMALL_POOL, make_workload
+from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
+from mini_vllm.core.request import Request
+from solutions.phase2_block_pool import BlockPool
+from tests.chromium import Pages
+from tests.course.surface import solution_path
+from tests.grading.checkout import Checkout
+from tests.views.test_player_in_browser import UNGUARDED
+
+WORKLOAD = make_workload(1, 8), SMALL_POOL, parse_lineup("solution:1-5")
+PLACES = """
+import json
+from course.fresh.jobs import play_with_lines
+from course.workloads.small_workload import SMALL_POOL, make_workload
+from mini_vllm.assembly.lineup import parse_lineup
+run = play_with_lines(make_workload(1, 8), SMALL_POOL, parse_lineup("starter:1-5"))
+print(json.dumps([[event.step, event.what, event.subject, event.places[0]] for event in run.recording.lines.events]))
+"""
+
+
+@cache
+def run() -> WorkloadRun:
+    return play_with_lines(*WORKLOAD)
+
+
+def lines() -> Lines:
+    found = run().recording.lines
+    assert found is not None
+    return found
+
+
+def line_above() -> tuple[str, int]:
+    """Return the innermost line of the reference on the stack, by Python's own traceback."""
+    frames = [frame for frame in traceback.extract_stack() if Path(frame.filename).parent.name == "solutions"]
+    return Path(frames[-1].filename).relative_to(CHECKOUT).as_posix(), frames[-1].lineno or 0
+
+
+def test_random_events_have_the_line_that_a_traceback_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[tuple[str, object, tuple[str, int]]] = []
+
+    def watch(owner: type, name: str, what: str, subjects: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+
+        def watched(self: Any, *arguments: Any) -> Any:
+            given = [*arguments[0]] if name == "free_blocks" else arguments
+            place = line_above()
+            result = original(self, *arguments)
+            noted.extend((what, subject, place) for subject in subjects(self, given, result))
+            return result
+
+        monkeypatch.setattr(owner, name, watched)
+
+    for name, what in (("admit", "admitted"), ("preempt", "preempted"), ("finish", "finished")):
+        watch(Request, name, what, lambda self, given, result: [self.request_id])
+    watch(BlockPool, "get_new_blocks", "allocated", lambda self, given, result: result)
+    watch(BlockPool, "touch", "hit", lambda self, given, result: given)
+    watch(BlockPool, "free_blocks", "freed", lambda self, given, result: given)
+    found = play_with_lines(*WORKLOAD).recording.lines
+    assert found is not None
+    events = sorted((event.what, str(event.subject), event.places[0]) for event in found.events)
+    assert events == sorted((what, str(subject), place) for what, subject, place in noted)
+    assert {event.what for event in found.events} == {what for what, _, _ in noted}, "no kind is missing"
+    assert len({event.what for event in found.events}) == 6
+    for event in random.Random(1).sample(found.events, 20):
+        assert (event.what, event.subject, event.places[0]) in noted
+
+
+def test_a_learners_starters_are_named_and_the_line_is_the_references(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, solutions=False)
+    for phase in range(1, 6):
+        shutil.copy(solution_path(phase), starter_path(phase, checkout.folder))
+    command = [sys.executable, "-c", PLACES]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    theirs = json.loads(done.stdout)
+    assert {Path(file).name for *_, (file, _) in theirs} == {"starter.py"}
+    ours = [
+        [event.step, event.what, event.subject, [starter_of(event.places[0][0]), event.places[0][1]]]
+        for event in lines().events
+    ]
+    assert theirs == ours
+
+
+def starter_of(file: str) -> str:
+    return f"labs/{Path(file).stem}/starter.py"
+
+
+def test_the_events_and_the_lines_that_ran_are_those_of_the_trace() -> None:
+    steps = run().recording.steps
+    admitting = {line for event in lines().events if event.what == "admitted" for line in event.places[:1]}
+    for step, record in enumerate(steps):
+        now = [event for event in lines().events if event.step == step]
+        assert [event.subject for event in now if event.what == "preempted"] == [one for one, *_ in record["preempted"]]
+        finished = [one for one, *_ in record["finished"]]
+        assert [event.subject for event in now if event.what == "finished"] == finished
+        new = {block for share in record["scheduled"] for block in share["new_blocks"]}
+        taken = {event.subject for event in now if event.what == "allocated"}
+        assert new <= taken
+        assert new == taken or record["preempted"], "only a victim's blocks are in no record"
+        admitted = [share["id"] for share in record["scheduled"] if share["kind"] != "running"]
+        assert [event.subject for event in now if event.what == "admitted"] == admitted
+        assert admitting <= lines().ran[step] if admitted else not admitting & lines().ran[step]
+    ((file, line),) = admitting
+    assert lines().steps_of(file, line) == sorted({event.step for event in lines().events if event.what == "admitted"})
+
+
+def test_recording_changes_nothing_and_leaves_nothing() -> None:
+    before = sys.gettrace()
+    assert run().token_ids == play_workload(*WORKLOAD).token_ids
+    assert play_workload(*WORKLOAD).recording.lines is None
+    assert sys.gettrace() is before
+    assert "lines" not in time_machine(play_workload(*WORKLOAD).recording).encode()
+
+
+def test_a_request_and_a_block_have_the_last_event_up_to_a_step() -> None:
+    event = next(event for event in lines().events if event.what == "preempted")
+    assert lines().why(event.subject, event.step) == event
+    assert [place[0] for place in event.places] == [
+        "solutions/phase3_preemption.py",
+        "solutions/phase3_preemption.py",
+        "solutions/phase1_scheduler_step.py",
+        "solutions/phase1_scheduler_step.py",
+    ]
+    assert lines().why("nobody", 9) is None
+
+
+def test_a_click_opens_the_line_and_a_line_its_steps(pages: Pages) -> None:
+    event = next(event for event in lines().events if event.what == "preempted")
+    page = open_widget(pages, player(time_machine(run().recording), event.step))
+    key = f"request:{run().recording.info.index(str(event.subject))}"
+    page.get_by_label("follow a request").select_option(key)
+    (file, line), words = event.places[0], page.locator(".mvw-said").first
+    assert f"was preempted in step {event.step}: {file}:{line}" in str(words.text_content())
+    shown = page.locator(".mvw-decided")
+    assert "request.preempt()" in str(shown.text_content())
+    assert shown.is_visible()
+    page.locator(".mvw-source span").nth(line + 1).click()  # two lines on: between them is a comment
+    steps = lines().steps_of(file, line + 2)
+    found = page.locator(".mvw-said").last
+    assert f"Line {line + 2} ran in {len(steps)} steps" in str(found.text_content())
+    page.locator(".mvw-said").last.get_by_role("button").last.click()
+    assert page.evaluate("model.state.step") == steps[-1]
+    assert page.evaluate(UNGUARDED) == 0
+    page.locator(".mvw-source").press("ArrowUp")
+    assert f"Line {line + 1} ran in 0 steps" in str(found.text_content())
+
+
+def test_a_click_on_a_block_names_who_asked_for_it(pages: Pages) -> None:
+    page = open_widget(pages, player(time_machine(run().recording), 5))
+    block = page.locator(".mvw-picture [data-block]:not([data-request])").first
+    number = int(str(block.get_attribute("data-block")).split()[0])
+    block.click()
+    event = lines().why(number, 5)
+    words = str(page.locator(".mvw-said").first.text_content())
+    assert event is not None
+    assert f"in step {event.step}: {event.places[0][0]}:{event.places[0][1]}" in words
