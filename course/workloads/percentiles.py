@@ -1,6 +1,8 @@
 """Percentiles of measured times, the same for the simulator, the benchmarks and the tables."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate, repeat
 
 
 def percentiles(values: Sequence[float], percents: Sequence[float], counts: Sequence[int] | None = None) -> list[float]:
@@ -9,13 +11,11 @@ def percentiles(values: Sequence[float], percents: Sequence[float], counts: Sequ
     `counts` is how often each value occurs, once by default. Without values every percentile is 0.
     Raises `ValueError` for a percentage that is not over 0 and at most 100.
     """
-    import numpy as np  # here: most commands that import this module draw no percentile
-
     if not all(0 < percent <= 100 for percent in percents):
         raise ValueError(f"percents must be over 0 and at most 100, got {list(percents)}")
     if not values:
         return [0.0] * len(percents)
-    # Weights in every case: without them numpy rounds, and the 7th percentile of 100 values is the 8th of them.
-    weights = np.ones(len(values)) if counts is None else np.asarray(counts)
-    shares = [percent / 100 for percent in percents]
-    return [float(value) for value in np.quantile(values, shares, weights=weights, method="inverted_cdf")]
+    ordered = sorted(zip(values, counts or repeat(1), strict=False))
+    reached = list(accumulate(count for _, count in ordered))
+    shares = [count / reached[-1] for count in reached]
+    return [float(ordered[bisect_left(shares, percent / 100)][0]) for percent in percents]

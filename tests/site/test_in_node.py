@@ -1,0 +1,90 @@
+"""The course in the tab's Python, under Node: no browser, no network."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.site.learner import built_site, in_tab, write_solutions, write_starter
+
+GRADE = """
+from course.notebook import Lab
+for phase in {phases}:
+    tests = Lab(phase).test()
+    print("phase", phase, bool(tests), tests.text.splitlines()[-1])
+"""
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built_site(tmp_path_factory.mktemp("site") / "site")
+
+
+def test_graded_tests_pass_on_the_reference_as_the_learners_starters(site: Path, tmp_path: Path) -> None:
+    write_solutions(tmp_path, 1, 2, 3, 4, 5)
+    said = in_tab(site, tmp_path, GRADE.format(phases=(1, 2, 3, 4, 5)))
+    for phase in (1, 2, 3, 4, 5):
+        assert f"phase {phase} True" in said, said
+    assert "failed" not in said
+    assert "skipped" not in said
+
+
+def test_an_untouched_starter_is_told_its_next_task_as_a_line_of_a_cell(site: Path, tmp_path: Path) -> None:
+    script = "from course.notebook import Lab\ntests = Lab(1).test()\nprint(tests.text, bool(tests), Lab(1))"
+    said = in_tab(site, tmp_path, script)
+    assert "next: Phase 1, task 1: clamp" in said
+    assert "then: Lab(1).test(1)" in said
+    assert "False" in said
+    assert "pytest labs" not in said
+
+
+LOOPS = {
+    "a loop": ("    while True:\n        num_new += 1\n", "still running after 10 seconds"),
+    "a loop that catches all": (
+        "    while True:\n        try:\n            num_new += 1\n        except BaseException:\n            pass\n",
+        "still running after 10 seconds",
+    ),
+    "sys.exit": ("    import sys\n    sys.exit(3)\n", "ended the program"),
+    "os._exit": ("    import os\n    os._exit(3)\n", "ended the program"),
+}
+
+
+def test_starters_that_do_not_end_or_end_all_are_explained(site: Path, tmp_path: Path) -> None:
+    drives = {}
+    for name, (body, _) in LOOPS.items():
+        drives[name] = f"def clamp(num_new, budget, long_prefill_token_threshold=0):\n{body}"
+    write_starter(tmp_path, 1, drives["a loop"])
+    script = f"""
+from pathlib import Path
+from course.notebook import Lab
+starter = Path(__import__("mini_vllm_course").COURSE, "labs/phase1_scheduler_step/starter.py")
+whole = starter.read_text()
+for name, text in {drives!r}.items():
+    starter.write_text(text)
+    print("##", name, "|", Lab(1).test(1).text.replace(chr(10), " "))
+print("still alive")
+"""
+    said = in_tab(site, tmp_path, script)
+    assert "still alive" in said
+    for name, (_, words) in LOOPS.items():
+        (line,) = [line for line in said.splitlines() if line.startswith(f"## {name} |")]
+        assert words in line, line
+
+
+def test_a_run_that_does_not_end_is_explained_too(site: Path, tmp_path: Path) -> None:
+    write_solutions(tmp_path, 1)
+    script = """
+from pathlib import Path
+import mini_vllm_course
+from course.notebook import Lab
+from course.workloads.timed_request import TimedRequest
+starter = Path(mini_vllm_course.COURSE, "labs/phase1_scheduler_step/starter.py")
+text = starter.read_text()
+starter.write_text(text + "\\n\\ndef clamp(*given, **named):\\n    while True:\\n        pass\\n")
+run = Lab(1).play([TimedRequest(0, "A", [65] * 8, max_tokens=2)])
+print(str(run))
+starter.write_text(text)
+print(type(Lab(1).play([TimedRequest(0, "A", [65] * 8, max_tokens=2)])).__name__)
+"""
+    said = in_tab(site, tmp_path, script)
+    assert "still running after 10 seconds" in said
+    assert "WorkloadRun" in said.splitlines()[-1]
