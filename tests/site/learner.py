@@ -17,7 +17,9 @@ CACHE = CHECKOUT / "build" / "site-cache"
 
 def missing(what: str) -> None:
     """Skip the test, or fail it where `REQUIRE_SITE` is set."""
-    (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(f"{what}: `make site` needs node, npm and PyPI once")
+    (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(
+        f"{what}: `make site` needs node, npm and PyPI once"
+    )
 
 
 @cache

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.site.learner import built_site, in_tab, write_solutions, write_starter
+from tests.site.learner import in_tab, write_solutions, write_starter
 
 GRADE = """
 from course.notebook import Lab
@@ -12,11 +10,6 @@ for phase in {phases}:
     tests = Lab(phase).test()
     print("phase", phase, bool(tests), tests.text.splitlines()[-1])
 """
-
-
-@pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built_site(tmp_path_factory.mktemp("site") / "site")
 
 
 def test_graded_tests_pass_on_the_reference_as_the_learners_starters(site: Path, tmp_path: Path) -> None:
@@ -57,7 +50,6 @@ def test_starters_that_do_not_end_or_end_all_are_explained(site: Path, tmp_path:
 from pathlib import Path
 from course.notebook import Lab
 starter = Path(__import__("mini_vllm_course").COURSE, "labs/phase1_scheduler_step/starter.py")
-whole = starter.read_text()
 for name, text in {drives!r}.items():
     starter.write_text(text)
     print("##", name, "|", Lab(1).test(1).text.replace(chr(10), " "))
