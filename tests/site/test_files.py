@@ -34,12 +34,12 @@ def test_no_solution_and_no_mutant_is_in_the_site(site: Path) -> None:
     assert leaks(texts, secret_lines(CHECKOUT)) == []
 
 
-def test_a_solution_in_the_wheel_would_be_found(site: Path) -> None:
+def test_a_solution_in_the_wheel_would_be_found() -> None:
     solution = next((CHECKOUT / "solutions").glob("phase2_*.py")).read_bytes()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("labs/notes.py", solution)
-    assert leaks(dict(unpacked("a.zip", packed.getvalue())), secret_lines(CHECKOUT)) == ["a.zip!labs/notes.py"]
+    assert "a.zip!labs/notes.py" in leaks(dict(unpacked("a.zip", packed.getvalue())), secret_lines(CHECKOUT))
 
 
 def test_the_lock_names_files_beside_it_and_nothing_else(site: Path) -> None:
