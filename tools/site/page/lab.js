@@ -41,10 +41,10 @@ export async function work() {
   await everyOpenFileSaved();
   const files = {};
   for (const folder of ["labs", "notebooks"]) {
-    const { content } = await contents().get(folder);
+    const { content } = await contents().get(folder, { content: true });
     const inside = folder === "labs" ? content.filter(({ type }) => type === "directory") : [{ path: folder }];
     for (const { path } of inside)
-      for (const entry of (await contents().get(path)).content)
+      for (const entry of (await contents().get(path, { content: true })).content)
         if (OURS.test(entry.path)) files[entry.path] = textOf(await contents().get(entry.path, { content: true }));
   }
   return files;
