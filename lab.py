@@ -41,6 +41,7 @@ COMMANDS = {
     # with solutions
     "test": [[*PYTEST, *FIRST_TESTS]],
     "test-all": [[*PYTEST, *FIRST_TESTS], ["-m", "tests.mutants", "--quiet"], [*PYTEST, *OTHER_TESTS]],
+    "site": [["-m", "tools.site"]],
     # end
     "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks"]],
     "lint": [
