@@ -4,6 +4,8 @@ It also protects the notebook's kernel from `sys.exit`, crashes and, without tor
 into a starter that does not end is stopped there, and explained.
 
 Functions, arguments and results are pickled: they are the course's own types, and a result may hold any of them.
+In a browser, which has no processes, the call is made in the kernel's own, on the learner's files as they are now.
+
 Unpickling lets the sender run code, so it is right only where the sender may do so anyway. Here the sender is the
 learner's code on the learner's own machine, under the same user as the kernel. The judge, which runs untrusted
 code, never unpickles.
@@ -16,17 +18,18 @@ import sys
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from course.sandbox.browser import IN_BROWSER, forget_learners_code
 from course.sandbox.channel import ChannelError, Message, take_stdio
 from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import explain, explain_death, is_not_written, place_in
 from course.sandbox.limits import Limits, limit_resources
-from course.sandbox.time_limit import limited_calls
+from course.sandbox.time_limit import end_process, limited_calls
 from course.sandbox.worker import WorkerProcess
 from mini_vllm.assembly.lineup import CHECKOUT, Lineup
 from mini_vllm.engine.errors import StalledError
@@ -95,6 +98,17 @@ def in_fresh_process(
     importable by its name. Raises `FreshError`, with a message for the learner, if it raises, takes longer than
     `seconds`, or ends the process. Raises `Interrupted` when the cell is interrupted.
     """
+    ending = ending_here(function, arguments) if IN_BROWSER else ending_there(function, arguments, seconds, start)
+    if ending.problem:
+        raise FreshError(ending.problem, unwritten=ending.unwritten)
+    value: T = ending.value
+    return value
+
+
+def ending_there(
+    function: Callable[..., object], arguments: Sequence[object], seconds: float, start: Callable[[], WorkerProcess]
+) -> CallResult:
+    """Return how the call ended in a new process. Raises `FreshError` if the process itself ended."""
     ending: CallResult | None = None
     with interruptible("the run was"), start() as worker:
         worker.deadline = time.monotonic() + seconds
@@ -109,10 +123,15 @@ def in_fresh_process(
         print(printed, end="" if printed.endswith("\n") else "\n")
     if ending is None:
         raise FreshError(explain_death(status, "", seconds, seconds)[1])
-    if ending.problem:
-        raise FreshError(ending.problem, unwritten=ending.unwritten)
-    value: T = ending.value
-    return value
+    return ending
+
+
+def ending_here(function: Callable[..., object], arguments: Sequence[object]) -> CallResult:
+    """Return how the call ended in this process, with the learner's files read anew, of copies as if in another one."""
+    forget_learners_code()
+    function, arguments = unpack(pack((function, arguments)))
+    ending: CallResult = unpack(pack(ending_of(function, arguments)))
+    return ending
 
 
 class ReadyProcess:
@@ -170,13 +189,20 @@ def serve_call() -> None:
         channel.send({"ending": pack(CallResult(problem=f"The run was ended: {text}"))})
         os._exit(1)  # `sys.exit` would wait for the thread that does not end
 
-    try:
-        with limited_calls(give_up=give_up):
-            ending = CallResult(function(*arguments))
-    except (Exception, SystemExit, OutOfTime) as error:  # OutOfTime is no Exception, see there
-        ending = CallResult(problem=describe(error), unwritten=is_not_written(error))
+    ending = ending_of(function, arguments, give_up)
     sys.stdout.flush()  # before the message: its receiver kills this process
     channel.send({"ending": pack(ending)})
+
+
+def ending_of(
+    function: Callable[..., object], arguments: Sequence[object], give_up: Callable[[str], NoReturn] = end_process
+) -> CallResult:
+    """Make the call, with a limit on each call into a starter, and return how it ended."""
+    try:
+        with limited_calls(give_up=give_up):
+            return CallResult(function(*arguments))
+    except (Exception, SystemExit, OutOfTime) as error:  # OutOfTime is no Exception, see there
+        return CallResult(problem=describe(error), unwritten=is_not_written(error))
 
 
 def limits_for(arguments: Iterable[object]) -> Limits:

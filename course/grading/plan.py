@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course.grading.starter_file import sha256
+from course.sandbox.browser import IN_BROWSER
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
 
@@ -85,8 +86,15 @@ class PlannedPhase:
 
 
 def task_command(phase: PlannedPhase, task: PlannedTask) -> str:
-    """Return the command that runs the tests of one task on the learner's file."""
+    """Return what runs the tests of one task on the learner's file: a command, in a browser's notebook a line."""
+    if IN_BROWSER:
+        return cell_command(phase.number, task.number)
     return f"{impl_prefix()}pytest {phase.folder} -m task{phase.number}_{task.number}"
+
+
+def cell_command(phase: int, task: int) -> str:
+    """Return the line of a cell that runs the tests of a task in any notebook."""
+    return f"Lab({phase}).test({task})"
 
 
 def impl_prefix() -> str:

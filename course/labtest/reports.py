@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
-from course.grading.plan import PlannedPhase, PlannedTask, impl_prefix, load_whole_plan, task_command
+from course.grading.plan import PlannedPhase, PlannedTask, cell_command, impl_prefix, load_whole_plan, task_command
+from course.sandbox.browser import IN_BROWSER
 from course.sandbox.errors import StarterNotLoadedError
 from course.sandbox.explain import explain, headline, is_not_written, shown_path
 from course.sandbox.frames import learners_frames
@@ -108,11 +109,14 @@ def next_lines(report: Any) -> list[str]:
     marker = f"task{numbers[1]}_{numbers[2]}" if numbers else ""
     graded = Path(report.nodeid.partition("::")[0]).name.startswith("test_")
     target = f"{folder} -m {marker}" if graded and marker else report.nodeid.partition("::")[0]
+    command = f"{impl_prefix()}pytest {target}"
+    if IN_BROWSER and numbers:
+        command = cell_command(int(numbers[1]), int(numbers[2]))
     return [
         f"next: {task}",
         f"      open {where}" if where else "",
         f"      the task: {folder}/README.md" if (CHECKOUT / folder / "README.md").is_file() else "",
-        f"      then: {impl_prefix()}pytest {target}",
+        f"      then: {command}",
     ]
 
 
@@ -129,7 +133,10 @@ def tell_what_is_next(reporter: pytest.TerminalReporter) -> None:
     reporter.write_line(f"Task {phase.number}.{task.number} is done.", green=True, bold=True)
     later = tasks[done[-1] + 1 :]
     if not later or later[0][0] is not phase:
-        reporter.write_line(f"next: mini-vllm grade, which runs phase {phase.number} in whole engines too", bold=True)
+        where = ", in a local installation," if IN_BROWSER else ","
+        reporter.write_line(
+            f"next: mini-vllm grade{where} which runs phase {phase.number} in whole engines too", bold=True
+        )
     else:
         reporter.write_line(f"next: task {phase.number}.{later[0][1].number} ({phase.folder}/README.md)", bold=True)
         reporter.write_line(f"      {task_command(*later[0])}", bold=True)

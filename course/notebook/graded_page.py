@@ -1,6 +1,8 @@
 """The graded tests in a cell: a dot per test, what failed, and a link that opens the starter at the line."""
 
 import ast
+import contextlib
+import io
 import json
 import os
 import re
@@ -16,9 +18,10 @@ from typing import Any, Self
 
 from course.fresh.process import interruptible
 from course.palette import color, ink_on
+from course.sandbox.browser import IN_BROWSER, forget_learners_code
 from course.sandbox.worker import WorkerProcess
 from course.starter_status import starter_path
-from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.lineup import CHECKOUT, Lineup
 
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 Result = Mapping[str, Any]
@@ -53,17 +56,10 @@ class GradedTests:
         with TemporaryDirectory() as place:
             file = Path(place, "report.json")
             options = ["-q", "-p", "no:cacheprovider", "--color=no", "-p", PLUGIN, "--lab-report", str(file)]
-            pytest = [sys.executable, "-m", "pytest", *options, *chosen]
-            with (
-                interruptible("the tests were"),
-                WorkerProcess(pytest, env=environment, has_channel=False, output_bytes=OUTPUT_BYTES) as worker,
-            ):
-                if not worker.wait(SECONDS):
-                    text = f"The tests did not end within {SECONDS} seconds."
-                    return cls(command, False, text, lineup, phase)
-                passed, text = worker.status == 0, worker.output
+            run_pytest = pytest_here if IN_BROWSER else pytest_there
+            status, text = run_pytest([*options, *chosen], environment)
             results = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
-        return cls(command, passed, text, lineup, phase, results)
+        return cls(command, status == 0, text, lineup, phase, results)
 
     def __bool__(self) -> bool:
         return self.passed
@@ -74,6 +70,37 @@ class GradedTests:
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         whose = {"starter": "your code", "solution": "the reference's code"}.get(self.lineup[self.phase], "no code")
         return {"text/html": graded_page(self.results, self.phase, whose, repr(self)), "text/plain": repr(self)}
+
+
+def pytest_there(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
+    """Return pytest's exit status and what it printed, in a process of its own; None if it did not end."""
+    command = [sys.executable, "-m", "pytest", *arguments]
+    with (
+        interruptible("the tests were"),
+        WorkerProcess(command, env=environment, has_channel=False, output_bytes=OUTPUT_BYTES) as worker,
+    ):
+        if not worker.wait(SECONDS):
+            return None, f"The tests did not end within {SECONDS} seconds."
+        return worker.status, worker.output
+
+
+def pytest_here(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
+    """Return the same, run in this process: a browser has no other. Each test has its own limit of time."""
+    import pytest
+
+    before, folder, printed = dict(os.environ), Path.cwd(), io.StringIO()
+    forget_learners_code()
+    os.environ.update(environment)
+    os.chdir(CHECKOUT)
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            status = pytest.main(list(arguments))
+    finally:
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(before)
+        forget_learners_code()
+    return int(status), printed.getvalue()
 
 
 def graded_page(results: Sequence[Result], phase: int, whose: str, console: str) -> str:
@@ -176,8 +203,9 @@ def link(phase: int, line: int | None) -> str:
     shown = f"labs/{path.parent.name}/starter.py"
     place = f"#line={line - 1}" if line else ""  # RFC 5147 counts the places between lines: 0 is before the first
     where = f", line {line}" if line else ""
-    # Relative to the notebook, as JupyterLab resolves the links of a cell.
-    return f'<a href="{escape(Path(os.path.relpath(path)).as_posix())}{place}">Open {shown}{where}</a>'
+    # Relative to the notebook, as JupyterLab resolves the links of a cell. In a browser that lies on another drive.
+    relative = os.path.relpath(path, CHECKOUT / "notebooks" if IN_BROWSER else None)
+    return f'<a href="{escape(Path(relative).as_posix())}{place}">Open {shown}{where}</a>'
 
 
 def line_of(phase: int, about: str) -> int | None:

@@ -10,11 +10,14 @@ from course.fresh.process import FreshError, ReadyProcess, in_fresh_process, sta
 from course.notebook.missing import broken_starter, code_that_ran, first_missing, notice_of
 from course.notebook.notice import Notice
 from course.notebook.records import recorded_result
+from course.sandbox.browser import IN_BROWSER
 from course.sandbox.worker import WorkerProcess
 from course.workloads.electives import electives_of
 from mini_vllm.assembly.lineup import PHASE_NAMES, Lineup, parse_lineup
 from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import EngineConfig
+
+NO_TORCH = "Your phase 6 computes with PyTorch, which a browser does not have. Export your work, go on in a checkout."
 
 
 def whole_lineup(text: str, phase: int) -> Lineup:
@@ -51,7 +54,9 @@ class PhaseCode:
         return Lineup(*(impl if phase in kept else absent for phase, impl in enumerate(impls, start=1)))
 
     def kept_ready(self) -> "PhaseCode":
-        """Return the same code with a new process always waiting for its next call."""
+        """Return the same code with a new process always waiting for its next call, where there are processes."""
+        if IN_BROWSER:
+            return self
         ready = PhaseCode(self.phase, self.whole)
         ready._start = ReadyProcess(start_process).take
         return ready
@@ -72,6 +77,8 @@ class PhaseCode:
         if missing:
             recorded: T | Notice = recorded_result(missing, function, arguments)
             return recorded
+        if IN_BROWSER and lineup.runner != "absent":
+            return Notice("Phase 6 runs on your own machine", NO_TORCH)
         try:
             start = self._start if lineup.runner == "absent" else self._take_model_process
             return in_fresh_process(function, *arguments, start=start)

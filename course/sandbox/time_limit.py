@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from course.sandbox.browser import IN_BROWSER, EventWatch
 from course.sandbox.errors import OutOfTime, out_of_time_after
 from course.sandbox.frames import is_learners
 
@@ -46,19 +47,23 @@ class TimeLimit:
 
     The code is interrupted by a signal where the system has it, else (`by_signal` false) by Python, which cannot wake
     a thread that sleeps. It may catch `OutOfTime`: after `MAX_TRIES` times `give_up` gets a text, and must end the
-    process.
+    process. In a browser there are no threads: there the learner's own calls and loops look at the clock.
     """
 
     def __init__(
         self, watched: Callable[[FrameType | None], Watched], give_up: Callable[[str], None], *, by_signal: bool = True
     ) -> None:
-        self.by_signal = by_signal and hasattr(signal, "pthread_kill") and in_main_thread()
+        self.by_signal = by_signal and hasattr(signal, "pthread_kill") and in_main_thread() and not IN_BROWSER
         self._watched = watched
         self._give_up = give_up
         self._thread = threading.get_ident()
         self._over = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher: threading.Thread | EventWatch = (
+            EventWatch(self._look_here) if IN_BROWSER else threading.Thread(target=self._watch, daemon=True)
+        )
         self._key: object = None
+        self._cpu_start = self._wall_start = 0.0
+        self._num_tries = 0
         self._error: type[OutOfTime] = OutOfTime
 
     def start(self) -> None:
@@ -73,22 +78,29 @@ class TimeLimit:
             signal.signal(signal.SIGVTALRM, self._before)
 
     def _watch(self) -> None:
-        cpu_start = wall_start = 0.0
-        num_tries = 0
         while not self._over.wait(PAUSE):
-            key, seconds = self._watched(sys._current_frames().get(self._thread)) or (None, 0.0)
-            if key is None or key is not self._key:
-                self._key, num_tries = key, 0
-                cpu_start, wall_start = time.process_time(), time.monotonic()
-                continue
-            is_waiting = time.monotonic() - wall_start >= seconds * WAITING_FACTOR
-            if not is_waiting and time.process_time() - cpu_start < seconds:
-                continue
-            self._error = out_of_time_after(seconds * WAITING_FACTOR if is_waiting else seconds)
-            num_tries += 1
-            if num_tries > MAX_TRIES:
-                self._give_up(cannot_be_stopped(self._error()))
-            self._interrupt()
+            if self._is_late(sys._current_frames().get(self._thread)):
+                if self._num_tries > MAX_TRIES:
+                    self._give_up(cannot_be_stopped(self._error()))
+                self._interrupt()
+
+    def _look_here(self, frame: FrameType) -> None:
+        if self._is_late(frame):
+            raise self._error
+
+    def _is_late(self, frame: FrameType | None) -> bool:
+        """Return whether the same thing as at the last look has had its time. `frame` is the innermost one."""
+        key, seconds = self._watched(frame) or (None, 0.0)
+        if key is None or key is not self._key:
+            self._key, self._num_tries = key, 0
+            self._cpu_start, self._wall_start = time.process_time(), time.monotonic()
+            return False
+        is_waiting = time.monotonic() - self._wall_start >= seconds * WAITING_FACTOR
+        if not is_waiting and time.process_time() - self._cpu_start < seconds:
+            return False
+        self._error = out_of_time_after(seconds * WAITING_FACTOR if is_waiting else seconds)
+        self._num_tries += 1
+        return True
 
     def _interrupt(self) -> None:
         if self.by_signal:

@@ -4,9 +4,11 @@ The course itself lies in the kernel's memory, where imports are quick. What a l
 in the browser's storage: before every cell the starters that differ are copied from there into the course.
 """
 
+import os
 import sys
 import zipfile
 from pathlib import Path
+from typing import NoReturn
 
 COURSE = Path("/home/pyodide/course")
 DRIVE = Path("/drive")
@@ -21,13 +23,24 @@ def boot() -> None:
     """Unpack the course, put it first on the path, and copy the learner's files before every cell."""
     from IPython.core.getipython import get_ipython
 
-    sys.dont_write_bytecode = True  # two edits within a second would find the older bytecode
-    with zipfile.ZipFile(Path(__file__).with_name("mini_vllm_course.zip")) as archive:
-        archive.extractall(COURSE)
-    sys.path.insert(0, str(COURSE))
+    unpack()
     shell = get_ipython()
     assert shell is not None
     shell.events.register("pre_run_cell", lambda info: before_cell())
+
+
+def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
+    """Put the course where Python finds it first. What its notebooks keep goes to the drive."""
+    sys.dont_write_bytecode = True  # two edits within a second would find the older bytecode
+    with zipfile.ZipFile(Path(__file__).with_name("mini_vllm_course.zip")) as archive:
+        archive.extractall(course)
+    (course / "notebooks").symlink_to(drive / "notebooks")
+    sys.path.insert(0, str(course))
+    os._exit = ended  # it would end the kernel, and with it all that the page shows
+
+
+def ended(status: int) -> NoReturn:
+    raise SystemExit(f"os._exit({status})")
 
 
 def before_cell() -> None:
