@@ -11,6 +11,7 @@ from course.labtest.support import make_request, some_ids, with_a_past
 from mini_vllm.core.request import Request, RequestStatus
 
 SEEDS = (1, 2, 3, 4, 5)
+PRIME = 2**61 - 1  # of the hashes of numbers in 64 bits
 NUM_STATES = 60
 SHOWN = ("returned", "tables", "num_free", "cache_calls", "free_queue", "holders", "usage")
 STATUS_WHEN_FREED = (RequestStatus.PREEMPTED, RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_ABORTED)
@@ -20,9 +21,15 @@ def managers_differ(phase2: ModuleType, answers: Answers, rng: random.Random, *,
     """Use managers at random, the last one in a large memory; return how each first differs from the recorded calls."""
 
     def differs(seed: float, many: int) -> str:
-        return first_difference(answers, lambda: random_use(phase2, random.Random(seed), many, with_free=with_free))
+        return first_difference(answers, lambda: random_use(phase2, drawn_from(seed), many, with_free=with_free))
 
     return [differs(rng.random(), many) for many in (*[1] * NUM_STATES, 15)]
+
+
+def drawn_from(seed: float) -> random.Random:
+    """Return `random.Random(seed)` as it is in 64 bits: it takes the hash of a float, which is another one in 32."""
+    numerator, denominator = seed.as_integer_ratio()
+    return random.Random(numerator * pow(denominator, -1, PRIME) % PRIME)
 
 
 def random_use(
