@@ -4,6 +4,9 @@
 // token. A sum is kept in a double and rounded to a float where an array stores it. Evaluated as a script, whose value
 // is the class.
 
+const MATRICES = ["qkv", "output", "gateUp", "down"];
+const ROWS = 32, WIDEST = 4096; // tokens that are multiplied at once, and the most columns
+
 class LlamaModel {
   // `file` is a model.safetensors as bytes, `config` its config.json as text. Throws an Error that names what is wrong.
   constructor(file, config) {
@@ -15,8 +18,8 @@ class LlamaModel {
       heads: given.num_attention_heads, kvHeads: given.num_key_value_heads, vocab: given.vocab_size,
       maxLen: given.max_position_embeddings,
     });
-    if (this.heads !== 4 * this.kvHeads || this.hidden % 4 || this.inner % 4 || this.headDim % 4)
-      throw new Error("4 query heads must share a K/V head, and all sizes be multiples of 4");
+    if (this.heads !== 4 * this.kvHeads || this.hidden % 8 || this.inner % 8 || Math.max(this.vocab, 2 * this.inner) > WIDEST)
+      throw new Error("4 query heads must share a K/V head, sizes be multiples of 8, and at most 4096 columns be there");
     const tensor = tensorsOf(file);
     this.embedding = tensor("model.embed_tokens.weight");
     this.logitsWeight = padded(given.tie_word_embeddings ? this.embedding : tensor("lm_head.weight"), this.hidden);
@@ -31,6 +34,17 @@ class LlamaModel {
       };
     });
     this.setRotary(given.rope_parameters.rope_theta);
+    this.product = product;
+    this.moveToLanes();
+  }
+
+  // Where the browser has WebAssembly with SIMD, let it multiply: the matrices move to its memory.
+  moveToLanes() {
+    const owners = [...this.layers.flatMap((layer) => MATRICES.map((name) => [layer, name])), [this, "logitsWeight"]];
+    const lanes = productInLanes(owners.map(([owner, name]) => owner[name]));
+    if (!lanes) return;
+    for (const [owner, name] of owners) owner[name] = lanes.place(owner[name]);
+    this.product = lanes.product;
   }
 
   // Cosine and sine [max_position_embeddings, headDim / 2] of the angles, rounded as torch rounds them.
@@ -64,7 +78,7 @@ class LlamaModel {
     const rows = new Float32Array(numRows * size);
     logitsIndices.forEach((row, i) => rows.set(hidden.subarray(row * size, (row + 1) * size), i * size));
     const width = this.logitsWeight.length / size;
-    const logits = product(this.norm(rows, this.lastNorm), this.logitsWeight, size);
+    const logits = this.product(this.norm(rows, this.lastNorm), this.logitsWeight, size);
     return Int32Array.from({ length: numRows }, (_, i) =>
       sampled(logits.subarray(i * width, i * width + vocab), ...sampling.subarray(4 * i, 4 * i + 4)));
   }
@@ -77,16 +91,16 @@ class LlamaModel {
     const slots = slotsOf(positions, queryStartLoc, blockTables, this.blockSize);
     const queries = heads * headDim, kv = kvHeads * headDim;
     for (const layer of this.layers) {
-      const qkv = product(this.norm(hidden, layer.attentionNorm), layer.qkv, size);
+      const qkv = this.product(this.norm(hidden, layer.attentionNorm), layer.qkv, size);
       this.rotate(qkv, positions, queries + 2 * kv);
       for (let t = 0; t < inputIds.length; t += 1) {
         const key = t * (queries + 2 * kv) + queries;
         layer.keys.set(qkv.subarray(key, key + kv), slotMapping[t] * kv);
         layer.values.set(qkv.subarray(key + kv, key + 2 * kv), slotMapping[t] * kv);
       }
-      add(hidden, product(this.attend(qkv, layer, positions, queryStartLoc, slots), layer.output, queries));
-      const gateUp = product(this.norm(hidden, layer.mlpNorm), layer.gateUp, size);
-      add(hidden, product(this.gated(gateUp), layer.down, this.inner));
+      add(hidden, this.product(this.attend(qkv, layer, positions, queryStartLoc, slots), layer.output, queries));
+      const gateUp = this.product(this.norm(hidden, layer.mlpNorm), layer.gateUp, size);
+      add(hidden, this.product(this.gated(gateUp), layer.down, this.inner));
     }
     return hidden;
   }
@@ -166,19 +180,18 @@ function attendFour(qkv, query, { keys, values }, kv, head, slots, length, headD
     scores[3 * length + j] = d * scale;
   }
   for (let start = 0; start < 4 * length; start += length) softmax(scores, start, length);
-  for (let i = 0; i < headDim; i += 1) {
-    let a = 0, b = 0, c = 0, d = 0;
+  // Two columns of the values at a time: the scores are read half as often.
+  for (let i = 0; i < headDim; i += 2) {
+    let a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
     for (let j = 0; j < length; j += 1) {
-      const number = values[slots[j] * kv + head + i];
-      a += scores[j] * number;
-      b += scores[length + j] * number;
-      c += scores[2 * length + j] * number;
-      d += scores[3 * length + j] * number;
+      const at = slots[j] * kv + head + i, left = values[at], right = values[at + 1];
+      const p = scores[j], q = scores[length + j], r = scores[2 * length + j], s = scores[3 * length + j];
+      a += p * left; b += q * left; c += r * left; d += s * left;
+      e += p * right; f += q * right; g += r * right; h += s * right;
     }
-    result[place + i] = a;
-    result[place + second + i] = b;
-    result[place + third + i] = c;
-    result[place + fourth + i] = d;
+    const to = place + i;
+    result[to] = a; result[to + second] = b; result[to + third] = c; result[to + fourth] = d;
+    result[to + 1] = e; result[to + second + 1] = f; result[to + third + 1] = g; result[to + fourth + 1] = h;
   }
 }
 
@@ -235,6 +248,49 @@ function product(left, weight, k) {
   return result;
 }
 
+// The same with four lanes of floats: product.wat, assembled. Returns `place`, which moves a weight to its memory, and
+// `product` for weights that are there; null if there is no such WebAssembly.
+function productInLanes(weights) {
+  const numWeights = weights.reduce((sum, one) => sum + one.length, 0);
+  const memory = new WebAssembly.Memory({ initial: Math.ceil((4 * numWeights + 8 * ROWS * WIDEST) / 65536) });
+  let run;
+  try {
+    const bytes = Uint8Array.from(atob(PRODUCT), (char) => char.charCodeAt(0));
+    run = new WebAssembly.Instance(new WebAssembly.Module(bytes), { tab: { memory } }).exports.product;
+  } catch {
+    return null;
+  }
+  const numbers = new Float32Array(memory.buffer), input = numWeights, output = input + ROWS * WIDEST;
+  let free = 0;
+  return {
+    place(weight) {
+      numbers.set(weight, free);
+      free += weight.length;
+      return numbers.subarray(free - weight.length, free);
+    },
+    product(left, weight, k) {
+      const numTokens = left.length / k, n = weight.length / k, result = new Float32Array(numTokens * n);
+      for (let t = 0; t < numTokens; t += ROWS) {
+        const count = Math.min(ROWS, numTokens - t);
+        numbers.set(left.subarray(t * k, (t + count) * k), input);
+        run(4 * input, weight.byteOffset, 4 * k, count, n, 4 * output);
+        result.set(numbers.subarray(output, output + count * n), t * n);
+      }
+      return result;
+    },
+  };
+}
+
+const PRODUCT = [
+  "AGFzbQEAAAABCgFgBn9/f39/fwACDwEDdGFiBm1lbW9yeQIAAQMCAQAHCwEHcHJvZHVjdAAACuQDAeEDAgh/BXsgAkEBdCEMIAwgAmohDSAEIQ",
+  "YDQCAAIQggBSEJIAMhBwNA/QwAAAAAAAAAAAAAAAAAAAAAIQ8gDyEQIA8hESAPIRIgASEKIAEgAmohCwNAIAj9AAQAIQ4gDyAOIAr9AAQA/eYB",
+  "/eQBIQ8gECAOIAogAmr9AAQA/eYB/eQBIRAgESAOIAogDGr9AAQA/eYB/eQBIREgEiAOIAogDWr9AAQA/eYB/eQBIRIgCP0ABBAhDiAPIA4gCv",
+  "0ABBD95gH95AEhDyAQIA4gCiACav0ABBD95gH95AEhECARIA4gCiAMav0ABBD95gH95AEhESASIA4gCiANav0ABBD95gH95AEhEiAIQSBqIQgg",
+  "CkEgaiIKIAtJDQALIA8gEP0NAAECAxAREhMEBQYHFBUWFyAPIBD9DQgJCgsYGRobDA0ODxwdHh/95AEhDiARIBL9DQABAgMQERITBAUGBxQVFh",
+  "cgESAS/Q0ICQoLGBkaGwwNDg8cHR4f/eQBIRIgCSAOIBL9DQABAgMEBQYHEBESExQVFhcgDiAS/Q0ICQoLDA0ODxgZGhscHR4f/eQB/QsEACAJ",
+  "IARBAnRqIQkgB0EBayIHDQALIAEgAkECdGohASAFQRBqIQUgBkEEayIGDQALCw==",
+].join("");
+
 function add(numbers, more) {
   for (let i = 0; i < numbers.length; i += 1) numbers[i] += more[i];
 }
@@ -273,9 +329,10 @@ function tensorsOf(file) {
     const { dtype, data_offsets: [begin, end] } = header[name] ?? { data_offsets: [0, 0] };
     if (dtype !== "BF16" || 8 + length + end > file.byteLength)
       throw new Error(`the model file must have ${name} in BF16${dtype === "BF16" ? ", and is cut off" : `, got ${dtype}`}`);
-    const bytes = file.slice(8 + length + begin, 8 + length + end);
-    // BF16 is the upper half of a float.
-    return new Float32Array(Uint32Array.from(new Uint16Array(bytes.buffer), (half) => half << 16).buffer);
+    const halves = new Uint16Array(file.slice(8 + length + begin, 8 + length + end).buffer);
+    const bits = new Uint32Array(halves.length);
+    for (let i = 0; i < bits.length; i += 1) bits[i] = halves[i] << 16; // BF16 is the upper half of a float
+    return new Float32Array(bits.buffer);
   };
 }
 
