@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.electives import AcceptDrafts
@@ -11,7 +11,7 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.draws import draw
 
 PROGRAM = Path(__file__).parent / "llama.js"
-Numbers = array[int] | array[float]
+Numbers: TypeAlias = "array[int] | array[float]"  # Python 3.11 has no subscripts of it
 
 
 class JavaScriptModel(Protocol):

@@ -32,9 +32,9 @@ def fetched(name: str) -> Any:
     """Return a file from the folder of Pyodide's own files, as a Uint8Array. Waits for it. Raises `ValueError`."""
     from js import Uint8Array, XMLHttpRequest
     from pyodide.ffi import JsException
-    from pyodide_js import config
+    from pyodide_js import lockfileBaseUrl
 
-    address = f"{config.indexURL}{name}"
+    address = f"{lockfileBaseUrl}{name}"
     asked = XMLHttpRequest.new()
     try:
         asked.open("GET", address, False)
