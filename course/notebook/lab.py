@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from course.fresh.jobs import ChatRun, WorkloadRun, chat, play_with_lines, play_workload, run_ablation
+from course.fresh.talk import talk
 from course.notebook.ablation_charts import ablation_charts
 from course.notebook.chain import draw_hash_blocks, hash_blocks
 from course.notebook.charts import Charts
@@ -15,7 +16,9 @@ from course.notebook.layout import Layout, film_of_batch, lay_out, number_batch
 from course.notebook.missing import first_missing, mark_for, whose_code
 from course.notebook.notice import Notice, Remark, say
 from course.notebook.phase_code import PhaseCode, whole_lineup
+from course.notebook.pictures import watch
 from course.notebook.recorded_mark import CellMarks, marked_film, marked_picture
+from course.sandbox.browser import IN_BROWSER
 from course.views.picture import Picture
 from course.views.show import player
 from course.workloads.ablation import ablation_lineups
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from course.views.widgets import Player
 
 T = TypeVar("T")
+TALK_POOL = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, block_size=8, num_gpu_blocks=57)
 
 
 class Lab:
@@ -120,6 +124,21 @@ class Lab:
         lineup = self.lineup(phases, config)
         chats = self.code.call(lineup, chat, questions, config, params, lineup)
         return replace(chats, recorded=mark_for(lineup)) if isinstance(chats, ChatRun) else chats
+
+    def talk(self, *questions: str, max_tokens: int = 64) -> "Player | Notice":
+        """Answer all questions at once with the embedded model and phases 1 to 5; return the run's time machine.
+
+        A browser shows the answers while they grow. After a step that fails, what was answered before it stays.
+        """
+        lineup = self.lineup(min(5, self.code.phase))
+        config, remarks = make_possible(TALK_POOL, lineup)
+        run = self.code.call(lineup, talk, questions, config, SamplingParams(max_tokens=max_tokens), lineup)
+        if not isinstance(run, Notice):
+            self._print_once(remarks)
+            say("" if IN_BROWSER else str(run))  # there the cell has shown it
+            if not run.recording.steps:
+                return Notice("No step was taken", run.problem)
+        return watch(run)
 
     def hash_chain(
         self, prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str] | None = None

@@ -1,5 +1,6 @@
 """The runner of a lineup: phase 6 on a model, or what stands in for it, with what proposes drafts around it."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -55,8 +56,9 @@ def open_runner(
 ) -> OpenedRunner:
     """Open phase 6 on `model`; while it is absent, the fake model, or with `dense` a plain forward pass of `model`.
 
-    `adapters` are the directories of adapters by name. Imports torch, except for the fake model. Raises `ValueError`
-    for a model or an adapter that cannot be found or served.
+    In a browser `dense` computes the embedded model with its KV cache, in JavaScript. `adapters` are the directories of
+    adapters by name. Imports torch, except for the fake model and in a browser. Raises `ValueError` for a model or an
+    adapter that cannot be found or served.
     """
     speculation = speculation_functions_for(lineup.speculation, config)
     if lineup.runner != "absent":
@@ -65,6 +67,8 @@ def open_runner(
         raise ValueError("adapters need phase 6 (GPU runner): they change the products of a real model")
     if config.speculative_config is not None and config.speculative_config.draws_drafts:
         raise ValueError("draft_sample_method must be 'greedy' while phase 6 (GPU runner) is absent")
+    if dense and sys.platform == "emscripten":
+        return _in_tab(speculation)
     return _dense(config, model) if dense else _fake(speculation)
 
 
@@ -83,6 +87,27 @@ def _fake(speculation: SpeculationFunctions | None) -> OpenedRunner:
         fake_block_like,
         fake_kv_caches,
     )
+
+
+def _in_tab(speculation: SpeculationFunctions | None) -> OpenedRunner:
+    from pyodide.ffi import to_js
+
+    from mini_vllm.runner.tab.bpe_tokenizer import BPETokenizer
+    from mini_vllm.runner.tab.javascript_runner import JavaScriptRunner
+    from mini_vllm.runner.tab.pyodide_model import EMBEDDED, open_model
+
+    model, accept_drafts = open_model(), None if speculation is None else speculation.accept_drafts
+    return OpenedRunner(
+        BPETokenizer(EMBEDDED),
+        model.maxLen,
+        NUM_BLOCKS_WITHOUT_CACHE,
+        lambda num_blocks, block_size: JavaScriptRunner(model, num_blocks, block_size, to_js, accept_drafts),
+        _no_draft_model,
+    )
+
+
+def _no_draft_model(num_blocks: int, block_size: int) -> DraftModel:
+    raise ValueError("a browser computes no draft model: use method='ngram'")
 
 
 def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:

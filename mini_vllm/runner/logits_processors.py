@@ -1,12 +1,10 @@
-"""What changes logits before a token is sampled, the distribution it is drawn from, and the random draw.
+"""What changes logits before a token is sampled, and the distribution that it is drawn from.
 
 `min_tokens`, `logit_bias` and the three penalties are ours; temperature, top-k and top-p are transformers' own. The
 sampler of phase 6 gets the result. (vLLM: `v1/sample/logits_processor/builtin.py` and `v1/sample/ops/penalties.py`.)
 """
 
-import hashlib
 import math
-import struct
 from collections import Counter
 from collections.abc import Sequence
 
@@ -16,6 +14,7 @@ from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogit
 
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.draws import draw
 from mini_vllm.sampling_params import SamplingParams
 
 Rows = Sequence[tuple[ScheduledRequest, int]]  # each row's request, and how many of its drafts the token follows
@@ -67,22 +66,6 @@ def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
         chosen.append(TopPLogitsWarper(params.top_p))
     no_text = torch.empty(len(logits), 0, dtype=torch.int64)
     return chosen(no_text, logits.double()).softmax(dim=-1)  # type: ignore[arg-type]
-
-
-def draw(request: Request, num_drafts: int = 0) -> float:
-    """Return the random number, 0 <= draw < 1, for a request's next token, or for the one after `num_drafts` drafts.
-
-    It depends only on the seed and the token's place in the answer, so a token is the same with and without drafts.
-    """
-    return draw_twice(request, num_drafts)[0]
-
-
-def draw_twice(request: Request, num_drafts: int) -> tuple[float, float]:
-    """Return the number of `draw`, and a second one for the same place."""
-    # A hash: seeding a generator for each token takes several times as long.
-    place = f"{request.seed}:{request.num_output_tokens + num_drafts}"
-    first, second = struct.unpack("QQ", hashlib.blake2b(place.encode(), digest_size=16).digest())
-    return (first >> 11) * 2**-53, (second >> 11) * 2**-53
 
 
 def draw_token(probs: Tensor, request: Request) -> int:

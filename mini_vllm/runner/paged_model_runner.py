@@ -10,8 +10,9 @@ from mini_vllm.core.grammar import StructuredOutputFunctions
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.adapters import StepAdapters
 from mini_vllm.runner.drafts.verify import verify_drafts
+from mini_vllm.runner.draws import draw
 from mini_vllm.runner.grammar_masks import mask_logits
-from mini_vllm.runner.logits_processors import Rows, draw, processed_logits
+from mini_vllm.runner.logits_processors import Rows, processed_logits
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import RunnerSteps

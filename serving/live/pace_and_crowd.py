@@ -2,9 +2,13 @@
 
 import asyncio
 import random
+from collections.abc import AsyncGenerator
 from itertools import count
+from typing import Protocol
 
-from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
 MAX_STEPS_PER_SECOND = 100.0
@@ -20,10 +24,26 @@ NAMES, THINGS = ("Mina", "Ben", "Ada", "Finn", "Lily", "Omar"), ("kite", "drum",
 LENGTHS = (16, 32, 64, 128)
 
 
+class PacedEngine(Protocol):
+    """What the controls need of an `AsyncLLM`, or of the engine in a browser's tab."""
+
+    config: EngineConfig
+    tokenizer: Tokenizer
+
+    @property
+    def is_paused(self) -> bool: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    async def step_once(self) -> None: ...
+    def generate(
+        self, prompt: list[int], params: SamplingParams, request_id: str, /
+    ) -> AsyncGenerator[RequestOutput, None]: ...
+
+
 class Pace:
     """Sets the pace of an engine. `steps_per_second` is None at full speed and 0 while it is paused."""
 
-    def __init__(self, llm: AsyncLLM) -> None:
+    def __init__(self, llm: PacedEngine) -> None:
         self._llm = llm
         self.steps_per_second: float | None = None
         self._steps: asyncio.Task[None] | None = None
@@ -57,7 +77,7 @@ class Crowd:
     It sends them straight to the engine: a browser would have only six connections for them.
     """
 
-    def __init__(self, llm: AsyncLLM, seed: int | None = None) -> None:
+    def __init__(self, llm: PacedEngine, seed: int | None = None) -> None:
         self._llm = llm
         self._random = random.Random(seed)
         self._numbers = count()

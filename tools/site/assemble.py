@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from tools.site.chat.build import write_chat
 from tools.site.course_wheel import write_course_wheel
 from tools.site.downloads import Downloads
 from tools.site.lab import write_lab
@@ -18,6 +19,7 @@ def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> 
     course = write_course_wheel(edition, downloads.cache)
     wheels = [*downloads.kernel_wheels(), *downloads.wheels(), course]
     write_pyodide_folder(downloads.pyodide(), work / "pyodide", wheels)
+    write_chat(edition, downloads.pyodide(), work / "chat")
     write_lab(edition, downloads, work / "lab")
     shutil.rmtree(site, ignore_errors=True)
     work.rename(site)

@@ -6,7 +6,8 @@ from torch import Tensor
 
 from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.runner.logits_processors import Rows, draw_twice, probabilities
+from mini_vllm.runner.draws import draw_twice
+from mini_vllm.runner.logits_processors import Rows, probabilities
 
 
 def verify_drafts(

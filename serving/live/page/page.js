@@ -88,6 +88,6 @@ find("key-form").onsubmit = () => {
   apiKey.set(find("key").value.trim());
   connection.unlock();
 };
-find("message").focus();
+if (window === window.top) find("message").focus(); // a page around this one keeps its own
 watchFleet(find, () => connection.abort.abort());
 connection.run(() => engine.picture.size());

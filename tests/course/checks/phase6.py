@@ -15,10 +15,10 @@ from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.draws import draw
 from mini_vllm.runner.groups import group_requests
 from mini_vllm.runner.llama import LlamaModel
 from mini_vllm.runner.loading import EMBEDDED_MODEL, describe_model
-from mini_vllm.runner.logits_processors import draw
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.step_buffer import StepBuffer

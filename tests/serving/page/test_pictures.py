@@ -8,10 +8,10 @@ import pytest
 
 from course.palette import color
 from mini_vllm.config import EngineConfig
-from serving.live.drawing.__main__ import SentPage
 from serving.live.drawing.live_run import LiveInfo
 from serving.live.drawing.pool_part import PoolMap, runs, shelf_for
 from serving.live.drawing.scene import picture_of
+from serving.live.drawing.sent_page import SentPage
 from serving.live.drawing_process import Look
 from serving.live.recent_steps import facts_of
 from tests.serving.page.runs import CROWDED, Watched
