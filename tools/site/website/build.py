@@ -20,7 +20,8 @@ from tools.site.website.texts import hints_in, lab, page_text, up, with_hints
 HERE = Path(__file__).parent
 # For readers who are no learners: the student edition does not have them.
 DOCUMENTS = ("docs/benchmarks.md", "docs/teaching.md", "docs/serving.md", "docs/contributing.md", "CONTRIBUTING.md")
-SET_UP = "## Set up\n"
+SET_UP = "## Set up and run\n"
+STEP_BEFORE_PREEMPTION = 5
 CHAT = (
     '<iframe class="chat" src="chat/index.html" title="The engine at work in this page: type a sentence, and see its blocks '
     'move" loading="lazy"></iframe>'
@@ -74,8 +75,7 @@ def texts(edition: Mapping[str, bytes], *, has_chat: bool) -> dict[str, str]:
     for path in DOCUMENTS:
         text = (CHECKOUT / path).read_text(encoding="utf-8")
         found[path] = CHECKS_IN_LINES.sub("", LINES_OF_CHECKS.sub("", text))
-    _, _, set_up = edition["README.md"].decode().partition(SET_UP)
-    found["install.md"] = f"# Install it\n{set_up}"
+    found["install.md"] = "# Install it\n" + edition["README.md"].decode().split(SET_UP, 1)[1]
     found["one-file.md"] = one_file_page()
     pages = {*found, "index.md", "gallery.md"}
     found = {path: page_text(text, path, pages) for path, text in found.items()}
@@ -99,8 +99,7 @@ def gallery(edition: Mapping[str, bytes]) -> str:
 
 def landing(edition: Mapping[str, bytes], *, has_chat: bool) -> str:
     title = next(iter(FILMS))
-    film = FILMS[title][1]()
-    shown = CHAT if has_chat else played(title, film)
+    shown = CHAT if has_chat else played(title, FILMS[title][1](), STEP_BEFORE_PREEMPTION)
     rows = re.findall(r"^\| (\d) ([^|]+?) \| ([^|]+?) \| ([^|]+?) \|$", edition["README.md"].decode(), re.MULTILINE)
     cards = [
         f"- [**{number}** {name}](labs/phase{number}_{name.lower().replace(' ', '_')}/README.md)\n\n    {write}\n"

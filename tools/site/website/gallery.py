@@ -85,11 +85,11 @@ def gallery_page(lab: Callable[[str], str]) -> str:
     return "\n\n".join(page)
 
 
-def played(title: str, film: Film) -> str:
+def played(title: str, film: Film, step: int | None = None) -> str:
     """Return a film that plays, and what happens in each of its steps as a list."""
     steps = "".join(f"<li>{escape(picture.sentence)}</li>" for picture in film.pictures)
     words = f"<details><summary>{escape(title)} in words</summary><ol start=0>{steps}</ol></details>"
-    return framed(player(film).still()) + "\n\n" + words
+    return framed(player(film, step).still()) + "\n\n" + words
 
 
 def framed(still: str) -> str:

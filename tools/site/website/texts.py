@@ -15,6 +15,7 @@ TIGHT = re.compile(r"^((?![ ]*(?:[-*]|\d+\.)[ ]|[ ]*\||#)[^\n]*\S[^\n]*\n)(?=(?:
 UNDER_ITEM = re.compile(r"^[ ]{2,3}(?=\S)", re.MULTILINE)
 TASK = re.compile(r"^###? Task (\d+(?:\.\d)?)\b[^\n]*\n", re.MULTILINE)
 HEADING = re.compile(r"^#{1,3} ", re.MULTILINE)
+FOLD = '<details markdown="1" data-search-exclude>'  # the search would show what is folded
 IN_LAB = re.compile(r"notebooks/(?!06_|12_)[\w]+\.ipynb")
 
 
@@ -25,7 +26,7 @@ def page_text(text: str, path: str, pages: Collection[str]) -> str:
     """
     text = outside_code(text, lambda prose: COMMENT.sub("", prose))
     text = outside_code(text, lambda prose: PICTURE.sub(r"![\3](\2#only-light)\n![\3](\1#only-dark)", prose))
-    text = outside_code(text, lambda prose: prose.replace("<details>", '<details markdown="1">'))
+    text = outside_code(text, lambda prose: prose.replace("<details>", FOLD))
     text = outside_code(text, lambda prose: UNDER_ITEM.sub("    ", TIGHT.sub(r"\1\n", prose)))
     return outside_code(text, lambda prose: LINK.sub(lambda link: linked(link, path, pages), prose))
 
@@ -83,7 +84,7 @@ def folded(steps: Sequence[tuple[str, str]], number: int = 1) -> str:
     summary = f"Hint {number} of {len(steps)}" + (f": {title}" if title else "")
     inner = folded(steps, number + 1)
     return (
-        f'<details markdown="1" class="hint" data-search-exclude><summary>{summary}</summary>\n\n{text}\n\n{inner}\n\n'
+        f'<details markdown="1" data-search-exclude class="hint"><summary>{summary}</summary>\n\n{text}\n\n{inner}\n\n'
         "</details>"
     )
 
