@@ -43,7 +43,9 @@ class Page(HTMLParser):
 
     def all(self, tag: str, name: str) -> list[str]:
         """Return the values of an attribute of all tags of a kind."""
-        return [value for found, attributes in self.tags if found == tag and (value := attributes.get(name)) is not None]
+        return [
+            value for found, attributes in self.tags if found == tag and (value := attributes.get(name)) is not None
+        ]
 
     @property
     def ids(self) -> set[str | None]:

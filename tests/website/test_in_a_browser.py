@@ -14,7 +14,11 @@ from tests.chromium import pages as pages  # a fixture
 from tests.website.conftest import Page
 
 AXE = CHECKOUT / "build/site-cache/axe.min.js"
-FOUND = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+RULES = "wcag2a wcag2aa wcag21a wcag21aa wcag22aa".split()
+HEADINGS = {
+    name: {"enabled": True} for name in ("heading-order", "page-has-heading-one", "empty-heading", "aria-dialog-name")
+}
+FOUND = """async (options) => (await axe.run(document, options)).violations
   .map(one => `${one.id}: ${one.nodes.length}, ${one.nodes[0].html.slice(0, 160)} ${one.nodes[0].failureSummary}`)"""
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 # A page is as wide as its window also where a part of it is cut off: what is wider has to scroll.
@@ -26,7 +30,9 @@ CUT = """() => [...document.querySelectorAll("article *")].filter(one => one.scr
 def axe() -> str:
     """axe-core's script. Skipped where it was not fetched; with `REQUIRE_SITE` set it fails."""
     if not AXE.is_file():
-        (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)("no axe-core here: tools/install_axe.sh fetches it")
+        (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(
+            "no axe-core here: tools/install_axe.sh fetches it"
+        )
     return AXE.read_text(encoding="utf-8")
 
 
@@ -57,7 +63,10 @@ def strangers(pages: Pages, address: str) -> Iterator[list[str]]:
 def test_axe_finds_nothing_on_any_page_in_light_and_dark(
     pages: Pages, strangers: list[str], address: str, site: dict[str, Page], axe: str
 ) -> None:
-    page, found = pages.new_page(color_scheme="light", viewport={"width": 1280, "height": 900}), list[tuple[str, str, str]]()
+    page, found = (
+        pages.new_page(color_scheme="light", viewport={"width": 1280, "height": 900}),
+        list[tuple[str, str, str]](),
+    )
     for path in sorted(site):
         page.emulate_media(color_scheme="light", reduced_motion="reduce")
         page.goto(address + path)
@@ -67,7 +76,7 @@ def test_axe_finds_nothing_on_any_page_in_light_and_dark(
             page.emulate_media(color_scheme=scheme)
             shown = "slate" if scheme == "dark" else "default"
             page.wait_for_selector(f"body[data-md-color-scheme={shown}]")
-            found += [(path, scheme, one) for one in page.evaluate(FOUND)]
+            found += [(path, scheme, one) for one in page.evaluate(FOUND, {"runOnly": RULES, "rules": HEADINGS})]
     assert found == []
 
 

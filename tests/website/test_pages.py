@@ -26,7 +26,12 @@ WORDS = re.compile(r"\w+")
 def test_every_link_and_anchor_of_the_site_leads_somewhere(site: dict[str, Page], root: Path) -> None:
     lost = []
     for path, page in site.items():
-        for link in [*page.all("a", "href"), *page.all("img", "src"), *page.all("script", "src"), *page.all("link", "href")]:
+        for link in [
+            *page.all("a", "href"),
+            *page.all("img", "src"),
+            *page.all("script", "src"),
+            *page.all("link", "href"),
+        ]:
             parts = urlsplit(link)
             if parts.scheme:
                 continue
@@ -62,7 +67,9 @@ def test_no_page_gives_a_solution_away_or_shows_a_check(site: dict[str, Page], r
     assert [path for path in (root / "some/course").rglob("*") if "solution" in path.name] == []
 
 
-def test_the_one_file_leaves_open_what_a_learner_writes(site: dict[str, Page], root: Path, edition: dict[str, bytes]) -> None:
+def test_the_one_file_leaves_open_what_a_learner_writes(
+    site: dict[str, Page], root: Path, edition: dict[str, bytes]
+) -> None:
     write_sources(edition, root / "sources", has_chat=True)
     text = (root / "sources/pages/one-file.md").read_text("utf-8")
     tree = ast.parse("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
@@ -70,7 +77,9 @@ def test_the_one_file_leaves_open_what_a_learner_writes(site: dict[str, Page], r
     for phase in range(1, 7):
         for node in ast.parse(starter_path(phase).read_text("utf-8")).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                name = {"PagedKVCacheManager": "KVCacheManager", "RecomputePreemption": "Preemption"}.get(node.name, node.name)
+                name = {"PagedKVCacheManager": "KVCacheManager", "RecomputePreemption": "Preemption"}.get(
+                    node.name, node.name
+                )
                 name = {"HashPrefixCache": "PrefixCache", "ChunkedPrefillPolicy": "ChunkPolicy"}.get(name, name)
                 for one in ast.walk(defined[name]):
                     if isinstance(one, ast.FunctionDef):
@@ -83,7 +92,9 @@ def test_the_one_file_leaves_open_what_a_learner_writes(site: dict[str, Page], r
 
 
 @pytest.mark.parametrize("handout", HANDOUTS)
-def test_hints_and_answers_are_folded_and_unknown_to_the_search(handout: str, site: dict[str, Page], root: Path) -> None:
+def test_hints_and_answers_are_folded_and_unknown_to_the_search(
+    handout: str, site: dict[str, Page], root: Path
+) -> None:
     page, folder = site[f"labs/{handout}/index.html"], CHECKOUT / "labs" / handout
     index = json.loads((root / "some/course/search/search_index.json").read_text("utf-8"))
     known = "".join(one["text"] for one in index["docs"] if handout in one["location"])
@@ -115,9 +126,13 @@ def shape_of(page: Page) -> Counter[str]:
     return numbers + Counter(tag for tag, _ in page.tags if tag in kinds)
 
 
-@pytest.mark.parametrize("path", [*(f"labs/{one}/README.md" for one in HANDOUTS), "labs/README.md", "docs/architecture.md"])
+@pytest.mark.parametrize(
+    "path", [*(f"labs/{one}/README.md" for one in HANDOUTS), "labs/README.md", "docs/architecture.md"]
+)
 def test_a_page_has_the_blocks_that_the_text_has_on_github(path: str, edition: dict[str, bytes], root: Path) -> None:
-    built = (root / "some/course" / path.replace("README.md", "index.html").replace(".md", "/index.html")).read_text("utf-8")
+    built = (root / "some/course" / path.replace("README.md", "index.html").replace(".md", "/index.html")).read_text(
+        "utf-8"
+    )
     article = built.partition("<article")[2].partition("</article>")[0]
     article = re.sub(r'<details class="hint".*?(?=<h[123] |$)', "", article, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", edition[path].decode(), flags=re.DOTALL)
@@ -135,7 +150,9 @@ def test_links_keep_their_words_where_the_site_has_no_page() -> None:
     assert written("[one](https://example.org) [two](#words)") == "[one](https://example.org) [two](#words)"
     assert written("see [`the log`](../../CHANGELOG.md).") == "see `the log`."
     assert written("[six](../../notebooks/06_gpu_runner.ipynb)") == "six"
-    assert 'href="../../lab/lab/index.html?path=notebooks/00_tour.ipynb"' in written("[tour](../../notebooks/00_tour.ipynb)")
+    assert 'href="../../lab/lab/index.html?path=notebooks/00_tour.ipynb"' in written(
+        "[tour](../../notebooks/00_tour.ipynb)"
+    )
     assert written("```\n[x](y.md) <!-- no -->\n```\na <!-- check: f() --> b") == "```\n[x](y.md) <!-- no -->\n```\na b"
     assert [up(path) for path in ("index.md", "gallery.md", "labs/README.md", "labs/a/README.md", "docs/a.md")] == [
         *("./", "../", "../", "../../", "../../")

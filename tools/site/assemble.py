@@ -8,6 +8,7 @@ from tools.site.course_wheel import write_course_wheel
 from tools.site.downloads import Downloads
 from tools.site.lab import write_lab
 from tools.site.lock import write_pyodide_folder
+from tools.site.website.build import write_website
 
 
 def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> None:
@@ -19,6 +20,7 @@ def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> 
     wheels = [*downloads.kernel_wheels(), *downloads.wheels(), course]
     write_pyodide_folder(downloads.pyodide(), work / "pyodide", wheels)
     write_lab(edition, downloads, work / "lab")
+    write_website(edition, work)  # last: its first page shows what is there
     shutil.rmtree(site, ignore_errors=True)
     work.rename(site)
     files = [path for path in site.rglob("*") if path.is_file()]

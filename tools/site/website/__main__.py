@@ -10,7 +10,9 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from tools.site.website.build import WebsiteError, write_website
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m tools.site.website", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.site.website", description=(__doc__ or "").partition("\n")[0]
+    )
     parser.add_argument("folder", nargs="?", type=Path, default=CHECKOUT / "build/site")
     try:
         write_website(compose(), parser.parse_args().folder.resolve())

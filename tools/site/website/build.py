@@ -41,7 +41,16 @@ def write_website(edition: Mapping[str, bytes], site: Path) -> None:
         raise WebsiteError("MkDocs is missing: pip install -c constraints.txt -e '.[site]'")
     with TemporaryDirectory() as work:
         write_sources(edition, Path(work), has_chat=(site / "chat/index.html").is_file())
-        command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--config-file", f"{work}/mkdocs.yml"]
+        command = [
+            sys.executable,
+            "-m",
+            "mkdocs",
+            "build",
+            "--quiet",
+            "--strict",
+            "--config-file",
+            f"{work}/mkdocs.yml",
+        ]
         done = subprocess.run([*command, "--site-dir", f"{work}/built"], capture_output=True, text=True, check=False)
         if done.returncode:
             raise WebsiteError(f"MkDocs does not build the pages:\n{done.stdout}{done.stderr}")

@@ -8,7 +8,7 @@ from cli.hint import STEP
 
 FENCE = re.compile(r"(^[ ]*(`{3,})[^\n]*\n.*?^[ ]*\2[ ]*$\n?)", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"[ ]*<!--.*?-->", re.DOTALL)
-LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
+LINK = re.compile(r"`[^`\n]*`|(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 PICTURE = re.compile(r'<picture>.*?srcset="([^"]+)".*?<img src="([^"]+)" alt="([^"]*)".*?</picture>', re.DOTALL)
 # GitHub lets a list or a table begin below a line of text, and MkDocs only below an empty one.
 TIGHT = re.compile(r"^((?![ ]*(?:[-*]|\d+\.)[ ]|[ ]*\||#)[^\n]*\S[^\n]*\n)(?=(?:[-*]|1\.)[ ]|\|)", re.MULTILINE)
@@ -40,7 +40,7 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
 def linked(link: re.Match[str], path: str, pages: Collection[str]) -> str:
     """Return a link as the page at `path` has it."""
     mark, words, address = link.groups()
-    if re.match(r"https?:|#", address):
+    if address is None or re.match(r"https?:|#", address):
         return link[0]
     target, _, anchor = address.partition("#")
     target = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
@@ -65,7 +65,9 @@ def up(path: str) -> str:
 def with_hints(text: str, hints: dict[str, Sequence[tuple[str, str]]]) -> str:
     """Return a handout with the steps of each task's hint folded at its end, each step inside of the one before."""
     for task in reversed(list(TASK.finditer(text))):
-        end = next((found.start() for found in HEADING.finditer(text, task.end()) if not in_code(text, found.start())), -1)
+        end = next(
+            (found.start() for found in HEADING.finditer(text, task.end()) if not in_code(text, found.start())), -1
+        )
         end = len(text) if end < 0 else end
         if task[1] in hints:
             text = f"{text[:end].rstrip()}\n\n{folded(hints[task[1]])}\n\n{text[end:]}"

@@ -5,5 +5,8 @@ function reachable() {
   }
 }
 
-document.addEventListener("DOMContentLoaded", () => setTimeout(reachable, 300));
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
+  setTimeout(reachable, 300);
+});
 addEventListener("resize", reachable);
