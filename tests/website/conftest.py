@@ -59,7 +59,7 @@ def edition() -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def root(edition: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of a server, with the site in `some/course/`. Skipped without MkDocs; with `REQUIRE_SITE` set it fails."""
+    """The root of a server, with the site in `some/course/`. Skipped without MkDocs; fails under `REQUIRE_SITE`."""
     folder = tmp_path_factory.mktemp("root")
     try:
         write_website(edition, folder / "some/course")

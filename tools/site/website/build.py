@@ -23,8 +23,8 @@ DOCUMENTS = ("docs/benchmarks.md", "docs/teaching.md", "docs/serving.md", "docs/
 SET_UP = "## Set up and run\n"
 STEP_BEFORE_PREEMPTION = 5
 CHAT = (
-    '<iframe class="chat" src="chat/index.html" title="The engine at work in this page: type a sentence, and see its blocks '
-    'move" loading="lazy"></iframe>'
+    '<iframe class="chat" src="chat/index.html" title="The engine at work in this page: type a sentence, and see its '
+    'blocks move" loading="lazy"></iframe>'
 )
 
 

@@ -38,8 +38,8 @@ def with_drafts() -> Film:
 
 FILMS: Mapping[str, tuple[str, Callable[[], Film]]] = {
     "The time machine": (
-        "Eight requests on 20 blocks. From above: the tokens of the step, the queues, the blocks, the whole run. Step 6 "
-        "preempts r3.",
+        "Eight requests on 20 blocks. From above: the tokens of the step, the queues, the blocks, the whole run. "
+        "Step 6 preempts r3.",
         lambda: time_machine(observed("all_phases")),
     ),
     "Phase 1 alone, and all phases": (
@@ -73,8 +73,8 @@ def gallery_page(lab: Callable[[str], str]) -> str:
     """Return the gallery as Markdown; `lab` returns the address that opens a notebook, by its name."""
     page = [
         "# Gallery",
-        "Press play, drag the slider, click a request or a block to follow it. These are the widgets of the notebooks, with "
-        "runs of the reference; in the lab they show what *your* engine decides.",
+        "Press play, drag the slider, click a request or a block to follow it. These are the widgets of the notebooks, "
+        "with runs of the reference; in the lab they show what *your* engine decides.",
     ]
     for title, (words, film) in FILMS.items():
         page += [f"## {title}", words, played(title, film())]

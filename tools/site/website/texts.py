@@ -42,7 +42,7 @@ def linked(link: re.Match[str], path: str, pages: Collection[str]) -> str:
     mark, words, address = link.groups()
     if address is None or re.match(r"https?:|#", address):
         return link[0]
-    target, _, anchor = address.partition("#")
+    target = address.partition("#")[0]
     target = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     if IN_LAB.fullmatch(target):
         return f'<a href="{up(path)}{lab(target)}" markdown="span">{words}</a>'
@@ -92,7 +92,7 @@ def folded(steps: Sequence[tuple[str, str]], number: int = 1) -> str:
 
 
 def hints_in(text: str) -> dict[str, Sequence[tuple[str, str]]]:
-    """Return the steps of each task of a file of hints that has been turned back: title, which may be empty, and text."""
+    """Return the steps of each task of a file of readable hints: title, which may be empty, and text."""
     _, *parts = re.split(r"^# (\d+(?:\.\d)?)\n", text, flags=re.MULTILINE)
     found = {}
     for task, steps in zip(parts[::2], parts[1::2], strict=True):
