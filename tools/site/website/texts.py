@@ -94,7 +94,7 @@ def folded(steps: Sequence[tuple[str, str]], number: int = 1) -> str:
 def hints_in(text: str) -> dict[str, Sequence[tuple[str, str]]]:
     """Return the steps of each task of a file of readable hints: title, which may be empty, and text."""
     _, *parts = re.split(r"^# (\d+(?:\.\d)?)\n", text, flags=re.MULTILINE)
-    found = {}
+    found = dict[str, Sequence[tuple[str, str]]]()
     for task, steps in zip(parts[::2], parts[1::2], strict=True):
         _, *texts = map(str.strip, STEP.split(steps))
         found[task] = list(zip(texts[::2], texts[1::2], strict=True))
