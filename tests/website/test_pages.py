@@ -38,7 +38,7 @@ def test_every_link_and_anchor_of_the_site_leads_somewhere(site: dict[str, Page]
             target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path)))
             target = path if not parts.path else f"{target}/index.html" if parts.path.endswith(("/", ".")) else target
             if target.startswith("lab/"):  # not built here
-                ok = target == "lab/lab/index.html" and None is not IN_LAB.fullmatch(parts.query.removeprefix("path="))
+                ok = bool(target == "lab/lab/index.html" and IN_LAB.fullmatch(parts.query.removeprefix("path=")))
                 ok = ok and (CHECKOUT / parts.query.removeprefix("path=")).is_file()
             elif parts.fragment and posixpath.normpath(target) in site:
                 ok = parts.fragment in site[posixpath.normpath(target)].ids
