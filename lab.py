@@ -42,7 +42,7 @@ COMMANDS = {
     "test": [[*PYTEST, *FIRST_TESTS]],
     "wheel": [["-m", "cli", "release", "--wheel", "dist"]],
     "test-all": [[*PYTEST, *FIRST_TESTS], ["-m", "tests.mutants", "--quiet"], [*PYTEST, *OTHER_TESTS]],
-    "site": [["-m", "tools.site"]],
+    "site": [["-m", "pip", "install", "-q", "-c", "constraints.txt", "-e", ".[site]"], ["-m", "tools.site"]],
     # end
     "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks"]],
     "lint": [

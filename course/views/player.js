@@ -66,7 +66,7 @@ function render({ model, el: root }) {
   const stops = make("input", { type: "checkbox" });
   const stopping = make("label", { className: "mvw-stops" }, stops, "stop at events");
   const speed = speedMenu(model.get("speed"), (value) => save("speed", value));
-  const scales = button("", "a step as wide as its tokens",
+  const scales = button("", "in steps or in time: a step as wide as its tokens",
     () => save("scale", model.get("scale") === "time" ? "steps" : "time"));
   const options = make("div", { className: "mvw-options" }, speed);
   const legend = make("div", { className: "mvw-legend", hidden: true });

@@ -9,6 +9,7 @@ from classroom.student_edition.texts import ReleaseError
 from mini_vllm.assembly.lineup import CHECKOUT
 from tools.site.assemble import assemble
 from tools.site.downloads import DownloadError, Downloads
+from tools.site.website.build import WebsiteError
 
 BUILD = CHECKOUT / "build"
 
@@ -20,7 +21,7 @@ def main() -> None:
     options = parser.parse_args()
     try:
         assemble(compose(), Downloads(options.cache.resolve()), options.folder.resolve())
-    except (ReleaseError, DownloadError) as error:
+    except (ReleaseError, DownloadError, WebsiteError) as error:
         sys.exit(f"error: {error}")
 
 

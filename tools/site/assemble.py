@@ -9,6 +9,7 @@ from tools.site.course_wheel import write_course_wheel
 from tools.site.downloads import Downloads
 from tools.site.lab import write_lab
 from tools.site.lock import write_pyodide_folder
+from tools.site.website.build import write_website
 
 
 def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> None:
@@ -21,6 +22,7 @@ def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> 
     write_pyodide_folder(downloads.pyodide(), work / "pyodide", wheels)
     write_chat(edition, downloads.pyodide(), work / "chat")
     write_lab(edition, downloads, work / "lab")
+    write_website(edition, work)  # last: its first page shows what is there
     shutil.rmtree(site, ignore_errors=True)
     work.rename(site)
     files = [path for path in site.rglob("*") if path.is_file()]

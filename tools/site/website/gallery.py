@@ -1,0 +1,96 @@
+"""The widgets that play in a page without Python, each with its steps in words."""
+
+import json
+from collections.abc import Callable, Mapping
+from html import escape
+
+from course.notebook.records import FOLDER, read_lines, result_in
+from course.traces.recording import Recording
+from course.views.block_life import block_life
+from course.views.calculator import calculator
+from course.views.drafts import draft_film
+from course.views.film import Film
+from course.views.paged_batch import paged_batch
+from course.views.prefix_tree import prefix_tree
+from course.views.race import race
+from course.views.show import player
+from course.views.time_machine import compare, time_machine
+
+OBSERVED = FOLDER.parent
+STILLS = {
+    "batching": ("Static and continuous batches", "00_tour"),
+    "chunking_dial": ("What chunks cost and gain", "05_chunked_prefill"),
+    "lanes": ("Planning while the model computes", "11_async_scheduling"),
+    "policy_comparison": ("Three policies on the same requests", "09_policies"),
+}
+
+
+def observed(name: str) -> Recording:
+    return Recording.read(OBSERVED / f"{name}.jsonl")
+
+
+def with_drafts() -> Film:
+    """Return the recorded run of notebook 10 with the most drafts."""
+    lines = read_lines(FOLDER / "10_speculative_decoding.xz").values()
+    runs = [run for run in (result_in(json.loads(line)) for line in lines) if not isinstance(run, list)]
+    return draft_film(max((run.recording for run in runs), key=lambda one: str(one.steps).count("'drafts'")))
+
+
+FILMS: Mapping[str, tuple[str, Callable[[], Film]]] = {
+    "The time machine": (
+        "Eight requests on 20 blocks. From above: the tokens of the step, the queues, the blocks, the whole run. "
+        "Step 6 preempts r3.",
+        lambda: time_machine(observed("all_phases")),
+    ),
+    "Phase 1 alone, and all phases": (
+        "The same requests twice. What phases 2 to 5 change shows in the first step that differs.",
+        lambda: compare(observed("phase_1_alone"), observed("all_phases"), ("phase 1", "all phases")),
+    ),
+    "A race": (
+        "How far each request of these two runs is, on one clock.",
+        lambda: race({"phase 1": observed("phase_1_alone"), "all phases": observed("all_phases")}),
+    ),
+    "The life of a block": (
+        "Free, held, shared, kept for its content: every block in every step.",
+        lambda: block_life(observed("all_phases")),
+    ),
+    "The prefix tree": (
+        "Blocks whose content is kept, each after the one that it continues.",
+        lambda: prefix_tree(observed("all_phases")),
+    ),
+    "From a token to its slot": (
+        "The batch of phase 6, token by token: its row, its slot, and the keys that it reads.",
+        paged_batch,
+    ),
+    "Drafts, kept and rejected": (
+        "Speculative decoding: what was guessed, what the model said, what is given back.",
+        with_drafts,
+    ),
+}
+
+
+def gallery_page(lab: Callable[[str], str]) -> str:
+    """Return the gallery as Markdown; `lab` returns the address that opens a notebook, by its name."""
+    page = [
+        "# Gallery",
+        "Press play, drag the slider, click a request or a block to follow it. These are the widgets of the notebooks, "
+        "with runs of the reference; in the lab they show what *your* engine decides.",
+    ]
+    for title, (words, film) in FILMS.items():
+        page += [f"## {title}", words, played(title, film())]
+    page += ["## What fits on a GPU", "Model, GPU and settings, and what they allow.", framed(calculator().still())]
+    page += ["## With knobs that ask Python", "These turn in the lab, where Python runs."]
+    for name, (title, notebook) in STILLS.items():
+        page += [f"### {title}", f"ALT:{name}", f'<a href="{lab(notebook)}">Turn the knobs in the lab</a>']
+    return "\n\n".join(page)
+
+
+def played(title: str, film: Film, step: int | None = None) -> str:
+    """Return a film that plays, and what happens in each of its steps as a list."""
+    steps = "".join(f"<li>{escape(picture.sentence)}</li>" for picture in film.pictures)
+    words = f"<details><summary>{escape(title)} in words</summary><ol start=0>{steps}</ol></details>"
+    return framed(player(film, step).still()) + "\n\n" + words
+
+
+def framed(still: str) -> str:
+    return f'<div class="live"><div>{still}</div></div>'
