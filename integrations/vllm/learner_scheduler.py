@@ -62,7 +62,8 @@ class LearnerScheduler(SchedulerInterface):
         self.scheduler = build_scheduler(config, lineup)
         self.requests: dict[str, VllmRequest] = {}
         self.finished_req_ids: set[str] = set()
-        self.connector = None  # vLLM's engine looks for one here
+        self.vllm_config = vllm_config
+        self.connector = self.ec_connector = None  # vLLM's engine looks for them here
         self._finished_by_client: dict[int, set[str]] | None = defaultdict(set) if include_finished_set else None
         self._in_flight: deque[own.SchedulerOutput] = deque()
         self._num_blocks_sent: dict[str, int] = {}  # by request; none for one that is new or was preempted
@@ -268,9 +269,13 @@ class LearnerScheduler(SchedulerInterface):
         self.scheduler.update_draft_token_ids({name: list(ids) for name, ids in found.items() if name in self.requests})
 
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
-        """Forget all cached blocks; return False while a request or a step in flight uses some."""
-        if self._in_flight or (self.scheduler.running and not reset_running_requests):
+        """Forget all cached blocks; return False while a request uses some, unless those may be preempted.
+
+        The tokens of steps in flight are dropped: their requests compute them again.
+        """
+        if self.scheduler.running and not reset_running_requests:
             return False
+        self._in_flight = deque(own.SchedulerOutput(token_budget=0) for _ in self._in_flight)
         for request in self.running:
             self._mirror_preemption(request.request_id)
         self._in_last_step.clear()

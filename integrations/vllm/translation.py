@@ -80,7 +80,8 @@ def reason_to_refuse(request: VllmRequest) -> str | None:
 def twin_of(request: VllmRequest) -> Request:
     """Return the request as the learner's phases see it; `reason_to_refuse` has let it pass."""
     params: VllmSamplingParams | None = request.sampling_params
-    assert params is not None and request.prompt_token_ids is not None
+    assert params is not None
+    assert request.prompt_token_ids is not None
     return Request(
         request.request_id,
         list(request.prompt_token_ids),
