@@ -1,4 +1,4 @@
-"""An executor without a model: its K and V are the tokens themselves, so a wrong block or a stale one changes the text."""
+"""An executor without a model: its K and V are the tokens themselves, so a wrong or a stale block is noticed."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,13 +23,14 @@ class Known:
 
 
 class FakeExecutor(Executor):
-    """Stores each computed token in its slot, reads the context back through the block table, and answers its checksum."""
+    """Stores each computed token in its slot, reads the context back by the block table, answers with its checksum."""
 
     supported_tasks = ("generate",)
 
     def _init_executor(self) -> None:
         self.known: dict[str, Known] = {}
         self.slots: dict[int, int] = {}
+        self.num_preempted = 0
 
     def get_kv_cache_specs(self) -> list[dict[str, Any]]:
         return [{"layer": FullAttentionSpec(BLOCK_SIZE, num_kv_heads=1, head_size=64, dtype=torch.float32)}]
@@ -62,9 +63,7 @@ class FakeExecutor(Executor):
                 self.slots[self.slot(one, place)] = one.token_ids[place]
             context = [self.slots.get(self.slot(one, place), -1) for place in range(end)]
             if context != one.token_ids[:end]:
-                wrong = next(
-                    n for n, pair in enumerate(zip(context, one.token_ids, strict=False)) if len(set(pair)) > 1
-                )
+                wrong = next(place for place in range(end) if context[place] != one.token_ids[place])
                 raise RuntimeError(f"{name}: the K and V of token {wrong} are those of another token")
             if end < len(one.token_ids):
                 sampled.append([])
@@ -76,6 +75,7 @@ class FakeExecutor(Executor):
 
     def follow(self, step: Any) -> None:
         """Take over what has changed, as the model runner of vLLM does."""
+        self.num_preempted += len(step.preempted_req_ids)
         for name in step.finished_req_ids:
             self.known.pop(name, None)
         self.starts = {}

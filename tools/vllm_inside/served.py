@@ -76,9 +76,8 @@ def serve(scheduler_cls: str | None, folder: str) -> dict[str, Any]:
     scheduler: Any = engine.scheduler
     for name in ("schedule", "update_from_output"):
         setattr(scheduler, name, timed(getattr(scheduler, name), spent))
-    waiting, texts, num_preempted = make_requests(), dict[str, list[int]](), 0
-    for request in waiting[:]:
-        texts[request.request_id] = []
+    executor: Any = engine.model_executor
+    waiting, texts = make_requests(), dict[str, list[int]]()
     while waiting or scheduler.has_requests():
         for request in waiting[:2]:
             processor.add_request(request, prompt=None)
@@ -88,12 +87,10 @@ def serve(scheduler_cls: str | None, folder: str) -> dict[str, Any]:
         for client in outputs.values():
             for output in processor.process_outputs(client.outputs).request_outputs:
                 texts[output.request_id] = list(output.outputs[0].token_ids)
-            if client.scheduler_stats is not None:
-                num_preempted += client.scheduler_stats.prefix_cache_stats.preempted_requests
     return {
         "class": type(scheduler).__name__,
         "texts": texts,
-        "num_preempted": num_preempted,
+        "num_preempted": executor.num_preempted,
         "steps": len(spent) // 2,
         "seconds": sum(spent),
     }
