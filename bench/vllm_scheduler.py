@@ -168,4 +168,4 @@ def compare(sides: list[Side], num_rounds: int, num_admissions: int) -> Iterator
 
 if __name__ == "__main__":
     for case in compare([ours(parse_lineup(sys.argv[1])), vllms()], int(sys.argv[2]), int(sys.argv[3])):
-        print(json.dumps({**case, "peer": f"vLLM {version('vllm')}"}), flush=True)
+        print(json.dumps({**case, "peer": f"vLLM {version('vllm').partition('+')[0]}"}), flush=True)

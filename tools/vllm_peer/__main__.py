@@ -1,18 +1,19 @@
-"""`python -m tools.vllm_peer`: make `.venv-vllm`, so that `mini-vllm bench scheduler --peer vllm` finds the peer.
+"""`python -m tools.vllm_peer`: make `.venv-vllm`, for `mini-vllm bench scheduler --peer vllm` and `tools.vllm_inside`.
 
 Nothing is compiled, and no model can run there: vLLM's scheduler is pure Python. Torch, which it imports, is that of
-this environment.
+this environment. The sources stay beside it: vLLM's own tests are in them.
 """
 
 import os
 import sysconfig
+import tarfile
 from pathlib import Path
 
 from bench.peer_process import VLLM_PYTHON
 from tools.peer_environment import run_pip
 
 VERSION = "0.13.0"
-SOURCES_ALONE = {"VLLM_TARGET_DEVICE": "empty", "VLLM_VERSION_OVERRIDE": VERSION}
+SOURCES = VLLM_PYTHON.parents[1] / "sources"
 
 if __name__ == "__main__":
     # Without dependencies: vLLM's are the gigabytes of a GPU and much that the scheduler never imports.
@@ -20,5 +21,13 @@ if __name__ == "__main__":
     packages = sysconfig.get_path("purelib", vars={"base": str(VLLM_PYTHON.parents[1])})
     borrowed = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
     Path(packages, "course.pth").write_text(borrowed, encoding="utf-8")
-    source = ("--no-binary", "vllm", f"vllm=={VERSION}", "--no-build-isolation")
-    run_pip(VLLM_PYTHON, "install", "--no-deps", *source, variables={**os.environ, **SOURCES_ALONE})
+    plain = {**os.environ, "VLLM_TARGET_DEVICE": "empty", "VLLM_VERSION_OVERRIDE": VERSION}
+    unbuilt = ("--no-deps", "--no-build-isolation")
+    wanted = ("--no-binary", "vllm", f"vllm=={VERSION}", "--dest", str(SOURCES))
+    run_pip(VLLM_PYTHON, "download", *unbuilt, *wanted, variables=plain)
+    archive = SOURCES / f"vllm-{VERSION}.tar.gz"
+    with tarfile.open(archive) as files:
+        files.extractall(SOURCES, [one for one in files if "/tests/" in one.name], filter="data")
+    # With "+cpu" vLLM takes itself for the edition without a GPU, else it can make no configuration here.
+    built = {**plain, "VLLM_VERSION_OVERRIDE": f"{VERSION}+cpu"}
+    run_pip(VLLM_PYTHON, "install", *unbuilt, str(archive), variables=built)

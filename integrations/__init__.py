@@ -1,0 +1,1 @@
+"""The learner's parts inside other people's engines."""

@@ -1,0 +1,329 @@
+"""The scheduler class that vLLM takes: every decision is the lineup's, the messages are vLLM's."""
+
+import os
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from vllm.logger import init_logger
+from vllm.v1.core.sched.interface import SchedulerInterface
+from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
+from vllm.v1.engine import EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, FinishReason
+from vllm.v1.metrics.stats import PrefixCacheStats, SchedulerStats
+from vllm.v1.request import Request as VllmRequest
+from vllm.v1.request import RequestStatus
+from vllm.v1.spec_decode.metrics import SpecDecodingStats
+
+from course.starter_status import describe
+from integrations.vllm.translation import engine_config, reason_to_refuse, twin_of
+from mini_vllm.assembly.build_scheduler import build_scheduler
+from mini_vllm.assembly.lineup import lineup_from_env
+from mini_vllm.core import step as own
+from mini_vllm.core.invariants import check_state, check_step
+from mini_vllm.core.request import RequestStatus as OwnStatus
+from mini_vllm.engine.errors import StalledError
+
+logger = init_logger("vllm.mini_vllm_labs")  # below vLLM's logger, so that its settings apply
+CHECKS = "LAB_CHECKS"  # "0" leaves out the checks after each step, for measuring
+
+
+class LearnerScheduler(SchedulerInterface):
+    """The scheduler of `LAB_IMPL`, phases 1 to 5 (7 for drafts, 8 for asynchronous scheduling), inside vLLM 0.13.0.
+
+    The lineup decides who runs, who waits, who is preempted, how many tokens of whom a step computes, in which blocks
+    they lie, what is found in the prefix cache, and when a request ends. vLLM's are the requests that come in, the
+    message to its workers, and the outputs that go back. `num_common_prefix_blocks` is always 0, which costs vLLM's
+    cascade attention and changes no token. Each vLLM request has a twin of ours.
+
+    After every step the invariants of our engine are checked, unless `LAB_CHECKS=0`. A request that the lineup cannot
+    serve (images, grammars, adapters, embeddings) ends with an error in words and leaves the others alone. Raises
+    `ValueError` for a setting that it cannot serve. (vLLM: `v1/core/sched/interface.py`.)
+    """
+
+    def __init__(
+        self,
+        vllm_config: Any,
+        kv_cache_config: Any,
+        structured_output_manager: Any,
+        block_size: int,
+        mm_registry: Any = None,
+        include_finished_set: bool = False,
+        log_stats: bool = False,
+    ) -> None:
+        config = engine_config(vllm_config, kv_cache_config, block_size)
+        lineup = replace(lineup_from_env(), runner="absent")
+        if lineup.kv_cache == "absent":
+            raise ValueError(f"LAB_IMPL={lineup}: phase 2 must not be absent, as vLLM's memory comes in blocks")
+        logger.info("Scheduler: %s", describe(lineup))
+        self.lineup, self.policy, self.log_stats = lineup, config.policy, log_stats
+        self.scheduler = build_scheduler(config, lineup)
+        self.requests: dict[str, VllmRequest] = {}
+        self.finished_req_ids: set[str] = set()
+        self.vllm_config = vllm_config
+        self.connector = self.ec_connector = None  # vLLM's engine looks for them here
+        self._finished_by_client: dict[int, set[str]] | None = defaultdict(set) if include_finished_set else None
+        self._in_flight: deque[own.SchedulerOutput] = deque()
+        self._num_blocks_sent: dict[str, int] = {}  # by request; none for one that is new or was preempted
+        self._in_last_step: set[str] = set()
+        self._known_to_workers: set[str] = set()
+        self._refused: list[tuple[int, EngineCoreOutput]] = []
+        self._hits = PrefixCacheStats()
+        self._checks = os.environ.get(CHECKS) != "0"
+
+    @property
+    def running(self) -> list[VllmRequest]:
+        return [self.requests[request.request_id] for request in self.scheduler.running]
+
+    @property
+    def waiting(self) -> list[VllmRequest]:
+        return [self.requests[request.request_id] for request in self.scheduler.waiting]
+
+    def add_request(self, request: VllmRequest) -> None:
+        if reason := reason_to_refuse(request):
+            logger.warning("Request %s: %s", request.request_id, reason)
+            ended = EngineCoreOutput(request.request_id, [], finish_reason=FinishReason.ERROR, stop_reason=reason)
+            self._refused.append((request.client_index, ended))
+            return
+        self.requests[request.request_id] = request
+        with self._naming_the_line():
+            self.scheduler.add_request(twin_of(request))
+        if self.log_stats:
+            request.record_event(EngineCoreEventType.QUEUED)
+
+    def schedule(self) -> SchedulerOutput:
+        """Plan a step. Raises `StalledError` if no later step could ever schedule anything."""
+        with self._naming_the_line():
+            plan = self.scheduler.schedule()
+            shares = self.scheduler.start_step(plan)
+            if self._checks:
+                check_step(self.scheduler, plan)
+            idle = not shares and not plan.preempted and not self._in_flight
+            if idle and self.scheduler.has_unfinished_requests():
+                raise StalledError.of(self.scheduler)
+        for one in plan.preempted:
+            self._mirror_preemption(one.victim_id)
+        self._in_flight.append(plan)
+        message = self._message(plan, shares)
+        self._in_last_step = set(plan.num_scheduled_tokens)
+        self.finished_req_ids = set()
+        return message
+
+    def _message(self, plan: own.SchedulerOutput, shares: list[own.ScheduledRequest]) -> SchedulerOutput:
+        """Return a plan as vLLM's workers read it: new requests whole, of the others what has changed."""
+        new: list[NewRequestData] = []
+        continued: list[own.ScheduledRequest] = []
+        resumed: list[own.ScheduledRequest] = []
+        for share in shares:
+            name = share.request.request_id
+            request = self.requests[name]
+            request.num_computed_tokens = share.num_computed_tokens
+            if name in self._num_blocks_sent:
+                continued.append(share)
+                continue
+            self._mirror_admission(share, request)
+            if name in self._known_to_workers:
+                resumed.append(share)
+            else:
+                new.append(NewRequestData.from_request(request, (list(share.block_ids),)))
+                self._known_to_workers.add(name)
+                self._num_blocks_sent[name] = len(share.block_ids)
+        message = SchedulerOutput(
+            scheduled_new_reqs=new,
+            scheduled_cached_reqs=self._changes(continued, resumed),
+            num_scheduled_tokens=dict(plan.num_scheduled_tokens),
+            total_num_scheduled_tokens=plan.total_num_scheduled_tokens,
+            scheduled_spec_decode_tokens={name: list(ids) for name, ids in plan.scheduled_spec_decode_tokens.items()},
+            scheduled_encoder_inputs={},
+            num_common_prefix_blocks=[0],
+            preempted_req_ids={one.victim_id for one in plan.preempted},
+            finished_req_ids=self.finished_req_ids,
+            free_encoder_mm_hashes=[],
+        )
+        for share in shares:
+            self.requests[share.request.request_id].num_computed_tokens += share.num_scheduled_tokens
+        return message
+
+    def _changes(self, continued: list[own.ScheduledRequest], resumed: list[own.ScheduledRequest]) -> CachedRequestData:
+        changes = CachedRequestData.make_empty()
+        changes.resumed_req_ids = {share.request.request_id for share in resumed}
+        for share in chain(continued, resumed):
+            twin, name = share.request, share.request.request_id
+            fresh = share.block_ids[self._num_blocks_sent.get(name, 0) :]
+            self._num_blocks_sent[name] = len(share.block_ids)
+            changes.req_ids.append(name)
+            changes.new_block_ids.append((list(fresh),) if fresh else None)
+            changes.num_computed_tokens.append(share.num_computed_tokens)
+            num_pending = twin.num_output_placeholders - bool(twin.num_output_placeholders and share.needs_token)
+            changes.num_output_tokens.append(twin.num_output_tokens + num_pending)
+            if name not in self._in_last_step:
+                changes.all_token_ids[name] = list(twin.all_token_ids)
+        return changes
+
+    def _mirror_admission(self, share: own.ScheduledRequest, request: VllmRequest) -> None:
+        was_preempted = request.num_preemptions > 0
+        self._hits.record(share.request.num_tokens, share.num_computed_tokens, was_preempted)
+        request.status = RequestStatus.RUNNING
+        request.num_cached_tokens = share.request.num_cached_tokens
+        if self.log_stats:
+            request.record_event(EngineCoreEventType.SCHEDULED)
+
+    def _mirror_preemption(self, name: str) -> None:
+        request = self.requests[name]
+        request.status, request.num_computed_tokens, request.spec_token_ids = RequestStatus.PREEMPTED, 0, []
+        request.num_preemptions += 1
+        self._num_blocks_sent.pop(name, None)
+        if self.log_stats:
+            request.record_event(EngineCoreEventType.PREEMPTED)
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: Any
+    ) -> dict[int, EngineCoreOutputs]:
+        plan, output = self._in_flight.popleft(), model_runner_output
+        places, sampled = output.req_id_to_index, dict[str, list[int]]()
+        for name in plan.num_scheduled_tokens:
+            # A request that was aborted during the forward pass is gone.
+            if name in self.requests and output.sampled_token_ids and (ids := output.sampled_token_ids[places[name]]):
+                sampled[name] = list(map(int, ids))
+        drafted = {name: ids for name, ids in plan.scheduled_spec_decode_tokens.items() if name in sampled}
+        accepted = {name: len(sampled[name]) - 1 for name in drafted}
+        with self._naming_the_line():
+            twins = {name: self.scheduler.requests[name] for name in plan.num_scheduled_tokens if name in self.requests}
+            kept = self.scheduler.update_from_output(plan, sampled)
+            if self._checks:
+                check_state(self.scheduler, self.policy)
+        outputs: defaultdict[int, list[EngineCoreOutput]] = defaultdict(list)
+        for client, ended in self._refused:
+            outputs[client].append(ended)
+        self._refused.clear()
+        for name, twin in twins.items():
+            request = self.requests[name]
+            request.num_computed_tokens = twin.num_computed_tokens
+            if token_ids := kept.get(name):
+                outputs[request.client_index].append(self._answer(request, twin, token_ids, output, places[name]))
+        stats = None
+        if drafted:
+            stats = SpecDecodingStats.new(max(map(len, drafted.values())))
+            for name, ids in drafted.items():
+                stats.observe_draft(len(ids), accepted[name])
+        return self._sent(outputs, stats)
+
+    def _answer(self, request: VllmRequest, twin: Any, token_ids: list[int], output: Any, place: int) -> Any:
+        """Return what the front end hears of a request, and note its end."""
+        request.append_output_token_ids(list(token_ids))
+        if twin.is_finished:
+            self._end(request, RequestStatus[twin.status.name], twin.stop_reason)
+        params, logprobs = request.sampling_params, None
+        if params is not None and params.logprobs is not None and output.logprobs:
+            logprobs = output.logprobs.slice_request(place, len(token_ids))
+        return EngineCoreOutput(
+            request_id=request.request_id,
+            new_token_ids=list(token_ids),
+            finish_reason=request.get_finished_reason(),
+            new_logprobs=logprobs,
+            new_prompt_logprobs_tensors=output.prompt_logprobs_dict.get(request.request_id),
+            stop_reason=request.stop_reason,
+            events=request.take_events(),
+            trace_headers=request.trace_headers,
+            num_cached_tokens=request.num_cached_tokens,
+        )
+
+    def _sent(self, outputs: dict[int, list[EngineCoreOutput]], drafts: Any) -> dict[int, EngineCoreOutputs]:
+        sent = {client: EngineCoreOutputs(outputs=ended) for client, ended in outputs.items()}
+        for client, names in (self._finished_by_client or {}).items():
+            sent.setdefault(client, EngineCoreOutputs()).finished_requests = names
+        if self._finished_by_client:
+            self._finished_by_client.clear()
+        if (stats := self.make_stats()) is not None:
+            stats.spec_decoding_stats = drafts
+            first = next(iter(sent), 0)
+            sent.setdefault(first, EngineCoreOutputs()).scheduler_stats = stats
+        return sent
+
+    def finish_requests(self, request_ids: str | Iterable[str], finished_status: RequestStatus) -> None:
+        for name in [request_ids] if isinstance(request_ids, str) else list(request_ids):
+            if (request := self.requests.get(name)) is not None:
+                stops = finished_status is RequestStatus.FINISHED_STOPPED
+                with self._naming_the_line():
+                    status = OwnStatus.FINISHED_STOPPED if stops else OwnStatus.FINISHED_ABORTED
+                    self.scheduler.finish_request(name, status)
+                self._end(request, finished_status, request.stop_reason)
+
+    def _end(self, request: VllmRequest, status: RequestStatus, stop_reason: int | str | None) -> None:
+        name = request.request_id
+        request.status, request.stop_reason = status, stop_reason
+        del self.requests[name]
+        self._num_blocks_sent.pop(name, None)
+        self._known_to_workers.discard(name)
+        self.finished_req_ids.add(name)
+        if self._finished_by_client is not None:
+            self._finished_by_client[request.client_index].add(name)
+
+    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
+        found = dict(zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True))
+        for name, ids in found.items():
+            if name in self.requests:
+                self.requests[name].spec_token_ids = ids
+        self.scheduler.update_draft_token_ids({name: list(ids) for name, ids in found.items() if name in self.requests})
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
+        """Forget all cached blocks; return False while a request uses some, unless those may be preempted.
+
+        The tokens of steps in flight are dropped: their requests compute them again.
+        """
+        if self.scheduler.running and not reset_running_requests:
+            return False
+        self._in_flight = deque(own.SchedulerOutput(token_budget=0) for _ in self._in_flight)
+        for request in self.running:
+            self._mirror_preemption(request.request_id)
+        self._in_last_step.clear()
+        with self._naming_the_line():
+            self.scheduler.restart()
+        self._hits.reset = True
+        return True
+
+    def make_stats(self, *_: object) -> SchedulerStats | None:
+        if not self.log_stats:
+            return None
+        hits, self._hits, kv = self._hits, PrefixCacheStats(), self.scheduler.kv
+        usage = 1 - kv.num_free_blocks / kv.num_usable_blocks
+        return SchedulerStats(*self.get_request_counts(), kv_cache_usage=usage, prefix_cache_stats=hits)
+
+    def get_grammar_bitmask(self, scheduler_output: SchedulerOutput) -> None:
+        return None  # a request with a grammar is refused
+
+    def get_request_counts(self) -> tuple[int, int]:
+        return len(self.scheduler.running), len(self.scheduler.waiting)
+
+    def get_num_unfinished_requests(self) -> int:
+        return len(self.requests) + len(self._refused)
+
+    def has_finished_requests(self) -> bool:
+        return bool(self.finished_req_ids)
+
+    def shutdown(self) -> None:
+        """Nothing is held besides memory."""
+
+    @contextmanager
+    def _naming_the_line(self) -> Iterator[None]:
+        """Add to an error whose code ran, and the last line of a lab that it passed through."""
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f"Scheduler: {describe(self.lineup)}")
+            if line := line_in_labs(error):
+                error.add_note(f"Last line of yours: {line}")
+            raise
+
+
+def line_in_labs(error: BaseException) -> str:
+    """Return the innermost frame of an error that lies in `labs/`, as `file:line in function`; empty if none does."""
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if f"{os.sep}labs{os.sep}phase" in code.co_filename:
+            found = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+        trace = trace.tb_next
+    return found

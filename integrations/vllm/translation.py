@@ -1,0 +1,99 @@
+"""vLLM's settings and requests as ours. What the learner's phases do not do is refused in words."""
+
+from typing import Any
+
+from vllm import SamplingParams as VllmSamplingParams
+from vllm.config import VllmConfig
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig
+from vllm.v1.request import Request as VllmRequest
+
+from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.core.request import Request
+from mini_vllm.sampling_params import SamplingParams
+
+MUST_BE_NONE = ("kv_transfer_config", "ec_transfer_config", "lora_config", "kv_events_config")
+MUST_BE_ONE = ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size")
+DRAFTERS_WITHOUT_BLOCKS = ("ngram", "suffix", "medusa", "mlp_speculator")
+
+
+def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size: int) -> EngineConfig:
+    """Return the settings of a vLLM engine as ours.
+
+    Raises `ValueError` naming a setting that phases 1 to 5, drafts (7) and steps in flight (8) do not cover.
+    """
+    for name in MUST_BE_NONE:
+        if (value := getattr(config, name)) is not None:
+            raise ValueError(f"{name} must be None with a learner's scheduler, got {value!r}")
+    for name in MUST_BE_ONE:
+        if (size := getattr(config.parallel_config, name)) != 1:
+            raise ValueError(f"{name} must be 1 with a learner's scheduler, got {size}")
+    layers = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+    if [type(spec) for spec in layers] != [FullAttentionSpec]:
+        kinds = ", ".join(type(spec).__name__ for spec in layers) or "no layer"
+        raise ValueError(f"the model must have full attention in each layer, with one KV cache group; got {kinds}")
+    if config.model_config.is_encoder_decoder or config.model_config.is_multimodal_model:
+        raise ValueError(f"the model must be a decoder of text, got {config.model_config.model!r}")
+    scheduler = config.scheduler_config
+    return EngineConfig(
+        max_num_seqs=scheduler.max_num_seqs,
+        max_num_batched_tokens=scheduler.max_num_batched_tokens,
+        long_prefill_token_threshold=scheduler.long_prefill_token_threshold,
+        max_model_len=config.model_config.max_model_len,
+        enable_chunked_prefill=scheduler.enable_chunked_prefill,
+        enable_prefix_caching=bool(config.cache_config.enable_prefix_caching),
+        policy=scheduler.policy,
+        speculative_config=_speculative_config(config),
+        async_scheduling=bool(scheduler.async_scheduling),
+        block_size=block_size,
+        num_gpu_blocks=kv_cache_config.num_blocks,
+    )
+
+
+def _speculative_config(config: VllmConfig) -> SpeculativeConfig | None:
+    theirs: Any = config.speculative_config
+    if theirs is None:
+        return None
+    if config.scheduler_config.async_scheduling:
+        raise ValueError("async_scheduling must be off with speculative_config and a learner's scheduler")
+    has_blocks = theirs.method not in DRAFTERS_WITHOUT_BLOCKS
+    method = "draft_model" if has_blocks else "ngram"  # what counts here is whether drafts need slots of their own
+    return SpeculativeConfig(method, num_speculative_tokens=theirs.num_speculative_tokens)
+
+
+def reason_to_refuse(request: VllmRequest) -> str | None:
+    """Return why the learner's phases cannot serve a request, naming the setting; None if they can."""
+    params = request.sampling_params
+    asked = {
+        "pooling_params": request.pooling_params is not None,
+        "prompt_embeds": request.prompt_embeds is not None,
+        "mm_features": bool(request.mm_features),
+        "lora_request": request.lora_request is not None,
+        "structured_outputs": request.use_structured_output,
+        "kv_transfer_params": request.kv_transfer_params is not None,
+    }
+    names = ", ".join(name for name, is_asked in asked.items() if is_asked)
+    if names or params is None or request.prompt_token_ids is None:
+        return f"a learner's scheduler serves text alone: the request must not have {names}"
+    return None
+
+
+def twin_of(request: VllmRequest) -> Request:
+    """Return the request as the learner's phases see it; `reason_to_refuse` has let it pass."""
+    params: VllmSamplingParams | None = request.sampling_params
+    assert params is not None
+    assert request.prompt_token_ids is not None
+    return Request(
+        request.request_id,
+        list(request.prompt_token_ids),
+        SamplingParams(
+            max_tokens=request.max_tokens,
+            min_tokens=params.min_tokens,
+            stop_token_ids=tuple(params.stop_token_ids or ()),
+            ignore_eos=params.ignore_eos,
+            skip_reading_prefix_cache=request.skip_reading_prefix_cache,
+        ),
+        frozenset() if request.eos_token_id is None else frozenset({request.eos_token_id}),
+        priority=request.priority,
+        arrival_time=request.arrival_time,
+        cache_salt=request.cache_salt,
+    )
