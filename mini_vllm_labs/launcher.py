@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> None:
     import_module("cli.main").app()
 
 
-def start_command(arguments: Sequence[str]) -> None:
+def start_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mini-vllm start", description="Write the course into a folder of yours.")
     parser.add_argument("folder", metavar="DIR", nargs="?", help="a new or an empty folder; with --update one of yours")
     parser.add_argument(
@@ -58,6 +58,11 @@ def start_command(arguments: Sequence[str]) -> None:
         action="store_true",
         help="bring new handouts, tests and helpers; starters and what you have changed stay as they are",
     )
+    return parser
+
+
+def start_command(arguments: Sequence[str]) -> None:
+    parser = start_parser()
     given = parser.parse_args(arguments)
     if given.folder is None and not given.update:
         parser.error("name a folder: mini-vllm start my-labs")

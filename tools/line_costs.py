@@ -39,7 +39,7 @@ def main() -> None:
     assert recording.lines is not None
     print(f"a run of {len(recording.steps)} steps: {plain:.2f} s of CPU time, with its lines {traced:.2f} s")
     keys = [(event.subject, event.step) for event in recording.lines.events]
-    slowest = 1e3 * max(seconds(lambda key=key: recording.lines.why(*key)) for key in keys)  # type: ignore[misc, union-attr]
+    slowest = 1e3 * max(seconds(lambda key=key: recording.lines.why(*key)) for key in keys)  # type: ignore[misc]
     print(f"{len(keys)} events, Python: at most {slowest:.2f} ms from an event to its line")
     with headless_chromium() as browser:
         page = open_widget(browser, player(time_machine(recording), len(recording.steps) // 2))

@@ -8,7 +8,8 @@ from typing import Any
 
 from course.views.picture import read_asset
 
-PLAYER = "".join(map(read_asset, ("controls.js", "motion.js", "following.js", "lines.js", "player.js")))
+PLAYER = "".join(map(read_asset, ("controls.js", "motion.js", "following.js", "player.js")))
+WITH_LINES = read_asset("lines.js") + PLAYER
 # When the still comes into view, the widget takes its place. In an open notebook it first gives the live widget, which
 # hides the still, two seconds to appear.
 START = (

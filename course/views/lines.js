@@ -5,13 +5,14 @@ const ROWS = { allocated: "was handed out", hit: "was found in the prefix cache"
 
 function linesPart(goTo) {
   const said = make("div", { className: "mvw-said" }), steps = make("div", { className: "mvw-said" });
-  const source = make("pre", { className: "mvw-source", tabIndex: 0 });
+  const source = make("div", { className: "mvw-source", tabIndex: 0 });
   const root = make("details", { className: "mvw-lines", hidden: true },
     make("summary", { textContent: "Lines of code" }), said, source, steps);
-  let lines = null, file = -1, chosen = 0, decided = 0, step = 0;
+  let lines = null, file = -1, chosen = 0, decided = 0, step = 0, followed = "", event = null;
+  source.setAttribute("role", "group");
   source.setAttribute("aria-label", "source: choose a line");
   function quiet() { // what takes the focus keeps its keys from the notebook
-    for (const part of root.querySelectorAll("button, a, pre")) part.dataset.lmSuppressShortcuts = "true";
+    for (const part of root.querySelectorAll("button, a, summary, [tabindex]")) part.dataset.lmSuppressShortcuts = "true";
   }
 
   function link([number, line]) {
@@ -37,7 +38,7 @@ function linesPart(goTo) {
   function choose(line) {
     chosen = Math.max(1, Math.min(source.children.length, line));
     const ran = lines.steps[file][chosen] ?? [];
-    steps.replaceChildren(`Line ${chosen} ran in ${ran.length} steps`, ...ran.map((one) => {
+    steps.replaceChildren(`Line ${chosen} ran in ${ran.length} steps${ran.length ? ": " : "."}`, ...ran.map((one) => {
       const made = button(String(one), `go to step ${one}`, () => goTo(one));
       if (one === step) made.setAttribute("aria-current", "step");
       return made;
@@ -52,13 +53,13 @@ function linesPart(goTo) {
       row.classList.toggle("mvw-chosen", i + 1 === chosen);
     }
   }
-  source.onkeydown = (event) => {
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  source.onkeydown = (pressed) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[pressed.key];
     if (!by || file < 0) return;
     choose(chosen + by);
     source.children[chosen - 1].scrollIntoView({ block: "nearest" });
-    event.preventDefault();
-    event.stopPropagation();
+    pressed.preventDefault();
+    pressed.stopPropagation();
   };
   return {
     root,
@@ -74,6 +75,7 @@ function linesPart(goTo) {
       if (!lines || file < 0) return;
       step = now;
       choose(chosen);
+      if (!key) followed = "";
       if (!key) return;
       const found = lines.events[key]?.findLast(([at]) => at <= step);
       if (!found) return said.replaceChildren(`${name}: no line has decided anything about it yet.`);
@@ -82,8 +84,9 @@ function linesPart(goTo) {
       said.replaceChildren(`${name} ${ROWS[what]} in step ${at}: `, ...link(first),
         ...(callers.length ? [" called from ", ...callers.flatMap((place) => link(place).slice(0, 1))] : []));
       quiet();
-      if (root.dataset.shown !== `${key} ${at} ${what}`) open(...first);
-      root.dataset.shown = `${key} ${at} ${what}`;
+      const isNew = key !== followed || (event !== found && chosen === decided); // a line that was chosen stays
+      [followed, event] = [key, found];
+      if (isNew) open(...first);
     },
   };
 }

@@ -89,11 +89,11 @@ function render({ model, el: root }) {
   spoken.setAttribute("aria-live", "polite");
   const text = make("pre"), summary = make("summary", { textContent: "As text" });
   let menu = make("select");
-  const lines = linesPart(go);
+  const lines = typeof linesPart === "undefined" ? null : linesPart(go); // a page without lines is without lines.js
   root.classList.add("mvw");
   root.tabIndex = 0;
   root.setAttribute("role", "group");
-  root.replaceChildren(bar, legend, picture, following, spoken, lines.root,
+  root.replaceChildren(bar, legend, picture, following, spoken, lines?.root ?? "",
     make("div", { className: "mvw-foot" }, make("details", {}, summary, text), ...tools));
   // The picture saved behind a widget in a notebook is hidden while the widget runs.
   root.append(make("style", { textContent: `[data-place="${model.get("place") ?? ""}"] { display: none; }` }));
@@ -103,7 +103,7 @@ function render({ model, el: root }) {
     film = model.get("film");
     view = null;
     legend.innerHTML = film.legend;
-    lines.load(film);
+    lines?.load(film);
     range.max = last();
     range.setAttribute("aria-label", film.word);
     for (const [name, jump] of Object.entries(jumps)) {
@@ -173,7 +173,7 @@ function render({ model, el: root }) {
     const stopped = stoppedBy && `stopped: ${stoppedBy}`;
     following.textContent = key ? about(svg, key) || "not in this step" : stopped;
     root.dataset.follow = key;
-    lines.show(key, film.follow.find(([one]) => one === key)?.[1] ?? key.replace(":", " "), at);
+    lines?.show(key, film.follow.find(([one]) => one === key)?.[1] ?? key.replace(":", " "), at);
     menu.value = key;
   }
 

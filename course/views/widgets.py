@@ -9,7 +9,7 @@ import anywidget
 import traitlets
 from IPython.display import display
 
-from course.views.alone import PLAYER, alone
+from course.views.alone import PLAYER, WITH_LINES, alone
 from course.views.film import Film
 from course.views.picture import Picture, read_asset
 
@@ -63,7 +63,7 @@ class Player(PictureWidget):
     plays without a kernel.
     """
 
-    _esm = PLAYER
+    _esm = WITH_LINES
     _css = read_asset("controls.css")
     film = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
@@ -83,7 +83,7 @@ class Player(PictureWidget):
 
     def still(self) -> str:
         state = {name: getattr(self, name) for name in ("film", "step", "follow", "speed", "scale")}
-        return self.picture().html() + alone(state | {"place": ""})
+        return self.picture().html() + alone(state | {"place": ""}, WITH_LINES if "lines" in self.film else PLAYER)
 
     @traitlets.validate("step")
     def _within_film(self, proposal: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ import typer.main
 from cli.main import app
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm_labs.launcher import start_parser
 from tests.course.conftest import clean_environment, module_at, run
 from tests.course.released_text import Command, ReleasedText, released_texts
 from tests.course.surface import PHASES, solution_path
@@ -78,6 +79,8 @@ def problem_with(command: Command) -> str | None:
     """Return why the command line would be refused before anything runs, None if it would not."""
     found: Any = typer.main.get_command(app)
     words = command.words[1:]
+    if words[0] in ("start", "lab"):  # of the installed package
+        return None if words == ["lab"] or start_parser().parse_args(words[1:]) else "refused"
     while hasattr(found, "commands") and words != ["--help"]:
         name = words.pop(0) if words else ""
         if name not in found.commands or name in NEEDS_THE_REFERENCE:

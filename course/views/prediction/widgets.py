@@ -7,7 +7,7 @@ from typing import Any
 
 import traitlets
 
-from course.views.alone import PLAYER, alone
+from course.views.alone import WITH_LINES, alone
 from course.views.picture import read_asset
 from course.views.prediction.question import Answer, Card, Question, in_words
 from course.views.widgets import SavedWidget
@@ -114,7 +114,7 @@ class Deck(PredictionWidget):
     """Cards, one at a time; `answers` has what was said to each, by its title."""
 
     # A module of its own, which a card with films imports: both have a `render`.
-    _esm = PredictionWidget._esm + f"const PLAYER = {json.dumps(PLAYER + read_asset('alone.js'))};"
+    _esm = PredictionWidget._esm + f"const PLAYER = {json.dumps(WITH_LINES + read_asset('alone.js'))};"
     cards: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
     answers = traitlets.Dict().tag(sync=True)
     shared = ("cards", "answers")
