@@ -1,6 +1,6 @@
 """The live page's server inside of the browser that shows the page: an engine, its pictures, no network and no thread.
 
-A worker of the page imports this (`tools/site/chat`). It answers the routes that the page calls, as events or JSON.
+A worker of the page imports this. It answers the routes that the page calls, as events or JSON.
 """
 
 import asyncio
