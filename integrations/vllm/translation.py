@@ -7,7 +7,7 @@ from vllm.config import VllmConfig
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig
 from vllm.v1.request import Request as VllmRequest
 
-from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm.config import DraftMethod, EngineConfig, SpeculativeConfig
 from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
 
@@ -56,7 +56,9 @@ def _speculative_config(config: VllmConfig) -> SpeculativeConfig | None:
     if config.scheduler_config.async_scheduling:
         raise ValueError("async_scheduling must be off with speculative_config and a learner's scheduler")
     has_blocks = theirs.method not in DRAFTERS_WITHOUT_BLOCKS
-    method = "draft_model" if has_blocks else "ngram"  # what counts here is whether drafts need slots of their own
+    method: DraftMethod = (
+        "draft_model" if has_blocks else "ngram"
+    )  # what counts here is whether drafts need slots of their own
     return SpeculativeConfig(method, num_speculative_tokens=theirs.num_speculative_tokens)
 
 

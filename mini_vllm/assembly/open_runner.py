@@ -99,6 +99,7 @@ def _in_tab(speculation: SpeculationFunctions | None) -> OpenedRunner:
     model, accept_drafts = open_model(), None if speculation is None else speculation.accept_drafts
     return OpenedRunner(
         BPETokenizer(EMBEDDED),
+        "embedded",
         model.maxLen,
         NUM_BLOCKS_WITHOUT_CACHE,
         lambda num_blocks, block_size: JavaScriptRunner(model, num_blocks, block_size, to_js, accept_drafts),

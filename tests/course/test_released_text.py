@@ -38,7 +38,7 @@ NOT_THERE = re.compile(
 )
 NBVAL = ("-p", "nbval.plugin", "--nbval-lax")
 NEEDS_THE_REFERENCE = ("release",)
-OF_THE_LAUNCHER = "start"  # of an installed course; tests/course/test_start.py runs it
+OF_THE_LAUNCHER = "start"  # of an installed course; tests/course/test_wheel.py runs it
 STALLS = {  # the handouts say that these end with an error
     "trace --lineup starter:1-2 --num-gpu-blocks 21"
 }

@@ -47,7 +47,7 @@ def opened(model: NodeModel) -> OpenedRunner:
     def no_draft_model(num_blocks: int, block_size: int) -> Any:
         raise AssertionError
 
-    return OpenedRunner(BPETokenizer(EMBEDDED), model.maxLen, 1024, with_cache, no_draft_model)
+    return OpenedRunner(BPETokenizer(EMBEDDED), "embedded", model.maxLen, 1024, with_cache, no_draft_model)
 
 
 def share(request: Request, num_computed: int, num: int, blocks: list[int], *drafts: int) -> ScheduledRequest:
