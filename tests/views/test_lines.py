@@ -6,9 +6,10 @@ import shutil
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -123,6 +124,19 @@ def test_the_events_and_the_lines_that_ran_are_those_of_the_trace() -> None:
         assert admitting <= lines().ran[step] if admitted else not admitting & lines().ran[step]
     ((file, line),) = admitting
     assert lines().steps_of(file, line) == sorted({event.step for event in lines().events if event.what == "admitted"})
+
+
+def test_every_line_that_ran_holds_code() -> None:
+    for file, text in lines().sources.items():
+        ran = {line for places in lines().ran for where, line in places if where == file}
+        assert ran <= set(lines_with_code(compile(text, file, "exec"))), file
+
+
+def lines_with_code(code: CodeType) -> Iterator[int]:
+    yield from (line for *_, line in code.co_lines() if line)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from lines_with_code(inner)
 
 
 def test_recording_changes_nothing_and_leaves_nothing() -> None:
