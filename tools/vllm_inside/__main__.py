@@ -58,6 +58,7 @@ def tests(lineup: str, folder: Path) -> int:
 
 def engine(lineup: str, folder: Path) -> int:
     (folder / "config.json").write_text(json.dumps(TINY))
+    served("ours", lineup, folder, checks="1")  # what breaks an invariant is named here, not by a wrong text
     stock, ours = served("stock", lineup, folder), served("ours", lineup, folder)
     equal = stock["texts"] == ours["texts"]
     print(f"\nvLLM's EngineCore and output processor, {len(ours['texts'])} requests, an executor that checks K and V")
@@ -70,9 +71,9 @@ def engine(lineup: str, folder: Path) -> int:
     return not equal
 
 
-def served(scheduler: str, lineup: str, folder: Path) -> dict[str, Any]:
+def served(scheduler: str, lineup: str, folder: Path, checks: str = "0") -> dict[str, Any]:
     """Return what `tools.vllm_inside.served` found. Ends the command with the last lines of a process that fails."""
-    variables = {**os.environ, "LAB_IMPL": lineup, "LAB_CHECKS": "0", "PYTHONHASHSEED": "0"}
+    variables = {**os.environ, "LAB_IMPL": lineup, "LAB_CHECKS": checks, "PYTHONHASHSEED": "0"}
     command = [str(VLLM_PYTHON), "-m", "tools.vllm_inside.served", scheduler, str(folder)]
     done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
