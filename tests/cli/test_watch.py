@@ -30,7 +30,9 @@ def student(tmp_path: Path) -> Checkout:
 
 
 def environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LAB_IMPL", "COLUMNS"))
+    }
     return kept | {"TERM": "xterm", "NO_COLOR": "1"}
 
 
