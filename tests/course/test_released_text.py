@@ -148,7 +148,8 @@ def test_make_and_python_find_what_they_are_to_run(student: Path, commands: list
             case ["python", "lab.py", name, *_]:
                 assert name in lab.COMMANDS, command
             case ["python", "-m", module, *_]:
-                assert (student / f"{module.replace('.', '/')}.py").exists(), command
+                place = module.replace(".", "/")
+                assert any((student / name).exists() for name in (f"{place}.py", f"{place}/__main__.py")), command
 
 
 def test_every_link_and_path_in_the_text_is_there(student: Path, texts: list[ReleasedText]) -> None:
