@@ -3,16 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from operator import attrgetter
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup, lineup_from_env
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Message
-from mini_vllm.engine.metrics import Metric, StepLogger, get_metrics_snapshot
-from mini_vllm.engine.statistics import EngineStatistics
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from mini_vllm.engine.metrics import Metric
+    from mini_vllm.engine.statistics import EngineStatistics
 
 Value = TypeVar("Value")
 
@@ -44,11 +47,7 @@ class LLM:
             config or EngineConfig(), self.lineup, model, record=record, dense=dense, adapters=adapters
         )
         self._request_ids = map(str, count())
-        self._statistics: EngineStatistics | None = None
-        if not disable_log_stats:
-            self._statistics = EngineStatistics(self.engine)
-            self.engine.add_observer(self._statistics)
-            self.engine.add_observer(StepLogger(self.engine, self._statistics.counts))
+        self._statistics = None if disable_log_stats else _counting(self.engine)
 
     def generate(
         self,
@@ -99,16 +98,29 @@ class LLM:
         prompts = [template(messages) for messages in many]  # type: ignore[arg-type]
         return self.generate(prompts, sampling_params, on_step, adapter=adapter)
 
-    def get_metrics(self) -> list[Metric]:
+    def get_metrics(self) -> "list[Metric]":
         """Return what the engine has done so far, in vLLM's shapes. Raises `ValueError` if nothing is counted."""
         if self._statistics is None:
             raise ValueError("disable_log_stats must be False for get_metrics, got True: LLM(disable_log_stats=False)")
+        from mini_vllm.engine.metrics import get_metrics_snapshot
+
         return list(get_metrics_snapshot(self._statistics.counts, self._model_name))
 
     def _count_finished(self, outputs: list[RequestOutput]) -> None:
         if self._statistics is not None:
             for _ in filter(attrgetter("finished"), outputs):
                 self._statistics.counts.histograms["request_params_n"].observe(1)
+
+
+def _counting(engine: LLMEngine) -> "EngineStatistics":
+    """Return what counts an engine's work from now on. Imported only where something is counted."""
+    from mini_vllm.engine.metrics import StepLogger
+    from mini_vllm.engine.statistics import EngineStatistics
+
+    statistics = EngineStatistics(engine)
+    engine.add_observer(statistics)
+    engine.add_observer(StepLogger(engine, statistics.counts))
+    return statistics
 
 
 def _one_each(name: str, given: Value | Sequence[Value], prompts: Sequence[object]) -> list[Value]:

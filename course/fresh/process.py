@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from course.sandbox.browser import IN_BROWSER, forget_learners_code
+from course.sandbox import IN_BROWSER
+from course.sandbox.browser import forget_learners_code
 from course.sandbox.channel import ChannelError, Message, take_stdio
 from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import explain, explain_death, is_not_written, place_in

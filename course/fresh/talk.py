@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from course.sandbox.browser import IN_BROWSER
+from course.sandbox import IN_BROWSER
 from course.sandbox.errors import OutOfTime
 from course.sandbox.explain import explain, is_not_written
 from course.traces.recording import Recording

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course.grading.starter_file import sha256
-from course.sandbox.browser import IN_BROWSER
+from course.sandbox import IN_BROWSER
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
 

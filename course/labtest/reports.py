@@ -11,7 +11,7 @@ import pytest
 from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
 from course.grading.plan import PlannedPhase, PlannedTask, cell_command, impl_prefix, load_whole_plan, task_command
-from course.sandbox.browser import IN_BROWSER
+from course.sandbox import IN_BROWSER
 from course.sandbox.errors import StarterNotLoadedError
 from course.sandbox.explain import explain, headline, is_not_written, shown_path
 from course.sandbox.frames import learners_frames

@@ -18,7 +18,8 @@ from typing import Any, Self
 
 from course.fresh.process import interruptible
 from course.palette import color, ink_on
-from course.sandbox.browser import IN_BROWSER, forget_learners_code
+from course.sandbox import IN_BROWSER
+from course.sandbox.browser import forget_learners_code
 from course.sandbox.worker import WorkerProcess
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT, Lineup

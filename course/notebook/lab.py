@@ -18,7 +18,7 @@ from course.notebook.notice import Notice, Remark, say
 from course.notebook.phase_code import PhaseCode, whole_lineup
 from course.notebook.pictures import watch
 from course.notebook.recorded_mark import CellMarks, marked_film, marked_picture
-from course.sandbox.browser import IN_BROWSER
+from course.sandbox import IN_BROWSER
 from course.views.picture import Picture
 from course.views.show import player
 from course.workloads.ablation import ablation_lineups

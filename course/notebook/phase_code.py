@@ -10,7 +10,7 @@ from course.fresh.process import FreshError, ReadyProcess, in_fresh_process, sta
 from course.notebook.missing import broken_starter, code_that_ran, first_missing, notice_of
 from course.notebook.notice import Notice
 from course.notebook.records import recorded_result
-from course.sandbox.browser import IN_BROWSER
+from course.sandbox import IN_BROWSER
 from course.sandbox.worker import WorkerProcess
 from course.workloads.electives import electives_of
 from mini_vllm.assembly.lineup import PHASE_NAMES, Lineup, parse_lineup

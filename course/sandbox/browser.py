@@ -14,7 +14,6 @@ from typing import Any
 
 from course.sandbox.frames import is_learners
 
-IN_BROWSER = sys.platform == "emscripten"
 FORGOTTEN = ("labs", "solutions", "conftest")
 TOOL = 4  # an id of `sys.monitoring` that no debugger and no profiler takes
 PAUSE = 0.05

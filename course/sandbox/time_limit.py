@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from course.sandbox.browser import IN_BROWSER, EventWatch
+from course.sandbox import IN_BROWSER
 from course.sandbox.errors import OutOfTime, out_of_time_after
 from course.sandbox.frames import is_learners
+
+if TYPE_CHECKING:
+    from course.sandbox.browser import EventWatch
 
 SECONDS = 10.0
 SECONDS_OF_PHASE = {6: 60.0}  # its tests compute with torch
@@ -58,13 +61,18 @@ class TimeLimit:
         self._give_up = give_up
         self._thread = threading.get_ident()
         self._over = threading.Event()
-        self._watcher: threading.Thread | EventWatch = (
-            EventWatch(self._look_here) if IN_BROWSER else threading.Thread(target=self._watch, daemon=True)
-        )
+        self._watcher = self._make_watcher()
         self._key: object = None
         self._cpu_start = self._wall_start = 0.0
         self._num_tries = 0
         self._error: type[OutOfTime] = OutOfTime
+
+    def _make_watcher(self) -> "threading.Thread | EventWatch":
+        if not IN_BROWSER:
+            return threading.Thread(target=self._watch, daemon=True)
+        from course.sandbox.browser import EventWatch
+
+        return EventWatch(self._look_here)
 
     def start(self) -> None:
         if self.by_signal:  # a signal that pytest-timeout and profilers leave alone

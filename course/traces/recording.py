@@ -3,16 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from course.parity.scenario import Scenario
-from course.traces.lines import Lines
 from course.traces.run_state import RunInfo, RunState, fold
 from course.traces.trace_file import open_trace
 from mini_vllm import LLM
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
+
+if TYPE_CHECKING:
+    from course.traces.lines import Lines
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,7 +29,7 @@ class Recording:
     info: RunInfo
     steps: Sequence[StepRecord]
     stalled: bool = False
-    lines: Lines | None = None
+    lines: "Lines | None" = None
 
     def __post_init__(self) -> None:
         require_whole(self.steps)

@@ -5,7 +5,7 @@ import runpy
 import subprocess
 import sys
 
-from course.sandbox.browser import IN_BROWSER
+from course.sandbox import IN_BROWSER
 from mini_vllm.assembly.lineup import CHECKOUT
 
 SEED = "4711"
