@@ -5,19 +5,20 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from vllm.logger import init_logger
 from vllm.v1.core.sched.interface import SchedulerInterface
-from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
+from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine import EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.metrics.stats import PrefixCacheStats, SchedulerStats
 from vllm.v1.request import Request as VllmRequest
 from vllm.v1.request import RequestStatus
 from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
+from course.sandbox.frames import learners_frames, place_of
 from course.starter_status import describe
+from integrations.vllm.messages import Workers
 from integrations.vllm.translation import engine_config, reason_to_refuse, twin_of
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import lineup_from_env
@@ -64,11 +65,8 @@ class LearnerScheduler(SchedulerInterface):
         self.finished_req_ids: set[str] = set()
         self.vllm_config = vllm_config
         self.connector = self.ec_connector = None  # vLLM's engine looks for them here
-        self._finished_by_client: dict[int, set[str]] | None = defaultdict(set) if include_finished_set else None
         self._in_flight: deque[own.SchedulerOutput] = deque()
-        self._num_blocks_sent: dict[str, int] = {}  # by request; none for one that is new or was preempted
-        self._in_last_step: set[str] = set()
-        self._known_to_workers: set[str] = set()
+        self._workers = Workers()
         self._refused: list[tuple[int, EngineCoreOutput]] = []
         self._hits = PrefixCacheStats()
         self._checks = os.environ.get(CHECKS) != "0"
@@ -106,61 +104,16 @@ class LearnerScheduler(SchedulerInterface):
         for one in plan.preempted:
             self._mirror_preemption(one.victim_id)
         self._in_flight.append(plan)
-        message = self._message(plan, shares)
-        self._in_last_step = set(plan.num_scheduled_tokens)
-        self.finished_req_ids = set()
-        return message
-
-    def _message(self, plan: own.SchedulerOutput, shares: list[own.ScheduledRequest]) -> SchedulerOutput:
-        """Return a plan as vLLM's workers read it: new requests whole, of the others what has changed."""
-        new: list[NewRequestData] = []
-        continued: list[own.ScheduledRequest] = []
-        resumed: list[own.ScheduledRequest] = []
         for share in shares:
-            name = share.request.request_id
-            request = self.requests[name]
+            request = self.requests[share.request.request_id]
+            if request.status is not RequestStatus.RUNNING:
+                self._mirror_admission(share, request)
             request.num_computed_tokens = share.num_computed_tokens
-            if name in self._num_blocks_sent:
-                continued.append(share)
-                continue
-            self._mirror_admission(share, request)
-            if name in self._known_to_workers:
-                resumed.append(share)
-            else:
-                new.append(NewRequestData.from_request(request, (list(share.block_ids),)))
-                self._known_to_workers.add(name)
-                self._num_blocks_sent[name] = len(share.block_ids)
-        message = SchedulerOutput(
-            scheduled_new_reqs=new,
-            scheduled_cached_reqs=self._changes(continued, resumed),
-            num_scheduled_tokens=dict(plan.num_scheduled_tokens),
-            total_num_scheduled_tokens=plan.total_num_scheduled_tokens,
-            scheduled_spec_decode_tokens={name: list(ids) for name, ids in plan.scheduled_spec_decode_tokens.items()},
-            scheduled_encoder_inputs={},
-            num_common_prefix_blocks=[0],
-            preempted_req_ids={one.victim_id for one in plan.preempted},
-            finished_req_ids=self.finished_req_ids,
-            free_encoder_mm_hashes=[],
-        )
+        message = self._workers.message(plan, shares, self.requests, self.finished_req_ids)
         for share in shares:
             self.requests[share.request.request_id].num_computed_tokens += share.num_scheduled_tokens
+        self.finished_req_ids = set()
         return message
-
-    def _changes(self, continued: list[own.ScheduledRequest], resumed: list[own.ScheduledRequest]) -> CachedRequestData:
-        changes = CachedRequestData.make_empty()
-        changes.resumed_req_ids = {share.request.request_id for share in resumed}
-        for share in chain(continued, resumed):
-            twin, name = share.request, share.request.request_id
-            fresh = share.block_ids[self._num_blocks_sent.get(name, 0) :]
-            self._num_blocks_sent[name] = len(share.block_ids)
-            changes.req_ids.append(name)
-            changes.new_block_ids.append((list(fresh),) if fresh else None)
-            changes.num_computed_tokens.append(share.num_computed_tokens)
-            num_pending = twin.num_output_placeholders - bool(twin.num_output_placeholders and share.needs_token)
-            changes.num_output_tokens.append(twin.num_output_tokens + num_pending)
-            if name not in self._in_last_step:
-                changes.all_token_ids[name] = list(twin.all_token_ids)
-        return changes
 
     def _mirror_admission(self, share: own.ScheduledRequest, request: VllmRequest) -> None:
         was_preempted = request.num_preemptions > 0
@@ -174,7 +127,7 @@ class LearnerScheduler(SchedulerInterface):
         request = self.requests[name]
         request.status, request.num_computed_tokens, request.spec_token_ids = RequestStatus.PREEMPTED, 0, []
         request.num_preemptions += 1
-        self._num_blocks_sent.pop(name, None)
+        self._workers.lose_blocks(name)
         if self.log_stats:
             request.record_event(EngineCoreEventType.PREEMPTED)
 
@@ -232,10 +185,6 @@ class LearnerScheduler(SchedulerInterface):
 
     def _sent(self, outputs: dict[int, list[EngineCoreOutput]], drafts: Any) -> dict[int, EngineCoreOutputs]:
         sent = {client: EngineCoreOutputs(outputs=ended) for client, ended in outputs.items()}
-        for client, names in (self._finished_by_client or {}).items():
-            sent.setdefault(client, EngineCoreOutputs()).finished_requests = names
-        if self._finished_by_client:
-            self._finished_by_client.clear()
         if (stats := self.make_stats()) is not None:
             stats.spec_decoding_stats = drafts
             first = next(iter(sent), 0)
@@ -255,11 +204,8 @@ class LearnerScheduler(SchedulerInterface):
         name = request.request_id
         request.status, request.stop_reason = status, stop_reason
         del self.requests[name]
-        self._num_blocks_sent.pop(name, None)
-        self._known_to_workers.discard(name)
+        self._workers.forget(name)
         self.finished_req_ids.add(name)
-        if self._finished_by_client is not None:
-            self._finished_by_client[request.client_index].add(name)
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
         found = dict(zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True))
@@ -278,7 +224,7 @@ class LearnerScheduler(SchedulerInterface):
         self._in_flight = deque(own.SchedulerOutput(token_budget=0) for _ in self._in_flight)
         for request in self.running:
             self._mirror_preemption(request.request_id)
-        self._in_last_step.clear()
+        self._workers.in_last_step.clear()
         with self._naming_the_line():
             self.scheduler.restart()
         self._hits.reset = True
@@ -313,17 +259,6 @@ class LearnerScheduler(SchedulerInterface):
             yield
         except Exception as error:
             error.add_note(f"Scheduler: {describe(self.lineup)}")
-            if line := line_in_labs(error):
-                error.add_note(f"Last line of yours: {line}")
+            if yours := learners_frames(error.__traceback__):
+                error.add_note(f"Last line of yours: {place_of(*yours[-1])}")
             raise
-
-
-def line_in_labs(error: BaseException) -> str:
-    """Return the innermost frame of an error that lies in `labs/`, as `file:line in function`; empty if none does."""
-    found, trace = "", error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if f"{os.sep}labs{os.sep}phase" in code.co_filename:
-            found = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
-        trace = trace.tb_next
-    return found

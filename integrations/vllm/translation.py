@@ -12,7 +12,10 @@ from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
 
 MUST_BE_NONE = ("kv_transfer_config", "ec_transfer_config", "lora_config", "kv_events_config")
-MUST_BE_ONE = ("pipeline_parallel_size", "decode_context_parallel_size", "prefill_context_parallel_size")
+MUST_BE_ONE = (
+    *("pipeline_parallel_size", "data_parallel_size"),
+    *("decode_context_parallel_size", "prefill_context_parallel_size"),
+)
 DRAFTERS_WITHOUT_BLOCKS = ("ngram", "suffix", "medusa", "mlp_speculator")
 
 
