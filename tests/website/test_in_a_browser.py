@@ -9,8 +9,6 @@ import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.chromium import Pages
-from tests.chromium import browser as browser  # a fixture
-from tests.chromium import pages as pages  # a fixture
 from tests.website.conftest import Page
 
 AXE = CHECKOUT / "build/site-cache/axe.min.js"

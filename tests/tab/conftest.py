@@ -1,0 +1,5 @@
+"""A test of the tab's server runs a loop of its own."""
+
+from tests.own_thread import pytest_pyfunc_call
+
+__all__ = ["pytest_pyfunc_call"]
