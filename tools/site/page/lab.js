@@ -59,7 +59,7 @@ export async function exported() {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   const count = Object.keys(files).filter((path) => STARTER.test(path)).length;
   say(`Exported ${count} starters and your notebooks: my_work.zip.\n`
-    + "mini-vllm judge takes it as it is. In a checkout, `python -m zipfile -e my_work.zip .` unpacks it over labs/.");
+    + "mini-vllm judge takes it as it is. In a checkout, `python -m zipfile -e my_work.zip from_browser` unpacks it into a folder of its own.");
 }
 
 /** Put the files of a zip into the lab; what they replace is kept in `kept/`. Returns the paths that changed. */
