@@ -126,6 +126,7 @@ def test_what_a_command_cannot_do_is_said_and_the_conversation_goes_on(tmp_path:
     ]
     shown = talk(STORY, *commands, "And then?")
     assert len(TURN.findall(shown)) == 2
+    unbroken = re.sub(r"\s", "", shown)  # a long path is broken across lines, wherever the line ends
     for said in (
         "/rewind N: N must be 1 to 1, got 2",
         "/rewind N: N must be 1 to 1, got x",
@@ -135,7 +136,7 @@ def test_what_a_command_cannot_do_is_said_and_the_conversation_goes_on(tmp_path:
         "there is no /frok",
         "max_model_len",
     ):
-        assert said in shown
+        assert re.sub(r"\s", "", said) in unbroken
     assert (tmp_path / "mine.txt").read_text(encoding="utf-8") == "a text of my own"
 
 
