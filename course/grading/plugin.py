@@ -22,6 +22,7 @@ from course.grading.starter_file import complaint_about_import, import_starter, 
 from course.grading.worker import LIMITS, End, Importing, Loaded, NotGradable, TestStarted, send_event
 from course.sandbox.channel import Channel, take_stdio
 from course.sandbox.explain import explain, explain_death, is_not_written
+from course.sandbox.imports import refused_import
 from course.sandbox.limits import limit_resources
 from course.sandbox.watch import Watchdog, waiting_seconds
 
@@ -95,6 +96,7 @@ class GradingPlugin:
         self.watch.clear()
         self.watch.start(self.import_seconds)
         try:
+            refused_import(self.starter.read_bytes())  # the fixture of each forked test asks again, and is answered
             module = import_starter(self.module_name)
         except BaseException as error:
             send_event(self.channel, NotGradable(complaint_about_import(error, self.starter)))

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Container, Iterator
+from functools import lru_cache
 
 REFUSED = ("arena", "bench", "classroom", "cli", "course", "policies", "serving", "solutions", "tests", "tools")
 ANSWERS = ("mini_vllm.core.policy.policy_queue", "mini_vllm.core.policy.policy_step")  # a sorted queue is task 3.1
@@ -11,6 +12,7 @@ STARTER = re.compile(r"labs\.phase\d+_\w+\.starter(_\w+)?(\.|$)")
 IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")
 
 
+@lru_cache  # a graded test asks again in each forked process
 def refused_import(source: str | bytes) -> str:
     """Return a sentence about the first import of a file that is refused; empty if there is none, or no Python.
 

@@ -1,4 +1,1 @@
-"""The learner's phases 1 to 5 as the scheduler of vLLM 0.13.0. (vLLM takes the class by `--scheduler-cls`.)
-
-Imports vLLM, so it runs only where vLLM is installed.
-"""
+"""The learner's phases 1 to 5 as the scheduler of vLLM 0.13.0; runs only where vLLM is installed."""

@@ -12,8 +12,7 @@ from vllm.v1.core.sched.interface import SchedulerInterface
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine import EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.metrics.stats import PrefixCacheStats, SchedulerStats
-from vllm.v1.request import Request as VllmRequest
-from vllm.v1.request import RequestStatus
+from vllm.v1.request import Request, RequestStatus
 from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
 from course.sandbox.frames import learners_frames, place_of
@@ -27,8 +26,8 @@ from mini_vllm.core.invariants import check_state, check_step
 from mini_vllm.core.request import RequestStatus as OwnStatus
 from mini_vllm.engine.errors import StalledError
 
+Answers = list[tuple[int, EngineCoreOutput]]  # each with the number of the client that asked
 logger = init_logger("vllm.mini_vllm_labs")  # below vLLM's logger, so that its settings apply
-CHECKS = "LAB_CHECKS"  # "0" leaves out the checks after each step, for measuring
 
 
 class LearnerScheduler(SchedulerInterface):
@@ -36,8 +35,7 @@ class LearnerScheduler(SchedulerInterface):
 
     The lineup decides who runs, who waits, who is preempted, how many tokens of whom a step computes, in which blocks
     they lie, what is found in the prefix cache, and when a request ends. vLLM's are the requests that come in, the
-    message to its workers, and the outputs that go back. `num_common_prefix_blocks` is always 0, which costs vLLM's
-    cascade attention and changes no token. Each vLLM request has a twin of ours.
+    message to its workers, and the outputs that go back. Each vLLM request has a twin of ours.
 
     After every step the invariants of our engine are checked, unless `LAB_CHECKS=0`. A request that the lineup cannot
     serve (images, grammars, adapters, embeddings) ends with an error in words and leaves the others alone. Raises
@@ -45,14 +43,7 @@ class LearnerScheduler(SchedulerInterface):
     """
 
     def __init__(
-        self,
-        vllm_config: Any,
-        kv_cache_config: Any,
-        structured_output_manager: Any,
-        block_size: int,
-        mm_registry: Any = None,
-        include_finished_set: bool = False,
-        log_stats: bool = False,
+        self, *, vllm_config: Any, kv_cache_config: Any, block_size: int, log_stats: bool = False, **_: Any
     ) -> None:
         config = engine_config(vllm_config, kv_cache_config, block_size)
         lineup = replace(lineup_from_env(), runner="absent")
@@ -61,25 +52,25 @@ class LearnerScheduler(SchedulerInterface):
         logger.info("Scheduler: %s", describe(lineup))
         self.lineup, self.policy, self.log_stats = lineup, config.policy, log_stats
         self.scheduler = build_scheduler(config, lineup)
-        self.requests: dict[str, VllmRequest] = {}
+        self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
         self.vllm_config = vllm_config
         self.connector = self.ec_connector = None  # vLLM's engine looks for them here
         self._in_flight: deque[own.SchedulerOutput] = deque()
         self._workers = Workers()
-        self._refused: list[tuple[int, EngineCoreOutput]] = []
+        self._refused: Answers = []
         self._hits = PrefixCacheStats()
-        self._checks = os.environ.get(CHECKS) != "0"
+        self._checks = os.environ.get("LAB_CHECKS") != "0"  # without them, for measuring
 
     @property
-    def running(self) -> list[VllmRequest]:
+    def running(self) -> list[Request]:
         return [self.requests[request.request_id] for request in self.scheduler.running]
 
     @property
-    def waiting(self) -> list[VllmRequest]:
+    def waiting(self) -> list[Request]:
         return [self.requests[request.request_id] for request in self.scheduler.waiting]
 
-    def add_request(self, request: VllmRequest) -> None:
+    def add_request(self, request: Request) -> None:
         if reason := reason_to_refuse(request):
             logger.warning("Request %s: %s", request.request_id, reason)
             ended = EngineCoreOutput(request.request_id, [], finish_reason=FinishReason.ERROR, stop_reason=reason)
@@ -109,15 +100,14 @@ class LearnerScheduler(SchedulerInterface):
             if request.status is not RequestStatus.RUNNING:
                 self._mirror_admission(share, request)
             request.num_computed_tokens = share.num_computed_tokens
-        message = self._workers.message(plan, shares, self.requests, self.finished_req_ids)
+        message = self._workers.message(plan, shares, self.requests)
+        message.finished_req_ids, self.finished_req_ids = self.finished_req_ids, set()
         for share in shares:
             self.requests[share.request.request_id].num_computed_tokens += share.num_scheduled_tokens
-        self.finished_req_ids = set()
         return message
 
-    def _mirror_admission(self, share: own.ScheduledRequest, request: VllmRequest) -> None:
-        was_preempted = request.num_preemptions > 0
-        self._hits.record(share.request.num_tokens, share.num_computed_tokens, was_preempted)
+    def _mirror_admission(self, share: own.ScheduledRequest, request: Request) -> None:
+        self._hits.record(share.request.num_tokens, share.num_computed_tokens, request.num_preemptions > 0)
         request.status = RequestStatus.RUNNING
         request.num_cached_tokens = share.request.num_cached_tokens
         if self.log_stats:
@@ -135,42 +125,33 @@ class LearnerScheduler(SchedulerInterface):
         self, scheduler_output: SchedulerOutput, model_runner_output: Any
     ) -> dict[int, EngineCoreOutputs]:
         plan, output = self._in_flight.popleft(), model_runner_output
-        places, sampled = output.req_id_to_index, dict[str, list[int]]()
-        for name in plan.num_scheduled_tokens:
-            # A request that was aborted during the forward pass is gone.
-            if name in self.requests and output.sampled_token_ids and (ids := output.sampled_token_ids[places[name]]):
-                sampled[name] = list(map(int, ids))
+        # A request that was aborted during the forward pass is gone.
+        twins = {name: self.scheduler.requests[name] for name in plan.num_scheduled_tokens if name in self.requests}
+        rows = output.sampled_token_ids or [[]] * len(output.req_ids)
+        found = {name: rows[output.req_id_to_index[name]] for name in twins}
+        sampled = {name: list(map(int, token_ids)) for name, token_ids in found.items() if token_ids}
         drafted = {name: ids for name, ids in plan.scheduled_spec_decode_tokens.items() if name in sampled}
-        accepted = {name: len(sampled[name]) - 1 for name in drafted}
+        drafts = [(len(ids), len(sampled[name]) - 1) for name, ids in drafted.items()]
         with self._naming_the_line():
-            twins = {name: self.scheduler.requests[name] for name in plan.num_scheduled_tokens if name in self.requests}
             kept = self.scheduler.update_from_output(plan, sampled)
             if self._checks:
                 check_state(self.scheduler, self.policy)
-        outputs: defaultdict[int, list[EngineCoreOutput]] = defaultdict(list)
-        for client, ended in self._refused:
-            outputs[client].append(ended)
-        self._refused.clear()
+        answers, self._refused = self._refused, []
         for name, twin in twins.items():
             request = self.requests[name]
             request.num_computed_tokens = twin.num_computed_tokens
             if token_ids := kept.get(name):
-                outputs[request.client_index].append(self._answer(request, twin, token_ids, output, places[name]))
-        stats = None
-        if drafted:
-            stats = SpecDecodingStats.new(max(map(len, drafted.values())))
-            for name, ids in drafted.items():
-                stats.observe_draft(len(ids), accepted[name])
-        return self._sent(outputs, stats)
+                answers.append((request.client_index, self._answer(request, twin, token_ids, output)))
+        return self._sent(answers, drafts)
 
-    def _answer(self, request: VllmRequest, twin: Any, token_ids: list[int], output: Any, place: int) -> Any:
+    def _answer(self, request: Request, twin: Any, token_ids: list[int], output: Any) -> EngineCoreOutput:
         """Return what the front end hears of a request, and note its end."""
         request.append_output_token_ids(list(token_ids))
         if twin.is_finished:
             self._end(request, RequestStatus[twin.status.name], twin.stop_reason)
-        params, logprobs = request.sampling_params, None
-        if params is not None and params.logprobs is not None and output.logprobs:
-            logprobs = output.logprobs.slice_request(place, len(token_ids))
+        logprobs = None
+        if request.sampling_params.logprobs is not None and output.logprobs:
+            logprobs = output.logprobs.slice_request(output.req_id_to_index[request.request_id], len(token_ids))
         return EngineCoreOutput(
             request_id=request.request_id,
             new_token_ids=list(token_ids),
@@ -183,24 +164,27 @@ class LearnerScheduler(SchedulerInterface):
             num_cached_tokens=request.num_cached_tokens,
         )
 
-    def _sent(self, outputs: dict[int, list[EngineCoreOutput]], drafts: Any) -> dict[int, EngineCoreOutputs]:
-        sent = {client: EngineCoreOutputs(outputs=ended) for client, ended in outputs.items()}
+    def _sent(self, answers: Answers, drafts: list[tuple[int, int]]) -> dict[int, EngineCoreOutputs]:
+        """Return the answers by client; with the first one go the figures, of drafts how many and how many accepted."""
+        sent = defaultdict[int, EngineCoreOutputs](EngineCoreOutputs)
+        for client, answer in answers:
+            sent[client].outputs.append(answer)
         if (stats := self.make_stats()) is not None:
-            stats.spec_decoding_stats = drafts
-            first = next(iter(sent), 0)
-            sent.setdefault(first, EngineCoreOutputs()).scheduler_stats = stats
+            if drafts:
+                stats.spec_decoding_stats = SpecDecodingStats.new(max(drafts)[0])
+            for num_drafts, num_accepted in drafts:
+                stats.spec_decoding_stats.observe_draft(num_drafts, num_accepted)
+            sent[next(iter(sent), 0)].scheduler_stats = stats
         return sent
 
     def finish_requests(self, request_ids: str | Iterable[str], finished_status: RequestStatus) -> None:
         for name in [request_ids] if isinstance(request_ids, str) else list(request_ids):
             if (request := self.requests.get(name)) is not None:
-                stops = finished_status is RequestStatus.FINISHED_STOPPED
                 with self._naming_the_line():
-                    status = OwnStatus.FINISHED_STOPPED if stops else OwnStatus.FINISHED_ABORTED
-                    self.scheduler.finish_request(name, status)
+                    self.scheduler.finish_request(name, OwnStatus.FINISHED_ABORTED)
                 self._end(request, finished_status, request.stop_reason)
 
-    def _end(self, request: VllmRequest, status: RequestStatus, stop_reason: int | str | None) -> None:
+    def _end(self, request: Request, status: RequestStatus, stop_reason: int | str | None) -> None:
         name = request.request_id
         request.status, request.stop_reason = status, stop_reason
         del self.requests[name]
@@ -208,19 +192,17 @@ class LearnerScheduler(SchedulerInterface):
         self.finished_req_ids.add(name)
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
-        found = dict(zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True))
-        for name, ids in found.items():
-            if name in self.requests:
-                self.requests[name].spec_token_ids = ids
-        self.scheduler.update_draft_token_ids({name: list(ids) for name, ids in found.items() if name in self.requests})
+        found = zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True)
+        alive = {name: token_ids for name, token_ids in found if name in self.requests}
+        for name, token_ids in alive.items():
+            self.requests[name].spec_token_ids = list(token_ids)
+        self.scheduler.update_draft_token_ids(alive)
 
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
-        """Forget all cached blocks; return False while a request uses some, unless those may be preempted.
-
-        The tokens of steps in flight are dropped: their requests compute them again.
-        """
+        """Forget all cached blocks; return False while a request uses some, unless those may be preempted."""
         if self.scheduler.running and not reset_running_requests:
             return False
+        # The tokens of steps in flight are dropped: their requests compute them again.
         self._in_flight = deque(own.SchedulerOutput(token_budget=0) for _ in self._in_flight)
         for request in self.running:
             self._mirror_preemption(request.request_id)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
-from vllm.v1.request import Request as VllmRequest
+from vllm.v1.request import Request
 
 from mini_vllm.core import step as own
 
@@ -13,56 +13,45 @@ class Workers:
 
     def __init__(self) -> None:
         self.in_last_step: set[str] = set()
-        self._known: set[str] = set()
-        self._num_blocks: dict[str, int] = {}  # by request; none for one that is new or was preempted
+        self._num_blocks: dict[str, int] = {}  # by request; 0 after a preemption
 
     def forget(self, name: str) -> None:
         """A request has ended."""
-        self._known.discard(name)
         self._num_blocks.pop(name, None)
 
     def lose_blocks(self, name: str) -> None:
         """A request was preempted: its next block table is sent whole."""
-        self._num_blocks.pop(name, None)
+        self._num_blocks[name] = 0
 
     def message(
-        self,
-        plan: own.SchedulerOutput,
-        shares: Sequence[own.ScheduledRequest],
-        requests: Mapping[str, VllmRequest],
-        finished_req_ids: set[str],
+        self, plan: own.SchedulerOutput, shares: Sequence[own.ScheduledRequest], requests: Mapping[str, Request]
     ) -> SchedulerOutput:
         """Return the message of a plan. The requests' `num_computed_tokens` are as before the step."""
-        new = [share for share in shares if share.request.request_id not in self._known]
-        old = [share for share in shares if share.request.request_id in self._known]
-        resumed = [share for share in old if share.request.request_id not in self._num_blocks]
-        continued = [share for share in old if share.request.request_id in self._num_blocks]
-        message = SchedulerOutput(
-            scheduled_new_reqs=[self._whole(share, requests[share.request.request_id]) for share in new],
-            scheduled_cached_reqs=self._changes(continued, resumed),
-            num_scheduled_tokens=dict(plan.num_scheduled_tokens),
-            total_num_scheduled_tokens=plan.total_num_scheduled_tokens,
-            scheduled_spec_decode_tokens={name: list(ids) for name, ids in plan.scheduled_spec_decode_tokens.items()},
-            scheduled_encoder_inputs={},
-            num_common_prefix_blocks=[0],
-            preempted_req_ids={one.victim_id for one in plan.preempted},
-            finished_req_ids=finished_req_ids,
-            free_encoder_mm_hashes=[],
-        )
+        new = [share for share in shares if share.request.request_id not in self._num_blocks]
+        old = [share for share in shares if share.request.request_id in self._num_blocks]
+        message = SchedulerOutput.make_empty()
+        message.scheduled_new_reqs = [self._whole(share, requests[share.request.request_id]) for share in new]
+        message.scheduled_cached_reqs = self._changes(old)
+        message.num_scheduled_tokens = dict(plan.num_scheduled_tokens)
+        message.total_num_scheduled_tokens = plan.total_num_scheduled_tokens
+        drafts = plan.scheduled_spec_decode_tokens
+        message.scheduled_spec_decode_tokens = {name: list(token_ids) for name, token_ids in drafts.items()}
+        message.num_common_prefix_blocks = [0]
+        message.preempted_req_ids = {one.victim_id for one in plan.preempted}
         self.in_last_step = set(plan.num_scheduled_tokens)
         return message
 
-    def _whole(self, share: own.ScheduledRequest, request: VllmRequest) -> NewRequestData:
-        self._known.add(request.request_id)
+    def _whole(self, share: own.ScheduledRequest, request: Request) -> NewRequestData:
         self._num_blocks[request.request_id] = len(share.block_ids)
         return NewRequestData.from_request(request, (list(share.block_ids),))
 
-    def _changes(self, continued: list[own.ScheduledRequest], resumed: list[own.ScheduledRequest]) -> CachedRequestData:
+    def _changes(self, shares: Sequence[own.ScheduledRequest]) -> CachedRequestData:
         changes = CachedRequestData.make_empty()
-        changes.resumed_req_ids = {share.request.request_id for share in resumed}
-        for share in (*continued, *resumed):
+        for share in shares:
             twin, name = share.request, share.request.request_id
-            fresh = share.block_ids[self._num_blocks.get(name, 0) :]
+            if (num_known := self._num_blocks[name]) == 0:
+                changes.resumed_req_ids.add(name)
+            fresh = share.block_ids[num_known:]
             self._num_blocks[name] = len(share.block_ids)
             changes.req_ids.append(name)
             changes.new_block_ids.append((list(fresh),) if fresh else None)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from vllm import SamplingParams as VllmSamplingParams
 from vllm.config import VllmConfig
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig
 from vllm.v1.request import Request as VllmRequest
@@ -12,24 +11,19 @@ from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
 
 MUST_BE_NONE = ("kv_transfer_config", "ec_transfer_config", "lora_config", "kv_events_config")
-MUST_BE_ONE = (
-    *("pipeline_parallel_size", "data_parallel_size"),
-    *("decode_context_parallel_size", "prefill_context_parallel_size"),
-)
+NOT_PARALLEL = ("pipeline", "data", "decode_context", "prefill_context")
+NOT_SERVED = ("pooling_params", "prompt_embeds", "lora_request", "kv_transfer_params")
 DRAFTERS_WITHOUT_BLOCKS = ("ngram", "suffix", "medusa", "mlp_speculator")
 
 
 def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size: int) -> EngineConfig:
-    """Return the settings of a vLLM engine as ours.
-
-    Raises `ValueError` naming a setting that phases 1 to 5, drafts (7) and steps in flight (8) do not cover.
-    """
+    """Return a vLLM engine's settings as ours. Raises `ValueError` naming one that phases 1 to 5, 7, 8 do not cover."""
     for name in MUST_BE_NONE:
         if (value := getattr(config, name)) is not None:
             raise ValueError(f"{name} must be None with a learner's scheduler, got {value!r}")
-    for name in MUST_BE_ONE:
-        if (size := getattr(config.parallel_config, name)) != 1:
-            raise ValueError(f"{name} must be 1 with a learner's scheduler, got {size}")
+    for way in NOT_PARALLEL:
+        if (size := getattr(config.parallel_config, f"{way}_parallel_size")) != 1:
+            raise ValueError(f"{way}_parallel_size must be 1 with a learner's scheduler, got {size}")
     layers = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
     if [type(spec) for spec in layers] != [FullAttentionSpec]:
         kinds = ", ".join(type(spec).__name__ for spec in layers) or "no layer"
@@ -58,35 +52,24 @@ def _speculative_config(config: VllmConfig) -> SpeculativeConfig | None:
         return None
     if config.scheduler_config.async_scheduling:
         raise ValueError("async_scheduling must be off with speculative_config and a learner's scheduler")
-    has_blocks = theirs.method not in DRAFTERS_WITHOUT_BLOCKS
-    method: DraftMethod = (
-        "draft_model" if has_blocks else "ngram"
-    )  # what counts here is whether drafts need slots of their own
+    # All that counts here is whether drafts need slots of their own.
+    method: DraftMethod = "ngram" if theirs.method in DRAFTERS_WITHOUT_BLOCKS else "draft_model"
     return SpeculativeConfig(method, num_speculative_tokens=theirs.num_speculative_tokens)
 
 
 def reason_to_refuse(request: VllmRequest) -> str | None:
     """Return why the learner's phases cannot serve a request, naming the setting; None if they can."""
-    params = request.sampling_params
-    asked = {
-        "pooling_params": request.pooling_params is not None,
-        "prompt_embeds": request.prompt_embeds is not None,
-        "mm_features": bool(request.mm_features),
-        "lora_request": request.lora_request is not None,
-        "structured_outputs": request.use_structured_output,
-        "kv_transfer_params": request.kv_transfer_params is not None,
-    }
-    names = ", ".join(name for name, is_asked in asked.items() if is_asked)
-    if names or params is None or request.prompt_token_ids is None:
-        return f"a learner's scheduler serves text alone: the request must not have {names}"
-    return None
+    asked = [name for name in NOT_SERVED if getattr(request, name) is not None]
+    if request.mm_features:
+        asked.append("mm_features")
+    if request.use_structured_output:
+        asked.append("structured_outputs")
+    return f"a learner's scheduler serves text alone: the request must not have {', '.join(asked)}" if asked else None
 
 
 def twin_of(request: VllmRequest) -> Request:
     """Return the request as the learner's phases see it; `reason_to_refuse` has let it pass."""
-    params: VllmSamplingParams | None = request.sampling_params
-    assert params is not None
-    assert request.prompt_token_ids is not None
+    params = request.sampling_params
     return Request(
         request.request_id,
         list(request.prompt_token_ids),

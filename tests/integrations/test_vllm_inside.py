@@ -1,14 +1,17 @@
 """The lineup's scheduler inside vLLM: what the command reports, and a run of it where vLLM is installed."""
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from bench import peer_process
 from mini_vllm.assembly.lineup import CHECKOUT
-from tools.vllm_inside.unit_tests import compare, explanations
+from tools.vllm_inside.__main__ import compared
+from tools.vllm_inside.unit_tests import FILES, SLOW, compare, explanations, write_hub
 
 MISSING = peer_process.why_missing(peer_process.VLLM)
 
@@ -22,8 +25,9 @@ def test_a_failure_needs_a_reason_and_a_reason_a_failure() -> None:
 
 
 def test_every_reason_is_a_sentence() -> None:
-    assert len(explanations()) == 10
-    assert all(len(reason.split()) > 4 for reason in explanations().values())
+    reasons = explanations([*FILES, *SLOW])
+    assert len(reasons) == 10
+    assert all(len(reason.split()) > 4 for reason in reasons.values())
 
 
 @pytest.mark.skipif(MISSING is not None and "REQUIRE_VLLM" not in os.environ, reason=str(MISSING))
@@ -34,3 +38,37 @@ def test_vllms_tests_and_engine_run_on_our_scheduler() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for line in ("stock: 60 of 87 pass", "ours: 43 of 87 pass", "tokens equal", "LearnerScheduler: 256 steps"):
         assert line in done.stdout
+
+
+def test_without_a_gpu_it_says_so_in_words() -> None:
+    command = [sys.executable, "-m", "tools.vllm_inside", "--gpu"]
+    variables = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("There is no GPU here: the 20 prompts were not run.")
+
+
+def test_what_differs_is_named_by_prompt_and_token() -> None:
+    stock = {"tokens": [[1, 2, 3], [4, 5, 6]], "num_preempted": 3}
+    found = compared(stock, {"tokens": [[1, 2, 3], [4, 9, 6]], "num_preempted": 2})
+    assert found[0] == "1 of 2 answers have the same tokens"
+    assert found[1:] == ["  3 preemptions, stock", "  2 preemptions, ours", "  prompt 1 differs from token 1 on"]
+
+
+@pytest.mark.skipif(MISSING is not None and "REQUIRE_VLLM" not in os.environ, reason=str(MISSING))
+def test_the_20_prompts_run_with_an_executor_in_place_of_the_gpu(tmp_path: Path) -> None:
+    write_hub(tmp_path)
+    program = (
+        "import json, sys\nfrom tools.vllm_inside.fake_executor import FakeExecutor\n"
+        "from tools.vllm_inside.generated import generated\n"
+        "print(json.dumps(generated(sys.argv[1], 'facebook/opt-125m', distributed_executor_backend=FakeExecutor)))"
+    )
+    variables = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "LAB_IMPL": "solution:1-5"}
+    found = []
+    for scheduler in ("stock", "ours"):
+        command = [str(peer_process.VLLM_PYTHON), "-c", program, scheduler]
+        done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    assert found[0] == found[1]
+    assert (len(found[0]["tokens"]), found[0]["num_preempted"] > 5) == (20, True)

@@ -1,14 +1,17 @@
 """`python -m tools.vllm_inside`: is the scheduler of `LAB_IMPL` one that vLLM 0.13.0 can run on? No GPU is needed.
 
 vLLM's own unit tests, 200 requests through its engine, and the CPU time of a step, each beside its stock scheduler.
-`python -m tools.vllm_peer` makes the environment.
+`python -m tools.vllm_peer` makes the environment. `--gpu`, with the Python of a whole vLLM: the tokens of 20 prompts.
 """
 
+import argparse
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,9 +19,10 @@ from typing import Any
 from bench import peer_process
 from bench.peer_process import VLLM_PYTHON
 from mini_vllm.assembly.lineup import CHECKOUT, default_lineup_text
-from tools.vllm_inside.unit_tests import compare, explanations, run
+from tools.vllm_inside.unit_tests import FILES, SLOW, compare, explanations, run
 
 NUM_ROUNDS = 5
+MODEL = "Qwen/Qwen3-0.6B"
 TINY = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -34,20 +38,28 @@ TINY = {
 
 
 def main() -> int:
-    """Print the three comparisons; return 1 if a failure is unexplained or a text differs."""
-    if (reason := peer_process.why_missing(peer_process.VLLM)) is not None:
-        sys.exit(reason)
+    """Print the comparisons; return 1 if a failure is unexplained or a text differs."""
+    parser = argparse.ArgumentParser(prog="python -m tools.vllm_inside", description=__doc__.partition("\n")[0])
+    parser.add_argument("--slow", action="store_true", help="vLLM's random tests alone: minutes for each of them")
+    parser.add_argument("--gpu", nargs="?", const=MODEL, metavar="MODEL", help=f"20 prompts on a GPU; default: {MODEL}")
+    asked = parser.parse_args()
     base = os.environ.get("LAB_IMPL") or default_lineup_text()
     # The electives that vLLM's tests ask for join a lineup that names the course's phases alone.
     lineup = f"{base}:1-5,{base}:7-8" if base in ("starter", "solution") else base
+    if asked.gpu:
+        return on_gpu(lineup, asked.gpu)
+    if (reason := peer_process.why_missing(peer_process.VLLM)) is not None:
+        sys.exit(reason)
     with tempfile.TemporaryDirectory() as place:
-        return max(tests(lineup, Path(place)), engine(lineup, Path(place)))
+        if asked.slow:
+            return tests(lineup, Path(place), SLOW)
+        return max(tests(lineup, Path(place), FILES), engine(lineup, Path(place)))
 
 
-def tests(lineup: str, folder: Path) -> int:
+def tests(lineup: str, folder: Path, files: Sequence[str]) -> int:
     print(f"vLLM 0.13.0's own tests of its scheduler, LAB_IMPL={lineup}", flush=True)
-    stock, ours = run("stock", lineup, folder), run("ours", lineup, folder)
-    explained, wrong = compare(stock, ours, explanations())
+    stock, ours = (run(scheduler, lineup, folder, files) for scheduler in ("stock", "ours"))
+    explained, wrong = compare(stock, ours, explanations(files))
     for name, results in (("stock", stock), ("ours", ours)):
         print(f"  {name}: {sum(not problem for problem in results.values())} of {len(results)} pass")
     print(f"  {sum(map(bool, stock.values()))} fail with both: files of a multimodal model are not here")
@@ -60,8 +72,8 @@ def tests(lineup: str, folder: Path) -> int:
 
 def engine(lineup: str, folder: Path) -> int:
     (folder / "config.json").write_text(json.dumps(TINY))
-    served("ours", lineup, folder, checks="1")  # what breaks an invariant is named here, not by a wrong text
-    pairs = [(served("stock", lineup, folder), served("ours", lineup, folder)) for _ in range(NUM_ROUNDS)]
+    answer("served", "ours", lineup, folder, LAB_CHECKS="1")  # names what breaks an invariant, not by a wrong text
+    pairs = [[answer("served", name, lineup, folder) for name in ("stock", "ours")] for _ in range(NUM_ROUNDS)]
     stock, ours = pairs[0]
     equal = stock["texts"] == ours["texts"]
     print(f"\nvLLM's EngineCore and output processor, {len(ours['texts'])} requests, an executor that checks K and V")
@@ -73,14 +85,41 @@ def engine(lineup: str, folder: Path) -> int:
     return not equal
 
 
-def served(scheduler: str, lineup: str, folder: Path, checks: str = "0") -> dict[str, Any]:
-    """Return what `tools.vllm_inside.served` found. Ends the command with the last lines of a process that fails."""
-    variables = {**os.environ, "LAB_IMPL": lineup, "LAB_CHECKS": checks, "PYTHONHASHSEED": "0"}
-    command = [str(VLLM_PYTHON), "-m", "tools.vllm_inside.served", scheduler, str(folder)]
-    done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=False)
+def on_gpu(lineup: str, model: str) -> int:
+    """Compare the tokens of a real model. Ends the command, in words, where there is no GPU or no vLLM."""
+    import torch
+
+    if not torch.cuda.is_available():
+        sys.exit("There is no GPU here: the 20 prompts were not run. Without --gpu this command needs none.")
+    if importlib.util.find_spec("vllm") is None:
+        sys.exit(f"{sys.executable} has no vLLM: run this with the Python of an environment that has vLLM 0.13.0")
+    stock, ours = (answer("generated", name, lineup, model, sys.executable) for name in ("stock", "ours"))
+    print("\n".join(compared(stock, ours)))
+    return stock["tokens"] != ours["tokens"]
+
+
+def compared(stock: dict[str, Any], ours: dict[str, Any]) -> list[str]:
+    """Return in lines how many answers are equal, and of each other one its first token that differs."""
+    pairs = list(zip(stock["tokens"], ours["tokens"], strict=True))
+    found = [f"{sum(a == b for a, b in pairs)} of {len(pairs)} answers have the same tokens"]
+    found += [f"  {one['num_preempted']} preemptions, {name}" for name, one in (("stock", stock), ("ours", ours))]
+    for number, (a, b) in enumerate(pairs):
+        if a != b:
+            first = [mine == theirs for mine, theirs in zip(b, a, strict=True)].index(False)
+            found.append(f"  prompt {number} differs from token {first} on")
+    return found
+
+
+def answer(
+    module: str, scheduler: str, lineup: str, place: object, python: object = VLLM_PYTHON, **variables: str
+) -> dict[str, Any]:
+    """Return what a module of this package found. Ends the command with the last lines of a process that fails."""
+    environment = {**os.environ, "LAB_IMPL": lineup, "LAB_CHECKS": "0", "PYTHONHASHSEED": "0", **variables}
+    command = [str(python), "-m", f"tools.vllm_inside.{module}", scheduler, str(place)]
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit("\n".join(done.stderr.strip().splitlines()[-12:]))
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 

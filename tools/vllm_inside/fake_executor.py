@@ -10,6 +10,7 @@ from vllm.v1.executor.abstract import Executor
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.outputs import ModelRunnerOutput
 
+LEARNERS = "integrations.vllm.learner_scheduler.LearnerScheduler"  # as `--scheduler-cls` takes it
 VOCABULARY = 2_000
 BLOCK_SIZE, NUM_BLOCKS = 16, 160
 

@@ -19,9 +19,8 @@ from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.engine.output_processor import OutputProcessor
 
-from tools.vllm_inside.fake_executor import BLOCK_SIZE, VOCABULARY, FakeExecutor
+from tools.vllm_inside.fake_executor import BLOCK_SIZE, LEARNERS, VOCABULARY, FakeExecutor
 
-LEARNERS = "integrations.vllm.learner_scheduler.LearnerScheduler"
 NUM_REQUESTS = 200
 MAX_MODEL_LEN = 512
 
