@@ -1,12 +1,9 @@
 """A learner's way through the lab in a browser: edit, test, slide, reload, export, judge, import."""
 
 import contextlib
-import functools
-import http.server
 import json
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,24 +12,9 @@ from typing import Any
 import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from tools.site.figures import EDIT, NOTEBOOK, READY, RUN, STARTER, served
 
-STARTER = "labs/phase1_scheduler_step/starter.py"
-NOTEBOOK = "notebooks/01_scheduler_step.ipynb"
 WAIT = 240_000
-READY = """() => { const open = window.jupyterapp?.shell.currentWidget;
-  return open?.context?.isReady && open.sessionContext?.session?.kernel?.status === "idle"; }"""
-RUN = """async (code) => {
-  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-  let text = "";
-  const future = kernel.requestExecute({ code });
-  future.onIOPub = (m) => { text += m.content.text ?? (m.content.traceback ?? []).join("\\n"); };
-  await future.done;
-  return text; }"""
-EDIT = """async ([path, text]) => {
-  const open = await window.jupyterapp.commands.execute("docmanager:open", { path });
-  await open.context.ready;
-  open.content.model.sharedModel.setSource(text);
-  await open.context.save(); }"""
 READ = "async (path) => (await window.jupyterapp.serviceManager.contents.get(path, { content: true })).content"
 SLIDE = """async () => {
   const slider = document.querySelector("input[type=range]"), output = slider.closest(".jp-OutputArea-output");
@@ -43,17 +25,10 @@ SLIDE = """async () => {
   return before !== output.innerHTML; }"""
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
 @pytest.fixture
 def address(site: Path) -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with served(site) as found:
+        yield found
 
 
 def open_notebook(page: Any, address: str) -> None:
