@@ -12,7 +12,6 @@ from course.terminal.console import friendly, make_console
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
 
 MAX_BYTES = 2**20
-KEPT = "kept"
 
 
 @friendly
@@ -23,25 +22,25 @@ def bring(
 
     A starter that is replaced is kept in kept/, and both places are printed. Nothing is written unless all can be read.
     """
-    console = make_console()
-    changed = {phase: text for phase, text in starters_in(work).items() if text != current(phase)}
-    place = Path(KEPT, time.strftime("%Y-%m-%dT%H-%M-%S"))
-    for phase, text in changed.items():
-        path = starter_path(phase)
-        name = path.relative_to(CHECKOUT)
-        old = CHECKOUT / place / name
+    for line in bring_into(CHECKOUT, work):
+        make_console().print(line, markup=False, soft_wrap=True)
+
+
+def bring_into(checkout: Path, work: Path) -> list[str]:
+    """Put a zip's starters into a checkout; return what changed. Raises `ValueError` for no zip of the lab."""
+    lines = []
+    kept = checkout / "kept" / time.strftime("%Y-%m-%dT%H-%M-%S")
+    for phase, text in starters_in(work).items():
+        path = starter_path(phase, checkout)
+        name, here = path.relative_to(checkout), path.read_bytes() if path.exists() else b""
+        if here == text:
+            continue
+        old = kept / name
         old.parent.mkdir(parents=True)
-        if path.exists():
-            path.replace(old)
+        old.write_bytes(here)
         path.write_bytes(text)
-        console.print(f"{name.as_posix()} is the zip's; before: {(place / name).as_posix()}", soft_wrap=True)
-    if not changed:
-        console.print("Nothing to bring: all starters are as they are in the zip.")
-
-
-def current(phase: int) -> bytes:
-    path = starter_path(phase)
-    return path.read_bytes() if path.exists() else b""
+        lines.append(f"{name.as_posix()}: replaced; what was there is in {old.relative_to(checkout).as_posix()}")
+    return lines or ["Nothing to bring: all starters are as they are in the zip."]
 
 
 def starters_in(work: Path) -> dict[int, bytes]:

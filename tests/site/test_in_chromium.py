@@ -109,6 +109,23 @@ def test_without_webassembly_the_page_says_what_to_do(browser: Any, address: str
         assert "needs WebAssembly" in page.inner_text("#mini-vllm-stop")
 
 
+@pytest.mark.parametrize(
+    ("lack", "words"),
+    [
+        ("delete HTMLScriptElement.prototype.noModule", "needs a browser of 2023"),
+        ("delete window.DecompressionStream", "needs features that came in 2023"),
+        ("delete Navigator.prototype.locks", "needs features that came in 2023"),
+    ],
+)
+def test_an_old_browser_is_told_what_to_take(browser: Any, address: str, lack: str, words: str) -> None:
+    with contextlib.closing(browser.new_context()) as context:
+        context.add_init_script(lack)
+        page = context.new_page()
+        page.goto(f"{address}/lab/lab/index.html", wait_until="commit")
+        page.get_by_role("alert").wait_for()
+        assert words in page.inner_text("[role=alert]")
+
+
 def test_without_storage_the_page_warns(browser: Any, address: str) -> None:
     with contextlib.closing(browser.new_context()) as context:
         context.add_init_script("IDBFactory.prototype.open = () => { throw new Error('none'); }")
