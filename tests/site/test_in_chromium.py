@@ -16,6 +16,7 @@ from tools.site.figures import EDIT, NOTEBOOK, READY, RUN, STARTER, served
 
 WAIT = 240_000
 READ = "async (path) => (await window.jupyterapp.serviceManager.contents.get(path, { content: true })).content"
+TALK = "from course.notebook import Lab; Lab(1).talk('What is the capital of Norway?')"
 SLIDE = """async () => {
   const slider = document.querySelector("input[type=range]"), output = slider.closest(".jp-OutputArea-output");
   const before = output.innerHTML;
@@ -59,6 +60,7 @@ def test_a_learners_way(browser: Any, address: str, tmp_path: Path) -> None:
         command(page, "docmanager:open", path=NOTEBOOK)
         page.wait_for_function(READY)
         assert "106 passed" in page.evaluate(RUN, "from course.notebook import Lab; print(Lab(1).test().text)")
+        assert "Oslo" in page.evaluate(RUN, TALK)
         command(page, "notebook:run-all-cells")
         page.wait_for_selector("input[type=range]", state="attached")
         assert page.evaluate(SLIDE)

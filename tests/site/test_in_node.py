@@ -1,7 +1,10 @@
 """The course in the tab's Python, under Node: no browser, no network."""
 
+import json
 import re
 from pathlib import Path
+
+import pytest
 
 from course.grading.plan import load_whole_plan
 from tests.site.learner import in_tab, write_solutions, write_starter
@@ -82,6 +85,19 @@ print(type(Lab(1).play([TimedRequest(0, "A", [65] * 8, max_tokens=2)])).__name__
     said = in_tab(site, tmp_path, script)
     assert "still running after 10 seconds" in said
     assert "WorkloadRun" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["08_spot_the_bug", "10_speculative_decoding", "11_async_scheduling"])
+def test_no_cell_of_a_notebook_asks_for_what_a_tab_lacks(site: Path, tmp_path: Path, name: str) -> None:
+    write_solutions(tmp_path, 1, 2, 3, 4, 5, 7, 8)
+    cells = json.loads((site / f"lab/files/notebooks/{name}.ipynb").read_text("utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    script = (
+        f"names = {{'__name__': '__main__'}}\nfor cell in {code!r}:\n    exec(cell, names)\nprint('all', len(names))"
+    )
+    said = in_tab(site, tmp_path, script)
+    assert "The engine did not finish" not in said
+    assert said.splitlines()[-1].startswith("all ")
 
 
 WRITTEN = re.compile(

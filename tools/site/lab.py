@@ -20,8 +20,9 @@ This notebook needs {need}, which no browser's tab has. It runs in a local insta
 3. Open `{path}`."""
 # For browsers from before modules, which run no line of lab.js.
 OLD = (
-    '<script>if (!("noModule" in HTMLScriptElement.prototype)) { window.stop(); document.write("<p role=alert>The lab '
-    'needs a browser of 2023 or later: take a current Firefox, Chrome, Edge or Safari, or install the course.</p>"); }'
+    '<script>if (!("noModule" in HTMLScriptElement.prototype)) { window.stop(); document.documentElement.innerHTML = '
+    '"<p role=alert>The lab needs a browser of 2023 or later: take a current Firefox, Chrome, Edge or Safari, or '
+    'install the course.</p>"; }'
     "</script>"
 )
 ADDED = (
