@@ -35,7 +35,9 @@ RUN = """async (code) => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
   let text = "";
   const future = kernel.requestExecute({ code });
-  future.onIOPub = (m) => { text += m.content.text ?? m.content.data?.["text/plain"] ?? (m.content.traceback ?? []).join("\\n"); };
+  future.onIOPub = ({ content }) => {
+    text += content.text ?? content.data?.["text/plain"] ?? (content.traceback ?? []).join("\\n");
+  };
   await future.done;
   return text; }"""
 EDIT = """async ([path, text]) => {
