@@ -1,7 +1,7 @@
 """Requests for the graded tests. Nothing here is to be filled in."""
 
 from collections.abc import Sequence
-from copy import copy
+from operator import attrgetter
 from random import Random
 from typing import cast
 
@@ -16,8 +16,8 @@ FAMILIES_OF_IDS = (
     ("1", "10", "100", "1-0", "1:0", "01", "0", "11"),
     ("山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss"),
 )
-NEVER_CHANGES = {int, float, str, bool, tuple, frozenset, type(None), RequestStatus}
-"""Types of which `copy` returns the same object, and takes its time."""
+
+VALUES = attrgetter(*Request.__slots__)
 
 
 def make_request(
@@ -49,9 +49,9 @@ def as_typed(policy: Policy) -> Policy:
 
 
 def fields_of(request: Request) -> dict[str, object]:
-    """Return a copy of everything a request consists of, by name."""
-    values = {name: getattr(request, name) for name in Request.__slots__}
-    return {name: value if type(value) in NEVER_CHANGES else copy(value) for name, value in values.items()}
+    """Return everything a request consists of, by name, its lists as copies: the rest cannot be changed in place."""
+    fields = zip(Request.__slots__, VALUES(request), strict=True)
+    return {name: value[:] if isinstance(value, list) else value for name, value in fields}
 
 
 def some_ids(rng: Random, count: int) -> list[str]:

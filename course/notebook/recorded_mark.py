@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from html import escape
 
+from course.sandbox import IN_BROWSER
 from course.views import svg
 from course.views.film import Film
 from course.views.picture import Layer, Picture
@@ -16,7 +17,8 @@ PALE = "filter:saturate(.3);opacity:.9"
 
 def mark_of(phase: int) -> str:
     """Return the line above a recorded run when the learner's `phase` is the first unwritten one."""
-    return f"Recorded with the reference. Yours appears here when phase {phase} is written."
+    place = "in a local installation" if IN_BROWSER and phase == 6 else "here"  # a browser has no PyTorch
+    return f"Recorded with the reference. Yours appears {place} when phase {phase} is written."
 
 
 def first_mark(results: Iterable[object]) -> str:

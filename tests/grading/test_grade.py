@@ -93,7 +93,7 @@ def test_a_solved_elective_runs_with_phases_1_to_5(checkout: Checkout, phase: in
     graded = checkout.grade("--phase", str(phase), "--min-points", "30")
     (elective,) = graded["phases"]
     assert graded["exit code"] == 0
-    assert elective["points"] == elective["max"] == graded["electives"]["total"]
+    assert elective["points"] == elective["max"] == graded["electives"]["total"], json.dumps(elective)
     assert elective["alone"] == {"status": "passed", "oracle": elective["stack"]}
     assert elective["stack"]["status"] == "passed", elective["stack"]
 

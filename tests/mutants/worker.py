@@ -12,6 +12,7 @@ import secrets
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,6 +23,7 @@ from tests.mutants.catalog import module_name
 from tests.mutants.verdict import Verdict
 
 MARK = "_subject_under_test"
+NUM_TRIED_FIRST = 20  # neighbours in a catalogue break the same function: what caught the last ones catches the next
 WALL_SECONDS = 120
 MEMORY_BYTES = 4 * 2**30
 
@@ -31,6 +33,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # output printed from here on must not mix with the verdicts
     warm: set[int] = set()
+    caught_by: list[str] = []  # the latest first
     for line in sys.stdin:
         job = json.loads(line)
         phase = int(job["phase"])
@@ -38,11 +41,15 @@ def main() -> None:
             pytest.main([f"labs/{module_name(phase)}", "--collect-only", "-q", "-p", "no:cacheprovider"])
             warm.add(phase)
         limits = {"stop_at_first": job["stop_at_first"], "cpu_seconds": job["cpu_seconds"]}
-        verdict = examine(Path.cwd(), phase, job["text"], **limits)
+        verdict = examine(Path.cwd(), phase, job["text"], tried_first=caught_by[:NUM_TRIED_FIRST], **limits)
+        if job["stop_at_first"] and verdict.failed:
+            caught_by = list(dict.fromkeys([verdict.failed[0], *caught_by]))
         print(json.dumps(asdict(verdict)), file=answers, flush=True)
 
 
-def examine(copy: Path, phase: int, text: str, *, stop_at_first: bool, cpu_seconds: int) -> Verdict:
+def examine(
+    copy: Path, phase: int, text: str, *, stop_at_first: bool, cpu_seconds: int, tried_first: Sequence[str] = ()
+) -> Verdict:
     """Put `text` in the place of the phase's solution, and run the graded tests on it in a child process."""
     solution = copy / "solutions" / f"{module_name(phase)}.py"
     mark = secrets.token_hex(8)
@@ -52,7 +59,8 @@ def examine(copy: Path, phase: int, text: str, *, stop_at_first: bool, cpu_secon
     events.write_text("", encoding="utf-8")
     child = os.fork()
     if child == 0:
-        _run_tests(phase, events, output, stop_at_first, cpu_seconds)
+        witness = Witness(events, f"solutions.{module_name(phase)}", tried_first)
+        _run_tests(phase, witness, output, stop_at_first, cpu_seconds)
     status = _wait(child)
     solution.write_text(original, encoding="utf-8")
     printed = output.read_text(encoding="utf-8", errors="replace")[-600:]
@@ -60,7 +68,7 @@ def examine(copy: Path, phase: int, text: str, *, stop_at_first: bool, cpu_secon
     return _judge(happened, status, solution, mark, printed)
 
 
-def _run_tests(phase: int, events: Path, output: Path, stop_at_first: bool, cpu_seconds: int) -> NoReturn:
+def _run_tests(phase: int, witness: "Witness", output: Path, stop_at_first: bool, cpu_seconds: int) -> NoReturn:
     code = 99
     try:
         os.setsid()
@@ -71,9 +79,8 @@ def _run_tests(phase: int, events: Path, output: Path, stop_at_first: bool, cpu_
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        name = module_name(phase)
         options = ["-q", "--tb=short", "-p", "no:cacheprovider", *(["-x"] if stop_at_first else [])]
-        code = int(pytest.main([f"labs/{name}", *options], plugins=[Witness(events, f"solutions.{name}")]))
+        code = int(pytest.main([f"labs/{module_name(phase)}", *options], plugins=[witness]))
     finally:
         os._exit(code)
 
@@ -124,10 +131,14 @@ class Witness:
     One JSON line per event: the code that was loaded, each test as it starts, passes or fails.
     """
 
-    def __init__(self, path: Path, module_name: str) -> None:
+    def __init__(self, path: Path, module_name: str, tried_first: Sequence[str] = ()) -> None:
         self._path = path
         self._module_name = module_name
+        self._ranks = {test: rank for rank, test in enumerate(tried_first)}
         self._loaded = False
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: self._ranks.get(item.nodeid.partition("::")[2], NUM_TRIED_FIRST))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._write("start", nodeid.partition("::")[2])

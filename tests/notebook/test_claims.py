@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from course.notebook import Lab, Predictions
-from course.notebook.claims import all_claims, deck, setup_of
+from course.notebook.claims import all_claims, deck, evidence, setup_of
 from course.notebook.claims.claim import Claim
 from course.notebook.claims.decide import card_of, play_claim, play_claims
 from course.notebook.panels import require_result
@@ -101,3 +101,7 @@ def test_answers_are_kept_by_title(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert require_result(deck(lab, guess)).answers == {"All work is lost": "true"}
     widget.answers = {}
     assert json.loads((tmp_path / "08.predictions.json").read_text(encoding="utf-8")) == {}
+
+
+def test_a_browser_shows_the_operations_that_torch_counts() -> None:
+    assert evidence.counted_operations() == evidence.COUNTED

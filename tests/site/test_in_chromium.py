@@ -1,12 +1,9 @@
 """A learner's way through the lab in a browser: edit, test, slide, reload, export, judge, import."""
 
 import contextlib
-import functools
-import http.server
 import json
 import subprocess
 import sys
-import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,25 +12,11 @@ from typing import Any
 import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from tools.site.figures import EDIT, NOTEBOOK, READY, RUN, STARTER, served
 
-STARTER = "labs/phase1_scheduler_step/starter.py"
-NOTEBOOK = "notebooks/01_scheduler_step.ipynb"
 WAIT = 240_000
-READY = """() => { const open = window.jupyterapp?.shell.currentWidget;
-  return open?.context?.isReady && open.sessionContext?.session?.kernel?.status === "idle"; }"""
-RUN = """async (code) => {
-  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-  let text = "";
-  const future = kernel.requestExecute({ code });
-  future.onIOPub = (m) => { text += m.content.text ?? (m.content.traceback ?? []).join("\\n"); };
-  await future.done;
-  return text; }"""
-EDIT = """async ([path, text]) => {
-  const open = await window.jupyterapp.commands.execute("docmanager:open", { path });
-  await open.context.ready;
-  open.content.model.sharedModel.setSource(text);
-  await open.context.save(); }"""
 READ = "async (path) => (await window.jupyterapp.serviceManager.contents.get(path, { content: true })).content"
+TALK = "from course.notebook import Lab; Lab(1).talk('What is the capital of Norway?')"
 SLIDE = """async () => {
   const slider = document.querySelector("input[type=range]"), output = slider.closest(".jp-OutputArea-output");
   const before = output.innerHTML;
@@ -43,17 +26,10 @@ SLIDE = """async () => {
   return before !== output.innerHTML; }"""
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
 @pytest.fixture
 def address(site: Path) -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with served(site) as found:
+        yield found
 
 
 def open_notebook(page: Any, address: str) -> None:
@@ -84,6 +60,7 @@ def test_a_learners_way(browser: Any, address: str, tmp_path: Path) -> None:
         command(page, "docmanager:open", path=NOTEBOOK)
         page.wait_for_function(READY)
         assert "106 passed" in page.evaluate(RUN, "from course.notebook import Lab; print(Lab(1).test().text)")
+        assert "Oslo" in page.evaluate(RUN, TALK)
         command(page, "notebook:run-all-cells")
         page.wait_for_selector("input[type=range]", state="attached")
         assert page.evaluate(SLIDE)
@@ -132,6 +109,23 @@ def test_without_webassembly_the_page_says_what_to_do(browser: Any, address: str
         page = context.new_page()
         page.goto(f"{address}/lab/lab/index.html", wait_until="commit")
         assert "needs WebAssembly" in page.inner_text("#mini-vllm-stop")
+
+
+@pytest.mark.parametrize(
+    ("lack", "words"),
+    [
+        ("delete HTMLScriptElement.prototype.noModule", "needs a browser of 2023"),
+        ("delete window.DecompressionStream", "needs features that came in 2023"),
+        ("delete Navigator.prototype.locks", "needs features that came in 2023"),
+    ],
+)
+def test_an_old_browser_is_told_what_to_take(browser: Any, address: str, lack: str, words: str) -> None:
+    with contextlib.closing(browser.new_context()) as context:
+        context.add_init_script(lack)
+        page = context.new_page()
+        page.goto(f"{address}/lab/lab/index.html", wait_until="commit")
+        page.get_by_role("alert").wait_for()
+        assert words in page.inner_text("[role=alert]")
 
 
 def test_without_storage_the_page_warns(browser: Any, address: str) -> None:

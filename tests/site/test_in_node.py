@@ -1,7 +1,12 @@
 """The course in the tab's Python, under Node: no browser, no network."""
 
+import json
+import re
 from pathlib import Path
 
+import pytest
+
+from course.grading.plan import load_whole_plan
 from tests.site.learner import in_tab, write_solutions, write_starter
 
 GRADE = """
@@ -80,3 +85,59 @@ print(type(Lab(1).play([TimedRequest(0, "A", [65] * 8, max_tokens=2)])).__name__
     said = in_tab(site, tmp_path, script)
     assert "still running after 10 seconds" in said
     assert "WorkloadRun" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["08_spot_the_bug", "10_speculative_decoding", "11_async_scheduling"])
+def test_no_cell_of_a_notebook_asks_for_what_a_tab_lacks(site: Path, tmp_path: Path, name: str) -> None:
+    write_solutions(tmp_path, 1, 2, 3, 4, 5, 7, 8)
+    cells = json.loads((site / f"lab/files/notebooks/{name}.ipynb").read_text("utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    script = (
+        f"names = {{'__name__': '__main__'}}\nfor cell in {code!r}:\n    exec(cell, names)\nprint('all', len(names))"
+    )
+    said = in_tab(site, tmp_path, script)
+    assert "The engine did not finish" not in said
+    assert said.splitlines()[-1].startswith("all ")
+
+
+WRITTEN = re.compile(
+    r"(?<!`)`((?:LAB_IMPL=\S+ )?(?:mini-vllm|pytest|make|pip|python) [^`]*)`|^((?:LAB_IMPL|mini-vllm ).*)$", re.M
+)
+IN_CELLS = re.compile(r"mini-vllm (?:hint|trace)|(?:LAB_IMPL=starter )?pytest labs/phase(?!6_)\w+(?: -m task\w+)?")
+
+
+def written_commands(site: Path) -> set[str]:
+    """Return the commands in the texts that the lab shows."""
+    texts = [path for path in (site / "lab/files").rglob("*") if path.suffix in (".md", ".ipynb")]
+    found = {a or b for text in texts for a, b in WRITTEN.findall(text.read_text("utf-8").replace('\\"', '"'))}
+    return {re.sub(r"\s*\n\s*", " ", command) for command in found}
+
+
+def test_every_command_of_a_text_runs_in_a_cell_or_says_where_it_runs(site: Path, tmp_path: Path) -> None:
+    commands = sorted(written_commands(site))
+    assert len(commands) > 100
+    tasks = {
+        f"{phase.folder} -m task{phase.number}_{task.number}" for phase in load_whole_plan() for task in phase.tasks
+    }
+    write_solutions(tmp_path, 1, 2, 3, 4, 5)
+    script = f"""
+import mini_vllm_course as course, traceback
+from course import notebook
+class Lab:
+    def __init__(self, phase): self.phase = phase
+    def test(self, task): self.text = f"tests {{self.phase}}.{{task}}"; return self
+notebook.Lab = Lab
+for line in {commands!r}:
+    assert course.commands_marked([line]) == ["!" + line], line
+    print("##", line)
+    course.run_command(line)
+"""
+    said = in_tab(site, tmp_path, script)
+    answers = dict(re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", said, re.MULTILINE))
+    assert set(answers) == set(commands)
+    for command, answer in answers.items():
+        assert answer.strip(), command
+        assert not re.search("Traceback|error:", answer), f"{command}\n{answer}"
+        assert ("needs a local installation" in answer) == (IN_CELLS.match(command) is None), command
+        if target := re.fullmatch(r"(?:LAB_IMPL=starter )?pytest (.* -m .*)", command):
+            assert target[1] in tasks, command

@@ -71,11 +71,10 @@ def test_two_chats_are_answered_one_is_stopped_and_a_long_prompt_is_refused_in_w
     pages: Pages, address: str
 ) -> None:
     page = open_page(pages, address)
-    page.wait_for_selector("#connection[data-state=open]", timeout=120_000)
-    ask(page, "Tell me a story about Mina and a kite.")
+    page.wait_for_selector("#picture svg", timeout=120_000)  # before anything is typed
+    assert "Mina and a kite" in page.inner_text("#panels")
     page.click("#add-chat")
     ask(page, "What is the capital of Norway?")
-    page.wait_for_selector("#picture svg")
     page.wait_for_selector("text=The capital of Norway is Oslo.", timeout=60_000)
     page.click("#tab-1")
     page.press("#message", "Tab")
@@ -85,6 +84,15 @@ def test_two_chats_are_answered_one_is_stopped_and_a_long_prompt_is_refused_in_w
     page.wait_for_selector(".error", timeout=60_000)
     assert "tokens" in page.inner_text(".error p")
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_without_motion_the_example_waits_for_enter(pages: Pages, address: str) -> None:
+    page = open_page(pages, address, reduced_motion="reduce")
+    page.wait_for_function("document.getElementById('message').value.startsWith('Tell me')", timeout=120_000)
+    page.wait_for_timeout(500)
+    assert page.query_selector("#picture svg") is None
+    page.press("#message", "Enter")
+    page.wait_for_selector("#picture svg")
 
 
 def ask(page: Any, text: str) -> None:

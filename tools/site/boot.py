@@ -2,10 +2,15 @@
 
 The course itself lies in the kernel's memory, where imports are quick. What a learner edits lies on the drive, that is
 in the browser's storage: before every cell the starters that differ are copied from there into the course.
+
+The handouts' commands are lines of a cell here, as they stand: there is no shell.
 """
 
 import concurrent.futures
+import contextlib
 import os
+import re
+import shlex
 import sys
 import zipfile
 from collections.abc import Callable
@@ -19,6 +24,14 @@ NO_DRIVE = (
     "WARNING: this browser gives the lab no storage (a private window?). Your edits do not reach your engine and are "
     "lost with the tab. Open the lab in an ordinary window."
 )
+COMMAND = re.compile(r"(?:LAB_IMPL=\S+ )?(?:pytest|mini-vllm|make|pip|python)(?: [^=(].*)?\s*|#.*\s*|\s*")
+TESTS = re.compile(r"(?:LAB_IMPL=starter )?pytest labs/phase(?!6_)(\d+)_\w+(?: -m task\d+_(\d))?")
+RUN_HERE = ("hint", "trace")  # they need no second process
+ELSEWHERE = (
+    "A browser's tab cannot run `{}`: it needs a local installation (the website's page `Install it`). What runs in a "
+    "cell here: pytest with a phase's folder and -m taskN_N, mini-vllm hint, mini-vllm trace. "
+    "lab.talk(...) chats with the model."
+)
 
 
 def boot() -> None:
@@ -29,6 +42,8 @@ def boot() -> None:
     shell = get_ipython()
     assert shell is not None
     shell.events.register("pre_run_cell", lambda info: before_cell())
+    shell.input_transformers_cleanup.append(commands_marked)
+    shell.system = run_command  # type: ignore[method-assign]
 
 
 def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
@@ -59,6 +74,29 @@ class ExecutorHere(concurrent.futures.Executor):
 
 def ended(status: int) -> NoReturn:
     raise SystemExit(f"os._exit({status})")
+
+
+def commands_marked(lines: list[str]) -> list[str]:
+    """Return the lines of a cell, with a `!` before each if all are commands of the handouts."""
+    is_shell = all(map(COMMAND.fullmatch, lines))
+    return [f"!{line}" if is_shell and line.strip() else line for line in lines]
+
+
+def run_command(line: str) -> None:
+    """Run a command of the handouts in this process, or print where it runs; IPython calls it for a line with `!`."""
+    from course.notebook import Lab
+    from course.terminal.lazy_commands import load
+
+    if tests := TESTS.fullmatch(line.strip()):
+        print(Lab(int(tests[1])).test(int(tests[2]) if tests[2] else None).text)
+    elif (words := shlex.split(line, comments=True))[:1] == ["mini-vllm"] and words[1:2] and words[1] in RUN_HERE:
+        try:
+            with contextlib.chdir(COURSE):
+                load(words[1], f"cli.{words[1]}:{words[1]}").main(words[2:], prog_name=" ".join(words[:2]))
+        except SystemExit:  # what went wrong is printed
+            pass
+    else:
+        print(ELSEWHERE.format(line.strip()))
 
 
 def before_cell() -> None:

@@ -95,7 +95,7 @@ def on_gpu(lineup: str, model: str) -> int:
         sys.exit(f"{sys.executable} has no vLLM: run this with the Python of an environment that has vLLM 0.13.0")
     stock, ours = (answer("generated", name, lineup, model, sys.executable) for name in ("stock", "ours"))
     print("\n".join(compared(stock, ours)))
-    return stock["tokens"] != ours["tokens"]
+    return int(stock["tokens"] != ours["tokens"])
 
 
 def compared(stock: dict[str, Any], ours: dict[str, Any]) -> list[str]:

@@ -34,9 +34,8 @@ MODELS = {
         "pad_token_id": 1,
     },
 }
-MODELS["Qwen/Qwen2.5-VL-3B-Instruct"] = MODELS["facebook/opt-125m"] | {
-    "max_position_embeddings": 32_768
-}  # of the random tests
+# The model of the random tests.
+MODELS["Qwen/Qwen2.5-VL-3B-Instruct"] = MODELS["facebook/opt-125m"] | {"max_position_embeddings": 32_768}
 
 
 def write_hub(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from types import ModuleType
 from typing import Any
 
@@ -28,8 +27,13 @@ HINT_OF_POP = "this is your queue of task 3.1, after victims were put back into 
 
 def room_differs(phase3: ModuleType, answers: Answers, policy: Policy, rng: random.Random, many: int) -> str:
     """Let running requests ask for memory over three steps; return the report of the first call that differs."""
-    room = random_room(rng, many)
-    return first_difference(answers, lambda: three_steps(phase3, policy, **deepcopy(room)))
+    state = rng.getstate()
+
+    def run() -> Iterator[tuple[Mapping[str, object], Told]]:
+        rng.setstate(state)
+        return three_steps(phase3, policy, **random_room(rng, many))
+
+    return first_difference(answers, run)
 
 
 def three_steps(

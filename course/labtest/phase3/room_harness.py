@@ -79,8 +79,8 @@ class RoomHarness:
             "also changed": [
                 f"{name}.{field}"
                 for name, r in sorted(self.requests.items())
-                for field, value in fields_of(r).items()
-                if value != self._fields_before[name][field] and field not in VICTIM_CHANGES
+                for field, value in self._fields_before[name].items()
+                if value != getattr(r, field) and field not in VICTIM_CHANGES
             ]
             + [f"{name}: the drafts" for name, r in sorted(self.requests.items()) if not self._has_right_drafts(r)],
         }

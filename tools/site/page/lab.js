@@ -59,7 +59,8 @@ export async function exported() {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   const count = Object.keys(files).filter((path) => STARTER.test(path)).length;
   say(`Exported ${count} starters and your notebooks: my_work.zip.\n`
-    + "mini-vllm judge takes it as it is. In a checkout, `python -m zipfile -e my_work.zip from_browser` unpacks it into a folder of its own.");
+    + "In a local installation, `mini-vllm bring my_work.zip` puts the starters in place and keeps what they replace; "
+    + "`mini-vllm judge my_work.zip` grades it.");
 }
 
 /** Put the files of a zip into the lab; what they replace is kept in `kept/`. Returns the paths that changed. */
@@ -106,6 +107,7 @@ function addBar() {
   const input = Object.assign(document.createElement("input"), { type: "file", accept: ".zip", hidden: true });
   input.onchange = () => { if (input.files[0]) chosen(input.files[0]); input.value = ""; };
   bar.append(
+    Object.assign(document.createElement("a"), { href: "../../install/index.html", textContent: "Install it", target: "_blank" }),
     button("Export my work", "A zip of your starters and notebooks", () =>
       exported().catch((error) => say(`Nothing was exported: ${error.message}.`))),
     button("Import", "A zip that was exported here", () => input.click()),
@@ -153,4 +155,4 @@ async function start() {
 }
 
 window.miniVLLM = { exported, imported, work };
-await start();
+start();

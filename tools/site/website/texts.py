@@ -16,7 +16,7 @@ UNDER_ITEM = re.compile(r"^[ ]{2,3}(?=\S)", re.MULTILINE)
 TASK = re.compile(r"^###? Task (\d+(?:\.\d)?)\b[^\n]*\n", re.MULTILINE)
 HEADING = re.compile(r"^#{1,3} ", re.MULTILINE)
 FOLD = '<details markdown="1" data-search-exclude>'  # the search would show what is folded
-IN_LAB = re.compile(r"notebooks/(?!06_|12_)[\w]+\.ipynb")
+IN_LAB = re.compile(r"notebooks/\w+\.ipynb")
 
 
 def page_text(text: str, path: str, pages: Collection[str]) -> str:

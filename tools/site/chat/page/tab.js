@@ -5,7 +5,7 @@
 
 const OLD = "This browser is too old for the page: it needs WebAssembly and workers with modules. Any browser of 2023 or later has them.";
 const STUCK = "The engine in this tab has not come up: the page's files cannot be loaded. Load the page again; opened from a disk it needs `python -m http.server`.";
-const PATIENCE = 120000;
+const PATIENCE = 120000, EXAMPLE = "Tell me a story about Mina and a kite.";
 const answers = new Map();
 let count = 0, failure = "", isReady = false;
 
@@ -35,10 +35,22 @@ function begin() {
     else if (!data.ready) answers.get(data.number)?.[data.kind](data.value);
     if (data.progress) return;
     clearTimeout(late);
-    if (data.ready) show("The engine has nothing to do.");
+    if (data.ready) {
+      show("The engine has nothing to do.");
+      offerExample();
+    }
     isReady = true;
   };
   return worker;
+}
+
+// Blocks move before anything is typed, unless the visitor was quicker or wants no motion: then Enter sends the example.
+function offerExample() {
+  if (document.getElementById("connection").dataset.state !== "open") return setTimeout(offerExample, 50);
+  const field = document.getElementById("message");
+  if (field.value || document.querySelector("#picture svg")) return;
+  field.value = EXAMPLE;
+  if (!matchMedia("(prefers-reduced-motion: reduce)").matches) document.getElementById("composer").requestSubmit();
 }
 
 const worker = begin();
