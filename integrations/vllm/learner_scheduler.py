@@ -171,7 +171,8 @@ class LearnerScheduler(SchedulerInterface):
             sent[client].outputs.append(answer)
         if (stats := self.make_stats()) is not None:
             if drafts:
-                stats.spec_decoding_stats = SpecDecodingStats.new(max(drafts)[0])
+                num_speculative = self.vllm_config.speculative_config.num_speculative_tokens
+                stats.spec_decoding_stats = SpecDecodingStats.new(num_speculative)
             for num_drafts, num_accepted in drafts:
                 stats.spec_decoding_stats.observe_draft(num_drafts, num_accepted)
             sent[next(iter(sent), 0)].scheduler_stats = stats
