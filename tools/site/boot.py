@@ -43,7 +43,7 @@ def boot() -> None:
     assert shell is not None
     shell.events.register("pre_run_cell", lambda info: before_cell())
     shell.input_transformers_cleanup.append(commands_marked)
-    shell.system = run_command
+    shell.system = run_command  # type: ignore[method-assign]
 
 
 def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:

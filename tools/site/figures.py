@@ -35,7 +35,8 @@ RUN = """async (code) => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
   let text = "";
   const future = kernel.requestExecute({ code });
-  future.onIOPub = (m) => { text += m.content.text ?? m.content.data?.["text/plain"] ?? (m.content.traceback ?? []).join("\\n"); };
+  future.onIOPub = ({ content: { text: printed, data, traceback } }) => {
+    text += printed ?? data?.["text/plain"] ?? (traceback ?? []).join("\\n"); };
   await future.done;
   return text; }"""
 EDIT = """async ([path, text]) => {
