@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from itertools import count
@@ -56,18 +58,19 @@ def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
     around = course_around(folder.resolve().parent)
     if around is not None:
         raise FolderError(f"{folder} would lie inside the course in {around}: nothing was written; name another folder")
-    marker = read_marker(folder)
-    if marker is None and folder.exists() and any(path.name != MARKER + PART for path in folder.iterdir()):
-        raise FolderError(
-            f"{folder} exists and is not empty: nothing was written. Name a new folder, or for newer handouts and "
-            f"tests in a folder of the course: mini-vllm start {folder} --update"
-        )
-    if marker is not None and not marker.unfinished:
-        raise FolderError(
-            f"{folder} is a folder of the course already: nothing was written. "
-            f"For newer handouts and tests: mini-vllm start {folder} --update"
-        )
-    return bring(folder, edition, {} if marker is None else marker.ours)
+    with held(folder):
+        marker = read_marker(folder)
+        if marker is None and any(path.name != MARKER + PART for path in folder.iterdir()):
+            raise FolderError(
+                f"{folder} exists and is not empty: nothing was written. Name a new folder, or for newer handouts and "
+                f"tests in a folder of the course: mini-vllm start {folder} --update"
+            )
+        if marker is not None and not marker.unfinished:
+            raise FolderError(
+                f"{folder} is a folder of the course already: nothing was written. "
+                f"For newer handouts and tests: mini-vllm start {folder} --update"
+            )
+        return bring(folder, edition, {} if marker is None else marker.ours)
 
 
 def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
@@ -80,8 +83,37 @@ def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
         raise FolderError(f"{folder} is no folder of the course: mini-vllm start {folder} makes one")
     if (folder / "solutions" / "__init__.py").is_file():
         raise FolderError(f"{folder} is a teacher's checkout, with solutions: git updates it")
-    marker = read_marker(folder)
-    return bring(folder, edition, {} if marker is None else marker.ours)
+    with held(folder):
+        marker = read_marker(folder)
+        return bring(folder, edition, {} if marker is None else marker.ours)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold the folder, which is made if need be, for one call; a killed one lets go of it. Windows holds nothing.
+
+    Raises `FolderError` if another call holds it, or if something cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if sys.platform == "win32":
+            yield
+            return
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(handle)
+    except BlockingIOError as error:
+        raise FolderError(f"another `mini-vllm start` is writing {folder}: wait until it is done") from error
+    except OSError as error:
+        raise FolderError(
+            f"{folder} is unfinished: {error.strerror or error} ({error.filename}). Nothing of yours was changed; "
+            "once that is mended, the same command goes on"
+        ) from error
 
 
 def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
@@ -89,22 +121,15 @@ def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
     now = {path: digest(content) for path, content in edition.items()}
     both = {path: [*before.get(path, []), *([now[path]] if path in now else [])] for path in {*before, *now}}
     changes = Changes()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_marker(folder, both, unfinished=True)
-        for path, content in edition.items():
-            bring_file(folder, path, content, before.get(path, []), changes)
-        for path in sorted({*before} - {*now}):
-            old = folder / path
-            if old.is_file() and digest(old.read_bytes()) in before[path] and not fnmatch(path, STARTERS):
-                old.unlink()
-                changes.removed.append(path)
-        write_marker(folder, {path: [hashed] for path, hashed in now.items()}, unfinished=False)
-    except OSError as error:
-        raise FolderError(
-            f"{folder} is unfinished: {error.strerror or error} ({error.filename}). Nothing of yours was changed; "
-            "once that is mended, the same command goes on"
-        ) from error
+    write_marker(folder, both, unfinished=True)
+    for path, content in edition.items():
+        bring_file(folder, path, content, before.get(path, []), changes)
+    for path in sorted({*before} - {*now}):
+        old = folder / path
+        if old.is_file() and digest(old.read_bytes()) in before[path] and not fnmatch(path, STARTERS):
+            old.unlink()
+            changes.removed.append(path)
+    write_marker(folder, {path: [hashed] for path, hashed in now.items()}, unfinished=False)
     return changes
 
 

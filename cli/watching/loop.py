@@ -63,9 +63,9 @@ class Watch(Watched):
         self.session.saved(self.phases[path])
         self.grade_next()
 
-    def grade_next(self) -> None:
-        """Grade the current task; name it if its file is untouched."""
-        if tasks := self.session.to_grade():
+    def grade_next(self, *, after_a_pass: bool = False) -> None:
+        """Grade the current task; name it if its file is untouched, or if it is unwritten and comes after a pass."""
+        if (tasks := self.session.to_grade()) and not (after_a_pass and self.session.is_unwritten(tasks[0])):
             self.grade(tasks)
         elif (task := self.session.current) is not None:
             screen.show_unwritten(self.console, self.session.phases[task.phase], task.number)
@@ -103,7 +103,7 @@ class Watch(Watched):
         if grade.is_complete and not self.session.unfinished(grade.plan.number):
             self.check_stack(grade.plan.number)
         if grade.is_complete and self.session.current is not None:
-            self.grade_next()
+            self.grade_next(after_a_pass=True)
         else:
             self.show_keys()
 

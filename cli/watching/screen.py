@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from cli.watching.session import Session
+from cli.watching.session import Session, line_of
 from course.fresh.shown_run import ShownRun
 from course.grading.approaches import Approach
 from course.grading.plan import PlannedPhase
@@ -71,16 +71,6 @@ def show_unwritten(console: Console, phase: PlannedPhase, task: int) -> None:
     console.print(f"Write {title(phase, task)}", style=STRONG, markup=False)
     console.print(f"  in   {phase.starter}{line_of(phase, task)}", markup=False, soft_wrap=True)
     console.print(f"  read {handout(phase)}, 'Task {phase.number}.{task}'", markup=False, soft_wrap=True)
-
-
-def line_of(phase: PlannedPhase, task: int) -> str:
-    """Return the line of a starter where a task is not written yet, as ":14"; empty if it is not found."""
-    ours = re.compile(rf'NotImplementedError\("Phase {phase.number}, tasks?[\d, and]* {task}\b')
-    try:
-        lines = (CHECKOUT / phase.starter).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeError):
-        return ""
-    return next((f":{number}" for number, line in enumerate(lines, start=1) if ours.search(line)), "")
 
 
 def show_list(console: Console, session: Session) -> None:

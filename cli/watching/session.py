@@ -1,6 +1,7 @@
 """Where a learner stands: the tasks of a finish, which have passed, which is current, and what to grade next."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -62,11 +63,20 @@ class Session:
         mine = [task for task in self.tasks if phase in (0, task.phase)]
         return [task for task in mine if self.state(task) != "passed"]
 
+    def is_unwritten(self, task: Task) -> bool:
+        return bool(line_of(self.phases[task.phase], task.number))
+
     def saved(self, phase: int) -> None:
-        """Turn to a phase that was saved: to its first open task, or to one that has to pass again."""
+        """Turn to a phase that was saved: to its first open task, or to one that has to pass again.
+
+        Within the phase, turn back from an unwritten task to one before it that was skipped and is written now.
+        """
         if self.current is None or self.current.phase != phase:
             left = sorted(self.unfinished(phase), key=lambda task: self.state(task) != "open")
             self.current = next(iter(left), self.current)
+        elif self.is_unwritten(self.current):
+            skipped = (task for task in self.unfinished(phase) if task < self.current and not self.is_unwritten(task))
+            self.current = next(skipped, self.current)
 
     def skip(self) -> None:
         """Turn to the next task that has not passed, and from the last one to the first."""
@@ -105,6 +115,16 @@ class Session:
         if not stale:
             self.current = next(iter(self.unfinished(phase) or self.unfinished()), None)
         return stale
+
+
+def line_of(phase: PlannedPhase, task: int) -> str:
+    """Return the line of a starter where a task is not written yet, as ":14"; empty if it is not found."""
+    ours = re.compile(rf'NotImplementedError\("Phase {phase.number}, tasks?[\d, and]* {task}\b')
+    try:
+        lines = (CHECKOUT / phase.starter).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError):
+        return ""
+    return next((f":{number}" for number, line in enumerate(lines, start=1) if ours.search(line)), "")
 
 
 def version(file_sha256: str) -> str:

@@ -10,6 +10,7 @@ from types import ModuleType
 
 from course.sandbox.explain import place_in, shown_path
 from course.sandbox.imports import refused_import
+from mini_vllm.assembly.lineup import CHECKOUT
 
 
 def sha256(path: Path) -> str:
@@ -20,7 +21,8 @@ def complaint_about_file(path: Path) -> str:
     """Return what is wrong with a file before it is imported; empty if it can be read and imports only what it may."""
     name = shown_path(path)
     if not path.is_file():
-        return f"{name} is missing. `git checkout -- {name}` restores the original."
+        restore = f"git checkout -- {name}" if (CHECKOUT / ".git").exists() else "mini-vllm start --update"
+        return f"{name} is missing. `{restore}` restores the original."
     try:
         refusal = refused_import(path.read_bytes())
     except OSError as error:

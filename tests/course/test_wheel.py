@@ -113,6 +113,18 @@ def test_a_killed_start_is_finished_by_the_next(newcomer: NewLearner, edition: d
     assert all((folder / path).read_bytes() == content for path, content in edition.items())
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="nothing holds a folder there")
+def test_of_two_starts_at_once_one_wins_and_the_other_says_so(newcomer: NewLearner, edition: dict[str, bytes]) -> None:
+    program = "import sys; from mini_vllm_labs.launcher import main; sys.argv[1:] = ['start', 'both']; main()"
+    command = [str(newcomer.bin / "python"), "-c", program]
+    started = [subprocess.Popen(command, cwd=newcomer.home, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    errors = [process.communicate()[1] for process in started]
+    assert sorted(process.returncode for process in started) == [0, 2, 2, 2], errors
+    known = ("another `mini-vllm start` is writing", "is a folder of the course already")
+    assert all(any(words in error for words in known) for error in errors if error), errors
+    assert contents(newcomer.home / "both") == edition
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     files = (path for path in folder.rglob("*") if path.is_file() and path.name != MARKER)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
