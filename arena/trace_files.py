@@ -1,10 +1,13 @@
-"""Traces of real services as loads: files in the form of Azure, BurstGPT, Mooncake and Qwen-Bailian."""
+"""Traces of real services as loads: files in the form of Azure, BurstGPT, Mooncake and Qwen-Bailian.
+
+Where the published files are: labs/elective_policies/README.md, "Loads of real services".
+"""
 
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain, islice, repeat
 from math import isfinite
 from pathlib import Path
@@ -91,22 +94,24 @@ def read_rows(path: Path) -> Iterator[Row]:
     """Yield the requests of a `.csv` or `.jsonl` file that have an output. Raises `ValueError` naming the line."""
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"a trace must be a .csv or .jsonl file, got {path}")
-    with path.open(encoding="utf-8", newline="") as lines:
-        table = csv.DictReader(lines) if path.suffix == ".csv" else map(json.loads, filter(str.strip, lines))
-        number = 1 if path.suffix == ".csv" else 0
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        is_table = path.suffix == ".csv"
+        number = 1 if is_table else 0
         try:
-            for record in table:
+            for record in csv.DictReader(lines) if is_table else filter(str.strip, lines):
                 number += 1
-                row = _row(record, number)
+                row = _row(record if isinstance(record, dict) else json.loads(record), number)
                 if row.num_output_tokens > 0:
                     yield row
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError) as error:
             raise ValueError(f"{path}, line {number}: {error}") from None
 
 
 def _row(record: Mapping[str, Any], number: int) -> Row:
+    if not isinstance(record, dict) or not isinstance(record.get("hash_ids", []), list):
+        raise ValueError("must be a JSON object, its hash_ids a list")
     num_tokens, num_output_tokens = int(_column(record, INPUT)), int(_column(record, OUTPUT))
-    if num_tokens < 1 or num_output_tokens < 0:
+    if num_output_tokens < 0 or num_tokens < min(1, num_output_tokens):  # BurstGPT's failed requests have 0 and 0
         raise ValueError(f"lengths must be at least 1 and 0 tokens, got {num_tokens} and {num_output_tokens}")
     is_bailian = "chat_id" in record
     hashes = record.get("hash_ids") or ()
@@ -130,8 +135,9 @@ def _column(record: Mapping[str, Any], names: Sequence[str]) -> Any:
 def _seconds(value: Any) -> float:
     try:
         seconds = float(value)
-    except ValueError:  # Azure writes a date, with seven digits after the second
-        seconds = datetime.fromisoformat(str(value)[:26]).timestamp()
+    except ValueError:  # Azure writes dates: in 2023 with seven digits and no zone, in 2024 in UTC, some without digits
+        date = datetime.fromisoformat(str(value))
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     if not isfinite(seconds):
         raise ValueError(f"an arrival must be a finite time, got {value!r}")
     return seconds

@@ -55,5 +55,5 @@ def starters_in(work: Path) -> dict[int, bytes]:
     except zipfile.BadZipFile as error:
         raise ValueError(f"{work} is no zip, or a damaged one: {error}") from None
     if not starters:
-        raise ValueError(f"{work} is no export of the lab: it has no labs/phaseN_.../starter.py")
+        raise ValueError(f"{work} is no export of the lab: it has no starter in a folder of labs/")
     return starters

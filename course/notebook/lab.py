@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from course.views.widgets import Player
 
 T = TypeVar("T")
-TALK_POOL = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, block_size=8, num_gpu_blocks=57)
+TALK_POOL = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, block_size=8, num_gpu_blocks=57, max_model_len=448)
 
 
 class Lab:

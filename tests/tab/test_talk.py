@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 import course.fresh.talk as talking
+from course.notebook import Lab
+from course.notebook.notice import Notice
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 
@@ -35,3 +37,9 @@ def test_a_step_that_raises_leaves_what_was_answered(monkeypatch: pytest.MonkeyP
     assert cut.texts[QUESTIONS[0]] == "The capital of Norway"
     assert str(cut).endswith(cut.problem)
     assert len(cut.recording.steps) == 4
+
+
+@pytest.mark.parametrize("phase", [1, 2, 3, 4, 5])
+def test_the_lab_talks_with_what_is_written_so_far(phase: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not isinstance(Lab(phase, "solution").talk(QUESTIONS[0], max_tokens=12), Notice)
+    assert "The capital of Norway is Oslo." in capsys.readouterr().out
