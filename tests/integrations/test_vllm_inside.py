@@ -26,7 +26,7 @@ def test_a_failure_needs_a_reason_and_a_reason_a_failure() -> None:
 
 def test_every_reason_is_a_sentence() -> None:
     reasons = explanations([*FILES, *SLOW])
-    assert len(reasons) == 10
+    assert len(reasons) == 11
     assert all(len(reason.split()) > 4 for reason in reasons.values())
 
 
