@@ -1,7 +1,8 @@
 """`mini-vllm bring`: the starters of a zip from the browser's lab, into this checkout."""
 
-import time
 import zipfile
+import zlib
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -29,17 +30,17 @@ def bring(
 def bring_into(checkout: Path, work: Path) -> list[str]:
     """Put a zip's starters into a checkout; return what changed. Raises `ValueError` for no zip of the lab."""
     lines = []
-    kept = checkout / "kept" / time.strftime("%Y-%m-%dT%H-%M-%S")
+    kept = checkout / "kept" / f"{datetime.now():%Y-%m-%dT%H-%M-%S-%f}"
     for phase, text in starters_in(work).items():
         path = starter_path(phase, checkout)
-        name, here = path.relative_to(checkout), path.read_bytes() if path.exists() else b""
-        if here == text:
-            continue
-        old = kept / name
-        old.parent.mkdir(parents=True)
-        old.write_bytes(here)
+        name, old = path.relative_to(checkout).as_posix(), kept / path.relative_to(checkout)
+        if not path.exists():
+            lines.append(f"{name}: written; there was none")
+        elif path.read_bytes() != text:
+            old.parent.mkdir(parents=True)
+            old.write_bytes(path.read_bytes())
+            lines.append(f"{name}: replaced; what was there is in {old.relative_to(checkout).as_posix()}")
         path.write_bytes(text)
-        lines.append(f"{name.as_posix()}: replaced; what was there is in {old.relative_to(checkout).as_posix()}")
     return lines or ["Nothing to bring: all starters are as they are in the zip."]
 
 
@@ -52,8 +53,8 @@ def starters_in(work: Path) -> dict[int, bytes]:
             if large := [entry.filename for entry in found.values() if entry.file_size > MAX_BYTES]:
                 raise ValueError(f"{work}: {large[0]} is larger than {MAX_BYTES >> 20} MiB")
             starters = {phase: archive.read(entry) for phase, entry in sorted(found.items())}
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{work} is no zip, or a damaged one: {error}") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: packed in another way
+        raise ValueError(f"{work} is no zip of the lab, or a damaged one: {error}") from None
     if not starters:
         raise ValueError(f"{work} is no export of the lab: it has no starter in a folder of labs/")
     return starters
