@@ -8,6 +8,7 @@ import pytest
 
 from course.grading.plan import load_whole_plan
 from tests.site.learner import in_tab, write_solutions, write_starter
+from tools.site.boot import commands_marked
 
 GRADE = """
 from course.notebook import Lab
@@ -98,6 +99,12 @@ def test_no_cell_of_a_notebook_asks_for_what_a_tab_lacks(site: Path, tmp_path: P
     said = in_tab(site, tmp_path, script)
     assert "The engine did not finish" not in said
     assert said.splitlines()[-1].startswith("all ")
+
+
+def test_a_comment_is_no_command() -> None:
+    assert commands_marked(["# notes\n", "\n", "# more"]) == ["# notes\n", "\n", "# more"]
+    assert commands_marked(["# a hint\n", "mini-vllm hint 1.1\n"]) == ["# a hint\n", "!mini-vllm hint 1.1\n"]
+    assert commands_marked(["python = 3\n", "python"]) == ["python = 3\n", "python"]
 
 
 WRITTEN = re.compile(

@@ -24,7 +24,8 @@ NO_DRIVE = (
     "WARNING: this browser gives the lab no storage (a private window?). Your edits do not reach your engine and are "
     "lost with the tab. Open the lab in an ordinary window."
 )
-COMMAND = re.compile(r"(?:LAB_IMPL=\S+ )?(?:pytest|mini-vllm|make|pip|python)(?: [^=(].*)?\s*|#.*\s*|\s*")
+COMMAND = re.compile(r"(?:LAB_IMPL=\S+ )?(?:pytest|mini-vllm|make|pip|python)(?: [^=(].*)?\s*")
+BESIDE_COMMANDS = re.compile(r"\s*(?:#.*)?\s*")
 TESTS = re.compile(r"(?:LAB_IMPL=starter )?pytest labs/phase(?!6_)(\d+)_\w+(?: -m task\d+_(\d))?")
 RUN_HERE = ("hint", "trace")  # they need no second process
 ELSEWHERE = (
@@ -77,9 +78,9 @@ def ended(status: int) -> NoReturn:
 
 
 def commands_marked(lines: list[str]) -> list[str]:
-    """Return the lines of a cell, with a `!` before each if all are commands of the handouts."""
-    is_shell = all(map(COMMAND.fullmatch, lines))
-    return [f"!{line}" if is_shell and line.strip() else line for line in lines]
+    """Return the lines of a cell, with a `!` before each command if all but comments are commands of the handouts."""
+    is_shell = all(COMMAND.fullmatch(line) or BESIDE_COMMANDS.fullmatch(line) for line in lines)
+    return [f"!{line}" if is_shell and COMMAND.fullmatch(line) else line for line in lines]
 
 
 def run_command(line: str) -> None:
