@@ -17,7 +17,7 @@ FILES = ("test_scheduler.py", "test_async_scheduler.py", "test_output.py")
 SLOW = ("test_priority_scheduler_random.py",)
 """20,000 steps in each of 12 tests."""
 EXPLAINED = Path(__file__).with_name("explained.toml")
-SECONDS_PER_TEST = 1800  # the random ones take minutes
+SECONDS_PER_TEST, SECONDS_PER_SLOW_TEST = 300, 1800
 ATTENTION = {"num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 768, "vocab_size": 50_272}
 MODELS = {
     "facebook/opt-125m": {
@@ -72,7 +72,8 @@ def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict
     pytest = [str(VLLM_PYTHON), "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"]
     (folder / "pytest.ini").write_text("[pytest]\n")  # else ours, two folders up
     pytest += ["-c", str(folder / "pytest.ini"), "--rootdir", str(TESTS)]
-    own = ["-p", "tools.vllm_inside.plugin", f"--timeout={SECONDS_PER_TEST}", f"--junitxml={report}"]
+    seconds = SECONDS_PER_SLOW_TEST if files is SLOW else SECONDS_PER_TEST
+    own = ["-p", "tools.vllm_inside.plugin", f"--timeout={seconds}", f"--junitxml={report}"]
     command = [*pytest, *own, *(f"tests/v1/core/{name}" for name in files)]
     done = subprocess.run(command, cwd=TESTS, env=variables, capture_output=True, text=True, check=False)
     if not report.exists():
