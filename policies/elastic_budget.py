@@ -1,4 +1,4 @@
-"""A step's budget that grows when nobody waits."""
+"""A step's budget that grows when WAITING is empty."""
 
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
@@ -9,8 +9,8 @@ from policies.settings import require_positive
 class ElasticBudget(Around):
     """Gives a step a share of the engine's `max_num_batched_tokens` while requests wait, and all of it when none does.
 
-    When the queue is empty, prompts under way finish in one oversized step. Nobody who waits is delayed, but everybody
-    who decodes is: the times of steps vary more. Raises `ValueError` for a share that is not over 0 and at most 1.
+    When the queue is empty, prompts under way finish in one oversized step. No waiting request is delayed, but each
+    decoding one is: the times of steps vary more. Raises `ValueError` for a share that is not over 0 and at most 1.
 
     An exercise of a public course, which asks for the variance of the step's time.
     """

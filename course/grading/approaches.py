@@ -1,9 +1,9 @@
 """Other fair ways to write a task, sealed until it passes.
 
 `approaches/phaseN.json` has one text per task, enciphered by a key from the tests of the task and the answers that the
-reference gave to them. Whoever opens the files, searches them or turns their letters reads nothing, and none of their
-code can be imported. It is a seal and not a lock: the recorded answers are in the course too, so whoever calls
-`unsealed` reads the text without having written the task. The commands that show it grade the task first.
+reference gave to them. Opening the files, searching them or turning their letters shows nothing, and none of their code
+can be imported. It is a seal and not a lock: the recorded answers are in the course too, so a call of `unsealed` shows
+the text without the task being written. The commands that show it grade the task first.
 """
 
 import base64

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from course.views.widgets import Player
 
 T = TypeVar("T")
+# Of 57 blocks the null block is not given out: the other 56 hold one request of 448 tokens.
 TALK_POOL = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, block_size=8, num_gpu_blocks=57, max_model_len=448)
 
 

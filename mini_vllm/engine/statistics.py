@@ -126,7 +126,7 @@ class Counts:
 class EngineStatistics(StepObserver):
     """Counts what an engine does, and warns of preemptions. Every step pays for every line here.
 
-    `request_params_n` is for whoever makes several requests of one: the engine does not know.
+    `request_params_n` is for a caller that makes several requests of one: the engine does not know.
     """
 
     def __init__(self, engine: LLMEngine) -> None:

@@ -56,7 +56,7 @@ def test_priority_serves_the_urgent_earlier_than_fcfs() -> None:
 
 
 # Excerpts written by hand in the published forms: columns, order, units and quirks are theirs, the requests are not.
-# Each has three rows; the first two with an output are 1 s apart and ask for 10 and 20 tokens.
+# Of each, the first two rows with an output are 1 s apart and ask for 10 and 20 tokens.
 TRACES = {
     "AzureLLMInferenceTrace_code.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n"
     "2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.9799600,110,20\n2023-11-16 18:17:05.0781490,34,12\n",

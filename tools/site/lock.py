@@ -1,7 +1,7 @@
 """The folder that Pyodide loads from: npm's core, wheels, and a lock file that lists these wheels alone.
 
 The lock of the npm package names about 350 packages that only a content network has. Ours names what lies beside it,
-by plain file names: Pyodide then asks nobody else.
+by plain file names: Pyodide then sends no request to another host.
 """
 
 import hashlib
