@@ -51,7 +51,7 @@ def test_a_damaged_zip_is_refused_in_words(tmp_path: Path, place: int) -> None:
     damaged = bytearray(work.read_bytes())
     damaged[place] ^= 0xFF
     work.write_bytes(damaged)
-    with pytest.raises(ValueError, match="is no zip of the lab, or a damaged one|is no export of the lab"):
+    with pytest.raises(ValueError, match=r"is no zip of the lab, or a damaged one|is no export of the lab"):
         starters_in(work)
 
 
