@@ -26,6 +26,7 @@ def test_an_interval_of_three_seeds_uses_students_t() -> None:
     found = Estimate.of([1.0, 2.0, 3.0])
     assert found.mean == 2
     assert found.margin == pytest.approx(4.303 / 3**0.5)
+    assert Estimate.of([0.1 + 0.2, 0.3, 0.3]).margin == 0, "what rounding adds is no spread"
 
 
 def test_quality_is_one_in_time_and_falls_with_every_late_token() -> None:
