@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from course.browser.chromium import headless_chromium
+from course.grading.plan import load_plan
 from mini_vllm.assembly.lineup import CHECKOUT
 
 NOTEBOOK = "notebooks/01_scheduler_step.ipynb"
@@ -94,7 +95,7 @@ def measure(browser: Any, address: str, site: Path) -> dict[str, float]:
         began = perf_counter()
         said = page.evaluate(RUN, "print(lab.test().text)")
         found["tests of phase 1, s"] = perf_counter() - began
-        if "106 passed" not in said:
+        if f"{len(load_plan()[0].tests)} passed" not in said:
             raise ValueError(f"phase 1's tests did not pass in the tab:\n{said}")
         page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
         page.wait_for_selector("input[type=range]", state="attached")
