@@ -7,6 +7,10 @@ function reachable() {
 
 document.addEventListener("DOMContentLoaded", () => {
   document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
-  setTimeout(reachable, 300);
+  reachable();
+  // The theme wraps wide tables some time later, and fonts that arrive make them wider.
+  new MutationObserver(reachable).observe(document.body, { childList: true, subtree: true });
+  document.fonts.ready.then(reachable);
 });
+addEventListener("load", reachable);
 addEventListener("resize", reachable);
