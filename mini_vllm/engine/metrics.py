@@ -89,7 +89,7 @@ def _of_drafts(drafts: DraftStatistics, labels: dict[str, str]) -> Iterator[Metr
 class StatLogger:
     """Logs what an engine did since the previous line; at level DEBUG when that is nothing, twice in a row.
 
-    The hit rate is over everything so far; vLLM's is over its latest 1,000 requests.
+    The hit rate is that of the latest 1,000 requests.
     """
 
     def __init__(self, now: float) -> None:
@@ -103,7 +103,6 @@ class StatLogger:
         new = {name: counters[name] - self._before[name] for name in counters}
         rates = tuple(new[name] / seconds if seconds > 0 else 0.0 for name in ("prompt_tokens", "generation_tokens"))
         running, waiting, usage = counts.gauges.values()
-        hit_rate = counters["prefix_cache_hits"] / max(1, counters["prefix_cache_queries"])
         parts = [
             f"Avg prompt throughput: {rates[0]:.1f} tokens/s",
             f"Avg generation throughput: {rates[1]:.1f} tokens/s",
@@ -111,7 +110,7 @@ class StatLogger:
             f"Waiting: {waiting:.0f} reqs",
             *([f"Preemptions: {new['num_preemptions']}"] if new["num_preemptions"] else []),
             f"GPU KV cache usage: {100 * usage:.1f}%",
-            f"Prefix cache hit rate: {100 * hit_rate:.1f}%",
+            f"Prefix cache hit rate: {100 * counts.recent_hit_rate():.1f}%",
         ]
         level = logging.INFO if any((*rates, *self._last_rates)) else logging.DEBUG
         logger.log(level, "Engine 000: %s", ", ".join(parts))

@@ -5,6 +5,7 @@ vLLM: `v1/metrics/stats.py`.
 
 import logging
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
@@ -58,6 +59,7 @@ CACHE_SETTINGS = (
     "block_size enable_prefix_caching gpu_memory_utilization kv_cache_memory_bytes num_gpu_blocks"
 ).split()
 WARN_EVERY = 50  # preemptions, as in vLLM V0
+NUM_RECENT = 1_000  # requests of a logged hit rate, as in vLLM
 # The words are those of vLLM's page on optimisation; V1 itself only counts preemptions.
 PREEMPTED = (
     "Sequence group %s is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. This "
@@ -101,7 +103,8 @@ class Counts:
     """Numbers since the engine has been watched, by their names; the gauges are as of the newest step or request.
 
     `drafts` is None for an engine without speculative decoding. `leak` is about blocks that no request held when none
-    ran. `cache_config` is settings of the cache as text.
+    ran. `cache_config` is settings of the cache as text. `recent_lookups` has of each of the latest 1,000 requests how
+    many prompt tokens were looked up in the cache and how many were found.
     """
 
     drafts: DraftStatistics | None
@@ -111,6 +114,7 @@ class Counts:
     gauges: dict[str, float] = field(default_factory=lambda: dict.fromkeys(GAUGES, 0.0))
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     num_finished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FINISH_REASONS.values(), 0))
+    recent_lookups: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=NUM_RECENT))
 
     @classmethod
     def of(cls, engine: LLMEngine) -> "Counts":
@@ -121,6 +125,11 @@ class Counts:
             {name: str(getattr(engine.config, name)) for name in CACHE_SETTINGS},
             {name: BucketCounts(bounds or to_length) for name, (_, bounds) in HISTOGRAMS.items()},
         )
+
+    def recent_hit_rate(self) -> float:
+        """Return which share of the looked-up tokens was found, 0 before the first. (vLLM: `CachingMetrics`.)"""
+        num_queries = sum(queries for queries, _ in self.recent_lookups)
+        return sum(hits for _, hits in self.recent_lookups) / max(1, num_queries)
 
 
 class EngineStatistics(StepObserver):
@@ -184,9 +193,11 @@ class EngineStatistics(StepObserver):
             return
         self._observe("time_to_first_token_seconds", now - state.metrics.arrival_time)
         counters["prompt_tokens"] += state.request.num_prompt_tokens
+        num_hits = max(0, state.request.num_cached_tokens)
+        counters["prefix_cache_hits"] += num_hits
         if self.engine.config.enable_prefix_caching:
             counters["prefix_cache_queries"] += state.request.num_prompt_tokens
-        counters["prefix_cache_hits"] += max(0, state.request.num_cached_tokens)
+            self.counts.recent_lookups.append((state.request.num_prompt_tokens, num_hits))
 
     def _count_ended(self, request: Request) -> None:
         self._observe("request_prompt_tokens", request.num_prompt_tokens)

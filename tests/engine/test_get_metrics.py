@@ -74,7 +74,7 @@ def test_the_line_has_rates_since_the_one_before(caplog: pytest.LogCaptureFixtur
     counts = Counts.of(counted_llm().engine)
     stat_logger = StatLogger(100.0)
     counts.counters |= {"prompt_tokens": 500, "generation_tokens": 50, "num_preemptions": 2}
-    counts.counters |= {"prefix_cache_queries": 400, "prefix_cache_hits": 100}
+    counts.recent_lookups.extend([(300, 0), (100, 100)])
     counts.gauges |= {"num_requests_running": 3, "num_requests_waiting": 4, "kv_cache_usage_perc": 0.125}
     for now in (110.0, 120.0, 130.0):
         stat_logger.log(counts, now)
@@ -83,8 +83,30 @@ def test_the_line_has_rates_since_the_one_before(caplog: pytest.LogCaptureFixtur
         "Waiting: 4 reqs, Preemptions: 2, GPU KV cache usage: 12.5%, Prefix cache hit rate: 25.0%"
     )
     assert "throughput: 0.0 tokens/s, Running: 3 reqs, Waiting: 4 reqs, GPU KV" in caplog.messages[1]
-    assert caplog.messages[1].endswith("hit rate: 25.0%"), "over everything so far"
+    assert caplog.messages[1].endswith("hit rate: 25.0%"), "not only since the line before"
     assert [record.levelname for record in caplog.records] == ["INFO", "INFO", "DEBUG"], "idle twice in a row: no noise"
+
+
+def test_the_hit_rate_is_that_of_the_latest_1000_requests() -> None:
+    counts = Counts.of(counted_llm().engine)
+    assert counts.recent_hit_rate() == 0
+    counts.recent_lookups.extend([(10, 0)] * 500 + [(10, 10)] * 500)
+    assert counts.recent_hit_rate() == 0.5
+    counts.recent_lookups.extend([(30, 30)] * 500)
+    assert counts.recent_hit_rate() == 1
+
+
+def test_each_request_is_a_lookup_once() -> None:
+    llm = counted_llm()
+    llm.generate(["x" * 60] * 2, SamplingParams(max_tokens=3))
+    assert llm._statistics is not None
+    lookups = list(llm._statistics.counts.recent_lookups)
+    counters = llm._statistics.counts.counters
+    assert len(lookups) == 2
+    assert [sum(numbers) for numbers in zip(*lookups, strict=True)] == [
+        counters["prefix_cache_queries"],
+        counters["prefix_cache_hits"],
+    ]
 
 
 def test_a_line_comes_with_the_first_step_after_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
