@@ -7,18 +7,29 @@ from itertools import takewhile
 
 from arena.contest import AnyLoad
 from arena.figures import ClassFigures, class_figures
+from arena.loads import URGENT, Load
 from course.simulator.cost_model import CostModel, count_batch
 from course.simulator.simulation import Simulation
 from course.workloads.simulated_time import VirtualClock
+from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.config import SpeculativeConfig
-from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.engine.errors import StalledError
 from policies.drafts_by_class import DraftsByClass
 
-LEAST_RIGHT, MOST_RIGHT = 0.6, 0.9  # the share of its tokens that a request's drafts guess is drawn between these
+LEAST_RIGHT, MOST_RIGHT = 0.6, 0.9  # how many of its tokens the drafter guesses is a request's own, between these
+HURRIED = replace(URGENT, tpot=0.01)
+
+
+@dataclass(frozen=True, slots=True)
+class HurriedLoad(Load):
+    """A load whose urgent requests need a token every 10 ms."""
+
+    def requests(self, seed: int) -> list[TimedRequest]:
+        found = Load.requests(self, seed)
+        return [replace(each, service_level=HURRIED) if each.service_level is URGENT else each for each in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +52,9 @@ class Drafter:
 
 @dataclass(frozen=True, slots=True)
 class DraftedRace:
-    """One simulation: at most `limits` drafts by class on a load with a seed. `lineup` has phase 7."""
+    """One simulation: the drafts that `policy` leaves, on a load with a seed. `lineup` has phase 7."""
 
-    limits: dict[str, int]
+    policy: DraftsByClass
     drafter: Drafter
     load: AnyLoad
     seed: int
@@ -60,17 +71,15 @@ class DraftedSimulation(Simulation):
 
     def __init__(self, race: DraftedRace) -> None:
         requests, clock = race.load.requests(race.seed), VirtualClock()
-        most = max(1, race.drafter.num_drafts)
-        speculation = SpeculativeConfig(method="draft_model", num_speculative_tokens=most)
-        config, policy = replace(race.engine, speculative_config=speculation), DraftsByClass(race.limits, others=0)
-        scheduler: Scheduler = build_scheduler(config, race.lineup, policy=policy, clock=lambda: clock.now)
+        most, config = race.drafter.num_drafts, race.engine
+        if most:
+            speculation = SpeculativeConfig(method="draft_model", num_speculative_tokens=most)
+            config = replace(config, speculative_config=speculation)
+        scheduler = build_scheduler(config, race.lineup, policy=race.policy, clock=lambda: clock.now)
         super().__init__(requests, scheduler, race.cost, clock=clock)
         self.drafter = race.drafter
         rng = random.Random(f"{race.seed} drafts")
-        self.is_guessed = [
-            draw_guesses(rng, rng.uniform(LEAST_RIGHT, MOST_RIGHT), request.num_output_tokens) for request in requests
-        ]
-        self.num_verified = self.num_accepted = 0
+        self.is_guessed = [draw_guesses(rng, request.num_output_tokens) for request in requests]
 
     def _step(self) -> None:
         scheduler = self.scheduler
@@ -98,10 +107,7 @@ class DraftedSimulation(Simulation):
         request, num_drafts = row.request, len(row.draft_token_ids)
         first = request.num_output_tokens
         guesses = self.is_guessed[int(request.request_id)][first : first + num_drafts]
-        num_right = sum(takewhile(bool, guesses))
-        self.num_verified += num_drafts
-        self.num_accepted += num_right
-        return [request.prompt_token_ids[-1]] * (num_right + 1)
+        return [request.prompt_token_ids[-1]] * (1 + sum(takewhile(bool, guesses)))
 
     def _draft(self, rows: Iterable[ScheduledRequest]) -> None:
         drafts: dict[str, list[int]] = {}
@@ -112,7 +118,8 @@ class DraftedSimulation(Simulation):
         self.scheduler.update_draft_token_ids(drafts)
 
 
-def draw_guesses(rng: random.Random, share: float, num_tokens: int) -> list[bool]:
+def draw_guesses(rng: random.Random, num_tokens: int) -> list[bool]:
+    share = rng.uniform(LEAST_RIGHT, MOST_RIGHT)
     return [rng.random() < share for _ in range(num_tokens)]
 
 

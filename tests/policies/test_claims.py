@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from arena.claims import CLAIMS, Claim, UnevenOutputs
+from arena.claims import CLAIMS, Claim
+from arena.loads import UnevenOutputs
 from arena.own_answers import kendalls_tau
 from mini_vllm import parse_lineup
 from tests.cli.conftest import Commands
