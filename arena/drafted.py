@@ -19,7 +19,7 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.engine.errors import StalledError
 from policies.drafts_by_class import DraftsByClass
 
-LEAST_RIGHT, MOST_RIGHT = 0.6, 0.9  # how many of its tokens the drafter guesses is a request's own, between these
+LEAST_RIGHT, MOST_RIGHT = 0.6, 0.9  # each request's acceptance rate is drawn between these, assumed and not measured
 HURRIED = replace(URGENT, tpot=0.01)
 
 
@@ -66,7 +66,8 @@ class DraftedRace:
 class DraftedSimulation(Simulation):
     """A simulation in which a step brings a request its right drafts and one token more.
 
-    `is_guessed` says of each token of each answer whether the drafter guesses it, so all races have the same texts.
+    `is_guessed` says of each token of each answer whether the drafter guesses it: the same in all races of a seed. Drafts
+    that the policy cuts off have been paid for.
     """
 
     def __init__(self, race: DraftedRace) -> None:
