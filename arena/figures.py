@@ -43,19 +43,13 @@ class Figures:
 def figures_of(served: Served, accounts: Accounts) -> Figures:
     """Return the figures of a finished run."""
     ttft, tpot, e2e = served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies
-    good = [
-        first <= level.ttft and between <= level.tpot and whole <= level.e2e
-        for first, between, whole, level in zip(
-            ttft, tpot, e2e, (request.service_level for request in served.requests), strict=True
-        )
-    ]
-    names = sorted({request.service_level.name for request in served.requests})
+    good = kept_promises(served)
     qualities = [
         quality_of_experience(request, accounts.token_times[str(number)])
         for number, request in enumerate(served.requests)
     ]
     return Figures(
-        classes={name: _class_figures(name, served, good) for name in names},
+        classes=class_figures(served),
         ttft=Spread.of([(seconds, 1) for seconds in ttft]),
         tpot=Spread.of([(seconds, 1) for seconds in tpot]),
         e2e=Spread.of([(seconds, 1) for seconds in e2e]),
@@ -71,15 +65,26 @@ def figures_of(served: Served, accounts: Accounts) -> Figures:
     )
 
 
-def _class_figures(name: str, served: Served, good: Sequence[bool]) -> ClassFigures:
-    of_class = [
-        (request, kept)
-        for request, kept in zip(served.requests, good, strict=True)
-        if request.service_level.name == name
+def kept_promises(served: Served) -> list[bool]:
+    """Return of each request whether it kept every promise of its class."""
+    times = zip(served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies, strict=True)
+    levels = (request.service_level for request in served.requests)
+    return [
+        first <= level.ttft and between <= level.tpot and whole <= level.e2e
+        for (first, between, whole), level in zip(times, levels, strict=True)
     ]
-    num_good = sum(kept for _, kept in of_class)
-    num_tokens = sum(request.num_output_tokens for request, kept in of_class if kept)
-    return ClassFigures(num_good / len(of_class), num_good / served.seconds, num_tokens / served.seconds)
+
+
+def class_figures(served: Served) -> dict[str, ClassFigures]:
+    """Return the figures of each class by its name, in alphabetical order."""
+    by_class: dict[str, list[tuple[TimedRequest, bool]]] = {}
+    for request, kept in zip(served.requests, kept_promises(served), strict=True):
+        by_class.setdefault(request.service_level.name, []).append((request, kept))
+    found = {}
+    for name, members in sorted(by_class.items()):
+        good = [request.num_output_tokens for request, kept in members if kept]
+        found[name] = ClassFigures(len(good) / len(members), len(good) / served.seconds, sum(good) / served.seconds)
+    return found
 
 
 def quality_of_experience(request: TimedRequest, token_times: Sequence[float]) -> float:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from course.simulator.workloads import make_requests
+from course.simulator.workloads import SyntheticPrompt, make_requests
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.core.service_level import ServiceLevel
 
@@ -43,6 +43,37 @@ class Load:
         weights = [self.heavy_share] + [light] * (self.num_tenants - 1)
         plain = make_requests(self.workload, self.num_requests, self.rate, seed)
         return [with_promise(request, rng.choices(tenants, weights)[0], rng.random()) for request in plain]
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenOutputs:
+    """Requests at `rate` per second whose output lengths have the mean `mean` and a squared coefficient of variation.
+
+    `variation` 0 makes all of them equal; over 1 a few are very long, drawn from two exponential distributions.
+    """
+
+    num_requests: int
+    rate: float
+    mean: float
+    variation: float
+
+    def requests(self, seed: int) -> list[TimedRequest]:
+        """Return the requests of a seed in order of arrival."""
+        rng, time = random.Random(seed), 0.0
+        found: list[TimedRequest] = []
+        for number in range(self.num_requests):
+            length = max(1, round(self._draw(rng)))
+            request = TimedRequest(time, str(number), SyntheticPrompt(16, number), length)
+            found.append(with_promise(request, f"tenant {number % 2}", 1.0))
+            time += rng.expovariate(self.rate)
+        return found
+
+    def _draw(self, rng: random.Random) -> float:
+        if self.variation <= 1:
+            return self.mean * (1 if self.variation == 0 else rng.gammavariate(1 / self.variation, self.variation))
+        share = (1 + ((self.variation - 1) / (self.variation + 1)) ** 0.5) / 2
+        is_short = rng.random() < share
+        return rng.expovariate(2 * (share if is_short else 1 - share) / self.mean)
 
 
 def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedRequest:

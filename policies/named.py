@@ -81,7 +81,8 @@ POLICIES: dict[str, NamedPolicy] = {
     "least-computed-victim": NamedPolicy("preempts what has the least computed", lambda lengths: LeastComputedFirst()),
     "cheapest-victim": NamedPolicy("preempts what costs least per block freed", lambda lengths: CheapestVictim()),
     "drafts-by-class": NamedPolicy(
-        "many drafts for urgent requests, few for the rest (AdaServe)", lambda lengths: DraftsByClass()
+        "many drafts for urgent requests, few for the rest (AdaServe); fcfs without drafts",
+        lambda lengths: DraftsByClass(),
     ),
     "static": NamedPolicy("a new batch only when the last one is done", lambda lengths: StaticBatches()),
     "budget-controller": NamedPolicy(

@@ -82,7 +82,7 @@ def count_batch(batch: Sequence[ScheduledRequest]) -> StepCounts:
         num_tokens += n
         num_context_tokens += row.num_computed_tokens + n
         num_pairs += pairs(row.num_computed_tokens, n)
-        num_sampled += row.needs_token
+        num_sampled += row.needs_token * (1 + len(row.draft_token_ids))  # each draft needs logits to be checked
     return StepCounts(len(batch), num_tokens, num_context_tokens, num_pairs, num_sampled)
 
 

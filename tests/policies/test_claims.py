@@ -4,10 +4,13 @@ import json
 
 import pytest
 
-from arena.claims import CLAIMS, Claim, UnevenOutputs
+from arena.claims import CLAIMS, Claim
+from arena.loads import UnevenOutputs
 from arena.own_answers import kendalls_tau
 from mini_vllm import parse_lineup
 from tests.cli.conftest import Commands
+
+UNWRITTEN = "solution:1-5,starter:7"
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
@@ -39,3 +42,9 @@ def test_the_command_shows_what_is_said_beside_what_is_found(mini_vllm: Commands
     [record] = json.loads(mini_vllm("claims", "sarathi", "--json").stdout)
     assert record["holds"] is True
     assert "no claim holds nonsense" in mini_vllm("claims", "nonsense", exit_code=2).output
+
+
+def test_a_claim_about_code_that_is_not_written_says_so_and_the_others_go_on(mini_vllm: Commands) -> None:
+    found = json.loads(mini_vllm("claims", "adaserve", "to completion", "--lineup", UNWRITTEN, "--json").stdout)
+    assert [record["holds"] for record in found] == [None, True]
+    assert "not measured: Phase 7" in found[0]["ours"]

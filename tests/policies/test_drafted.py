@@ -1,0 +1,52 @@
+"""Drafts in simulated time: what they bring, what they cost, and that none are the arena as it is."""
+
+from dataclasses import replace
+
+import pytest
+
+from arena.drafted import DraftedRace, DraftedSimulation, Drafter, HurriedLoad
+from arena.loads import NORMAL, URGENT
+from course.simulator.cost_model import CostModel
+from course.simulator.simulation import simulate
+from mini_vllm import parse_lineup
+from mini_vllm.core.request import Request
+from mini_vllm.core.service_level import ServiceLevel
+from mini_vllm.core.step import ScheduledRequest
+from policies.drafts_by_class import DraftsByClass
+from tests.policies.races import EXPERIMENT, REFERENCE
+
+TOKENS_ALONE = CostModel(0, 0, 1, 100, 0, bandwidth=1, flop_rate=1)
+RACE = DraftedRace(
+    DraftsByClass(),
+    Drafter(EXPERIMENT.cost, 4),
+    HurriedLoad("burst", 100, 60.0),
+    0,
+    EXPERIMENT.resolved_engine(),
+    EXPERIMENT.cost,
+    parse_lineup("solution:1-5,solution:7"),
+)
+
+
+def test_a_race_without_drafts_takes_the_times_of_the_arena() -> None:
+    ours = DraftedSimulation(replace(RACE, drafter=Drafter(EXPERIMENT.cost, 0))).run()
+    plain = simulate(RACE.load.requests(0), RACE.engine, RACE.cost, REFERENCE)
+    assert ours.finished_times == pytest.approx(plain.finished_times)
+    assert ours.first_token_times == pytest.approx(plain.first_token_times)
+    assert ours.num_computed_tokens == plain.num_computed_tokens
+
+
+@pytest.mark.parametrize(("is_right", "level", "per_step"), [(True, URGENT, 5), (True, NORMAL, 3), (False, URGENT, 1)])
+def test_a_step_brings_the_right_drafts_and_a_token(is_right: bool, level: ServiceLevel, per_step: int) -> None:
+    simulation = DraftedSimulation(RACE)
+    simulation.requests = [replace(simulation.requests[0], max_tokens=31, service_level=level)]
+    simulation.is_guessed = [[is_right] * 31]
+    assert simulation.run().num_steps == 1 + 30 / per_step
+
+
+def test_drafting_costs_a_pass_over_the_step_and_one_for_each_further_draft() -> None:
+    prompt = ScheduledRequest(Request("p", [1] * 10), 0, 10, [1], needs_token=False)
+    decode = ScheduledRequest(Request("d", [1]), 0, 3, [2], needs_token=True, draft_token_ids=[1, 1])
+    assert TOKENS_ALONE.seconds([prompt, decode]) == 13 + 300, "a draft is checked by logits of its own"
+    assert Drafter(TOKENS_ALONE, 0).seconds([prompt, decode]) == 0
+    one, three = (Drafter(TOKENS_ALONE, number).seconds([prompt, decode]) for number in (1, 3))
+    assert three - one == 2 * (1 + 100)
