@@ -19,7 +19,10 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.engine.errors import StalledError
 from policies.drafts_by_class import DraftsByClass
 
-LEAST_RIGHT, MOST_RIGHT = 0.6, 0.9  # each request's acceptance rate is drawn between these, assumed and not measured
+MIN_ACCEPTANCE, MAX_ACCEPTANCE = (
+    0.6,
+    0.9,
+)  # each request's acceptance rate is drawn between these, assumed and not measured
 HURRIED = replace(URGENT, tpot=0.01)
 
 
@@ -66,15 +69,15 @@ class DraftedRace:
 class DraftedSimulation(Simulation):
     """A simulation in which a step brings a request its right drafts and one token more.
 
-    `is_guessed` says of each token of each answer whether the drafter guesses it: the same in all races of a seed. Drafts
-    that the policy cuts off have been paid for.
+    `is_guessed` says of each token of each answer whether the drafter guesses it: the same in all races of a seed.
+    Drafts that the policy cuts off have been paid for.
     """
 
     def __init__(self, race: DraftedRace) -> None:
         requests, clock = race.load.requests(race.seed), VirtualClock()
-        most, config = race.drafter.num_drafts, race.engine
-        if most:
-            speculation = SpeculativeConfig(method="draft_model", num_speculative_tokens=most)
+        num_drafts, config = race.drafter.num_drafts, race.engine
+        if num_drafts:
+            speculation = SpeculativeConfig(method="draft_model", num_speculative_tokens=num_drafts)
             config = replace(config, speculative_config=speculation)
         scheduler = build_scheduler(config, race.lineup, policy=race.policy, clock=lambda: clock.now)
         super().__init__(requests, scheduler, race.cost, clock=clock)
@@ -120,7 +123,7 @@ class DraftedSimulation(Simulation):
 
 
 def draw_guesses(rng: random.Random, num_tokens: int) -> list[bool]:
-    share = rng.uniform(LEAST_RIGHT, MOST_RIGHT)
+    share = rng.uniform(MIN_ACCEPTANCE, MAX_ACCEPTANCE)
     return [rng.random() < share for _ in range(num_tokens)]
 
 
