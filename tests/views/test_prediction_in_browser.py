@@ -160,7 +160,7 @@ def test_the_page_and_the_recall_call_the_same_answers_right(
     pages: Pages, question: Question, said: Answer, truth: Answer, right: bool
 ) -> None:
     page = open_widget(pages, Ask("group", [question], []))
-    script = f"([question, said, truth]) => {{ {read_asset('prediction/questions.js')} return isRight(question, said, truth); }}"
+    script = f"(asked) => {{ {read_asset('prediction/questions.js')} return isRight(...asked); }}"
     assert page.evaluate(script, [question.as_json(), said, truth]) == is_right(question, said, truth) == right
 
 
