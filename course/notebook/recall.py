@@ -43,6 +43,14 @@ class Missed:
     def key(self) -> tuple[str, str, str]:
         return self.notebook, self.title, self.question.text
 
+    def asked(self) -> str:
+        """Return the whole question as text, with what can be answered."""
+        options = " / ".join(self.question.options)
+        return " ".join(filter(None, [self.claim, self.setup, self.question.text, options and f"({options})"]))
+
+    def answered(self) -> str:
+        return f"{in_words(self.question, self.truth)}. {self.why}".strip()
+
     def card(self) -> Card:
         said = f"In {self.notebook} you said {in_words(self.question, self.said)}."
         title = f"Recall: {self.notebook}, {self.title}"
