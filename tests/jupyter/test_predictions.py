@@ -96,6 +96,23 @@ def test_the_run_can_be_seen_without_an_answer(opened: Opener) -> None:
     assert "0 of 2 predictions right, 2 not answered" in seen(page)
 
 
+def test_a_wrong_answer_comes_back_in_the_next_notebook_by_keyboard(opened: Opener, course: Path) -> None:
+    page = opened(*cells("fourth")).run_all().page
+    assert_closed(page)
+    answer(page, "3")
+    page.locator(PICTURE).wait_for()
+    later = opened(RUN.format(name="fifth"), "guess.recall()").run_all().page
+    later.get_by_role("spinbutton", name="How many steps does it take?").focus()
+    assert "Recall: fourth, steps" in seen(later)
+    later.keyboard.type("4")
+    later.keyboard.press("Enter")
+    later.locator(".mvq-verdict").wait_for()
+    assert "In fourth you said 3 steps." in seen(later)
+    later.wait_for_timeout(1000)
+    kept = json.loads((course / "notebooks" / "recall.json").read_text(encoding="utf-8"))
+    assert [(one["said"], one["due"]) for one in kept["missed"]] == [(3, kept["num_started"] + 1)]
+
+
 def test_an_exported_page_asks_and_answers_offline(
     opened: Opener, course: Path, offline: Any, without_scripts: Any, tmp_path: Path
 ) -> None:

@@ -146,8 +146,8 @@ def test_a_wrong_prediction_is_noted_when_it_is_locked_and_its_run_is_known(
     tmp_path: Path, run: WorkloadRun, revealed_first: bool
 ) -> None:
     guess = Predictions("x", tmp_path, ASKED)
-    steps: list[Any] = [lambda: guess.reveal("steps", watch(run), run), lambda: setattr(widget, "answers", [99, 8])]
     widget = guess.ask("steps").ask()
+    steps: list[Any] = [lambda: guess.reveal("steps", watch(run), run), lambda: setattr(widget, "answers", [99, 8])]
     for step in steps if revealed_first else reversed(steps):
         assert Recall(tmp_path).read().missed == []
         step()
