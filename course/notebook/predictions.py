@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from course.notebook.notice import Notice
+from course.notebook.notice import Notice, Words
+from course.notebook.recall import Missed, Recall, words_before
 from course.notebook.truths import facts_of, true_answer
 from course.views.prediction import Answer, Question, checked_answer
 from mini_vllm.assembly.lineup import CHECKOUT
 
 if TYPE_CHECKING:
-    from course.views.prediction.widgets import Ask, Score
+    from course.views.prediction.widgets import Ask, Deck, Score
 
 SUBJECTS = {
     "number": "how many",
@@ -22,6 +23,7 @@ SUBJECTS = {
     "several": "which ones",
     "claim": "true or false",
 }
+ANSWERS = ".predictions.json"
 QUESTIONS = Path(__file__).parent / "questions"
 """A file for each notebook: groups of questions, each with its kind and the line that finds its true answer."""
 
@@ -42,7 +44,7 @@ class Prediction:
     """A group of questions. Its last expression in a cell shows them; `reveal` shows the run that answers them."""
 
     def __init__(self, title: str, asked: Mapping[str, Mapping[str, Any]], kept: "Kept") -> None:
-        self.title, self.kept = title, kept
+        self.title, self.kept, self.recall = title, kept, Recall(kept.path.parent)
         self.asked = [question_of(text, one) for text, one in asked.items()]
         self.questions = [question for question, _ in self.asked]
         self.truths: list[Answer | None] | None = None
@@ -73,6 +75,7 @@ class Prediction:
                 return each
         known = [one for run in runs for one in facts_of(run)]
         self.truths = [true_answer(question, line, known) for question, line in self.asked]
+        self._note()
         return Revealed(self, shown, self.truths)
 
     def also(self, shown: Any) -> "Revealed | Notice":
@@ -81,6 +84,23 @@ class Prediction:
 
     def _keep(self, answers: Sequence[Answer]) -> None:
         self.kept.put(self.title, dict(zip(self.questions, answers, strict=True)) if answers else {})
+        self._note()
+
+    def _note(self) -> None:
+        """Keep what is wrong for later notebooks."""
+        notebook = self.kept.path.name.removesuffix(ANSWERS)
+        words = words_before(self.kept.path.with_name(f"{notebook}.ipynb"), self.title)
+        pairs = zip(self.questions, self.answers, self.truths or (), strict=False)
+        self.recall.note(
+            Missed(notebook, self.title, question, said, truth, words, " ".join(self._before(question)))
+            for question, said, truth in pairs
+            if truth is not None
+        )
+
+    def _before(self, question: Question) -> list[str]:
+        """Return the questions before one, without which "And its third?" has no sense."""
+        texts = [each.text for each in self.questions[: self.questions.index(question)]]
+        return ["Asked before it:", *texts] if texts else []
 
     @property
     def group(self) -> str:
@@ -121,7 +141,7 @@ class Predictions:
         folder: Path = CHECKOUT / "notebooks",
         questions: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
     ) -> None:
-        self.kept = Kept(folder / f"{notebook}.predictions.json")
+        self.notebook, self.kept, self.missed = notebook, Kept(folder / f"{notebook}{ANSWERS}"), Recall(folder)
         path = QUESTIONS / f"{notebook}.toml"
         if questions is None:
             questions = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -140,6 +160,10 @@ class Predictions:
     def also(self, title: str, shown: Any) -> "Revealed | Notice":
         """Return one more thing behind the veil of a group."""
         return self.ask(title).also(shown)
+
+    def recall(self) -> "Deck | Notice | Words":
+        """Return at most three questions of other notebooks that were answered wrongly and are due again."""
+        return self.missed.start(self.notebook)
 
     def score(self) -> "Score":
         """Return how many answers were right, by subject."""

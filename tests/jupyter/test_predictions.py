@@ -1,6 +1,7 @@
 """Predictions in a real JupyterLab: locked before the run is seen, kept for the next run of all cells, and exported."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ print("a line that tells the end")
 guess.reveal("steps", watch(ran), ran)
 """
 PICTURE = ".mvw-picture svg"
+LIVE = '[data-live]:not([data-live=""])'
+"""A widget of the kernel's: before it is drawn, its output without a kernel asks the same."""
 IMAGE = 'img[src^="data:image/svg+xml"]'
 
 
@@ -94,6 +97,26 @@ def test_the_run_can_be_seen_without_an_answer(opened: Opener) -> None:
     page.get_by_role("button", name="Show the run without an answer").click()
     assert f"It was {num_steps(page)} steps." in seen(page)
     assert "0 of 2 predictions right, 2 not answered" in seen(page)
+
+
+def test_a_wrong_answer_comes_back_in_the_next_notebook_by_keyboard(opened: Opener, course: Path) -> None:
+    page = opened(*cells("fourth")).run_all().page
+    page.locator(LIVE).nth(2).wait_for(state="attached")
+    answer(page, "3")
+    page.get_by_text("You said 3, but it was").wait_for()
+    later = opened(RUN.format(name="fifth"), "guess.recall()").run_all().page
+    later.locator(LIVE).wait_for()
+    later.get_by_role("spinbutton", name="How many steps does it take?").focus()
+    assert "Recall: fourth, steps" in seen(later)
+    later.keyboard.type("4")
+    later.keyboard.press("Enter")
+    later.locator(".mvq-verdict").wait_for()
+    assert "In fourth you said 3 steps." in seen(later)
+    kept = course / "notebooks" / "recall.json"
+    until = time.monotonic() + 30
+    while '"due": 1' in kept.read_text(encoding="utf-8"):
+        assert time.monotonic() < until, "the kernel did not keep the answer"
+    assert [(one["said"], one["due"]) for one in json.loads(kept.read_text(encoding="utf-8"))["missed"]] == [(3, 2)]
 
 
 def test_an_exported_page_asks_and_answers_offline(

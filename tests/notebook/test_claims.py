@@ -44,9 +44,9 @@ def test_the_engine_decides_the_card(cards: dict[str, Card], title: str) -> None
 
 def test_guessing_does_not_pay(cards: dict[str, Card]) -> None:
     assert list(cards) == list(EXPECTED)
-    assert len(cards) == 29
+    assert len(cards) == 31
     counts = Counter(str(card.truth) for card in cards.values())
-    assert counts["true"] + 1 == counts["false"] == 8, "the same answer to all is right 8 times of 29"
+    assert counts["true"] + 1 == counts["false"] == 8, "the same answer to all is right 8 times of 31"
 
 
 def test_another_engine_gets_another_verdict() -> None:
@@ -101,6 +101,13 @@ def test_answers_are_kept_by_title(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert require_result(deck(lab, guess)).answers == {"All work is lost": "true"}
     widget.answers = {}
     assert json.loads((tmp_path / "08.predictions.json").read_text(encoding="utf-8")) == {}
+
+
+def test_in_turn_and_shared_meet_where_the_variance_is_the_square_of_the_mean() -> None:
+    below, above = (evidence.mean_times(sigma) for sigma in (0.78, 0.88))
+    assert below["in turn"] < below["shared"]
+    assert above["in turn"] > above["shared"]
+    assert evidence.shared_time([(0, 2), (1, 1)]) == 3 + 2, "from 1 on each gets half of the speed"
 
 
 def test_a_browser_shows_the_operations_that_torch_counts() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from course.browser.bare_page import open_widget
-from course.views.prediction import Answer, Card, Question
+from course.views.picture import read_asset
+from course.views.prediction import Answer, Card, Question, is_right
 from course.views.prediction.widgets import Ask, Deck, Reveal
 from course.views.show import player
 from course.views.time_machine import time_machine
@@ -138,3 +139,35 @@ def test_nothing_overflows(pages: Pages, width: int, dark: bool) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     smallest = "[...document.querySelectorAll('#host *')].map((e) => parseFloat(getComputedStyle(e).fontSize))"
     assert page.evaluate(f"Math.min(...{smallest}.filter((size) => size > 0))") >= 10.5
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "truth", "right"),
+    [
+        (NUMBER, 3, 3.0, True),
+        (NUMBER, 3, 4, False),
+        (replace(NUMBER, factor=1.5), 3, 4, True),
+        (replace(NUMBER, factor=1.5), 0, 4, False),
+        (replace(NUMBER, factor=1.5), -3, 4, False),
+        (replace(NUMBER, factor=1.5), -3, -4, True),
+        (WHICH, "A", "A", True),
+        (WHICH, "A", "B", False),
+        (SEVERAL, ["B", "A"], ["A", "B"], True),
+        (SEVERAL, ["A"], ["A", "B"], False),
+    ],
+)
+def test_the_page_and_the_recall_call_the_same_answers_right(
+    pages: Pages, question: Question, said: Answer, truth: Answer, right: bool
+) -> None:
+    page = open_widget(pages, Ask("group", [question], []))
+    script = f"(asked) => {{ {read_asset('prediction/questions.js')} return isRight(...asked); }}"
+    assert page.evaluate(script, [question.as_json(), said, truth]) == is_right(question, said, truth) == right
+
+
+def test_a_card_without_a_run_has_no_run_to_open(pages: Pages) -> None:
+    page = open_widget(pages, Deck([Card("Recall", "A claim.", "", WHICH, "A", "Because.", "")], {}))
+    page.get_by_role("radio", name="B").focus()
+    for key in ("Space", "Enter"):
+        page.keyboard.press(key)
+    assert "“A” is the answer." in page.locator(".mvq-verdict").text_content()
+    assert page.locator("details").count() == 0

@@ -14,6 +14,7 @@ from course.notebook.claims.evidence import EVIDENCE
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.notebook.predictions import Predictions
+from course.notebook.recall import Missed
 from course.notebook.run_facts import RunFacts
 from course.notebook.truths import fact, true_answer
 from course.terminal.step_line import LineWriter
@@ -85,16 +86,30 @@ def kept_deck(cards: Sequence[Card], guess: Predictions) -> "Deck":
     from course.views.prediction.widgets import Deck
 
     said = {card.title: guess.kept.get(card.title, card.question) for card in cards}
-    widget = Deck(cards, {title: answer for title, answer in said.items() if answer is not None})
+    answers = {title: answer for title, answer in said.items() if answer is not None}
+    widget = Deck(cards, answers)
+    note(cards, answers, guess)
 
     def keep(change: Mapping[str, Mapping[str, Answer]]) -> None:
         for card in cards:
             answer = change["new"].get(card.title)
             if answer != change["old"].get(card.title):
                 guess.kept.put(card.title, {} if answer is None else {card.question: answer})
+        note(cards, change["new"], guess)
 
     widget.observe(keep, names="answers")
     return widget
+
+
+def note(cards: Sequence[Card], answers: Mapping[str, Answer], guess: Predictions) -> None:
+    """Keep what is wrong for later notebooks."""
+    guess.missed.note(
+        Missed(
+            guess.notebook, card.title, card.question, answers[card.title], card.truth, card.claim, card.setup, card.why
+        )
+        for card in cards
+        if card.truth is not None and card.title in answers
+    )
 
 
 def play_claims(lineup: Lineup) -> dict[str, Played]:

@@ -53,7 +53,7 @@ function deck(model, root) {
     const films = card.films.map((each) => make("div", {}, ...names(each), playing(each)));
     const text = make("details", {}, make("summary", { textContent: "The run as text" }), make("pre", { textContent: card.text }));
     const next = make("button", { type: "button", textContent: "Next card", onclick: () => go(place + 1) });
-    return [head, ...pictures, make("div", { className: "mvq-films" }, ...films), make("p", { textContent: card.why }), text, next];
+    return [head, ...pictures, make("div", { className: "mvq-films" }, ...films), make("p", { textContent: card.why }), ...(card.text ? [text] : []), next];
   }
   function show() {
     const card = cards[place], form = () => formFor([card.question], ([answer]) => {

@@ -52,6 +52,15 @@ def checked_answer(question: Question, value: Any) -> Answer:
     return answer
 
 
+def is_right(question: Question, said: Answer, truth: Answer) -> bool:
+    """Return whether an answer is right, as `isRight` in `questions.js` does."""
+    if isinstance(said, list) and isinstance(truth, list):
+        return sorted(said) == sorted(truth)
+    if said == truth or isinstance(said, str | list) or isinstance(truth, str | list):
+        return said == truth
+    return said * truth > 0 and max(said / truth, truth / said) <= question.factor
+
+
 def in_words(question: Question, answer: Answer) -> str:
     if isinstance(answer, list):
         return ", ".join(answer)

@@ -135,7 +135,12 @@ class Deck(PredictionWidget):
         )
 
     def words(self) -> str:
-        return "\n".join(f"{place}. {card['title']}: {card['claim']}" for place, card in enumerate(self.cards, 1))
+        return "\n".join(
+            " ".join(
+                filter(None, [f"{place}. {card['title']}:", card["claim"], card["setup"], card["question"]["text"]])
+            )
+            for place, card in enumerate(self.cards, 1)
+        )
 
 
 def folded(text: str, attributes: str = "") -> str:

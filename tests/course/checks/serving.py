@@ -1,0 +1,9 @@
+"""What the checks of the cards on serving may call: the router's figures, the roofline and vLLM's defaults."""
+
+from course.simulator.gpus import default_budget as default_budget
+from course.simulator.gpus import find_gpu as find_gpu
+from course.simulator.model_shapes import find_model_shape as find_model_shape
+from course.simulator.roofline import kv_bytes_per_token as kv_bytes_per_token
+from course.simulator.roofline import saturation_batch as saturation_batch
+from tests.course.checks.routing import hit_percent as hit_percent
+from tests.course.checks.routing import p99_ms as p99_ms
