@@ -17,7 +17,7 @@ MOST_WORDS = 60
 NAMES = re.compile(r"[Pp]hases? \d+( to \d+)?|```.*?```|`[^`]*`|!\[.*?\)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?!\w)")
 MEASURE = """() => { const box = document.querySelector("section.present").getBoundingClientRect();
-  const parts = [...document.querySelectorAll("section.present > :not(aside)")].map(one => one.getBoundingClientRect());
+  const parts = [...document.querySelectorAll("section.present > div > *, section.present img")].map(one => one.getBoundingClientRect());
   return { low: Math.max(...parts.map(one => one.bottom)), wide: Math.max(...parts.map(one => one.right)),
     high: Math.min(...parts.map(one => one.top)), n: parts.length,
     images: [...document.querySelectorAll("section.present img")].every(one => one.naturalWidth > 0) } }"""
@@ -71,7 +71,7 @@ def test_as_slides_one_is_seen_at_a_time_and_nothing_is_cut_off(deck: Path, page
         (pytest.fail if os.environ.get("REQUIRE_REVEAL") else pytest.skip)("tools/install_reveal.sh fetches reveal.js")
     page = opened(deck, reveal, pages, tmp_path)
     for number, slide in enumerate(slides_in(deck.read_text("utf-8")), 1):
-        assert page.locator("section:visible").count() == 1
+        assert page.locator("section:not([hidden])").count() == 1
         assert page.locator("section.present :is(h1, h2)").inner_text() == slide.text.splitlines()[0].lstrip("# ")
         found = page.evaluate(MEASURE)
         assert found["images"]

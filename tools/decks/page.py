@@ -1,7 +1,7 @@
 """A deck as one HTML file that needs nothing else: slides, pictures, notes, and reveal.js if it is here.
 
 The source is Markdown. `---` separates slides, `Ask:` begins the speaker's notes of a slide. A picture brings its own
-text alternative and caption, the title and the description of the SVG. Checks of numbers are left out.
+text alternative, the title and the description of the SVG. Checks of numbers are left out.
 """
 
 import base64
@@ -59,7 +59,7 @@ def _section(slide: Slide, folder: Path) -> str:
     markdown = MarkdownIt("commonmark").enable("table")
     text = COMMENT.sub("", slide.text)
     pictures = [_figure(folder / name) for name in PICTURE.findall(text)]
-    shown = markdown.render(PICTURE.sub("", text)) + "".join(pictures)
+    shown = f"<div>{markdown.render(PICTURE.sub('', text))}</div>{''.join(pictures)}"
     return f'<section>\n{shown}<aside class="notes">{markdown.render(COMMENT.sub("", slide.notes))}</aside></section>'
 
 
@@ -67,8 +67,8 @@ def _figure(path: Path) -> str:
     found = TITLE.search(path.read_text(encoding="utf-8")) if path.suffix == ".svg" else None
     if found is None:
         raise ValueError(f"{path.name}: a slide shows an SVG that has a title and a description")
-    image = f'<img alt="{found[1]}" src="{_address("image/svg+xml", path)}">'
-    return f"<figure>{image}<figcaption>{found[2]}</figcaption></figure>"
+    words = f"{found[1]}. {found[2]}".replace('"', "&quot;")
+    return f'<figure><img alt="{words}" src="{_address("image/svg+xml", path)}"></figure>'
 
 
 def _address(kind: str, path: Path) -> str:
