@@ -15,7 +15,7 @@ DOCUMENTS = [
     *sorted(LABS.rglob("README.md")),
     *sorted((ROOT / "docs" / "decks").glob("*.md")),
     ROOT / "README.md",
-    *((ROOT / "docs" / name) for name in ("teaching.md", "public_bugs.md")),
+    *((ROOT / "docs" / name) for name in ("teaching.md", "workshop.md", "public_bugs.md")),
 ]
 CHECK = re.compile(r"<!--\s*check:\s*(.*?)\s*-->", re.DOTALL)
 WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()

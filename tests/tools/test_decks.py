@@ -16,11 +16,10 @@ SLIDES = [(deck.stem, n, one) for deck in DECKS for n, one in enumerate(slides_i
 MOST_WORDS = 60
 NAMES = re.compile(r"[Pp]hases? \d+( to \d+)?|```.*?```|`[^`]*`|!\[.*?\)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?!\w)")
-MEASURE = """() => { const box = document.querySelector("section.present").getBoundingClientRect();
-  const parts = [...document.querySelectorAll("section.present > div > *, section.present img")].map(one => one.getBoundingClientRect());
+MEASURE = """() => { const all = (css) => [...document.querySelectorAll(`section.present ${css}`)];
+  const parts = [...all("div > *"), ...all("img")].map(one => one.getBoundingClientRect());
   return { low: Math.max(...parts.map(one => one.bottom)), wide: Math.max(...parts.map(one => one.right)),
-    high: Math.min(...parts.map(one => one.top)), n: parts.length,
-    images: [...document.querySelectorAll("section.present img")].every(one => one.naturalWidth > 0) } }"""
+    high: Math.min(...parts.map(one => one.top)), images: all("img").every(one => one.naturalWidth > 0) } }"""
 every_slide = pytest.mark.parametrize(("deck", "number", "slide"), SLIDES, ids=[f"{deck}:{n}" for deck, n, _ in SLIDES])
 every_deck = pytest.mark.parametrize("deck", DECKS, ids=lambda path: path.stem)
 

@@ -14,7 +14,7 @@ def main() -> None:
     """Write the decks, and say how to get slides where there is no reveal.js."""
     parser = argparse.ArgumentParser(prog="python -m tools.decks", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=BUILD / "decks")
-    parser.add_argument("--cache", type=Path, default=BUILD / "decks-cache", help="where tools/install_reveal.sh puts it")
+    parser.add_argument("--cache", type=Path, default=BUILD / "decks-cache", help="where reveal.js is")
     options = parser.parse_args()
     reveal = reveal_in(options.cache)
     options.folder.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,8 @@ from tests.mutants.catalog import ROOT
 from tests.mutants.exam.bank import LETTERS, PHASES, Question, exam
 
 INTRODUCTION = """\
-Each piece of code has one mistake; `...` stands for lines that are right and not shown. Below it is what a run of this \
-code (`yours`) does otherwise than the rules say (`expected`). Which sentence says what the code does wrong?
+Each piece of code has one mistake; `...` stands for lines that are right and not shown. Below it is what a run of \
+this code (`yours`) does otherwise than the rules say (`expected`). Which sentence says what the code does wrong?
 """
 
 
@@ -44,7 +44,9 @@ def sheet(title: str, questions: list[Question]) -> str:
 
 def answers(title: str, questions: list[Question]) -> str:
     """Return the right letters, each with its sentence and the hint that the graded tests give."""
-    lines = [f"{n}. **{LETTERS[one.right]}**: {one.options[one.right]}. {one.hint}" for n, one in enumerate(questions, 1)]
+    lines = [
+        f"{n}. **{LETTERS[one.right]}**: {one.options[one.right]}. {one.hint}" for n, one in enumerate(questions, 1)
+    ]
     return f"# {title}: answers\n\n" + "\n".join(lines) + "\n"
 
 

@@ -16,19 +16,22 @@ def functions_in(text: str) -> list[tuple[int, int]]:
 def excerpt(reference: str, changed: str) -> list[str]:
     """Return the changed lines with up to three around them, below the head of their function.
 
-    Empty if a change is outside of all functions, where three lines say too little.
+    Empty if a change is outside of all functions, where three lines say too little, or if it shows a right one whole.
     """
     lines, spans, shown = changed.splitlines(), functions_in(changed), set[int]()
     matcher = SequenceMatcher(None, reference.splitlines(), lines, autojunk=False)
     for tag, _, _, start, end in matcher.get_opcodes():
         if tag == "equal":
             continue
+        start -= tag == "delete"  # what was deleted had followed this line
         around = [(first, last) for first, last in spans if first <= start and end - 1 <= last]
         if not around:
             return []
         first, last = around[-1]
         shown |= {first, *range(max(first, start - AROUND), min(last + 1, end + AROUND))}
-    return _with_gaps(lines, sorted(shown))
+    found, right = _with_gaps(lines, sorted(shown)), reference.splitlines()
+    whole = ["\n".join(right[first : last + 1]) for first, last in functions_in(reference)]
+    return [] if any(one in "\n".join(found) for one in whole) else found
 
 
 def _with_gaps(lines: list[str], shown: list[int]) -> list[str]:

@@ -49,7 +49,9 @@ def bank_of(verdicts: dict[str, Verdict]) -> dict[str, Recorded]:
     """Return a short run for each mutant that has one; none if too few options would be left beside it."""
     bank = dict[str, Recorded]()
     for name, verdict in verdicts.items():
-        alike = [other for other, one in verdicts.items() if other != name and one.answers.items() & verdict.answers.items()]
+        alike = [
+            other for other, one in verdicts.items() if other != name and one.answers.items() & verdict.answers.items()
+        ]
         runs = [(test, shown(report)) for test, report in verdict.reports.items() if len(report) < REPORT_CHARACTERS]
         found = [Recorded(test=test, run=run, alike=alike) for test, run in runs if is_short(run)]
         if found:
