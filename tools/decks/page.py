@@ -16,7 +16,8 @@ PARTS = ("reveal.css", "reveal.js", "notes.js")
 COMMENT = re.compile(r"[ \t]*<!--.*?-->", re.DOTALL)
 PICTURE = re.compile(r"^!\[\]\((.+?)\)$", re.MULTILINE)
 TITLE = re.compile(r"<title>(.*?)</title><desc>(.*?)</desc>", re.DOTALL)
-START = "Reveal.initialize({width: 1280, height: 720, margin: 0.04, hash: true, transition: 'none', plugins: [RevealNotes]})"
+SETTINGS = "width: 1280, height: 720, margin: 0.04, hash: true, transition: 'none', plugins: [RevealNotes]"
+START = f"Reveal.initialize({{{SETTINGS}}})"
 
 
 @dataclass(frozen=True)
