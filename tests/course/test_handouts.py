@@ -1,4 +1,4 @@
-"""Every number that a handout, the README or the teachers' guide claims, and that can be recomputed, is."""
+"""Every number that a handout, the README, a slide or the teachers' guide claims, and that can be recomputed, is."""
 
 import ast
 import importlib
@@ -13,8 +13,9 @@ ROOT = Path(__file__).parents[2]
 LABS = ROOT / "labs"
 DOCUMENTS = [
     *sorted(LABS.rglob("README.md")),
+    *sorted((ROOT / "docs" / "decks").glob("*.md")),
     ROOT / "README.md",
-    *((ROOT / "docs" / name) for name in ("teaching.md", "public_bugs.md")),
+    *((ROOT / "docs" / name) for name in ("teaching.md", "workshop.md", "public_bugs.md")),
 ]
 CHECK = re.compile(r"<!--\s*check:\s*(.*?)\s*-->", re.DOTALL)
 WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
@@ -66,7 +67,7 @@ def numbers_claimed(expression: str) -> list[int]:
 
 def test_every_handout_checks_something() -> None:
     handouts = {path.parent.name for path in LABS.glob("phase*/README.md")}
-    assert handouts == {place.split(":")[0] for place, _, _ in CHECKS if place.startswith("phase")}
+    assert handouts <= {place.split(":")[0] for place, _, _ in CHECKS}
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)

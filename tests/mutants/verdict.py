@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+REPORT_CHARACTERS = 1500  # the end of a longer report is kept
 Outcome = Literal["passed", "failed", "endless", "died", "not run"]
 
 
@@ -12,7 +13,7 @@ class Verdict:
 
     `endless`: a test used up its processor time. `died`: the process ended in the middle of a test.
     `not run`: there is no proof that the tests met the code that they were to judge.
-    `answers`: for each failed test, the digest of its wrong answer.
+    `answers` and `reports`: for each failed test, the digest of its wrong answer, and the end of its report.
     """
 
     outcome: Outcome
@@ -20,6 +21,7 @@ class Verdict:
     failed: list[str] = field(default_factory=list)
     detail: str = ""
     answers: dict[str, str] = field(default_factory=dict)
+    reports: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_caught(self) -> bool:

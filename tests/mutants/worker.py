@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.mutants.catalog import module_name
-from tests.mutants.verdict import Verdict
+from tests.mutants.verdict import REPORT_CHARACTERS, Verdict
 
 MARK = "_subject_under_test"
 NUM_TRIED_FIRST = 20  # neighbours in a catalogue break the same function: what caught the last ones catches the next
@@ -117,7 +117,9 @@ def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str
         case [0]:
             return Verdict("passed", num_passed)
         case [1]:
-            return Verdict("failed", num_passed, failed, detail, dict(answer for _, _, answer in failures))
+            answers = dict(answer for _, _, answer in failures)
+            reports = {test: text for _, text, (test, _) in failures}
+            return Verdict("failed", num_passed, failed, detail, answers, reports)
         case [code]:
             return Verdict("not run", num_passed, failed, f"pytest ended with {pytest.ExitCode(code).name}: {printed}")
     if status == -signal.SIGXCPU:
@@ -154,7 +156,7 @@ class Witness:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             answer = [report.nodeid.split("/", 2)[2], getattr(report, "answer", "")]
-            self._write("failed", [report.nodeid.partition("::")[2], str(report.longrepr)[-1500:], answer])
+            self._write("failed", [report.nodeid.partition("::")[2], str(report.longrepr)[-REPORT_CHARACTERS:], answer])
         elif report.when == "call" and report.passed:
             self._write("passed", None)
 

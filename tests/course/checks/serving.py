@@ -1,9 +1,10 @@
-"""What the checks of the cards on serving may call: the router's figures, the roofline and vLLM's defaults."""
+"""What the checks of the cards and of the deck on serving may call: the router, the roofline, drafts, vLLM's defaults."""
 
 from course.simulator.gpus import default_budget as default_budget
 from course.simulator.gpus import find_gpu as find_gpu
 from course.simulator.model_shapes import find_model_shape as find_model_shape
 from course.simulator.roofline import kv_bytes_per_token as kv_bytes_per_token
 from course.simulator.roofline import saturation_batch as saturation_batch
+from tests.course.checks.phase7 import tokens_per_step as tokens_per_step
 from tests.course.checks.routing import hit_percent as hit_percent
 from tests.course.checks.routing import p99_ms as p99_ms

@@ -1,8 +1,9 @@
-"""What the checks of `docs/teaching.md` may call: the minutes of a class and the points of the judge."""
+"""What the checks of `docs/teaching.md` may call: the minutes of a class, the points of the judge, the exams."""
 
 from classroom.judge.groups import TEST_GROUPS
 from tests.course.checks.labs import sizes
 from tests.grading.checkout import PHASES
+from tests.mutants.exam import bank
 
 
 def course_minutes() -> int:
@@ -11,3 +12,7 @@ def course_minutes() -> int:
 
 def judge_points() -> list[int]:
     return [sum(group.points for group in TEST_GROUPS if group.phase == phase) for phase in PHASES]
+
+
+def exam_questions() -> int:
+    return sum(len(bank.recorded(phase)) for phase in bank.PHASES)

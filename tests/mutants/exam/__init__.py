@@ -1,0 +1,1 @@
+"""An exam made of known mistakes: which rule is broken?"""

@@ -1,0 +1,1 @@
+"""Slides for teachers, from `docs/decks/`."""
