@@ -109,6 +109,13 @@ def test_policies_have_points_and_no_engine_of_their_own(checkout: Checkout) -> 
     assert graded["phases"][0]["stack"]["status"] == graded["phases"][0]["alone"]["oracle"]["status"] == "not checked"
 
 
+def test_policies_without_phases_under_them_say_so(student: Checkout) -> None:
+    student.solve(1, 13)
+    assert "Policies run on your phases 1 to 5, and phase 2 is not all written." in student.run("--phase", "13").stdout
+    student.solve(2, 3, 4, 5)
+    assert student.grade("--phase", "13")["electives"] == {"total": 20, "max": 20}
+
+
 def test_an_elective_alone_has_no_points_of_the_course(checkout: Checkout) -> None:
     checkout.thin_out(3)
     shown = checkout.run("--phase", "7-8").stdout
