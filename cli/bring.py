@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from course.starter_status import starter_path
+from course.starter_status import LABS, starter_path
 from course.terminal.console import friendly, make_console
-from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
+from mini_vllm.assembly.lineup import CHECKOUT
 
 MAX_BYTES = 2**20
 
@@ -46,7 +46,7 @@ def bring_into(checkout: Path, work: Path) -> list[str]:
 
 def starters_in(work: Path) -> dict[int, bytes]:
     """Return phase to starter. Raises `ValueError` for what is no zip of the lab or is damaged."""
-    names = {starter_path(phase).relative_to(CHECKOUT).as_posix(): phase for phase in range(1, len(ALL_NAMES) + 1)}
+    names = {starter_path(phase).relative_to(CHECKOUT).as_posix(): phase for phase in LABS}
     try:
         with zipfile.ZipFile(work) as archive:
             found = {names[entry.filename]: entry for entry in archive.infolist() if entry.filename in names}

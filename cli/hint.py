@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
+from course.starter_status import LABS, starter_path
 from course.terminal.console import friendly, make_console
 from mini_vllm.assembly.lineup import CHECKOUT
 
-FILES = "labs/phase*/hints.rot13"
 SEEN = CHECKOUT / ".hints_seen.json"
 TASK = re.compile(r"^# (\d+\.\d)\n", re.MULTILINE)
 STEP = re.compile(r"^## ?(.*)\n", re.MULTILINE)
@@ -56,7 +56,7 @@ def show_hint(console: Console, task: str, *, again: bool = False) -> None:
 def all_hints() -> dict[str, list[tuple[str, str]]]:
     """Return the steps of every task, such as "1.2": title, which may be empty, and text as Markdown."""
     found = {}
-    for path in sorted(CHECKOUT.glob(FILES), key=lambda path: int(re.findall(r"phase(\d+)", str(path))[-1])):
+    for path in filter(Path.exists, (starter_path(phase).with_name("hints.rot13") for phase in LABS)):
         _, *parts = TASK.split(readable(path))
         for task, text in zip(parts[::2], parts[1::2], strict=True):
             _, *steps = map(str.strip, STEP.split(text))

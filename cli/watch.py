@@ -30,8 +30,8 @@ def watch(
     from cli.watching.loop import Watch
     from cli.watching.observer import Observer
     from cli.watching.session import FINISHES, keep, kept
+    from course.starter_status import LABS
     from course.terminal.options import chosen_phases
-    from mini_vllm.assembly.lineup import ALL_NAMES
 
     require_this_checkout()
     if importlib.util.find_spec("pytest") is None:
@@ -42,7 +42,7 @@ def watch(
         keep(finish=finish)
     chosen = kept().get("finish")
     name = chosen if chosen in FINISHES else "engine"
-    phases = FINISHES[name] if phase is None else chosen_phases(phase, len(ALL_NAMES))
+    phases = FINISHES[name] if phase is None else chosen_phases(phase, len(LABS))
     console = make_console()
     console.print(f"Watching ({f'phases {phase}' if phase else f'finish: {name}'}). What you save is graded.")
     try:

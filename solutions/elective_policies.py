@@ -1,4 +1,4 @@
-"""Elective policies, reference: fair shares for tenants, and least slack first."""
+"""Phase 13, reference: fair shares for tenants, and least slack first."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from classroom.judge.settings import JudgeSettings
+from course.starter_status import LABS
 from course.terminal.options import chosen_phases
-from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES
+from mini_vllm.assembly.lineup import PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
 
 Seconds = Annotated[float, typer.Option(min=0.5, help="For one situation; slow machines need more.")]
@@ -34,7 +35,7 @@ class JudgeOptions:
         """Return the settings of a run. Raises `ValueError` in a student edition, and for unknown phases."""
         if not solutions_exist():
             raise ValueError("the judge needs solutions/: this is a student edition")
-        chosen = chosen_phases(self.phase, len(ALL_NAMES if self.phase else PHASE_NAMES))
+        chosen = chosen_phases(self.phase, len(LABS if self.phase else PHASE_NAMES))
         if len({number > len(PHASE_NAMES) for number in chosen}) > 1:
             raise ValueError(
                 f"--phase {self.phase}: grade electives, from 7 on, in a separate run; their points are counted apart"

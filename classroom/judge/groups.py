@@ -161,6 +161,10 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "the hit of all groups": (partial(electives.table, phase=12, task=4),),
         "attention with a window": (partial(electives.table, phase=12, task=5),),
     },
+    13: {
+        "fair shares": (partial(electives.table, phase=13, task=1),),
+        "least slack": (partial(electives.table, phase=13, task=2),),
+    },
 }
 POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # of the others: 10
 TEST_GROUPS = [

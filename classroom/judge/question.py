@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from classroom.judge.worker import lab_folder
 from classroom.worker.answers import Json, checked
 from classroom.worker.drivers import DRIVERS
 from classroom.worker.scenario import EngineScenario
+from course.starter_status import lab_folder
 
 MAX_CASES = 60
 TOLERANCE = 1e-4

@@ -10,11 +10,11 @@ from types import FunctionType
 from typing import Any
 
 from classroom.judge.question import JudgeQuestion, question, short
-from classroom.judge.worker import lab_folder
 from classroom.worker.doubles import CacheLog, Memory, TouchLog
 from classroom.worker.scenario import EngineScenario
 from classroom.worker.script import MODULE, Call
 from course.labtest.strict_queue import StrictQueue
+from course.starter_status import lab_folder
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 

@@ -16,7 +16,8 @@ from classroom.worker.text import printable
 from course.sandbox.channel import ChannelError, Message
 from course.sandbox.imports import refused_import
 from course.sandbox.worker import WorkerProcess
-from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
+from course.starter_status import lab_folder
+from mini_vllm.assembly.lineup import CHECKOUT
 
 START_SECONDS = 60.0
 
@@ -81,7 +82,7 @@ class JailedWorker:
 
     def load(self, phase: int, *, with_torch: bool) -> None:
         """Import the file of a phase. Raises as `ask` does."""
-        self.ask({"load": phase, "with_torch": with_torch})
+        self.ask({"load": phase, "folder": lab_folder(phase), "with_torch": with_torch})
 
     def ask(self, message: Message) -> Json:
         """Return the answer to a message. Raises `StarterRaisedError` for an exception of the learner's code.
@@ -111,7 +112,3 @@ class JailedWorker:
 def first_user() -> int:
     """Return the first of the thousand user ids for the workers of this process."""
     return FIRST_USER + os.getpid() % 10_000 * 1000
-
-
-def lab_folder(phase: int) -> str:
-    return f"phase{phase}_{ALL_NAMES[phase - 1].lower().replace(' ', '_')}"

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from classroom.student_edition.texts import ReleaseError, adapted
-from course.starter_status import touched_functions, touched_in
-from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
+from course.starter_status import LABS, touched_functions, touched_in
+from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.runner.c_starter import unwritten_task
 
 SECRETS = ("solutions/*.py", "solutions/*.c", "tests/alternatives/*.diff", "tests/mutants/**/*.diff")
@@ -107,7 +107,7 @@ def write(edition: Mapping[str, bytes], folder: Path) -> None:
 def require_untouched_starters(checkout: Path) -> None:
     """Raise `ReleaseError` if a function of a starter has been written."""
     touched = []
-    for phase in range(1, len(ALL_NAMES) + 1):
+    for phase in LABS:
         try:
             names = touched_functions(phase, checkout)
         except (OSError, SyntaxError) as error:

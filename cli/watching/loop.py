@@ -14,7 +14,7 @@ from cli.watching.session import FINISHES, Session, Task
 from cli.watching.terminal import Watched
 from course.fresh.shown_run import ShownRun, observed_run, shown_run
 from course.grading.approaches import Approach, unsealed
-from course.grading.grader import grade_tests, stack_check
+from course.grading.grader import grade_tests, phases_of_stack, stack_check
 from course.grading.results import EngineCheck, PhaseGrade
 from course.starter_status import written_lineup
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
@@ -111,8 +111,10 @@ class Watch(Watched):
         """Run the learner's phases up to this one in one engine; if nothing else is to be done, this is the end."""
 
         def show(check: EngineCheck, seconds: float) -> None:
-            screen.show_stack(self.console, phase, check, seconds)
-            if check.status == "passed" and not self.session.unfinished():
+            is_in_engines = bool(phases_of_stack(phase))
+            if is_in_engines:
+                screen.show_stack(self.console, phase, check, seconds)
+            if (check.status == "passed" or not is_in_engines) and not self.session.unfinished():
                 self.ask(self.show_end, real=True)
 
         self.jobs.add(lambda stop: stack_check(phase, stop), show, is_verdict=True)

@@ -15,13 +15,13 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course.grading.starter_file import sha256
 from course.sandbox import IN_BROWSER
-from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES
+from course.starter_status import LAB_NAMES, LABS, lab_folder, phase_in
+from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class PlannedPhase:
 
     @property
     def name(self) -> str:
-        return ALL_NAMES[self.number - 1]
+        return LAB_NAMES[self.number - 1]
 
     @property
     def is_elective(self) -> bool:
@@ -120,12 +120,12 @@ def make_plan() -> list[PlannedPhase]:
     for test_id, markers in collect().items():
         folder, _, test = test_id.partition("/test_")
         tasks = [re.fullmatch(r"task(\d+)_(\d+)", marker) for marker in markers if marker.startswith("task")]
-        if len(tasks) != 1 or tasks[0] is None or not folder.startswith(f"labs/phase{tasks[0][1]}_"):
+        if len(tasks) != 1 or tasks[0] is None or int(tasks[0][1]) != phase_in(folder.removeprefix("labs/")):
             raise ValueError(f"{test_id} must have the marker of one task of its phase, it has {markers}")
         tests[folder, int(tasks[0][2])].append(f"test_{test}")
     phases = []
-    numbers = {folder: int(folder.removeprefix("labs/phase").partition("_")[0]) for folder, _ in tests}
-    for folder, number in sorted(numbers.items(), key=itemgetter(1)):
+    for number in LABS:
+        folder = f"labs/{lab_folder(number)}"
         mine = sorted(task for place, task in tests if place == folder)
         planned = [PlannedTask(task, POINTS_PER_TASK, tests[folder, task]) for task in mine]
         untouched = sha256(CHECKOUT / folder / "starter.py")
@@ -140,7 +140,6 @@ def collect() -> dict[str, list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "tests.json"
         command = [sys.executable, "-m", "pytest", "labs", "--collect-only", "-q", "-p", "no:cacheprovider"]
-        command += ["--ignore", "labs/elective_policies"]  # it has no points
         done = subprocess.run(
             [*command, "-p", "course.grading.plan"],
             cwd=CHECKOUT,

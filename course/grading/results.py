@@ -11,7 +11,7 @@ MAX_NAMES = 6
 NUMBERS = re.compile(r"-?\d+")
 VALUES = re.compile(r":|-?\d")  # where the values of an exception's message begin
 UNUSABLE = re.compile(r"^The test could not go on after this answer of yours \((\w+).*\n  ([\w.]+)", re.MULTILINE)
-PLACE = re.compile(r"^  labs/phase\d+_\w+/starter\.py:\d+", re.MULTILINE)
+PLACE = re.compile(r"^  labs/\w+/starter\.py:\d+", re.MULTILINE)
 
 
 def mistake_in(text: str) -> str:

@@ -13,9 +13,10 @@ from rich.text import Text
 from course.grading.plan import PlannedPhase, impl_prefix, task_command
 from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, alike_line
 from course.oracle.divergence import Divergence
+from course.starter_status import LABS
 from course.terminal.differences import last_steps, side_by_side
 from course.terminal.learner_lineup import enumeration
-from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES
+from mini_vllm.assembly.lineup import PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.core.step_record import StepRecord
 
@@ -104,7 +105,7 @@ def show_grade(console: Console, grade: Grade) -> None:
     what, command = next_step(grade)
     console.print()
     if grade.course and not grade.electives:
-        console.print(f"electives (phases 7 to {len(ALL_NAMES)}) are graded once they are begun", style="dim")
+        console.print(f"electives (phases 7 to {len(LABS)}) are graded once they are begun", style="dim")
     console.print(Text.assemble(("next: ", "bold"), what), soft_wrap=True)
     if command:
         console.print(f"      {command}", style="bold", markup=False, soft_wrap=True)

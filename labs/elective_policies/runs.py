@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
+import pytest
+
 from course.labtest.expect import lab_failure
 from course.simulator.cost_model import CostModel
 from course.simulator.service_differences import ServiceDifferences
 from course.simulator.simulation import Simulation
+from course.starter_status import written_phases
 from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
@@ -33,8 +36,12 @@ ONE_SLOT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
 
 
 def scheduler_lineup() -> Lineup:
-    """Return the phases under the policy: the reference where there is one, else yours."""
-    return parse_lineup("solution:1-5" if solutions_exist() else "starter:1-5")
+    """Return the phases under the policy: the reference where there is one, else yours; fail without them."""
+    if solutions_exist():
+        return parse_lineup("solution:1-5")
+    if missing := sorted({1, 2, 3, 4, 5} - set(written_phases())):
+        pytest.fail(f"Policies run on your phases 1 to 5, and phase {missing[0]} is not all written.", pytrace=False)
+    return parse_lineup("starter:1-5")
 
 
 def asked(

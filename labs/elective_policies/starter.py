@@ -1,4 +1,4 @@
-"""Elective policies: two scheduling policies, and one of your own for the league."""
+"""Phase 13: two scheduling policies, and one of your own for the league."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ class VirtualTokenCounter(SchedulingPolicy):
         self, input_weight: float = 1.0, output_weight: float = 2.0, tenant_weights: Mapping[str, float] | None = None
     ) -> None:
         """Keep the three; every counter begins at 0."""
-        raise NotImplementedError("Elective policies, task 1: __init__")
+        raise NotImplementedError("Phase 13, task 1: keep what is given")
 
     def start_step(self, step: StepView) -> None:
         """Lift the counter of each tenant that waits now and did not when the last plan was done.
@@ -25,22 +25,22 @@ class VirtualTokenCounter(SchedulingPolicy):
         The new value is the least counter of the tenants that wait already; if there are none, that of the tenant whose
         request was the last to leave the queue. A counter that is higher stays.
         """
-        raise NotImplementedError("Elective policies, task 1: start_step")
+        raise NotImplementedError("Phase 13, task 1: start_step")
 
     def rank(self, request: Request) -> float:
         """Return the counter of the request's tenant."""
-        raise NotImplementedError("Elective policies, task 1: rank")
+        raise NotImplementedError("Phase 13, task 1: rank")
 
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
         """Charge the prompt tokens of the plan, and remember which tenants still wait.
 
         A share begins at `request.num_computed_tokens`, which does not count it yet.
         """
-        raise NotImplementedError("Elective policies, task 1: scheduled")
+        raise NotImplementedError("Phase 13, task 1: scheduled")
 
     def sampled(self, request: Request, num_tokens: int) -> None:
         """Charge output tokens."""
-        raise NotImplementedError("Elective policies, task 1: sampled")
+        raise NotImplementedError("Phase 13, task 1: sampled")
 
 
 class LeastSlackFirst(SchedulingPolicy):
@@ -52,11 +52,11 @@ class LeastSlackFirst(SchedulingPolicy):
 
     def __init__(self, seconds_per_token: float = 0.0001, seconds_per_step: float = 0.01) -> None:
         """Keep the two."""
-        raise NotImplementedError("Elective policies, task 2: __init__")
+        raise NotImplementedError("Phase 13, task 2: keep what is given")
 
     def start_step(self, step: StepView) -> None:
         """Keep the time. It is also when the first tokens of the step before came."""
-        raise NotImplementedError("Elective policies, task 2: start_step")
+        raise NotImplementedError("Phase 13, task 2: start_step")
 
     def slack(self, request: Request) -> float:
         """Return for how many seconds the request can wait before it breaks a promise, infinity without one.
@@ -64,19 +64,19 @@ class LeastSlackFirst(SchedulingPolicy):
         The least of two: until the next token is due, and until the last one is (after `max_tokens`), each less the
         work before it. Below 0 a promise is broken already.
         """
-        raise NotImplementedError("Elective policies, task 2: slack")
+        raise NotImplementedError("Phase 13, task 2: slack")
 
     def rank(self, request: Request) -> float:
         """Return the slack of a waiting request."""
-        raise NotImplementedError("Elective policies, task 2: rank")
+        raise NotImplementedError("Phase 13, task 2: rank")
 
     def victims(self, running: list[Request]) -> list[Request]:
         """Return the running requests, the one with the most slack first; of equal ones the last to be admitted."""
-        raise NotImplementedError("Elective policies, task 2: victims")
+        raise NotImplementedError("Phase 13, task 2: victims")
 
     def sampled(self, request: Request, num_tokens: int) -> None:
         """Notice first tokens, and forget requests that are finished."""
-        raise NotImplementedError("Elective policies, task 2: sampled")
+        raise NotImplementedError("Phase 13, task 2: sampled")
 
 
 class MyPolicy(SchedulingPolicy):

@@ -46,6 +46,16 @@ def test_a_class(mini_vllm: Commands, handed_in: list[Path], tmp_path: Path) -> 
     assert SEED not in "".join(path.read_text() for path in out.iterdir())
 
 
+def test_policies_are_read_from_their_folder(mini_vllm: Commands, tmp_path: Path) -> None:
+    starter = tmp_path / "ada" / "labs" / "elective_policies" / "starter.py"
+    starter.parent.mkdir(parents=True)
+    starter.write_text(solution(13), encoding="utf-8")
+    options = ["--no-jail", "--phase", "7-13", "--situations", "1", "--csv", tmp_path / "all.csv"]
+    mini_vllm("judge", tmp_path / "ada", *options)
+    (row,) = csv.DictReader((tmp_path / "all.csv").open())
+    assert [row[f"phase_{number}"] for number in range(7, 14)] == [*["0.0"] * 6, "20.0"]
+
+
 def test_the_first_differing_call_and_step_are_shown(mini_vllm: Commands, tmp_path: Path) -> None:
     for phase in range(1, 5):
         (tmp_path / f"phase{phase}.py").write_text(solution(phase), encoding="utf-8")
@@ -67,6 +77,6 @@ def test_without_a_jail_it_refuses(mini_vllm: Commands, handed_in: list[Path], m
     assert "--no-jail" in message
 
 
-@pytest.mark.parametrize("options", [["--phase", "13"], ["--phase", "1-8"], ["--json", "/no/folder/x.json"]])
+@pytest.mark.parametrize("options", [["--phase", "14"], ["--phase", "1-8"], ["--json", "/no/folder/x.json"]])
 def test_bad_usage(mini_vllm: Commands, tmp_path: Path, options: list[str]) -> None:
     mini_vllm("judge", tmp_path, "--no-jail", *options, exit_code=2)

@@ -51,7 +51,7 @@ def save(path: Path, text: str) -> None:
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_learner_at_a_terminal(student: Checkout, name: str) -> None:
     student.solve(*SESSIONS[name].get("solved", ()))
-    starter = student.starter(1)
+    starter = student.starter(SESSIONS[name].get("phase", 1))
     untouched = starter.read_text(encoding="utf-8")
     child = opened(student, SESSIONS[name]["arguments"])
     for step in SESSIONS[name]["steps"]:
@@ -120,4 +120,4 @@ def test_a_change_counts_when_the_file_has_been_quiet(tmp_path: Path) -> None:
 
 def test_an_unknown_finish_or_phase_is_refused(mini_vllm: Commands) -> None:
     assert "there are observer, scheduler, engine" in mini_vllm("watch", "--finish", "tourist", exit_code=2).output
-    assert "there are phases 1 to 12" in mini_vllm("watch", "--phase", "13", exit_code=2).output
+    assert "there are phases 1 to 13" in mini_vllm("watch", "--phase", "14", exit_code=2).output

@@ -126,7 +126,7 @@ def options_of(command: Any) -> set[str]:
 
 
 def test_every_graded_test_that_is_named_exists(student: Path, commands: list[Command]) -> None:
-    files = [path.name.split("_") for path in student.glob("labs/phase*/test_task*.py")]
+    files = [path.name.split("_") for path in student.glob("labs/*/test_task*.py")]
     tasks = {f"{task}_{number}" for _, task, number, *_ in files}
     assert len(tasks) > 20
     ours = [command for command in commands if command.words[0] == "pytest" and len(command.words) > 1]

@@ -19,7 +19,7 @@ def write_starter(checkout: Path, phase: int, text: str) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    for phase in range(1, len(ALL_NAMES) + 1):
+    for phase in PHASES:
         write_starter(tmp_path, phase, "def done():\n    return 1\n")
     return tmp_path
 

@@ -9,14 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mini_vllm.assembly.lineup import ALL_NAMES, PHASE_NAMES
+from course.starter_status import LABS, starter_path
+from mini_vllm.assembly.lineup import PHASE_NAMES
 from tests.course.surface import solution_path
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "course", "cli", "bench", "labs", "solutions")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz", "*.svg")
 PHASES = range(1, len(PHASE_NAMES) + 1)
-ELECTIVES = range(len(PHASE_NAMES) + 1, len(ALL_NAMES) + 1)
+ELECTIVES = LABS[len(PHASE_NAMES) :]
 WITHOUT_ENGINES = """
 import sys
 from cli.main import app
@@ -47,8 +48,7 @@ class Checkout:
         return checkout
 
     def starter(self, phase: int) -> Path:
-        (folder,) = (self.folder / "labs").glob(f"phase{phase}_*")
-        return folder / "starter.py"
+        return starter_path(phase, self.folder)
 
     def solve(self, *phases: int) -> None:
         for phase in phases:
@@ -56,8 +56,7 @@ class Checkout:
 
     def clear(self) -> None:
         for phase in (*PHASES, *ELECTIVES):
-            (original,) = (ROOT / "labs").glob(f"phase{phase}_*/starter.py")
-            shutil.copy(original, self.starter(phase))
+            shutil.copy(starter_path(phase), self.starter(phase))
 
     def thin_out(self, num_tests: int) -> None:
         """Leave about `num_tests` tests of each task in the plan, spread over all of them."""

@@ -22,7 +22,7 @@ def test_the_plan_is_what_the_reference_collects() -> None:
 
 def test_every_task_is_worth_ten_points() -> None:
     assert [len(phase.tasks) for phase in load_plan()] == [5, 5, 5, 6, 5, 7]
-    assert [len(phase.tasks) for phase in load_whole_plan()[6:]] == [7, 4, 5, 5, 5, 5]
+    assert [len(phase.tasks) for phase in load_whole_plan()[6:]] == [7, 4, 5, 5, 5, 5, 2]
     assert {task.points for phase in load_whole_plan() for task in phase.tasks} == {10}
 
 
@@ -76,7 +76,7 @@ def test_a_solved_course(checkout: Checkout) -> None:
 def test_an_elective_is_graded_once_it_is_begun_and_counts_apart(checkout: Checkout) -> None:
     """Untouched electives are one line; phases 1 to 6 stay worth 330 points."""
     checkout.thin_out(3)
-    assert "electives (phases 7 to 12) are graded once they are begun" in checkout.run(engines=False).stdout
+    assert "electives (phases 7 to 13) are graded once they are begun" in checkout.run(engines=False).stdout
     checkout.solve(7)
     shown = checkout.run(engines=False).stdout
     assert "0 of 330 points" in shown
@@ -87,7 +87,7 @@ def test_an_elective_is_graded_once_it_is_begun_and_counts_apart(checkout: Check
     assert (graded["total"], graded["max"], graded["electives"]) == (0, 330, {"total": 70, "max": 70})
 
 
-@pytest.mark.parametrize("phase", ELECTIVES)
+@pytest.mark.parametrize("phase", ELECTIVES[:-1])
 def test_a_solved_elective_runs_with_phases_1_to_5(checkout: Checkout, phase: int) -> None:
     checkout.solve(1, 2, 3, 4, 5, phase)
     graded = checkout.grade("--phase", str(phase), "--min-points", "30")
@@ -96,6 +96,24 @@ def test_a_solved_elective_runs_with_phases_1_to_5(checkout: Checkout, phase: in
     assert elective["points"] == elective["max"] == graded["electives"]["total"], json.dumps(elective)
     assert elective["alone"] == {"status": "passed", "oracle": elective["stack"]}
     assert elective["stack"]["status"] == "passed", elective["stack"]
+
+
+def test_policies_have_points_and_no_engine_of_their_own(checkout: Checkout) -> None:
+    untouched = checkout.grade("--phase", "13")
+    assert (statuses(untouched), untouched["electives"]) == (["not started"] * 2, {"total": 0, "max": 20})
+    checkout.starter(13).write_text(solution(13).replace("slack(self", "slacks(self"), encoding="utf-8")
+    assert statuses(checkout.grade("--phase", "13")) == ["passed", "failed"]
+    checkout.solve(13)
+    graded = checkout.grade("--phase", "13", "--min-points", "20")
+    assert (graded["exit code"], graded["electives"]["total"]) == (0, 20)
+    assert graded["phases"][0]["stack"]["status"] == graded["phases"][0]["alone"]["oracle"]["status"] == "not checked"
+
+
+def test_policies_without_phases_under_them_say_so(student: Checkout) -> None:
+    student.solve(1, 13)
+    assert "Policies run on your phases 1 to 5, and phase 2 is not all written." in student.run("--phase", "13").stdout
+    student.solve(2, 3, 4, 5)
+    assert student.grade("--phase", "13")["electives"] == {"total": 20, "max": 20}
 
 
 def test_an_elective_alone_has_no_points_of_the_course(checkout: Checkout) -> None:

@@ -44,6 +44,11 @@ def test_moodle_gets_the_id_and_the_points() -> None:
     header, *lines = rows(as_moodle(small_class(), Roster("ID number", {"ada": "7", "carol": "9"})))
     assert header == ["ID number", "mini-vLLM phase 1: scheduler step", "mini-vLLM phase 3: preemption"]
     assert lines == [["7", "40", "0"]]
+    policies = ClassResults("s", 4, True, [submission("ada", phase(13, 1.0))])
+    assert rows(as_moodle(policies, Roster("ID", {"ada": "7"}))) == [
+        ["ID", "mini-vLLM phase 13: scheduling policies"],
+        ["7", "20"],
+    ]
 
 
 def test_what_could_not_be_read_has_no_points_rather_than_none(tmp_path: Path) -> None:

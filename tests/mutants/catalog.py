@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from course.starter_status import lab_folder
 from mini_vllm.assembly.lineup import ALL_NAMES
 from tests.mutants.diffs import read_diffs, without_comments
 
@@ -32,7 +33,7 @@ class Subject:
 
 def module_name(phase: int) -> str:
     """Return the name that a phase has as a lab folder and as a module of solutions."""
-    return f"phase{phase}_{ALL_NAMES[phase - 1].lower().replace(' ', '_')}"
+    return lab_folder(phase)
 
 
 def reference(phase: int) -> Subject:

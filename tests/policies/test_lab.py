@@ -9,19 +9,25 @@ from types import ModuleType
 
 import pytest
 
+from classroom.judge.jail import Jail
+from classroom.judge.judge import Judge
+from classroom.judge.results import is_written
+from classroom.judge.settings import JudgeSettings
+from classroom.judge.submission import Submission
 from course.sandbox.imports import refused_import
-from labs.elective_policies import starter, test_task1_vtc, test_task2_least_slack
-from labs.elective_policies.conftest import NUM_METHODS
+from labs.elective_policies import starter, test_task13_1_vtc, test_task13_2_least_slack
 from labs.elective_policies.runs import ONE_SLOT, Run, asked
 from mini_vllm.core.request import Request
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.sampling_params import SamplingParams
 from solutions import elective_policies as solution
+from tests.judge.__main__ import loses
 
 SOLUTION = Path(str(solution.__file__)).read_text(encoding="utf-8")
 STARTER = Path(str(starter.__file__)).read_text(encoding="utf-8")
 HANDOUT = Path(str(starter.__file__)).with_name("README.md").read_text(encoding="utf-8")
-TASKS: dict[int, ModuleType] = {1: test_task1_vtc, 2: test_task2_least_slack}
+JUDGE = Judge(JudgeSettings("policies", seconds=30, phases=(13,)), Jail())
+TASKS: dict[int, ModuleType] = {1: test_task13_1_vtc, 2: test_task13_2_least_slack}
 
 # Each with its task and name; below, a part of that task's solution, and what stands there by mistake.
 MISTAKES = r"""
@@ -90,6 +96,15 @@ class VirtualTokenCounter(VirtualTokenCounter):
     def rank(self, request):
         return self.counters[request.tenant] + getattr(self, "ahead", {}).get(request.request_id, 0.0)
 """,
+    "who comes back is first among equals": """
+class VirtualTokenCounter(VirtualTokenCounter):
+    def start_step(self, step):
+        before = dict(self.counters)
+        super().start_step(step)
+        for tenant, counter in self.counters.items():
+            if counter > before.get(tenant, 0.0):
+                self.counters[tenant] -= 1e-9
+""",
     "the seconds of a step are measured": """
 class LeastSlackFirst(LeastSlackFirst):
     def start_step(self, step):
@@ -135,20 +150,25 @@ def test_a_mistake_fails_a_graded_test_that_says_what_broke(task: int, name: str
     found = next(failures(module_of(source), task), "")
     assert found.startswith("Failed: "), found or name
     assert "\nHint: " in found
+    assert loses(JUDGE, 13, f"import math\n{source}"), "the judge lets it pass"
 
 
 @pytest.mark.parametrize("source", ["", *ALTERNATIVES.values()], ids=["the reference", *ALTERNATIVES])
 def test_the_reference_and_fair_alternatives_pass(source: str) -> None:
     assert list(failures(module_of(SOLUTION + source), 1, 2)) == []
+    graded = JUDGE.grade(Submission("fair", {13: (SOLUTION + source).encode()}))
+    assert graded.result()["points"] == graded.result()["max"] == 20, graded.failures
 
 
 def test_an_untouched_starter_fails_with_nothing_but_our_error() -> None:
     found = list(failures(starter, 1, 2))
     assert len(found) == 16
     assert {text.rpartition(":")[0] for text in found} == {
-        f"NotImplementedError: Elective policies, task {task}" for task in TASKS
+        f"NotImplementedError: Phase 13, task {task}" for task in TASKS
     }
     assert not refused_import(STARTER)
+    graded = JUDGE.grade(Submission("untouched", {13: STARTER.encode()}))
+    assert not any(map(is_written, graded.phases))
 
 
 def test_starter_and_solution_have_the_same_public_names_and_signatures() -> None:
@@ -158,7 +178,6 @@ def test_starter_and_solution_have_the_same_public_names_and_signatures() -> Non
         return [(name, str(signature(one))) for name, one in methods if name == "__init__" or name[0] != "_"]
 
     assert surface(starter) == surface(solution)
-    assert STARTER.count("raise NotImplementedError") == NUM_METHODS
 
 
 def test_the_handouts_waits_are_those_of_a_run() -> None:

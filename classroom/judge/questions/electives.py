@@ -1,11 +1,12 @@
-"""Questions to the electives: phases 7 to 12."""
+"""Questions to the electives: phases 7 to 13."""
 
 from random import Random
+from typing import Any
 
 from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
 from classroom.judge.script import Script
-from course.labtest import phase9_plays, phase10_plays, phase11_plays, phase12_plays
+from course.labtest import phase9_plays, phase10_plays, phase11_plays, phase12_plays, phase13_plays
 from course.labtest.moments import Living
 from course.labtest.phase7.counters import random_drafted
 from course.labtest.phase7.lookups import random_lookup
@@ -18,11 +19,12 @@ LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
 NUM_REJECTIONS = 20
 PARTS = 64  # the random distributions have probabilities in such parts
 CELLS_PER_PART = 2
-PLAYS = {  # of the tasks of a phase
+PLAYS: dict[int, Any] = {  # of the tasks of a phase
     9: (phase9_plays, "steps", "walks", "masks", "logits", "follows"),
     10: (phase10_plays, "stores", "matches", "loads", "ends", "moves"),
     11: (phase11_plays, "gate", "encodings", "chunk", "keys", "products"),
     12: (phase12_plays, "frees", "allocates", "sliding_hit", "common_hit", "attends"),
+    13: (phase13_plays, "shares", "slacks"),
 }
 
 

@@ -2,12 +2,11 @@
 
 import re
 from math import ceil
-from pathlib import Path
 
 from course.sandbox.time_limit import seconds_for
+from course.starter_status import starter_path
 from tests.course.checks.runs import add, engine_with, finish
 
-LABS = Path(__file__).parents[3] / "labs"
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 WORDS_A_MINUTE = 150
 TASK = re.compile(r"^### Task .*\((?:\d+ to )?(\d+) lines?, (\d+) minutes\)$", re.MULTILINE)
@@ -15,8 +14,7 @@ TASK = re.compile(r"^### Task .*\((?:\d+ to )?(\d+) lines?, (\d+) minutes\)$", r
 
 def sizes(phase: int) -> list[int]:
     """Return a phase's lines, the minutes to read its handout, rounded up to 5, and the minutes to write its tasks."""
-    [handout] = LABS.glob(f"phase{phase}_*/README.md")
-    text = handout.read_text(encoding="utf-8")
+    text = starter_path(phase).with_name("README.md").read_text(encoding="utf-8")
     tasks, num_words = TASK.findall(text), len(COMMENT.sub("", text).split())
     reading = 5 * ceil(num_words / WORDS_A_MINUTE / 5)
     return [sum(int(lines) for lines, _ in tasks), reading, sum(int(minutes) for _, minutes in tasks)]

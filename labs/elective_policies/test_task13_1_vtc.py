@@ -1,11 +1,9 @@
-"""Graded tests of task 1: fair shares for tenants."""
+"""Graded tests of task 13.1: fair shares for tenants."""
 
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
-
-import pytest
 
 from course.labtest.expect import expect_equal, lab_failure
 from course.workloads.timed_request import TimedRequest
@@ -13,7 +11,6 @@ from labs.elective_policies.runs import CONFIG, INPUT_WEIGHT, ONE_SLOT, OUTPUT_W
 from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
 
-pytestmark = pytest.mark.timeout(60)
 SHAPES = {"chat": (2, 8, 12, 30), "documents": (20, 40, 1, 3), "mixed": (5, 20, 5, 15)}
 
 
@@ -34,13 +31,13 @@ def bound_of(requests: Sequence[TimedRequest], config: EngineConfig) -> float:
 
 
 def check_bound(
-    policies: ModuleType,
+    phase13: ModuleType,
     requests: Sequence[TimedRequest],
     what: str,
     weights: Mapping[str, float] | None = None,
     config: EngineConfig = CONFIG,
 ) -> None:
-    run = Run(policies.VirtualTokenCounter(INPUT_WEIGHT, OUTPUT_WEIGHT, weights), requests, config, weights)
+    run = Run(phase13.VirtualTokenCounter(INPUT_WEIGHT, OUTPUT_WEIGHT, weights), requests, config, weights)
     bound = bound_of(requests, config) / min((weights or {"": 1.0}).values())
     pair, worst = max(run.differences.items(), key=lambda entry: entry[1])
     if worst > bound:
@@ -54,11 +51,9 @@ def check_bound(
     check_no_idle_step(run, what)
 
 
-def check_order(
-    policies: ModuleType, requests: Sequence[TimedRequest], expected: str, rule: str, tie: str = ""
-) -> None:
+def check_order(phase13: ModuleType, requests: Sequence[TimedRequest], expected: str, rule: str, tie: str = "") -> None:
     """Fail unless requests begin in the expected order, or in the one of a tie that was broken the other way."""
-    run = Run(policies.VirtualTokenCounter(), requests, ONE_SLOT)
+    run = Run(phase13.VirtualTokenCounter(), requests, ONE_SLOT)
     told = [f"{r.request_id}: {r.num_prompt_tokens} prompt tokens, arrives at {r.arrival_time:.3f} s" for r in requests]
     order = " ".join(run.order)
     expect_equal(
@@ -70,64 +65,64 @@ def check_order(
     )
 
 
-def test_tenants_that_wait_are_served_within_the_bound(policies: ModuleType) -> None:
+def test_tenants_that_wait_are_served_within_the_bound(phase13: ModuleType) -> None:
     for seed in range(3):
         requests = [*flood("a", "chat", 60, seed), *flood("b", "documents", 60, seed), *flood("c", "mixed", 60, seed)]
-        check_bound(policies, requests, f"seed {seed}: a sends chats, b documents, c both, all at 0 s")
+        check_bound(phase13, requests, f"seed {seed}: a sends chats, b documents, c both, all at 0 s")
 
 
-def test_a_tenant_with_weight_3_gets_three_times_the_service(policies: ModuleType) -> None:
+def test_a_tenant_with_weight_3_gets_three_times_the_service(phase13: ModuleType) -> None:
     requests = [*flood("a", "mixed", 80, 1), *flood("b", "mixed", 200, 1)]
-    check_bound(policies, requests, "a has weight 1, b has weight 3; services over weight", {"b": 3.0})
+    check_bound(phase13, requests, "a has weight 1, b has weight 3; services over weight", {"b": 3.0})
 
 
-def test_a_tenant_that_comes_back_has_saved_nothing(policies: ModuleType) -> None:
+def test_a_tenant_that_comes_back_has_saved_nothing(phase13: ModuleType) -> None:
     requests = [*flood("b", "mixed", 1, 0), *flood("a", "mixed", 200, 0), *flood("b", "mixed", 60, 1, at=4.0)]
-    check_bound(policies, requests, "a waits from 0 s on; b has one request at 0 s, and many from 4 s on")
+    check_bound(phase13, requests, "a waits from 0 s on; b has one request at 0 s, and many from 4 s on")
 
 
-def test_a_tenant_that_always_runs_and_seldom_waits_saves_nothing(policies: ModuleType) -> None:
+def test_a_tenant_that_always_runs_and_seldom_waits_saves_nothing(phase13: ModuleType) -> None:
     trickle = [asked(f"b{n}", 1, 20, 0.15 * n, "b") for n in range(40)]
     requests = [*trickle, *flood("a", "mixed", 300, 0), *flood("b", "mixed", 60, 1, at=6.0)]
     what = "4 slots; a waits from 0 s on; b has one request after the other, and many from 6 s on"
-    check_bound(policies, requests, what, config=replace(CONFIG, max_num_seqs=4))
+    check_bound(phase13, requests, what, config=replace(CONFIG, max_num_seqs=4))
 
 
-def test_after_an_idle_queue_nothing_is_saved_either(policies: ModuleType) -> None:
+def test_after_an_idle_queue_nothing_is_saved_either(phase13: ModuleType) -> None:
     requests = [
         *flood("a", "mixed", 100, 0),
         *flood("a", "mixed", 60, 1, at=20.0),
         *flood("b", "mixed", 60, 1, at=20.0),
     ]
-    check_bound(policies, requests, "a alone from 0 s on; nothing is left at 20 s, when a and b come at once")
+    check_bound(phase13, requests, "a alone from 0 s on; nothing is left at 20 s, when a and b come at once")
 
 
-def test_a_lifted_counter_is_the_least_of_those_that_wait(policies: ModuleType) -> None:
+def test_a_lifted_counter_is_the_least_of_those_that_wait(phase13: ModuleType) -> None:
     requests = [asked(name, 60 if name == "b1" else 4, 1, tenant=name[0]) for name in ("b1", "a1", "b2", "a2", "a3")]
     requests.append(asked("c1", 4, 1, 1.5 * STEP_SECONDS, "c"))
     rule = "A tenant that comes back gets the least counter of those that wait: here a's, 6 after a1, and not b's 62."
-    check_order(policies, requests, "b1 a1 a2 c1 a3 b2", rule, tie="b1 a1 c1 a2 a3 b2")
+    check_order(phase13, requests, "b1 a1 a2 c1 a3 b2", rule, tie="b1 a1 c1 a2 a3 b2")
 
 
-def test_a_higher_counter_stays(policies: ModuleType) -> None:
+def test_a_higher_counter_stays(phase13: ModuleType) -> None:
     requests = [asked(name, 60 if name == "c1" else 4, 1, tenant=name[0]) for name in ("c1", "a1", "a2", "a3", "a4")]
     requests.append(asked("c2", 4, 1, 1.5 * STEP_SECONDS, "c"))
     rule = "Lifting never lowers a counter: c comes back with 62, and waits until a has as much."
-    check_order(policies, requests, "c1 a1 a2 a3 a4 c2", rule)
+    check_order(phase13, requests, "c1 a1 a2 a3 a4 c2", rule)
 
 
-def test_of_equal_counters_the_first_to_come_is_first(policies: ModuleType) -> None:
+def test_of_equal_counters_the_first_to_come_is_first(phase13: ModuleType) -> None:
     for seed in range(5):
         names = [f"{letter}{number}" for letter, number in zip("zyxwvutsrq", range(20, 10, -1), strict=True)]
         random.Random(seed).shuffle(names)
         requests = [asked(name, 4, 1, 0.0, name[0]) for name in names]
-        check_order(policies, requests, " ".join(names), "Of tenants with equal counters the first to come is first.")
+        check_order(phase13, requests, " ".join(names), "Of tenants with equal counters the first to come is first.")
 
 
-def test_a_light_tenant_never_waits_for_more_than_the_bound(policies: ModuleType) -> None:
+def test_a_light_tenant_never_waits_for_more_than_the_bound(phase13: ModuleType) -> None:
     light = [asked(f"b{n}", 4, 4, 0.005 + 0.3 * n, "b") for n in range(20)]
     requests = [*flood("a", "mixed", 300, 0), *light]
-    run = Run(policies.VirtualTokenCounter(), requests)
+    run = Run(phase13.VirtualTokenCounter(), requests)
     waits = run.served.times_to_first_token
     longest = max(wait for request, wait in zip(run.requests, waits, strict=True) if request.tenant == "b")
     # Each slot serves at most one request to its end before the light tenant's turn has come.
@@ -142,5 +137,5 @@ def test_a_light_tenant_never_waits_for_more_than_the_bound(policies: ModuleType
         )
 
 
-def test_the_texts_are_those_of_first_come_first_served(policies: ModuleType) -> None:
-    check_same_tokens(policies.VirtualTokenCounter)
+def test_the_texts_are_those_of_first_come_first_served(phase13: ModuleType) -> None:
+    check_same_tokens(phase13.VirtualTokenCounter)

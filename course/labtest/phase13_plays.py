@@ -1,0 +1,155 @@
+"""What the judge sees of a file for phase 13: which request a small stand-in for an engine serves when.
+
+It has memory for all. Ranks are not seen, since fair files differ in them. Neither is which of two tenants comes first
+when the counter of one was lifted to that of the other: then all is seen from a third one.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+from types import ModuleType
+from typing import Any
+
+from mini_vllm.core.policy.policy_queue import PolicyQueue
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.service_level import ServiceLevel
+from mini_vllm.sampling_params import SamplingParams
+
+# Name, of which the first letter is the tenant; prompt tokens, output tokens, seconds until it comes; its limits.
+Asked = tuple[str, int, int, float, dict[str, float]]
+Seen = dict[str, object]  # what plain JSON can hold
+STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
+BUDGET = 16  # of each slot: long prompts come in chunks
+MAX_STEPS = 2000
+
+
+class Served:
+    """A run: the names in the order of admission, the victims at a step, and the first thing that no policy may do."""
+
+    def __init__(
+        self, policy: SchedulingPolicy, asked: Sequence[Asked], num_slots: int, step_of_victims: int = 0
+    ) -> None:
+        self.order: list[str] = []
+        self.victims: list[str] = []
+        self.amiss = ""
+        self.policy, self.num_slots = policy, num_slots
+        self.queue, self.running, self.now = PolicyQueue(policy), list[Request](), 0.0
+        to_come = sorted(map(request_of, asked), key=lambda request: request.arrival_time)
+        for number in range(MAX_STEPS):
+            while to_come and to_come[0].arrival_time <= self.now:
+                self.queue.add_request(to_come.pop(0))
+            self.step()
+            if number == step_of_victims:
+                self.victims = [one.request_id for one in policy.victims(list(self.running))]
+            if self.amiss or not (to_come or self.running or len(self.queue)):
+                return
+            self.now += STEP_SECONDS
+        self.amiss = "it never ends"
+
+    def step(self) -> None:
+        """Plan a step and compute it."""
+        policy, running, queue = self.policy, self.running, self.queue
+        view = StepView(self.now, running, queue, 10_000, 4, self.num_slots, BUDGET * self.num_slots)
+        policy.start_step(view)
+        if not policy.rank_is_fixed:
+            queue.sort()
+        if policy.to_preempt(view):
+            self.amiss = "a request is preempted although there is memory"
+        if set(policy.serve_order(list(running))) != set(running):
+            self.amiss = "a running request is left out"
+        while len(queue) and len(running) < self.num_slots:
+            if not policy.admits(queue.peek_request(), running):
+                self.amiss = "a slot stays empty"
+                break
+            running.append(queue.pop_request())
+            self.order.append(running[-1].request_id)
+        shares = [(one, min(BUDGET, one.num_tokens - one.num_computed_tokens)) for one in running]
+        if any(policy.token_limit(*share) < 1 for share in shares):
+            self.amiss = "a request sits out"
+        policy.scheduled(shares)
+        for request, num_tokens in shares:
+            request.num_computed_tokens += num_tokens
+            if request.num_computed_tokens == request.num_tokens:
+                request.all_token_ids.append(1)
+                if request.num_output_tokens == request.sampling_params.max_tokens:
+                    request.status = RequestStatus.FINISHED_LENGTH_CAPPED
+                    running.remove(request)
+                policy.sampled(request, 1)
+
+
+def request_of(asked: Asked) -> Request:
+    name, num_prompt, num_output, at, limits = asked
+    params, level = SamplingParams(max_tokens=num_output), ServiceLevel("promised", **limits)
+    return Request(name, [1] * num_prompt, params, arrival_time=at, tenant=name[0], service_level=level)
+
+
+def shares(
+    phase13: ModuleType, asked: Sequence[Asked], weights: Mapping[str, float], num_slots: int, seen_from: str
+) -> Seen:
+    """Serve tenants by their counters; see the whole order, or what comes before each request of one tenant."""
+    run = Served(phase13.VirtualTokenCounter(1.0, 2.0, weights), asked, num_slots)
+    if not seen_from:
+        return {"order": run.order, "amiss": run.amiss}
+    seen: Seen = {}
+    for place, name in enumerate(run.order):
+        if name[0] == seen_from:
+            counts = Counter(before[0] for before in run.order[:place])
+            seen[f"requests before {name}, by tenant"] = dict(sorted(counts.items()))
+    return seen | {"amiss": run.amiss}
+
+
+def slacks(phase13: ModuleType, asked: Sequence[Asked], num_slots: int, step_of_victims: int) -> Seen:
+    """Serve requests by their slack; see the order, and whom a lack of memory would hit at a step."""
+    run = Served(phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS), asked, num_slots, step_of_victims)
+    return {"order": run.order, "victims": run.victims, "amiss": run.amiss}
+
+
+def random_case(rng: Random, task: int) -> tuple[Any, ...]:
+    """Return what the play of a task is given in a random case."""
+    return random_shares(rng) if task == 1 else random_slacks(rng)
+
+
+def random_shares(rng: Random) -> tuple[Any, ...]:
+    """Return tenants that all come at once; or a tenant c that comes back, after b has had much and a little.
+
+    Then c has been away, or no request has waited for a while, or c has always had a request that ran.
+    """
+
+    def flood(tenant: str, numbers: Sequence[int], at: float = 0.0, longest: int = 2) -> list[Asked]:
+        return [(f"{tenant}{n}", rng.randint(4, 10), rng.randint(1, longest), at, {}) for n in numbers]
+
+    much: Asked = ("b0", rng.randint(120, 160), 1, 0.0, {})
+    back, odd = rng.uniform(0.15, 0.18), {"b": 0.9137, "c": 1.0631}  # so that no counters are equal by chance
+    many: Sequence[int] = range(1, 31)
+    match rng.choice(("at once", "away", "idle", "runs")):
+        case "at once":
+            tenants = rng.sample("mnopqrst", 4)
+            asked: list[Asked] = [
+                (f"{t}{n}", rng.randint(1, 40), rng.randint(1, 3), 0.0, {}) for t in tenants for n in range(5)
+            ]
+            return rng.sample(asked, len(asked)), {t: rng.choice((0.5, 1.0, 2.0, 4.0)) for t in tenants[1:]}, 1, ""
+        case "away":
+            few = flood("b", range(1, 4), rng.choice((0.0, back)))
+            return [much, *flood("a", many), *few, *flood("c", many, back)], odd, 1, "b"
+        case "idle":
+            again = [*flood("c", many, 1.001), *flood("b", range(1, 4), 1.002), *flood("a", range(50, 80), 1.003)]
+            return [much, *flood("a", range(1, 6)), *again], odd, 1, "b"
+    runs: Asked = ("c0", 1, 300, 0.0, {})
+    others = [*flood("a", many, longest=1), *flood("b", range(1, 4)), *flood("c", many, back, 1)]
+    return [runs, much, *others], odd, 2, "b"
+
+
+def random_slacks(rng: Random) -> tuple[Any, ...]:
+    """Return requests that wait for one slot, some of them twins; or that run at once, until blocks run out."""
+    num_slots = rng.choice((1, 12))
+    asked: list[Asked] = []
+    for name in rng.sample("abcdefghijklmnopqrstuvwxyz", 12):
+        if asked and rng.random() < 0.2:
+            asked.append((name, *asked[-1][1:]))
+            continue
+        limits = {"ttft": rng.uniform(0.05, 2), "tpot": rng.uniform(0.005, 0.2), "e2e": rng.uniform(0.1, 2.5)}
+        chosen = {limit: limits[limit] for limit in rng.sample(sorted(limits), rng.choice((0, 1, 1, 1, 2)))}
+        at = rng.uniform(0, 0.3) if num_slots == 1 and rng.random() < 0.5 else 0.0
+        asked.append((name, rng.randint(1, 80), rng.randint(1, 20), at, chosen))
+    return asked, num_slots, rng.randint(1, 8)
