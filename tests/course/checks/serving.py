@@ -1,4 +1,4 @@
-"""What the checks of the cards and of the deck on serving may call: the router, the roofline, drafts, vLLM's defaults."""
+"""What the checks of the cards and the deck on serving may call: router, roofline, drafts, vLLM's defaults."""
 
 from course.simulator.gpus import default_budget as default_budget
 from course.simulator.gpus import find_gpu as find_gpu
