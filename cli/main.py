@@ -30,7 +30,7 @@ COMMANDS = [
     ("approaches", "cli.approaches:approaches", "Show other fair ways to write a task that you have passed."),
     ("share", "cli.share:share", "Write a run of your engine as one HTML file to show to others."),
     ("bring", "cli.bring:bring", "Put the starters of a zip from the browser's lab into this checkout."),
-    ("cards", "cli.cards:cards", "Print sixty questions and answers to learn, or write them for Anki."),
+    ("cards", "cli.cards:cards", "Print questions and answers by phase, or write them for Anki."),
     ("info", "cli.info:info", "Check the environment and name the fix for each problem."),
 ]
 FOR_TEACHERS = [
