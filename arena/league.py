@@ -1,7 +1,7 @@
 """A league: the `MyPolicy` of each file on the same requests, each in a process of its own with limits.
 
-The limits keep a league going whatever a file does. They do not stop code that means to cheat: for points that count,
-read what you run.
+The limits keep a league going whatever a file does, and with bubblewrap it can write nothing and reach no network. They
+do not stop code that forges its own figures: for points that count, read what you run.
 """
 
 import os
@@ -23,12 +23,13 @@ from arena.loads import Load
 from course.sandbox.channel import ChannelError, take_stdio
 from course.sandbox.imports import refused_import
 from course.sandbox.limits import Limits, limit_resources
+from course.sandbox.read_only import read_only
 from course.sandbox.worker import WorkerProcess
 from course.simulator.cost_model import gpu_cost_model
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
 from mini_vllm import EngineConfig, Lineup
-from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 
 LOADS = (Load("burst", 100, rate=4.0), Load("mixed", 80, rate=4.5))  # more than so few slots can serve in time
@@ -37,6 +38,7 @@ ENGINE = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, num_gpu_bloc
 CPU_SECONDS, WALL_SECONDS = 10, 60
 LIMITS = Limits(memory_bytes=2**30, file_bytes=2**20, num_open_files=64)
 SUBMISSION = "<submission>"
+SIGNALLED = 128  # bubblewrap adds this to the signal that ended its command
 COMMAND = (sys.executable, "-c", "from arena.league import serve; serve()")
 
 
@@ -92,7 +94,7 @@ def run_file(path: Path, lineup: Lineup, seed: int, cpu_seconds: int = CPU_SECON
         return Entry(name, problem=f"the file cannot be read ({type(error).__name__})")
     if refusal := refused_import(source):
         return Entry(name, problem=refusal)
-    with WorkerProcess(COMMAND, env={"PATH": os.defpath, "PYTHONHASHSEED": "0"}) as worker:
+    with WorkerProcess(read_only(COMMAND, CHECKOUT), env={"PATH": os.defpath, "PYTHONHASHSEED": "0"}) as worker:
         worker.deadline = time.monotonic() + WALL_SECONDS
         try:
             worker.send(message)
@@ -152,6 +154,6 @@ def run_load(load: Load, seed: int, policy: SchedulingPolicy, lineup: Lineup) ->
 def _why_no_answer(error: ChannelError, worker: WorkerProcess, cpu_seconds: int) -> str:
     if error.reason != "closed":
         return f"no answer within {WALL_SECONDS} seconds: does it wait for something?"
-    if worker.status < 0:
+    if worker.status < 0 or worker.status > SIGNALLED:
         return f"stopped after {cpu_seconds} seconds of CPU time, or for its memory: does a loop never end?"
     return f"ended its process with exit code {worker.status}"

@@ -1,11 +1,14 @@
 """The league: an order, a reason for each file that has none, and the same table for the same seed."""
 
 import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from arena.league import Entry, run_league
+from course.sandbox.read_only import bubblewrap
 from labs.elective_policies import starter
 from mini_vllm.assembly.lineup import parse_lineup
 from tests.cli.conftest import Commands, mini_vllm  # noqa: F401 (a fixture)
@@ -33,6 +36,12 @@ FAILING = {
     "copies": ("from policies.priority import Priority as MyPolicy", "line 1 imports policies.priority"),
     "other": ("class MyPolicy: pass", "no class MyPolicy(SchedulingPolicy)"),
     "broken": ("def broken(:", "SyntaxError"),
+}
+JAILED = {
+    "writes": ("open('written', 'w')", "Read-only file system"),
+    "writes to tmp": ("open('/tmp/mini_vllm_written', 'w')", "Read-only file system"),
+    "connects": ("import socket; socket.create_connection(ADDRESS, 2)", "Error: "),
+    "looks around": ("import os; raise ValueError(sorted(filter(str.isdecimal, os.listdir('/proc')))[3:])", "[]"),
 }
 
 
@@ -64,6 +73,17 @@ def test_a_file_that_fails_has_a_row_with_the_reason(entries: list[Entry]) -> No
     assert problems.keys() == FAILING.keys()
     for name, (_, reason) in FAILING.items():
         assert reason in problems[name]
+
+
+@pytest.mark.skipif("REQUIRE_JAIL" not in os.environ and not bubblewrap(), reason="there is no bubblewrap")
+def test_with_bubblewrap_a_file_changes_nothing_outside_of_its_process(tmp_path: Path) -> None:
+    for name, (source, _) in JAILED.items():
+        (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = JAILED["connects"][0].replace("ADDRESS", str(server.getsockname()))
+        (tmp_path / "connects.py").write_text(source, encoding="utf-8")
+        found = {entry.name: entry.problem for entry in run_league(list(tmp_path.iterdir()), LINEUP)}
+    assert {name: reason in found[name] for name, (_, reason) in JAILED.items()} == dict.fromkeys(JAILED, True), found
 
 
 def test_scores_are_compared_by_goodput_then_fairness_then_latency() -> None:
