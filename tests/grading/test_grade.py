@@ -179,7 +179,7 @@ def test_what_is_wrong_only_beside_the_reference_is_shown_as_steps(checkout: Che
 
 def change_the_fixtures(checkout: Checkout) -> None:
     path = checkout.folder / "labs" / "conftest.py"
-    path.write_text(path.read_text(encoding="utf-8").replace("match lineup[phase]:", 'match "solution":'), "utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace("match impl:", 'match "solution":'), "utf-8")
 
 
 def test_a_phase_whose_file_was_not_loaded_is_an_error(checkout: Checkout) -> None:
@@ -209,7 +209,7 @@ def test_points_below_the_limit(checkout: Checkout) -> None:
     assert "0 of 50 points" in done.stdout
 
 
-@pytest.mark.parametrize("phase", ["0", "13", "x", "3-2", "1-"])
+@pytest.mark.parametrize("phase", ["0", "14", "x", "3-2", "1-"])
 def test_a_phase_that_does_not_exist_is_bad_usage(checkout_for_usage: Checkout, phase: str) -> None:
     done = checkout_for_usage.run("--phase", phase)
     assert done.returncode == 2
