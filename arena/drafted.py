@@ -19,10 +19,7 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.engine.errors import StalledError
 from policies.drafts_by_class import DraftsByClass
 
-MIN_ACCEPTANCE, MAX_ACCEPTANCE = (
-    0.6,
-    0.9,
-)  # each request's acceptance rate is drawn between these, assumed and not measured
+MIN_ACCEPTANCE, MAX_ACCEPTANCE = 0.6, 0.9  # a request's rate is drawn between these: assumed, not measured
 HURRIED = replace(URGENT, tpot=0.01)
 
 

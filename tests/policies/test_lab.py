@@ -96,7 +96,7 @@ class VirtualTokenCounter(VirtualTokenCounter):
     def rank(self, request):
         return self.counters[request.tenant] + getattr(self, "ahead", {}).get(request.request_id, 0.0)
 """,
-    "who comes back is first among equals": """
+    "a tenant that comes back is first among equals": """
 class VirtualTokenCounter(VirtualTokenCounter):
     def start_step(self, step):
         before = dict(self.counters)

@@ -13,7 +13,7 @@ from tools.decks.page import COMMENT, PARTS, PICTURE, Slide, deck_page, reveal_i
 
 DECKS = sorted(SOURCES.glob("*.md"))
 SLIDES = [(deck.stem, n, one) for deck in DECKS for n, one in enumerate(slides_in(deck.read_text("utf-8")), 1)]
-MOST_WORDS = 60
+MAX_WORDS = 60
 NAMES = re.compile(r"[Pp]hases? \d+( to \d+)?|```.*?```|`[^`]*`|!\[.*?\)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?!\w)")
 MEASURE = """() => { const all = (css) => [...document.querySelectorAll(`section.present ${css}`)];
@@ -33,7 +33,7 @@ def test_a_slide_is_short_and_asks_the_class(deck: str, number: int, slide: Slid
     shown = COMMENT.sub("", slide.text)
     assert shown.startswith("# " if number == 1 else "## ")
     assert len(re.findall(r"^#+ ", shown, re.MULTILINE)) == 1
-    assert len(PICTURE.sub("", shown).split()) <= MOST_WORDS
+    assert len(PICTURE.sub("", shown).split()) <= MAX_WORDS
     assert number == 1 or "check:" in slide.text or PICTURE.search(shown), "a slide has a number or a picture"
     assert "?" in slide.notes
 
