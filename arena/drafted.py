@@ -16,7 +16,6 @@ from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.engine.errors import StalledError
 from policies.drafts_by_class import DraftsByClass
 
 MIN_ACCEPTANCE, MAX_ACCEPTANCE = 0.6, 0.9  # a request's rate is drawn between these: assumed, not measured
@@ -83,11 +82,8 @@ class DraftedSimulation(Simulation):
         self.is_guessed = [draw_guesses(rng, request.num_output_tokens) for request in requests]
 
     def _step(self) -> None:
-        scheduler = self.scheduler
-        step = scheduler.schedule()
-        if not step.num_scheduled_tokens and not step.preempted:
-            raise StalledError(f"no request can be scheduled any more: {self.num_finished} requests were served")
-        batch = scheduler.start_step(step)
+        step = self._plan()
+        batch = self.scheduler.start_step(step)
         if batch:
             self.clock.advance(self.cost.seconds(batch) + self.drafter.seconds(batch))
         self.served.num_steps += 1
@@ -97,10 +93,8 @@ class DraftedSimulation(Simulation):
         for row in sampling:
             if not row.request.num_output_tokens:
                 self.served.first_token_times[int(row.request.request_id)] = self.clock.now
-        scheduler.update_from_output(step, {row.request.request_id: self._sampled(row) for row in sampling})
-        for request_id in scheduler.finished_req_ids:
-            self.served.finished_times[int(request_id)] = self.clock.now
-            self.num_finished += 1
+        self.scheduler.update_from_output(step, {row.request.request_id: self._sampled(row) for row in sampling})
+        self._note_finished()
         self._draft(row for row in sampling if not row.request.is_finished)
 
     def _sampled(self, row: ScheduledRequest) -> list[int]:

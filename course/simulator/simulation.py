@@ -121,20 +121,27 @@ class Simulation:
 
     def _step(self) -> None:
         """Schedule, advance the clock, append one token to each sampling request."""
-        scheduler = self.scheduler
-        step = scheduler.schedule()
-        if not step.num_scheduled_tokens and not step.preempted:
-            raise StalledError(f"no request can be scheduled any more: {self.num_finished} requests were served")
+        step = self._plan()
         sampling = self._run(step)
         if self.on_step is not None:
             self.on_step(step, sampling)
         # Any token will do, because none ends an output.
-        scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
-        for request_id in scheduler.finished_req_ids:
-            self.served.finished_times[int(request_id)] = self.clock.now
-            self.num_finished += 1
+        self.scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
+        self._note_finished()
+        for request_id in self.scheduler.finished_req_ids:
             del sampling[request_id]
         self._decoding = sampling
+
+    def _plan(self) -> SchedulerOutput:
+        step = self.scheduler.schedule()
+        if not step.num_scheduled_tokens and not step.preempted:
+            raise StalledError(f"no request can be scheduled any more: {self.num_finished} requests were served")
+        return step
+
+    def _note_finished(self) -> None:
+        for request_id in self.scheduler.finished_req_ids:
+            self.served.finished_times[int(request_id)] = self.clock.now
+            self.num_finished += 1
 
     def _run(self, step: SchedulerOutput) -> dict[str, Request]:
         """Advance the clock by the cost of the step, record the gaps, and return the requests that sample."""
