@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
 from itertools import islice
+from random import Random
 from threading import Lock
 from types import ModuleType
 from typing import Any
@@ -30,7 +31,7 @@ from course.labtest.strict_queue import StrictQueue
 from tests.mutants.catalog import module_name
 
 MIN_CALLS, MAX_CALLS, MAX_CALLS_ALIKE = 3, 40, 12
-TRIED_FIRST, TRIED_LATER = 20, 25  # the first 20 calls of a function are looked at, then every 25th
+TRIED_FIRST, TRIED_LATER, MAX_TRIED = 20, 7, 1000  # of 1,000 calls of a function the first 20, then every 7th
 CPU_SECONDS, SECONDS, MAX_SHOWN = 0.3, 1, 1000  # the second limit is for a function that waits
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
 HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os.unsetenv")
@@ -106,28 +107,35 @@ def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any],
     return [view(function(*given, **by_name)), view(args), view(named)]
 
 
-def is_new(outcome: list[object], calls: list[Call]) -> bool:
-    """Return whether few calls have this answer. Where the answer is None, what the call has changed counts."""
-    if outcome[0] is None:
-        return outcome not in [call.outcome for call in calls]
-    return [call.outcome[0] for call in calls].count(outcome[0]) < MAX_CALLS_ALIKE
+def keep(call: Call, calls: list[Call], num_seen: Counter[str]) -> None:
+    """Add a call; if enough have its answer, it may take the place of one, so that they come from all tests of a task.
+
+    Where the answer is None, what the call has changed counts, and each change is kept once.
+    """
+    answer = str(call.outcome if call.outcome[0] is None else call.outcome[0])
+    num_seen[answer] += 1
+    room = 1 if call.outcome[0] is None else MAX_CALLS_ALIKE
+    if num_seen[answer] <= room and len(calls) < MAX_CALLS:
+        calls.append(call)
+    elif (place := Random(num_seen[answer]).randrange(num_seen[answer])) < room:  # reservoir sampling
+        alike = [at for at, kept in enumerate(calls) if kept.outcome[0] == call.outcome[0] is not None]
+        if place < len(alike):
+            calls[alike[place]] = call
 
 
 def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list[Call]]:
     calls: defaultdict[str, list[Call]] = defaultdict(list)
-    num_tried: Counter[str] = Counter()
+    num_tried, num_seen = Counter[str](), defaultdict[str, Counter[str]](Counter)
 
     def kept(name: str, function: Function) -> Function:
         @wraps(function)
         def keeping(*args: Any, **named: Any) -> Any:
             num_tried[name] += 1
             is_tried = num_tried[name] <= TRIED_FIRST or num_tried[name] % TRIED_LATER == 0
-            if is_tried and len(calls[name]) < MAX_CALLS:
+            if is_tried and num_tried[name] <= MAX_TRIED:
                 with suppress(Exception):
                     before = deepcopy((args, named))
-                    outcome = outcome_of(function, *before)
-                    if is_new(outcome, calls[name]):
-                        calls[name].append(Call(*before, outcome))
+                    keep(Call(*before, outcome_of(function, *before)), calls[name], num_seen[name])
             return function(*args, **named)
 
         return keeping

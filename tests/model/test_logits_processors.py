@@ -81,8 +81,9 @@ def expected(name: str) -> list[list[int]]:
 @torch.inference_mode()
 def logits_after(model: torch.nn.Module, token_ids: list[int]) -> torch.Tensor:
     model.set_attn_implementation("sdpa")  # type: ignore[operator]
-    logits: torch.Tensor = model(input_ids=torch.tensor([token_ids]), use_cache=False).logits[0].double()
-    return logits
+    device: torch.device = model.device  # type: ignore[assignment]
+    logits: torch.Tensor = model(input_ids=torch.tensor([token_ids], device=device), use_cache=False).logits[0]
+    return logits.double()
 
 
 def engine_of(name: str) -> LLMEngine:

@@ -14,7 +14,7 @@ from torch import nn
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.core.tokenizer import Message
-from mini_vllm.runner import packed_linear
+from mini_vllm.runner import loading, packed_linear
 from mini_vllm.runner.packed_linear import PackedLinear, SharedColumns, can_pack, pack_linear_layers
 from tests.model.shapes import SERVED, random_model
 
@@ -23,6 +23,12 @@ needs_operators = pytest.mark.skipif(
     not can_pack(CPU, torch.float32), reason="this torch has no prepacked linear layers for this CPU"
 )
 QUESTIONS = ["What is the capital of Norway?", "Count from 3 to 9.", "Tell me a story about Mina and a kite."]
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU, where there is one, packs nothing."""
+    monkeypatch.setattr(loading, "pick_device", lambda: CPU)
 
 
 def answers(config: EngineConfig) -> tuple[LLM, list[list[int]]]:
