@@ -26,6 +26,7 @@ class BackendSettings:
     lineup: str = "solution"
     num_served: int | None = None  # a slow backend serves only the first few requests; None: all
     max_model_len: int | None = None  # maximum tokens of a request, for mini-vLLM only; None: the model's limit
+    async_scheduling: bool = False  # for mini-vLLM only
 
     def for_whole_prompts(self, longest: int) -> "BackendSettings":
         """Return the settings for a lineup without chunked prefill: the budget holds the longest request."""
@@ -41,6 +42,7 @@ class BackendSettings:
             block_size=BLOCK_SIZE,
             num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # and the null block
             dtype=self.dtype,
+            async_scheduling=self.async_scheduling,
         )
 
     def environment(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ while it works and {"served": {...}} at the end of the round. Each backend impor
 `.venv-openvino` has few of them, and peak memory is one of the figures.
 """
 
+import gc
 import json
 import os
 import sys
@@ -73,6 +74,8 @@ def main(name: str, settings_text: str) -> None:
     out = take_stdout()
     settings = BackendSettings(**json.loads(settings_text))
     backend = make_backend(name, settings)
+    gc.collect()
+    gc.freeze()  # as in our server: the collector need not traverse the model in every round
     print(json.dumps({"ready": backend.facts}), file=out)
     for line in sys.stdin:
         message = json.loads(line)

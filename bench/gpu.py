@@ -21,6 +21,7 @@ PARTS = {
     "graphs": "decode steps of 1 to 256 requests, from CUDA graphs and directly",
     "bandwidth": "the attention kernel in decodes, as a share of what copying reaches",
     "workload": "256 requests of 100 to 1,024 tokens in and out, temperature 0.6",
+    "in-flight": "the same requests with a step in flight, which needs phase 8",
     "peer": "the same requests on transformers' continuous batching",
 }
 Row = tuple[str, str, bool]  # what was measured, the figure, and whether it is as it has to be
@@ -106,6 +107,9 @@ def rows_of(name: str, figures: dict[str, Any], ours: dict[str, Any]) -> Iterabl
         replayed, decodes = figures["replayed"], figures["decodes"]
         yield "nano-vLLM's workload", f"{rate:,.0f} tokens/s", True
         yield "decode steps from graphs", f"{replayed:,} of {decodes:,}", 0 < replayed == decodes
+    elif name == "in-flight":
+        ratio = f", x{rate / ours['output_tokens_per_second']:.2f}" if ours else ""
+        yield "with a step in flight", f"{rate:,.0f} tokens/s{ratio}", True
     else:
         ratio = f", x{ours['output_tokens_per_second'] / rate:.2f} on mini-vLLM" if ours else ""
         yield "transformers' continuous batching", f"{rate:,.0f} tokens/s{ratio}", True

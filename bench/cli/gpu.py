@@ -14,9 +14,7 @@ from course.terminal.step_view import FAINT
 
 @friendly
 def bench_gpu(
-    parts: Annotated[
-        list[str] | None, typer.Argument(help="equal, graphs, bandwidth, workload, peer. Default: those not done yet.")
-    ] = None,
+    parts: Annotated[list[str] | None, typer.Argument(help="Some of the six. Default: those not done yet.")] = None,
     out: Annotated[Path, typer.Option(help="The folder of the figures, a JSON file for each part.")] = Path(
         "gpu-bench"
     ),
@@ -24,12 +22,13 @@ def bench_gpu(
 ) -> None:
     """Go through a checklist on a GPU.
 
-    Five parts of at most eight minutes each; the table at the end has all parts that were done, now or before.
+    Six parts of at most eight minutes each: equal, graphs, bandwidth, workload, in-flight, peer. The table at the end
+    has all that were done, now or before.
     """
     from bench.gpu import LIMIT_SECONDS, PARTS, chosen_parts, rows, run_part
 
     console = make_console()
-    team, chosen = lineup_to_run(lineup, console, reference="solution:1-6"), chosen_parts(parts or [], out)
+    team, chosen = lineup_to_run(lineup, console, reference="solution:1-8"), chosen_parts(parts or [], out)
     if team.runner == "absent":
         raise ValueError(f"lineup {team}: a GPU needs phase 6")
     import torch

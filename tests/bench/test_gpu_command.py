@@ -23,6 +23,7 @@ FIGURES: dict[str, dict[str, Any]] = {
     "graphs": {"recorded": [1, 2, 256], "wanted": [1, 2, 256], "differences": {"1": 0.0, "2": 0.013, "256": 0.01}},
     "bandwidth": {"copied": 1.4e12, "decodes": DECODES},
     "workload": {"output_tokens_per_second": 15_000.0, "decodes": 1_020, "replayed": 1_020},
+    "in-flight": {"output_tokens_per_second": 18_000.0},
     "peer": {"output_tokens_per_second": 4_000.0},
 }
 SETUP = {"device": "H100", "torch": "2.11.0", "transformers": "5.17.0", "lineup": "solution"}
@@ -37,6 +38,7 @@ ROWS = dict.fromkeys(gpu.PARTS, "H100; torch 2.11.0, transformers 5.17.0, lineup
     "decode, batch 32, context 1,024": "1,050 GB/s, 75%",
     "nano-vLLM's workload": "15,000 tokens/s",
     "decode steps from graphs": "1,020 of 1,020",
+    "with a step in flight": "18,000 tokens/s, x1.20",
     "transformers' continuous batching": "4,000 tokens/s, x3.75 on mini-vLLM",
 }
 WRONG = {  # what makes which row wrong
@@ -77,7 +79,7 @@ def test_the_table_has_all_figures_and_marks_what_is_wrong(
     assert [what for what, _, is_right in rows if not is_right] == ([] if wrong == "none" else [wrong])
     assert wrong != "none" or {what: figure for what, figure, _ in rows} == ROWS
     shown = mini_vllm("bench", "gpu", "peer", "equal", "--out", tmp_path, exit_code=int(wrong != "none")).output
-    assert ran == ["equal of solution", "peer of solution"]
+    assert ran == ["equal of solution:1-8", "peer of solution:1-8"]
     assert "2 parts of at most 8 minutes each" in shown
     assert shown.count("not reached") == int(wrong != "none")
 
@@ -85,7 +87,7 @@ def test_the_table_has_all_figures_and_marks_what_is_wrong(
 def test_a_run_goes_on_with_the_parts_that_have_no_figures(tmp_path: Path) -> None:
     recorded(tmp_path, {name: FIGURES[name] for name in ("equal", "bandwidth")})
     (tmp_path / "graphs.json").write_text('{"error": "out of memory"}')
-    assert gpu.chosen_parts([], tmp_path) == ["graphs", "workload", "peer"]
+    assert gpu.chosen_parts([], tmp_path) == ["graphs", "workload", "in-flight", "peer"]
     assert gpu.chosen_parts(["bandwidth", "equal"], tmp_path) == ["equal", "bandwidth"]
     assert list(gpu.PARTS) == list(MEASURED)
 
