@@ -1,5 +1,6 @@
 """The runner's thread: it computes one step while the engine plans the next one."""
 
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
@@ -11,6 +12,10 @@ from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.runner_answer import require_answer
+
+# Every call into torch gives Python's lock back and takes it again; while the engine's thread writes texts, each waits
+# for this long, and a step makes some forty. Python's own 5 ms cost a GPU more than the overlap brings.
+SWITCH_SECONDS = 0.0005
 
 
 class TokensInFlight:
@@ -74,6 +79,7 @@ class RunnerThread:
     """Computes steps one after the other in one thread, which ends with this object."""
 
     def __init__(self, correct_share: CorrectShare) -> None:
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         self.correct_share = correct_share
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mini-vllm-runner")
         self._tokens = TokensInFlight(correct_share)
