@@ -61,7 +61,7 @@ POLICIES: dict[str, NamedPolicy] = {
         "the shortest output first, if lengths were known", lambda lengths: ShortestFirst(oracle(lengths))
     ),
     "sjf-noisy": NamedPolicy(
-        "the shortest output first, by guesses within a factor of 1.35",
+        "the shortest output first, by guesses of its length",
         lambda lengths: ShortestFirst(noisy(lengths, SIGMA)),
     ),
     "sjf-ranked": NamedPolicy(

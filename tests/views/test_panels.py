@@ -18,6 +18,7 @@ from course.views.chunking_dial import Deployment, Setting, chunking_dial, chunk
 from course.views.chunking_dial.trial import arrivals
 from course.views.figures import seconds
 from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
+from course.views.policy_comparison.comparison import groups
 from course.views.policy_comparison.drawing import compare_with_this_lineup
 from course.workloads.urgency import with_urgent
 from mini_vllm import Lineup, parse_lineup
@@ -93,6 +94,12 @@ def test_every_policy_serves_the_requests_as_the_simulator_does() -> None:
         served = simulate_under(result.policy, requests, config, cost, LINEUP)
         assert result.served == served
         assert result.time_to_first_token(95) == served.time_to_first_token([95])[0]
+
+
+@pytest.mark.parametrize(("sigma", "wait"), [(0.3, "360 ms"), (2, "32.0 s")])
+def test_bad_guesses_let_short_requests_wait(sigma: float, wait: str) -> None:
+    [result] = compare_policies(PolicyComparison(prediction_sigma=sigma, policies=("sjf-noisy",)), LINEUP)
+    assert seconds(result.time_to_first_token(95, groups([result])["shortest quarter"])) == wait
 
 
 def test_the_policies_run_again_if_a_knob_needs_it_and_with_few_requests_while_it_moves() -> None:

@@ -37,7 +37,7 @@ def title(comparison: PolicyComparison) -> str:
 
 def circumstances(comparison: PolicyComparison, slo: Slo) -> list[str]:
     return [
-        f"{comparison.num_requests} requests, {digits(comparison.rate)} per second, "
+        f"{comparison.num_requests} requests, one in five urgent, {digits(comparison.rate)} per second, "
         f"{comparison.num_gpu_blocks:,} blocks, {comparison.model} on {comparison.gpu}, simulated time",
         f"SLO: first token within {seconds(slo.time_to_first_token)}, then {seconds(slo.inter_token_latency)} from "
         f"token to token on average",
