@@ -11,16 +11,15 @@ from typing import Any, Protocol
 
 from arena.accounts import Accounts
 from arena.figures import Figures, figures_of
-from arena.loads import output_lengths
 from course.simulator.cost_model import CostModel
 from course.simulator.served import Served
-from course.simulator.simulation import Simulation
+from course.simulator.simulation import Simulation, output_lengths
 from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
-from policies.named import POLICIES
+from policies.named import find_policy
 
 # 97.5% points of Student's t for 1 to 9 degrees of freedom; from there on the normal distribution's is near enough.
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -66,7 +65,7 @@ class Estimate:
 def run_race(race: Race) -> Figures:
     """Simulate one race. Raises `ValueError` for a request that can never be served."""
     requests = race.load.requests(race.seed)
-    policy = POLICIES[race.policy].make(output_lengths(requests))
+    policy = find_policy(race.policy).make(output_lengths(requests))
     served, accounts = serve_requests(requests, policy, race.engine, race.cost, race.lineup)
     return figures_of(served, accounts)
 

@@ -1,10 +1,10 @@
 """What the policies are tried on: the simulator's workloads, with tenants and promises."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from course.simulator.workloads import SyntheticPrompt, make_requests
+from course.workloads import urgency
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.core.service_level import ServiceLevel
 
@@ -12,7 +12,6 @@ URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
 NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
 LATER = ServiceLevel("batch", e2e=60.0)
 LONG_PROMPT = 1_000  # tokens: a document, whose answer is not read as it comes
-URGENT_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +76,9 @@ class UnevenOutputs:
 
 
 def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedRequest:
-    """Return the request with its tenant and class; `draw` is a number from 0 to 1. Urgent ones have priority 0."""
-    level = LATER if request.num_prompt_tokens >= LONG_PROMPT else URGENT if draw < URGENT_SHARE else NORMAL
-    return replace(request, tenant=tenant, service_level=level, priority=0 if level is URGENT else 1)
-
-
-def output_lengths(requests: Sequence[TimedRequest]) -> dict[str, int]:
-    """Return the true length of each output in tokens, by the id that the simulator gives the request."""
-    return {str(number): request.num_output_tokens for number, request in enumerate(requests)}
+    """Return the request with its tenant and class; `draw` is a number from 0 to 1. Long prompts are never urgent."""
+    if request.num_prompt_tokens >= LONG_PROMPT:
+        return replace(request, tenant=tenant, service_level=LATER, priority=urgency.NORMAL)
+    priority = urgency.priority_of(draw)
+    level = URGENT if priority == urgency.URGENT else NORMAL
+    return replace(request, tenant=tenant, service_level=level, priority=priority)

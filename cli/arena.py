@@ -24,7 +24,7 @@ from course.terminal.option_groups import with_option_groups
 from course.terminal.options import AsJson, LineupText
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
-from policies.named import POLICIES
+from policies.named import POLICIES, find_policy
 
 SLOTS = 64  # fewer than the simulator's 256, so that requests wait where a policy can order them
 
@@ -57,8 +57,7 @@ class ArenaOptions:
         names = self.policies or [name for name in ("fcfs", "sjf", "vtc", "least-slack") if POLICIES[name].is_written]
         names = list(POLICIES) if names == ["all"] else list(dict.fromkeys(names))
         for name in names:
-            if name not in POLICIES:
-                raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {name!r}")
+            find_policy(name)
         return names
 
     def loads(self, experiment: Experiment) -> dict[str, Load | TraceLoad]:

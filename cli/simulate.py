@@ -14,7 +14,6 @@ from course.simulator.calibration import read_calibration
 from course.simulator.experiment import ENGINE, Experiment, parse_sweep
 from course.simulator.gpus import GPUS
 from course.simulator.model_shapes import MODEL_SHAPES
-from course.simulator.policies import POLICIES
 from course.simulator.served import Slo
 from course.simulator.summary import Summary, summarize
 from course.simulator.workloads import WORKLOADS
@@ -26,6 +25,7 @@ from course.terminal.options import AsJson, LineupText
 from course.terminal.progress import ProgressReport, reported
 from course.terminal.step_view import FAINT
 from mini_vllm import EngineConfig, Lineup
+from policies.named import POLICIES
 
 
 @dataclass(frozen=True)

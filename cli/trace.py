@@ -1,6 +1,5 @@
 """`mini-vllm trace`: the step table of a small workload, or of a recorded trace."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -15,10 +14,8 @@ from course.terminal.options import LineupText
 from course.terminal.step_table import step_table, totals
 from course.traces.trace_file import read_trace, write_trace
 from course.workloads.fallbacks import make_possible
-from course.workloads.small_workload import SMALL_POOL, Run, make_workload
-from course.workloads.timed_request import TimedRequest
+from course.workloads.small_workload import SMALL_POOL, Run, make_workload, policy_of
 from mini_vllm.core.invariants import InvariantError
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.errors import StalledError
 
@@ -58,7 +55,7 @@ def trace(
         budget = config.max_num_batched_tokens
         console.print("\n".join([whose_code(team), *remarks]), markup=False)
         arrivals = make_workload(seed, requests)
-        records, ended_by = run_to_the_end(Run(arrivals, config, team, None if by is None else policy_of(by, arrivals)))
+        records, ended_by = run_to_the_end(Run(arrivals, config, team, policy_of(by, arrivals)))
     if jsonl is not None:
         write_trace(jsonl, records, budget)
     if records or ended_by is None:
@@ -68,15 +65,6 @@ def trace(
     if ended_by is not None:
         when = "an invariant was violated in step" if isinstance(ended_by, InvariantError) else "stalled before step"
         fail(f"{when} {len(records)}: {ended_by}", 1)
-
-
-def policy_of(name: str, requests: Sequence[TimedRequest]) -> SchedulingPolicy:
-    """Return a fresh policy by its name in the arena. Raises `ValueError` that lists the names."""
-    from policies.named import POLICIES
-
-    if name not in POLICIES:
-        raise ValueError(f"--policy must be one of {', '.join(POLICIES)}, got {name!r}")
-    return POLICIES[name].make({request.request_id: request.max_tokens for request in requests})
 
 
 def run_to_the_end(run: Run) -> tuple[list[StepRecord], StalledError | InvariantError | None]:

@@ -22,13 +22,17 @@ from course.fresh.process import FreshError, describe
 from course.notebook.record_codec import to_json
 from course.notebook.records import FOLDER, REFUSED, key_of, write_lines
 from course.views.policy_comparison import PolicyComparison, compare_policies
+from course.views.policy_comparison.comparison import BY_GUESSES
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.config import EngineConfig
 from serving.notebook import LabServer
 
 TOUR = "00_tour"
 POLICIES = "09_policies"
-BENCH_SETTINGS = (PolicyComparison(prediction_sigma=2), PolicyComparison(workload="chat"))  # that a question asks about
+BENCH_SETTINGS = (  # that a question asks about, as the bench serves them
+    PolicyComparison(prediction_sigma=2, policies=(BY_GUESSES,)),
+    PolicyComparison(workload="chat"),
+)
 SLIDERS = {
     "num_gpu_blocks": range(8, 65),
     "max_num_batched_tokens": range(4, 65),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from course.traces.lines import LineRecorder
 from course.traces.recording import Recording
 from course.workloads.ablation import LineupResult, ablation_requests, run_lineup
-from course.workloads.small_workload import Run
+from course.workloads.small_workload import Run, policy_of
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import LLM, EngineConfig, Lineup, RequestOutput, SamplingParams
 from mini_vllm.engine.errors import StalledError
@@ -42,14 +42,21 @@ class ChatRun:
         return {question: output.outputs[0].token_ids for question, output in self.outputs.items()}
 
 
-def play_workload(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> WorkloadRun:
-    """Run a workload on the fake model. Raises `ValueError` if the config cannot serve it."""
-    return played(Run(arrivals, config, lineup), arrivals)
+def play_workload(
+    arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup, policy: str | None = None
+) -> WorkloadRun:
+    """Run a workload on the fake model, under a policy of `policies/` if one is named.
+
+    Raises `ValueError` for an unknown policy, or if the config cannot serve the workload.
+    """
+    return played(Run(arrivals, config, lineup, policy_of(policy, arrivals)), arrivals)
 
 
-def play_with_lines(arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup) -> WorkloadRun:
+def play_with_lines(
+    arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup, policy: str | None = None
+) -> WorkloadRun:
     """Do the same, and record the lines of the phases that ran and what they decided: about five times as slow."""
-    run = Run(arrivals, config, lineup)
+    run = Run(arrivals, config, lineup, policy_of(policy, arrivals))
     with LineRecorder() as recorder:
         result = played(run, arrivals, recorder)
     return replace(result, recording=replace(result.recording, lines=recorder.lines(len(result.recording.steps))))

@@ -83,9 +83,10 @@ class Lab:
         config: EngineConfig | None = None,
         phases: int | None = None,
         *,
+        policy: str | None = None,
         lines: bool = False,
     ) -> WorkloadRun | Notice:
-        """Run a workload on the fake model with phases 1 to `phases`.
+        """Run a workload on the fake model with phases 1 to `phases`, under a policy of `policies/` if one is named.
 
         A config is used unchanged. The default is a small pool, adapted to what the phases can serve. With `lines` its
         time machine shows which line of yours decided what you click, and which steps ran a line.
@@ -93,7 +94,8 @@ class Lab:
         lineup = self.lineup(min(5, self.code.phase if phases is None else phases), config or SMALL_POOL)
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
         play = play_with_lines if lines and not first_missing(lineup) else play_workload
-        played = self.code.call(lineup, play, arrivals, chosen, lineup)
+        named = [] if policy is None else [policy]  # a run without one has no further argument, as it was recorded
+        played = self.code.call(lineup, play, arrivals, chosen, lineup, *named)
         if isinstance(played, WorkloadRun):
             self._print_once(remarks)
             say(played.stalled)

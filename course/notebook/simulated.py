@@ -22,7 +22,7 @@ from course.views.calculator.capacity import Capacity
 from course.views.chunking_dial.trial import Trial
 from course.views.figures import digits, memory, seconds
 from course.views.policy_comparison import PolicyResult
-from course.views.policy_comparison.figures import NAMES
+from course.views.policy_comparison.comparison import COMPARED
 from course.views.text import counted
 from course.workloads.timed_request import TimedRequest
 
@@ -99,13 +99,13 @@ def capacity_bars(capacities: Mapping[str, Capacity]) -> Charts | Notice:
 def goodput_bars(contests: Mapping[str, list[PolicyResult] | Notice]) -> Charts | Notice:
     """Return the goodput of each policy on one scale, and the tokens per second under FCFS."""
     known = [results for results in contests.values() if not isinstance(results, Notice)]
-    all_of_them = [goodput_of(policy, results) for results in known for policy in NAMES]
+    all_of_them = [goodput_of(policy, results) for results in known for policy in COMPARED]
     measures: list[Measure[list[PolicyResult]]] = [
         *(
-            Measure(f"{name}: goodput per second", partial(goodput_of, policy), digits, all_of_them)
-            for policy, name in NAMES.items()
+            Measure(f"{policy}: goodput per second", partial(goodput_of, policy), digits, all_of_them)
+            for policy in COMPARED
         ),
-        Measure("FCFS: output tokens per second", lambda all: all[0].served.output_tokens_per_second, count),
+        Measure("fcfs: output tokens per second", lambda all: all[0].served.output_tokens_per_second, count),
     ]
     return bar_charts(contests, measures)
 
@@ -118,9 +118,9 @@ def slo_bars(contests: Mapping[str, list[PolicyResult] | Notice], limits: Sequen
         return next(result.served.share_good(good) for result in results if result.policy == policy)
 
     measures: list[Measure[list[PolicyResult]]] = [
-        Measure(f"{name}: SLO of {limit:g} s kept", partial(kept, policy, limit), percent, others=SHARE)
+        Measure(f"{policy}: SLO of {limit:g} s kept", partial(kept, policy, limit), percent, others=SHARE)
         for limit in limits
-        for policy, name in NAMES.items()
+        for policy in COMPARED
     ]
     return bar_charts(contests, measures)
 

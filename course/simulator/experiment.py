@@ -9,14 +9,15 @@ from course.simulator.calibration import Calibration
 from course.simulator.cost_model import CostModel, gpu_cost_model, pairs
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
-from course.simulator.policies import under_policy
 from course.simulator.roofline import max_concurrency, num_kv_blocks
 from course.simulator.served import Served
-from course.simulator.simulation import simulate
+from course.simulator.simulation import simulate_under
 from course.simulator.workloads import make_requests, scaled
 from course.workloads.timed_request import TimedRequest
+from course.workloads.urgency import with_urgent
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.core.cdiv import cdiv
+from policies.named import find_policy
 
 DEFAULT_LOAD = 0.7
 NUM_SAMPLED_REQUESTS = 2_000  # enough for the mean lengths to be stable
@@ -33,7 +34,8 @@ ENGINE_SETTINGS = (
 class Experiment:
     """One simulation. `rate` is in requests per second; None means 70 % (`DEFAULT_LOAD`) of the sustainable rate.
 
-    `scale` multiplies all lengths. `calibrated` replaces GPU and model by a measured calibration.
+    `policy` is a name of `policies/`; one request in five is urgent. `scale` multiplies all lengths. `calibrated`
+    replaces GPU and model by a measured calibration.
     """
 
     workload: str = "chat"
@@ -83,17 +85,16 @@ class Experiment:
         settled = self.with_rate()
         assert settled.rate is not None
         requests = scaled(make_requests(self.workload, self.num_requests, settled.rate, self.seed), self.scale)
-        ordered, config = under_policy(self.policy, requests, self.resolved_engine(), seed=self.seed)
-        return simulate(ordered, config, self.cost, lineup, on_progress)
+        marked = with_urgent(requests, self.seed)
+        return simulate_under(self.policy, marked, self.resolved_engine(), self.cost, lineup, on_progress)
 
     def require_legal(self) -> None:
         """Raise `ValueError` for an unknown name or a model that does not fit its GPU."""
         if self.num_gpus < 1:
             raise ValueError(f"num_gpus must be at least 1, got {self.num_gpus}")
-        requests = scaled(
-            make_requests(self.workload, min(1, self.num_requests), self.rate or 1.0, self.seed), self.scale
-        )
-        under_policy(self.policy, requests, self.resolved_engine())
+        scaled(make_requests(self.workload, min(1, self.num_requests), self.rate or 1.0, self.seed), self.scale)
+        find_policy(self.policy)
+        self.resolved_engine()
 
     def with_setting(self, name: str, text: str) -> "Experiment":
         """Return the experiment with one setting parsed from text. Raises `ValueError`."""

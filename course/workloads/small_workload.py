@@ -10,6 +10,7 @@ from mini_vllm import EngineConfig, Lineup, SamplingParams
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.step_record import StepRecord
+from policies.named import find_policy
 
 SMALL_POOL = EngineConfig(
     max_num_seqs=4,
@@ -33,6 +34,16 @@ def make_workload(seed: int, num_requests: int) -> list[TimedRequest]:
         requests.append(TimedRequest(step, f"r{index}", prompt, rng.randrange(4, 16), rng.randrange(3)))
         step += rng.choice([0, 0, 1, 2])
     return requests
+
+
+def policy_of(name: str | None, requests: Sequence[TimedRequest]) -> SchedulingPolicy | None:
+    """Return a fresh policy of `policies/` for these requests, None for None.
+
+    Raises `ValueError` that lists the names.
+    """
+    if name is None:
+        return None
+    return find_policy(name).make({request.request_id: request.max_tokens for request in requests})
 
 
 class Run:

@@ -90,6 +90,15 @@ def test_a_config_that_the_phases_cannot_serve_is_refused_with_a_message() -> No
     assert "phase 5 (chunked prefill) is absent" in refused.text
 
 
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_policy_is_taken_by_its_name(lines: bool) -> None:
+    lab, workload = Lab(5, "solution"), make_workload(0, 8)
+    first_come, static = (require_result(lab.play(workload, policy=name, lines=lines)) for name in ("fcfs", "static"))
+    assert first_come.recording.steps == require_result(lab.play(workload)).recording.steps
+    assert len(static.recording.steps) > len(first_come.recording.steps)
+    assert "policy must be one of fcfs, priority, sjf, " in str(lab.play(workload, policy="lifo", lines=lines))
+
+
 def test_runs_are_set_side_by_side_in_figures() -> None:
     lab = Lab(4, "solution")
     small, large = require_result(Lab(2, "solution").play(WORKLOAD)), require_result(lab.play(WORKLOAD))

@@ -1,6 +1,7 @@
 """What holds for every policy: no request is lost or starves, nothing leaks, and no text changes."""
 
 import random
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 
@@ -33,6 +34,17 @@ MAKERS: dict[str, Callable[[Mapping[str, int]], SchedulingPolicy]] = {
     "static, shortest first": lambda lengths: StaticBatches(ShortestFirst(lambda request: len(lengths))),
 }
 LINEUPS = ("solution:1-5", "solution:1-5,solution:7-8")
+
+
+def test_a_learners_file_that_cannot_be_read_breaks_its_two_policies_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "solutions.elective_policies", None)  # as a failing import leaves it
+    broken = set()
+    for name, policy in POLICIES.items():
+        try:
+            policy.make({})
+        except ImportError:
+            broken.add(name)
+    assert broken == {"least-slack", "vtc"}
 
 
 @pytest.mark.parametrize("name", MAKERS)

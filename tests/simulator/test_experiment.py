@@ -41,7 +41,7 @@ def test_a_bad_setting_is_refused(name: str, text: str, message: str) -> None:
         ("model", "x", "model must be one of embedded, .*, got 'x'"),
         ("model", "Llama-3.1-70B", "Llama-3.1-70B does not fit 1 x H100: its weights take 131.4 GiB"),
         ("workload", "tea", "workload must be one of chat, documents, shared-prefix, mixed, burst, got 'tea'"),
-        ("policy", "lifo", "policy must be one of fcfs, priority, shortest-first, got 'lifo'"),
+        ("policy", "lifo", "policy must be one of fcfs, priority, sjf, .*, got 'lifo'"),
         ("num_requests", "0", "num_requests must be at least 1, got 0"),
         ("rate", "-1", "rate must be a finite number of requests per second over 0, got -1.0"),
         ("num_gpus", "0", "num_gpus must be at least 1, got 0"),

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cli.trace import policy_of
 from course.views.batching import LENGTHS, Plan, batching, batching_panel, continuous, static
-from course.workloads.small_workload import Run
+from course.workloads.small_workload import Run, policy_of
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.core.step_record import StepRecord

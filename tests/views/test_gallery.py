@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from course.simulator.policies import POLICIES
 from course.simulator.served import Served, Slo
 from course.traces.recording import Recording
 from course.views.automaton import automaton
@@ -23,6 +22,7 @@ from course.views.lanes import lanes
 from course.views.paged_batch import paged_batch
 from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_picture
+from course.views.policy_comparison.comparison import COMPARED
 from course.views.prefix_tree import prefix_tree
 from course.views.race import race
 from course.views.stutter import stutter
@@ -172,7 +172,7 @@ def policies(*waits: list[float]) -> Picture:
         PolicyResult(
             policy, Served(requests, each, [wait + 1 for wait in each], gaps=[(0.01, 5)]), parse_lineup("solution")
         )
-        for policy, each in zip(POLICIES, waits, strict=True)
+        for policy, each in zip(COMPARED, waits, strict=True)
     ]
     return policy_picture(PolicyComparison(), results, Slo())
 

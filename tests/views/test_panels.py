@@ -8,9 +8,8 @@ import pytest
 
 from course.simulator.gpus import GPUS, Gpu, find_gpu
 from course.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape
-from course.simulator.policies import POLICIES, under_policy
 from course.simulator.served import Slo
-from course.simulator.simulation import simulate
+from course.simulator.simulation import simulate_under
 from course.simulator.what_if import what_if
 from course.simulator.workloads import make_requests
 from course.views.calculator import Setup, calculator_picture, capacity_of
@@ -19,7 +18,9 @@ from course.views.chunking_dial import Deployment, Setting, chunking_dial, chunk
 from course.views.chunking_dial.trial import arrivals
 from course.views.figures import seconds
 from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
+from course.views.policy_comparison.comparison import groups
 from course.views.policy_comparison.drawing import compare_with_this_lineup
+from course.workloads.urgency import with_urgent
 from mini_vllm import Lineup, parse_lineup
 from mini_vllm.engine.errors import StalledError
 
@@ -85,22 +86,28 @@ def compared() -> tuple[PolicyResult, ...]:
 
 
 def test_every_policy_serves_the_requests_as_the_simulator_does() -> None:
-    requests = make_requests("shared-prefix", 120, COMPARISON.rate)
+    requests = with_urgent(make_requests("shared-prefix", 120, COMPARISON.rate))
     config, cost = COMPARISON.experiment.resolved_engine(), COMPARISON.experiment.cost
     assert config.num_gpu_blocks == 800
-    assert [result.policy for result in compared()] == list(POLICIES)
+    assert [result.policy for result in compared()] == ["fcfs", "priority", "sjf-noisy"]
     for result in compared():
-        served = simulate(*under_policy(result.policy, requests, config), cost, LINEUP)
+        served = simulate_under(result.policy, requests, config, cost, LINEUP)
         assert result.served == served
         assert result.time_to_first_token(95) == served.time_to_first_token([95])[0]
 
 
+@pytest.mark.parametrize(("sigma", "wait"), [(0.3, "360 ms"), (2, "32.0 s")])
+def test_bad_guesses_let_short_requests_wait(sigma: float, wait: str) -> None:
+    [result] = compare_policies(PolicyComparison(prediction_sigma=sigma, policies=("sjf-noisy",)), LINEUP)
+    assert seconds(result.time_to_first_token(95, groups([result])["shortest quarter"])) == wait
+
+
 def test_the_policies_run_again_if_a_knob_needs_it_and_with_few_requests_while_it_moves() -> None:
-    asked: list[tuple[int, int]] = []
+    asked: list[tuple[int, int, int]] = []
 
     def compare(comparison: PolicyComparison) -> list[PolicyResult]:
-        asked.append((comparison.load, comparison.num_requests))
-        return list(compared())
+        asked.append((comparison.load, comparison.num_requests, len(comparison.policies)))
+        return [result for result in compared() if result.policy in comparison.policies]
 
     panel = policy_panel(compare)
 
@@ -117,7 +124,10 @@ def test_the_policies_run_again_if_a_knob_needs_it_and_with_few_requests_while_i
     assert ("has_more" in rested, "300 requests" in rested["text_alternative"]) == (False, True)
     again = ask(time_to_first_token=0.1, whole=False)
     assert ("has_more" in again, "SLO: first token within 100 ms" in again["text_alternative"]) == (False, True)
-    assert asked == [(150, 300), (200, 16), (200, 300)], "an objective needs no new comparison"
+    assert asked == [(150, 300, 3), (200, 16, 3), (200, 300, 3)], "an objective needs no new comparison"
+    guessed = ask(load=200, prediction_sigma=1, whole=True)
+    assert guessed["text_alternative"].count("sjf-noisy ") == rested["text_alternative"].count("sjf-noisy ")
+    assert asked[3:] == [(200, 300, 1)], "the error of the guesses serves one policy again"
 
 
 def test_the_engine_is_that_of_lab_impl_and_a_stall_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

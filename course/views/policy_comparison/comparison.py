@@ -5,30 +5,37 @@ from functools import cached_property
 from statistics import quantiles
 
 from course.simulator.experiment import NUM_SAMPLED_REQUESTS, Experiment, sustainable_rate
-from course.simulator.policies import POLICIES, PREDICTION_SIGMA, URGENT, PolicyName, under_policy
 from course.simulator.served import Served
-from course.simulator.simulation import simulate
+from course.simulator.simulation import output_lengths, simulate, simulate_under
 from course.simulator.workloads import make_requests
 from course.workloads.percentiles import percentiles
+from course.workloads.urgency import URGENT, with_urgent
 from mini_vllm.assembly.lineup import Lineup
+from policies.named import SIGMA
+from policies.predictors import noisy
+from policies.shortest_first import ShortestFirst
 
+BY_GUESSES = "sjf-noisy"  # the only one that depends on `prediction_sigma`
+COMPARED = ("fcfs", "priority", BY_GUESSES)
 P95 = 95
 
 
 @dataclass(frozen=True)
 class PolicyComparison:
-    """The workload and the deployment. `load` is in percent of what the GPU sustains with so many blocks.
+    """The workload, the deployment, and the policies by their names in `policies/`.
 
-    `prediction_sigma` is the error of shortest-first's predicted output lengths (see `under_policy`).
+    `load` is in percent of what the GPU sustains with so many blocks. `prediction_sigma` is the error of the output
+    lengths that `sjf-noisy` guesses (see `noisy`).
     """
 
     workload: str = "shared-prefix"
     load: int = 150
     num_gpu_blocks: int = 800
-    prediction_sigma: float = PREDICTION_SIGMA
+    prediction_sigma: float = SIGMA
     num_requests: int = 300
     gpu: str = "H100"
     model: str = "Llama-3.1-8B"
+    policies: tuple[str, ...] = COMPARED
 
     @property
     def experiment(self) -> Experiment:
@@ -45,7 +52,7 @@ class PolicyComparison:
 class PolicyResult:
     """How one policy served the requests, and the lineup of the engine."""
 
-    policy: PolicyName
+    policy: str
     served: Served
     lineup: Lineup
 
@@ -76,18 +83,21 @@ class PolicyResult:
 
 def compare_policies(comparison: PolicyComparison, lineup: Lineup) -> list[PolicyResult]:
     """Serve the same requests under each policy. Raises `ValueError` and `StalledError` as `simulate`."""
-    requests = make_requests(comparison.workload, comparison.num_requests, comparison.rate)
+    return [serve_under(policy, comparison, lineup) for policy in comparison.policies]
+
+
+def serve_under(policy: str, comparison: PolicyComparison, lineup: Lineup) -> PolicyResult:
+    requests = with_urgent(make_requests(comparison.workload, comparison.num_requests, comparison.rate))
     config, cost = comparison.experiment.resolved_engine(), comparison.experiment.cost
-    results = []
-    for policy in POLICIES:
-        ordered, adapted = under_policy(policy, requests, config, prediction_sigma=comparison.prediction_sigma)
-        results.append(PolicyResult(policy, simulate(ordered, adapted, cost, lineup), lineup))
-    return results
+    if policy == BY_GUESSES:
+        by_guesses = ShortestFirst(noisy(output_lengths(requests), comparison.prediction_sigma))
+        return PolicyResult(policy, simulate(requests, config, cost, lineup, policy=by_guesses), lineup)
+    return PolicyResult(policy, simulate_under(policy, requests, config, cost, lineup), lineup)
 
 
 def groups(results: list[PolicyResult]) -> dict[str, frozenset[int]]:
     """Return the requests that a policy may favour or delay: by urgency, and at both ends of the output lengths."""
-    requests = next(result for result in results if result.policy == "priority").served.requests
+    requests = results[0].served.requests
     lengths = [request.num_output_tokens for request in requests]
     shortest, _, longest = quantiles(lengths, n=4, method="inclusive")
     everyone = frozenset(range(len(requests)))

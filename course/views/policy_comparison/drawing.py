@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from course.simulator.policies import PREDICTION_SIGMA
 from course.simulator.served import Slo
 from course.simulator.workloads import WORKLOADS
 from course.views import chart, svg
@@ -14,9 +13,16 @@ from course.views.figures import round_seconds
 from course.views.knobs import Menu, Slide
 from course.views.picture import WIDTH, Layer, Picture
 from course.views.policy_comparison import figures
-from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, compare_policies, groups
+from course.views.policy_comparison.comparison import (
+    BY_GUESSES,
+    PolicyComparison,
+    PolicyResult,
+    compare_policies,
+    groups,
+)
 from mini_vllm.assembly.lineup import lineup_from_env
 from mini_vllm.engine.errors import StalledError
+from policies.named import SIGMA
 
 if TYPE_CHECKING:
     from course.views.panels import Panel
@@ -30,7 +36,7 @@ KNOBS = (
     Menu("workload", "workload", "shared-prefix", tuple(WORKLOADS)),
     Slide("load", "load", 150, 50, 200, 10, "%"),
     Slide("num_gpu_blocks", "num_gpu_blocks", 800, 800, 4000, 200, "blocks"),
-    Slide("prediction_sigma", "error of predicted lengths", PREDICTION_SIGMA, 0, 2, 0.1, at_zero="perfect"),
+    Slide("prediction_sigma", "error of predicted lengths", SIGMA, 0, 2, 0.1, at_zero="perfect"),
     Slide("time_to_first_token", "SLO: first token within", 1, 0.1, 10, 0.1, "s"),
     Slide("inter_token_latency", "SLO: next tokens within", 50, 5, 100, 5, "ms"),
 )
@@ -77,7 +83,7 @@ def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple
         marked = [places[i] for i in urgent]
         labels = [(up(value), round_seconds(value) if result is results[0] else "") for value in up.ticks()]
         parts += [
-            svg.text(left, -12, figures.NAMES[result.policy], class_="mv-strong"),
+            svg.text(left, -12, result.policy, class_="mv-strong"),
             chart.x_axis(across, 0, CHART, lambda value: f"{value:,.0f}"),
             chart.y_axis(labels, left, right),
             chart.cloud(places, 2.2, stroke=COLOUR, stroke_opacity=0.75),
@@ -125,7 +131,7 @@ def compare_with_this_lineup(comparison: PolicyComparison) -> list[PolicyResult]
 
 
 def policy_panel(compare: Callable[[PolicyComparison], list[PolicyResult]] = compare_with_this_lineup) -> "Panel":
-    """Return knobs over three policies. `compare` serves the requests; a different objective does not call it again.
+    """Return knobs over three policies. `compare` serves the requests, and what a knob does not change not again.
 
     A notebook passes a `compare` that runs in a new process, so that the code just saved is the code that runs.
     A `ValueError` of `compare` is shown to the reader. While a knob of the workload moves, it gets 16 requests.
@@ -137,9 +143,17 @@ def policy_panel(compare: Callable[[PolicyComparison], list[PolicyResult]] = com
     def comparison_of(asked: dict[str, Any]) -> PolicyComparison:
         return PolicyComparison(**{name: value for name, value in asked.items() if name not in SLO_KNOBS})
 
+    def served(comparison: PolicyComparison) -> list[PolicyResult]:
+        sigma = comparison.prediction_sigma
+        alike = next((known[one] for one in known if replace(one, prediction_sigma=sigma) == comparison), None)
+        if alike is None:
+            return compare(comparison)
+        guessed = compare(replace(comparison, policies=(BY_GUESSES,)))
+        return [*(result for result in alike if result.policy != BY_GUESSES), *guessed]
+
     def picture(comparison: PolicyComparison, asked: dict[str, Any], width: float) -> Picture:
         if comparison not in known:
-            known[comparison] = compare(comparison)
+            known[comparison] = served(comparison)
         if len(known) > MAX_REMEMBERED:
             del known[next(iter(known))]
         slo = Slo(asked["time_to_first_token"], asked["inter_token_latency"] / 1e3)

@@ -3,21 +3,21 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from course.simulator.policies import POLICIES
 from course.simulator.served import Slo
 from course.views.figures import digits, seconds
 from course.views.policy_comparison.comparison import P95, PolicyComparison, PolicyResult, groups
 from course.views.text import facts
+from policies.named import POLICIES
 
-NAMES = {"fcfs": "FCFS", "priority": "PRIORITY", "shortest-first": "shortest-first"}
 Figure = Callable[[PolicyResult], float]
-STARVED = 1.1  # a group that waits this many times as long as under FCFS is starved
+STARVED = 1.1  # a group that waits this many times as long as under the first policy is starved
 
 
 class Row(NamedTuple):
     """A figure of each policy, in the order of the results, as numbers and as text."""
 
     name: str
+    policies: list[str]
     values: list[float]
     texts: list[str]
     more_is_better: bool = False
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
     @property
     def text(self) -> str:
-        return ", ".join(f"{name} {text}" for name, text in zip(NAMES.values(), self.texts, strict=True))
+        return ", ".join(f"{name} {text}" for name, text in zip(self.policies, self.texts, strict=True))
 
 
 def title(comparison: PolicyComparison) -> str:
@@ -37,7 +37,7 @@ def title(comparison: PolicyComparison) -> str:
 
 def circumstances(comparison: PolicyComparison, slo: Slo) -> list[str]:
     return [
-        f"{comparison.num_requests} requests, {digits(comparison.rate)} per second, "
+        f"{comparison.num_requests} requests, one in five urgent, {digits(comparison.rate)} per second, "
         f"{comparison.num_gpu_blocks:,} blocks, {comparison.model} on {comparison.gpu}, simulated time",
         f"SLO: first token within {seconds(slo.time_to_first_token)}, then {seconds(slo.inter_token_latency)} from "
         f"token to token on average",
@@ -63,22 +63,24 @@ def group_rows(results: list[PolicyResult]) -> list[Row]:
         name: [result.time_to_first_token(P95, members) for result in results]
         for name, members in groups(results).items()
     }
-    return [Row(name, values, list(map(seconds, values))) for name, values in times.items()]
+    names = [result.policy for result in results]
+    return [Row(name, names, values, list(map(seconds, values))) for name, values in times.items()]
 
 
 def row(
     name: str, results: list[PolicyResult], value: Figure, text: Callable[[float], str], more_is_better: bool = False
 ) -> Row:
     values = [value(result) for result in results]
-    return Row(name, values, [text(value) for value in values], more_is_better)
+    names = [result.policy for result in results]
+    return Row(name, names, values, [text(value) for value in values], more_is_better)
 
 
 def starved(results: list[PolicyResult]) -> dict[str, str]:
-    """Return for each policy the group whose p95 time to first token grew most against FCFS, if it grew by `STARVED`.
+    """Return for each policy the group whose p95 first token grew most against the first policy, if by `STARVED`.
 
     Of several groups with the same growth it is the smallest.
     """
-    members, baseline, victims = groups(results), fcfs(results), dict[str, str]()
+    members, baseline, victims = groups(results), results[0], dict[str, str]()
     for result in results:
         growth = {
             name: result.time_to_first_token(P95, group) / baseline.time_to_first_token(P95, group)
@@ -91,18 +93,14 @@ def starved(results: list[PolicyResult]) -> dict[str, str]:
     return victims
 
 
-def fcfs(results: list[PolicyResult]) -> PolicyResult:
-    return next(result for result in results if result.policy == "fcfs")
-
-
 def sentence(results: list[PolicyResult], slo: Slo) -> str:
     goodput = row("", results, lambda result: result.served.goodput(slo), digits).text
     members, victims = groups(results), starved(results)
     paid = []
     for result in results:
         if name := victims.get(result.policy):
-            now, before = (seconds(one.time_to_first_token(P95, members[name])) for one in (result, fcfs(results)))
-            paid.append(f"{name} with {NAMES[result.policy]} {now} (FCFS {before})")
+            now, before = (seconds(one.time_to_first_token(P95, members[name])) for one in (result, results[0]))
+            paid.append(f"{name} with {result.policy} {now} ({results[0].policy} {before})")
     return f"Requests per second within the SLO: {goodput}. Starved, p95 first token: {'; '.join(paid) or 'none'}."
 
 
@@ -110,7 +108,7 @@ def text_alternative(comparison: PolicyComparison, results: list[PolicyResult], 
     lines: list[tuple[str, object]] = [
         ("error of predicted lengths", f"{comparison.prediction_sigma:.2f}"),
         ("engine", results[0].lineup),
-        *[(NAMES[policy], about) for policy, about in POLICIES.items()],
+        *[(result.policy, POLICIES[result.policy].text) for result in results],
         *[(line.name, line.text) for line in rows(results, slo)],
         *[(f"p95 first token, {line.name}", line.text) for line in group_rows(results)],
     ]

@@ -5,14 +5,14 @@ from dataclasses import replace
 from functools import cache
 from math import ceil
 from statistics import pstdev
-from typing import Any, Literal
+from typing import Any
 
 from course.labtest.phase5.memories import FrozenKV, request_in
 from course.simulator.experiment import Experiment
 from course.simulator.gpus import default_budget, find_gpu
-from course.simulator.policies import URGENT, under_policy
-from course.simulator.simulation import simulate
+from course.simulator.simulation import simulate, simulate_under
 from course.simulator.workloads import make_requests
+from course.workloads.urgency import URGENT, with_urgent
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import RequestStatus
@@ -154,7 +154,7 @@ def budget_on(gpu: str, serves: bool) -> tuple[int, int]:
 
 
 @cache
-def mixed_preset(policy: Literal["fcfs", "priority"]) -> tuple[int, int]:
+def mixed_preset(policy: str) -> tuple[int, int]:
     """Return the p95 of the first token in ms, of the urgent requests and of the others."""
     experiment = Experiment("mixed").with_rate()
     config = replace(
@@ -163,9 +163,8 @@ def mixed_preset(policy: Literal["fcfs", "priority"]) -> tuple[int, int]:
         long_prefill_token_threshold=1024,
         max_num_seqs=64,
     )
-    requests = make_requests("mixed", 400, 1.6 * (experiment.rate or 0))
-    marked, _ = under_policy("priority", requests, config)
-    served = simulate(marked, replace(config, policy=policy), experiment.cost, parse_lineup("solution:1-5"))
+    marked = with_urgent(make_requests("mixed", 400, 1.6 * (experiment.rate or 0)))
+    served = simulate_under(policy, marked, config, experiment.cost, parse_lineup("solution:1-5"))
     waits = sorted(zip(served.times_to_first_token, [one.priority for one in marked], strict=True))
     urgent, others = ([wait for wait, priority in waits if (priority == URGENT) is first] for first in (True, False))
     return round(1e3 * urgent[int(0.95 * len(urgent))]), round(1e3 * others[int(0.95 * len(others))])
