@@ -78,7 +78,7 @@ def test_a_step_holds_what_the_calculator_says(num_tokens: int) -> None:
     now = peak = 0
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         model.forward(batch)
-    for event in profiler.profiler.kineto_results.events():  # type: ignore[union-attr]
+    for event in profiler.profiler.kineto_results.events():
         if event.name() == "[memory]":
             now += event.nbytes()
             peak = max(peak, now)
