@@ -13,6 +13,7 @@ from course.simulator.gpus import default_budget, find_gpu
 from course.simulator.policies import URGENT, under_policy
 from course.simulator.simulation import simulate
 from course.simulator.workloads import make_requests
+from course.views.calculator import Setup, capacity_of
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import RequestStatus
@@ -151,6 +152,12 @@ def guarded(*options: str) -> tuple[int, int, int]:
 
 def budget_on(gpu: str, serves: bool) -> tuple[int, int]:
     return default_budget(find_gpu(gpu), serves=serves)
+
+
+def activations_and_blocks(budget: int) -> tuple[int, int]:
+    """Return the MiB of activations of a step of Llama-3.1-8B, and the blocks that an H100 has beside them."""
+    capacity = capacity_of(Setup(max_num_batched_tokens=budget))
+    return capacity.activation_bytes // 2**20, capacity.num_blocks
 
 
 @cache
