@@ -10,8 +10,8 @@ from mini_vllm.core.cdiv import cdiv
 
 BYTES_PER_NUMBER = 2  # bfloat16
 WORKSPACE_BYTES = 1848 * 2**20
-"""What a GPU holds besides weights, activations, K and V: its context, libraries, logits, CUDA graphs. A rough guess: with
-2,048 tokens of Llama-3.1-8B it makes 2 GiB. An engine measures both at start."""
+"""What a GPU holds besides weights, activations, K and V: its context, libraries, logits, CUDA graphs. A rough guess:
+with 2,048 tokens of Llama-3.1-8B it makes 2 GiB. An engine measures both at start."""
 
 
 def weight_bytes(model: ModelShape, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
@@ -60,7 +60,8 @@ def num_kv_blocks(
         raise ValueError(
             f"{model.name} does not fit {num_gpus} x {gpu.name}: its weights take {weights / 2**30:.1f} GiB, the "
             f"activations {activations / 2**30:.1f}, the workspace {workspace / 2**30:.1f}, and "
-            f"{usable / 2**30:.1f} GiB may be used (gpu_memory_utilization {gpu_memory_utilization}); take a larger GPU or more of them"
+            f"{usable / 2**30:.1f} GiB may be used (gpu_memory_utilization "
+            f"{gpu_memory_utilization}); take a larger GPU or more of them"
         )
     return num_blocks
 

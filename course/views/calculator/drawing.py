@@ -27,7 +27,8 @@ NARROW, TWO_COLUMNS, SHARE, HIGH = 620, 500, 0.6, 230
 chart has this share of the width."""
 FACT_HEIGHT, BAR_HEIGHT, GAP = 21, 62, 20
 BAR = 34
-COLOURS = {"weights": OKABE_ITO[4][0], "activations": OKABE_ITO[0][0], "workspace": OKABE_ITO[6][0], "K and V": OKABE_ITO[2][0]}
+PLACES = {"weights": 4, "activations": 0, "workspace": 6, "K and V": 2}
+COLOURS = {name: OKABE_ITO[place][0] for name, place in PLACES.items()}
 MIN_NOTCH_DISTANCE = 5  # in px; with more requests there are no notches
 TERA = 1e12
 DECODE, PREFILL = OKABE_ITO[5][0], OKABE_ITO[4][0]
