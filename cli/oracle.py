@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from course.oracle.divergence import find_culprit, search, settings_for, workload_for
+from course.oracle.divergence import (
+    NUM_SEEDS,
+    REFERENCE,
+    find_culprit,
+    search,
+    settings_for,
+    with_phase,
+    workload_for,
+)
 from course.parity.by_phase import ALWAYS, ParityComparison, comparable, compare_until_failure
 from course.parity.replay import ScenarioReplay
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
@@ -23,7 +31,6 @@ from course.terminal.progress import counted, reported
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.assembly.parts import Impl, solutions_exist
 
-NUM_SEEDS = 40
 NUM_PHASES = 5
 DEFAULT = "1-5" if solutions_exist() else "what is written"
 TRACES = ("named.jsonl", "random.jsonl.gz")
@@ -49,7 +56,7 @@ def oracle(
         compare_with_recordings(phase, console)
         return
     phase = phase or f"1-{NUM_PHASES}"
-    mine, reference = lineup_with_starters(phase), parse_lineup("solution:1-5")
+    mine, reference = lineup_with_starters(phase), parse_lineup(REFERENCE)
     seeds = range(NUM_SEEDS) if seed is None else [seed]
     console.print(f"yours: phase {phase}; all other phases are the reference's", markup=False)
     try:
@@ -95,8 +102,10 @@ def lineup_with_starters(phases: str) -> Lineup:
             f"--phase {phases}: the oracle compares decisions, which phases 1 to {NUM_PHASES} make; "
             f"give one of them, or a range such as 1-3"
         ) from None
-    impls: list[Impl] = ["starter" if phase in chosen else "solution" for phase in range(1, NUM_PHASES + 1)]
-    return Lineup(*impls)
+    lineup = parse_lineup(REFERENCE)
+    for number in chosen:
+        lineup = with_phase(lineup, number, "starter")
+    return lineup
 
 
 def cannot_compare(mine: Lineup, error: NotImplementedError) -> str:

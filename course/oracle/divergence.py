@@ -6,9 +6,15 @@ from dataclasses import astuple, dataclass, replace
 from course.workloads.small_workload import SMALL_POOL, Run, make_workload
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, Lineup
+from mini_vllm.assembly.lineup import ALL_NAMES
 from mini_vllm.assembly.parts import Impl
+from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.step_record import StepRecord
 
+REFERENCE = "solution:1-5,solution:7-8"
+NUM_SEEDS = 80
+FIRST_AHEAD = 40
+"""From this seed on, each step is planned while the one before it is computed, with three drafts per request."""
 COMPARED = "scheduled preempted evicted free_after_schedule output finished running_after waiting_after detail".split()
 
 
@@ -29,17 +35,19 @@ class Divergence:
 
 def settings_for(seed: int) -> EngineConfig:
     """Return small settings that change with the seed: policy, chunking, caching, block size, guard."""
-    whole_prompts = seed % 6 == 5
+    whole_prompts, is_ahead = seed % 6 == 5, seed >= FIRST_AHEAD
     return replace(
         SMALL_POOL,
         enable_chunked_prefill=not whole_prompts,
         max_model_len=64 if whole_prompts else SMALL_POOL.max_model_len,
         max_num_batched_tokens=64 if whole_prompts else SMALL_POOL.max_num_batched_tokens,
         admission_guard=seed % 6 == 4,
-        policy="priority" if seed % 2 else "fcfs",
+        policy="priority" if seed % 2 or is_ahead else "fcfs",
         enable_prefix_caching=seed % 3 != 2,
         long_prefill_token_threshold=(12, 0, 5)[seed % 3],
         block_size=4 if seed % 4 else 3,
+        async_scheduling=is_ahead,
+        speculative_config=SpeculativeConfig(num_speculative_tokens=3) if is_ahead else None,
     )
 
 
@@ -88,7 +96,7 @@ def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: L
     """Return the phases of `mine` that remove the difference when the reference replaces them one at a time."""
     return [
         phase
-        for phase in range(1, 6)
+        for phase in range(1, len(ALL_NAMES) + 1)
         if mine[phase] == "starter"
         and first_divergence(arrivals, config, with_phase(mine, phase, "solution"), reference) is None
     ]

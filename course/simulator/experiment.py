@@ -67,6 +67,7 @@ class Experiment:
             num_gpus=self.num_gpus,
             block_size=self.engine.block_size,
             gpu_memory_utilization=self.engine.gpu_memory_utilization,
+            max_num_batched_tokens=self.engine.max_num_batched_tokens,
         )
         longest = self.engine.max_model_len or shape.max_model_len
         # Blocks that can never be in use would only make the free queue longer.

@@ -9,8 +9,9 @@ from course.simulator.model_shapes import ModelShape
 from mini_vllm.core.cdiv import cdiv
 
 BYTES_PER_NUMBER = 2  # bfloat16
-WORKSPACE_BYTES = 2 * 2**30
-"""The memory of a forward pass besides weights, K and V: a rough guess; an engine measures it at start."""
+WORKSPACE_BYTES = 1848 * 2**20
+"""What a GPU holds besides weights, activations, K and V: its context, libraries, logits, CUDA graphs. A rough guess:
+with 2,048 tokens of Llama-3.1-8B it makes 2 GiB. An engine measures both at start."""
 
 
 def weight_bytes(model: ModelShape, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
@@ -27,13 +28,14 @@ def kv_bytes_per_block(model: ModelShape, block_size: int = 16, bytes_per_number
     return block_size * kv_bytes_per_token(model, bytes_per_number)
 
 
-def activation_bytes(model: ModelShape, num_tokens: int, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
+def activation_bytes(model: ModelShape, num_tokens: int, num_gpus: int = 1) -> int:
     """Return the bytes that a step of `num_tokens` holds at once beside weights, K and V, without its logits.
 
     The widest moment is in an MLP: the residual, its input, gate and up, and their product. A layer's activations are
-    freed before the next one's, so the number of layers does not count.
+    freed before the next one's, so the number of layers does not count. Every GPU holds the first two whole and its
+    part of the others. They have 16 bits, whatever the weights have.
     """
-    return num_tokens * (2 * model.hidden_size + 3 * model.intermediate_size) * bytes_per_number
+    return num_tokens * (2 * num_gpus * model.hidden_size + 3 * model.intermediate_size) * BYTES_PER_NUMBER
 
 
 def num_kv_blocks(
@@ -44,20 +46,22 @@ def num_kv_blocks(
     block_size: int = 16,
     gpu_memory_utilization: float = 0.9,
     bytes_per_number: int = BYTES_PER_NUMBER,
+    max_num_batched_tokens: int = 2048,
 ) -> int:
-    """Return how many blocks fit beside the weights and the workspace, the null block included.
+    """Return how many blocks fit beside weights, activations and workspace, the null block included.
 
-    Raises `ValueError` if fewer than two fit, with the bytes that the weights need and the GPU has.
+    Raises `ValueError` if fewer than two fit, with the bytes that they need and the GPU has.
     """
     usable = int(gpu.memory_bytes * num_gpus * gpu_memory_utilization)
-    left = usable - weight_bytes(model, bytes_per_number) - WORKSPACE_BYTES * num_gpus
-    num_blocks = left // kv_bytes_per_block(model, block_size, bytes_per_number)
+    weights, workspace = weight_bytes(model, bytes_per_number), WORKSPACE_BYTES * num_gpus
+    activations = activation_bytes(model, max_num_batched_tokens, num_gpus)
+    num_blocks = (usable - weights - activations - workspace) // kv_bytes_per_block(model, block_size, bytes_per_number)
     if num_blocks < 2:
         raise ValueError(
-            f"{model.name} does not fit {num_gpus} x {gpu.name}: its weights take "
-            f"{weight_bytes(model, bytes_per_number) / 2**30:.1f} GiB, the workspace "
-            f"{WORKSPACE_BYTES * num_gpus / 2**30:.1f}, and {usable / 2**30:.1f} GiB may be used "
-            f"(gpu_memory_utilization {gpu_memory_utilization}); take a larger GPU or more of them"
+            f"{model.name} does not fit {num_gpus} x {gpu.name}: its weights take {weights / 2**30:.1f} GiB, the "
+            f"activations {activations / 2**30:.1f}, the workspace {workspace / 2**30:.1f}, and "
+            f"{usable / 2**30:.1f} GiB may be used (gpu_memory_utilization "
+            f"{gpu_memory_utilization}); take a larger GPU or more of them"
         )
     return num_blocks
 

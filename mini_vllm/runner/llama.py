@@ -89,21 +89,28 @@ class LlamaModel(PagedModel):
         cos, sin = self._rotary(flat.positions)
         hidden = embedding(flat.input_ids, self.embedding)  # [T, hidden size]
         for number, layer in enumerate(self.layers):
-            batch = flat.of_layers(self.group_of_layer[number])
-            key_cache, value_cache = self.key_caches[number], self.value_caches[number]
-            heads = layer.qkv(self._norm(hidden, layer.attention_norm)).view(len(hidden), -1, self.head_dim)
-            turning, value = heads[:, : -self.num_kv_heads], heads[:, -self.num_kv_heads :]
-            if layer.head_norm is not None:
-                turning = self._norm(turning, None) * layer.head_norm
-            turned = rotated(turning, cos, sin)
-            query, key = turned[:, : self.num_heads], turned[:, self.num_heads :]
-            self.write_kv(key, value, key_cache, value_cache, batch.slot_mapping)
-            attended = self.attention_of_layer[number](query, key_cache, value_cache, batch, self.head_dim**-0.5)
-            hidden += layer.output(attended.reshape(len(hidden), -1))
-            gate, up = layer.gate_up(self._norm(hidden, layer.mlp_norm)).chunk(2, dim=-1)
-            hidden += layer.down(silu(gate) * up)
+            hidden += self._attention(number, hidden, cos, sin, flat)
+            hidden += self._mlp(layer, hidden)
         # Only the rows that a token is sampled from: the product with the vocabulary is the largest of all.
         return self.logits(self._norm(hidden[flat.logits_indices], self.last_norm))
+
+    # Methods, because what a layer computes on the way is freed when they return: the next layer needs as much again.
+    def _attention(self, number: int, hidden: Tensor, cos: Tensor, sin: Tensor, flat: FlatBatch) -> Tensor:
+        layer, batch = self.layers[number], flat.of_layers(self.group_of_layer[number])
+        key_cache, value_cache = self.key_caches[number], self.value_caches[number]
+        heads = layer.qkv(self._norm(hidden, layer.attention_norm)).view(len(hidden), -1, self.head_dim)
+        turning, value = heads[:, : -self.num_kv_heads], heads[:, -self.num_kv_heads :]
+        if layer.head_norm is not None:
+            turning = self._norm(turning, None) * layer.head_norm
+        turned = rotated(turning, cos, sin)
+        query, key = turned[:, : self.num_heads], turned[:, self.num_heads :]
+        self.write_kv(key, value, key_cache, value_cache, batch.slot_mapping)
+        attended = self.attention_of_layer[number](query, key_cache, value_cache, batch, self.head_dim**-0.5)
+        return layer.output(attended.reshape(len(hidden), -1))
+
+    def _mlp(self, layer: LlamaLayer, hidden: Tensor) -> Tensor:
+        gate, up = layer.gate_up(self._norm(hidden, layer.mlp_norm)).chunk(2, dim=-1)
+        return layer.down(silu(gate).mul_(up))
 
     def _norm(self, numbers: Tensor, weight: Tensor | None) -> Tensor:
         return rms_norm(numbers, numbers.shape[-1:], weight, self.norm_eps)

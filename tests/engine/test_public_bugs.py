@@ -5,26 +5,82 @@ from types import ModuleType
 
 import pytest
 
-from course.oracle.divergence import find_culprit, search, settings_for, with_phase, workload_for
-from mini_vllm.assembly.lineup import parse_lineup
+from course.oracle.divergence import (
+    NUM_SEEDS,
+    REFERENCE,
+    find_culprit,
+    search,
+    settings_for,
+    with_phase,
+    workload_for,
+)
+from course.parity import replay
+from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
+from mini_vllm.assembly.lineup import Lineup, parse_lineup
+from mini_vllm.core.gates.passing_queue import PassingQueue
+from mini_vllm.core.invariants import InvariantError
 from tests.mutants.catalog import ROOT, module_name, reference
-from tests.mutants.diffs import Diff, read_diffs
+from tests.mutants.diffs import read_diffs
 
-BUGS = read_diffs((ROOT / "tests" / "mutants" / "public_bugs.diff").read_text(encoding="utf-8"))
-REFERENCE = parse_lineup("solution:1-5")
+DIFFS = read_diffs((ROOT / "tests" / "mutants" / "public_bugs.diff").read_text(encoding="utf-8"))
+BUGS = list(dict.fromkeys(diff.name[3:] for diff in DIFFS))  # a name begins with the phase; a bug may need two of them
+EVERYTHING = "solution:1-5,solution:7-12"
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=[bug.name for bug in BUGS])
-def test_the_oracle_finds_the_bug_and_its_phase(bug: Diff, monkeypatch: pytest.MonkeyPatch) -> None:
-    phase = int(bug.name[0])
-    starter = import_module(f"labs.{module_name(phase)}.starter")
-    broken = ModuleType("broken")
-    exec(bug.apply(reference(phase).text), vars(broken))
-    for name in vars(broken).keys() & vars(starter).keys():
-        if not name.startswith("__"):
-            monkeypatch.setattr(starter, name, getattr(broken, name))
-    mine = with_phase(REFERENCE, phase, "starter")
-    found = search(range(40), 10, mine, REFERENCE)
+def with_bug(name: str, lineup: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Lineup, list[int]]:
+    """Return a lineup with a bug in it, and the phases that have it."""
+    broken_lineup, phases = parse_lineup(lineup), list[int]()
+    for diff in DIFFS:
+        if diff.name[3:] == name:
+            phases.append(phase := int(diff.name[0]))
+            starter, broken = import_module(f"labs.{module_name(phase)}.starter"), ModuleType("broken")
+            exec(diff.apply(reference(phase).text), vars(broken))
+            for part in vars(broken).keys() & vars(starter).keys():
+                if not part.startswith("__"):
+                    monkeypatch.setattr(starter, part, getattr(broken, part))
+            broken_lineup = with_phase(broken_lineup, phase, "starter")
+    return broken_lineup, phases
+
+
+def all_traces() -> list[Scenario]:
+    files = ("named.jsonl", "random.jsonl.gz", "random2.jsonl.gz", "gates.jsonl.gz")
+    return [one for name in files for one in read_scenarios(PUBLIC_TRACES / name)]
+
+
+def traces_of(defect: str) -> list[Scenario]:
+    """Return the recorded traces that show this defect of vLLM and no other."""
+    return [one for one in all_traces() if list(one.defects) == [defect]]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_the_oracle_finds_the_bug_and_its_phase(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, phases = with_bug(bug, REFERENCE, monkeypatch)
+    right = parse_lineup(REFERENCE)
+    found = search(range(NUM_SEEDS), 10, mine, right)
     assert found is not None
     seed, _ = found
-    assert find_culprit(workload_for(seed, 10), settings_for(seed), mine, REFERENCE) == [phase]
+    assert find_culprit(workload_for(seed, 10), settings_for(seed), mine, right) == phases
+
+
+def test_with_index_slip_our_decisions_are_vllms_where_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, _ = with_bug(next(bug for bug in BUGS if "index_slip" in bug), EVERYTHING, monkeypatch)
+    traces = traces_of("index_slip")
+    assert len(traces) == 5
+    assert not any(replay.compare(trace, mine) for trace in traces)
+    assert all(replay.compare(trace, parse_lineup(EVERYTHING)) for trace in traces)
+
+
+def test_flipped_skips_is_one_line_outside_the_phases_and_breaks_an_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
+    def put_back(queue: PassingQueue) -> None:
+        queue._passed.reverse()
+        right_order(queue)
+
+    right_order, lineup, traces = PassingQueue.put_back, parse_lineup(EVERYTHING), traces_of("flipped_skips")
+    assert len(traces) == 68
+    assert all(replay.compare(trace, lineup) for trace in traces)
+    monkeypatch.setattr(PassingQueue, "put_back", put_back)
+    for trace in traces:
+        with pytest.raises(InvariantError, match="arrived before"):
+            replay.compare(trace, lineup)
+    monkeypatch.setattr(replay, "check_state", lambda *state: None)
+    assert not any(replay.compare(trace, lineup) for trace in traces)

@@ -5,11 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
+from course.simulator.model_shapes import find_model_shape
+from course.simulator.roofline import BYTES_PER_NUMBER, activation_bytes
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.runner import memory
-from mini_vllm.runner.loading import LoadedModel
+from mini_vllm.runner.llama import paged_model
+from mini_vllm.runner.loading import LoadedModel, load_model
 from mini_vllm.runner.memory import largest_batch, size_kv_cache
 from mini_vllm.runner.paged_model import PagedModel
 from tests.model.shapes import VOCAB_SIZE, random_llama
@@ -62,3 +66,21 @@ def test_the_largest_step_runs_on_a_cache_of_one_block() -> None:
     logits = model.forward(largest_batch(50, 7, 4, torch.device("cpu")))
     assert logits.shape == (7, VOCAB_SIZE)
     assert logits.isfinite().all()
+
+
+@pytest.mark.parametrize("num_tokens", [512, 2048])
+def test_a_step_holds_what_the_calculator_says(num_tokens: int) -> None:
+    """The embedded model's own forward pass, to the byte; cosine and sine of the positions come on top."""
+    loaded = load_model()[0]
+    model = paged_model(loaded, STEPS, num_blocks=1, block_size=16)
+    batch = largest_batch(num_tokens, 64, 16, torch.device("cpu"))
+    model.forward(batch)
+    now = peak = 0
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        model.forward(batch)
+    for event in profiler.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            peak = max(peak, now)
+    expected = activation_bytes(find_model_shape("embedded"), num_tokens) // BYTES_PER_NUMBER
+    assert peak == (expected + num_tokens * 2 * loaded.head_dim) * loaded.dtype.itemsize

@@ -11,6 +11,8 @@ from course.simulator.cost_model import CostModel, StepCounts, pairs, roofline
 from course.simulator.gpus import GPUS, find_gpu
 from course.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape, shape_of_config
 from course.simulator.roofline import (
+    WORKSPACE_BYTES,
+    activation_bytes,
     flops_per_token,
     kv_bytes_per_block,
     kv_bytes_per_token,
@@ -56,7 +58,15 @@ def test_blocks_are_what_is_left_of_the_memory() -> None:
     assert num_blocks * 2 * 2**20 <= left < (num_blocks + 1) * 2 * 2**20
     assert num_kv_blocks(H100, LLAMA_8B, num_gpus=2) > 2 * num_blocks
     assert num_kv_blocks(H100, LLAMA_8B, gpu_memory_utilization=0.5) < num_blocks
+    for_8192 = num_blocks - num_kv_blocks(H100, LLAMA_8B, max_num_batched_tokens=8192)
+    assert for_8192 == pytest.approx(3 * 200 / 2, abs=1), "three times the 200 MiB of 2,048 tokens, in blocks of 2 MiB"
     assert num_kv_blocks(H100, find_model_shape("Llama-3.1-70B"), num_gpus=4) > 1000
+
+
+def test_activations_are_two_hidden_states_and_three_of_the_mlp_and_the_first_two_are_on_every_gpu() -> None:
+    assert activation_bytes(LLAMA_8B, 1) == 2 * (2 * 4096 + 3 * 14_336)
+    assert activation_bytes(LLAMA_8B, 2048, num_gpus=4) == 2048 * 2 * (4 * 2 * 4096 + 3 * 14_336)
+    assert activation_bytes(LLAMA_8B, 2048) + WORKSPACE_BYTES == 2 * 2**30
 
 
 def test_concurrency_counts_whole_blocks_and_not_the_null_block() -> None:

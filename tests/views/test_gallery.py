@@ -104,10 +104,10 @@ def dials() -> Iterator[Picture]:
 def calculators() -> Iterator[Picture]:
     """Every knob at both ends, except contexts that the model does not take."""
     hardware = product(("embedded", "Llama-3.1-8B", "Llama-3.1-70B"), ("L4", "B200"), (1, 8), (1, 2), (0.3, 0.98))
-    settings = product(hardware, (8, 128), (512, 2048, 131_072), (1, 512))
-    for machine, block_size, context_len, max_num_seqs in [*settings][::7]:
+    settings = product(hardware, (8, 128), (512, 2048, 131_072), (1, 512), (512, 32_768))
+    for machine, block_size, context_len, *most in [*settings][::13]:
         if machine[0] != "embedded" or context_len <= 2048:
-            yield calculator_picture(capacity_of(Setup(*machine, block_size, context_len, max_num_seqs)))
+            yield calculator_picture(capacity_of(Setup(*machine, block_size, context_len, *most)))
 
 
 def crowds() -> Iterator[Picture]:

@@ -204,10 +204,10 @@ NAMES = ("model", "gpu", "num_gpus", "bytes_per_number", "gpu_memory_utilization
 def questions() -> Iterator[dict[str, Any]]:
     """Every model on every GPU, with the other knobs at both ends and in the middle, at every width."""
     machines = product((shape.name for shape in MODEL_SHAPES), (gpu.name for gpu in GPUS), (1, 8), (1, 2))
-    knobs = list(product((0.3, 0.9, 0.98), (8, 16, 128), (512, 8192, 131_072), (1, 64, 512)))
+    knobs = list(product((0.3, 0.9, 0.98), (8, 16, 128), (512, 8192, 131_072), (1, 64, 512), (512, 32_768)))
     for number, machine in enumerate(machines):
-        for place, knob in enumerate(knobs[number % 7 :: 7]):
-            values = dict(zip((*NAMES, "max_num_seqs"), (*machine, *knob), strict=True))
+        for place, knob in enumerate(knobs[number % 13 :: 13]):
+            values = dict(zip((*NAMES, "max_num_seqs", "max_num_batched_tokens"), (*machine, *knob), strict=True))
             yield {"ticket": number, "values": values, "width": WIDTHS[(number + place) % len(WIDTHS)]}
 
 

@@ -116,9 +116,9 @@ function facts(capacity, width, columns) {
 }
 
 function picture(capacity, width, tables) {
-  const isNarrow = width < NARROW, room = width - 2 * MARGIN, columns = isNarrow ? 2 : 4;
+  const isNarrow = width < NARROW, room = width - 2 * MARGIN, columns = isNarrow ? 2 : 3;
   const titles = wrap(title(capacity), room * (0.58 / 0.62), 15), y = 22 + LINE * titles.length, barY = y + 24;
-  const roofY = barY + BAR_HEIGHT + 20 * (4 / columns) - 4;
+  const roofY = barY + BAR_HEIGHT + 20 * Math.ceil(5 / columns) - 4;
   const at = { left: 50, right: isNarrow ? width - MARGIN : SHARE * width, top: 64, bottom: 64 + (isNarrow ? HIGH - 60 : HIGH) };
   const [factsX, factsY] = isNarrow ? [MARGIN, roofY + at.bottom + 44] : [at.right + 26, roofY];
   const [figures, figuresHeight] = facts(capacity, width - MARGIN - factsX, isNarrow && width >= TWO_COLUMNS ? 2 : 1);

@@ -20,6 +20,7 @@ class Setup:
     block_size: int = 16
     context_len: int = 8192
     max_num_seqs: int = 64
+    max_num_batched_tokens: int = 2048
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Capacity:
     memory_bytes: int
     usable_bytes: int
     weight_bytes: int
+    activation_bytes: int
     workspace_bytes: int
     kv_bytes_per_token: int
     kv_bytes_per_block: int
@@ -108,6 +110,7 @@ def capacity_of(setup: Setup) -> Capacity:
             block_size=setup.block_size,
             gpu_memory_utilization=setup.gpu_memory_utilization,
             bytes_per_number=size,
+            max_num_batched_tokens=setup.max_num_batched_tokens,
         )
     except ValueError as error:
         problem = str(error)
@@ -121,6 +124,7 @@ def capacity_of(setup: Setup) -> Capacity:
         memory_bytes=gpu.memory_bytes * setup.num_gpus,
         usable_bytes=int(gpu.memory_bytes * setup.num_gpus * setup.gpu_memory_utilization),
         weight_bytes=roofline.weight_bytes(shape, size),
+        activation_bytes=roofline.activation_bytes(shape, setup.max_num_batched_tokens, setup.num_gpus),
         workspace_bytes=roofline.WORKSPACE_BYTES * setup.num_gpus,
         kv_bytes_per_token=roofline.kv_bytes_per_token(shape, size),
         kv_bytes_per_block=roofline.kv_bytes_per_block(shape, setup.block_size, size),

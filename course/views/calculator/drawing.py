@@ -27,7 +27,8 @@ NARROW, TWO_COLUMNS, SHARE, HIGH = 620, 500, 0.6, 230
 chart has this share of the width."""
 FACT_HEIGHT, BAR_HEIGHT, GAP = 21, 62, 20
 BAR = 34
-COLOURS = {"weights": OKABE_ITO[4][0], "workspace": OKABE_ITO[6][0], "K and V": OKABE_ITO[2][0]}
+PLACES = {"weights": 4, "activations": 0, "workspace": 6, "K and V": 2}
+COLOURS = {name: OKABE_ITO[place][0] for name, place in PLACES.items()}
 MIN_NOTCH_DISTANCE = 5  # in px; with more requests there are no notches
 TERA = 1e12
 DECODE, PREFILL = OKABE_ITO[5][0], OKABE_ITO[4][0]
@@ -42,6 +43,7 @@ KNOBS = (
     Menu("block_size", "block_size", 16, (8, 16, 32, 64, 128)),
     Menu("context_len", "context length in tokens", 8192, tuple(2**k for k in range(9, 18))),
     Slide("max_num_seqs", "max_num_seqs", 64, 1, 512, 1, "requests"),
+    Menu("max_num_batched_tokens", "max_num_batched_tokens", 2048, tuple(2**k for k in range(9, 16))),
 )
 
 
@@ -76,8 +78,8 @@ def draw(*, width: float = WIDTH, before: Any = None, **values: Any) -> Picture:
 def calculator_picture(capacity: Capacity, width: float = WIDTH) -> Picture:
     is_narrow, room = width < NARROW, width - 2 * MARGIN
     heading, y = chart.head(figures.title(capacity), [], width)
-    bar_y, columns = y + 24, 2 if is_narrow else 4
-    roof_y = bar_y + BAR_HEIGHT + 20 * (4 // columns) - 4
+    bar_y, columns = y + 24, 2 if is_narrow else 3
+    roof_y = bar_y + BAR_HEIGHT + 20 * cdiv(5, columns) - 4
     place = ChartFrame(50, width - MARGIN if is_narrow else SHARE * width, 64, 64 + (HIGH - 60 if is_narrow else HIGH))
     facts_x, facts_y = (MARGIN, roof_y + place.bottom + 44) if is_narrow else (place.right + 26, roof_y)
     facts, facts_height = facts_table(capacity, width - MARGIN - facts_x, 2 if TWO_COLUMNS <= width < NARROW else 1)

@@ -35,13 +35,13 @@ def tokens_of_room(capacity: Capacity) -> int:
 
 
 def memory_parts(capacity: Capacity) -> list[tuple[str, int]]:
-    rest = capacity.memory_bytes - capacity.weight_bytes - capacity.workspace_bytes - capacity.kv_bytes
-    return [
+    parts = [
         ("weights", capacity.weight_bytes),
+        ("activations", capacity.activation_bytes),
         ("workspace", capacity.workspace_bytes),
         ("K and V", capacity.kv_bytes),
-        ("not used", max(0, rest)),
     ]
+    return [*parts, ("not used", max(0, capacity.memory_bytes - sum(size for _, size in parts)))]
 
 
 def table(capacity: Capacity) -> list[tuple[str, str]]:

@@ -8,12 +8,15 @@ function capacityOf(setup, tables) {
   if (length > shape.max_model_len)
     throw Error(`context_len is ${whole(length)}, but ${shape.name} takes 1 to ${whole(shape.max_model_len)} tokens`);
   const weightBytes = shape.num_parameters * size, workspaceBytes = tables.workspace_bytes * gpus;
+  const activationBytes = 2 * setup.max_num_batched_tokens * (2 * gpus * shape.hidden_size + 3 * shape.intermediate_size);
   const kvPerToken = 2 * shape.num_layers * shape.num_kv_heads * shape.head_dim * size;
   const kvPerBlock = block_size * kvPerToken, memoryBytes = gpu.memory_bytes * gpus;
   const usableBytes = Math.floor(memoryBytes * setup.gpu_memory_utilization);
-  const fitting = Math.floor((usableBytes - weightBytes - workspaceBytes) / kvPerBlock), numBlocks = fitting < 2 ? 0 : fitting;
+  const fitting = Math.floor((usableBytes - weightBytes - activationBytes - workspaceBytes) / kvPerBlock);
+  const numBlocks = fitting < 2 ? 0 : fitting;
   const problem = numBlocks ? "" : `${shape.name} does not fit ${gpus} x ${gpu.name}: its weights take ` +
-    `${fixed(weightBytes / GIB, 1)} GiB, the workspace ${fixed(workspaceBytes / GIB, 1)}, and ` +
+    `${fixed(weightBytes / GIB, 1)} GiB, the activations ${fixed(activationBytes / GIB, 1)}, ` +
+    `the workspace ${fixed(workspaceBytes / GIB, 1)}, and ` +
     `${fixed(usableBytes / GIB, 1)} GiB may be used (gpu_memory_utilization ${setup.gpu_memory_utilization}); ` +
     "take a larger GPU or more of them";
   const concurrency = numBlocks ? Math.floor((numBlocks - 1) / Math.ceil(length / block_size)) : 0;
@@ -29,7 +32,7 @@ function capacityOf(setup, tables) {
   const decodeOf = (batch) => work(batch, batch * (matrices + perPair * length + head), bytesRead(batch));
   const prefillFlops = matrices * length + perPair * (length * (length + 1) / 2) + head;
   return {
-    setup, gpu, shape, problem, memoryBytes, usableBytes, weightBytes, workspaceBytes, kvPerToken, kvPerBlock, numBlocks,
+    setup, gpu, shape, problem, memoryBytes, usableBytes, weightBytes, activationBytes, workspaceBytes, kvPerToken, kvPerBlock, numBlocks,
     concurrency, batchSize, bandwidth, peak, ridge: peak / bandwidth, kvBytes: numBlocks * kvPerBlock,
     saturation: (size * gpu.peak_flops) / (2 * gpu.bandwidth), roomForTokens: Math.max(0, numBlocks - 1) * block_size,
     decode: decodeOf(batchSize), prefill: work(length, prefillFlops, bytesRead(1)), batches: tables.batches.map(decodeOf),
@@ -82,9 +85,10 @@ function sentence(capacity) {
     `operations per byte (ridge: ${digits(capacity.ridge)}).`;
 }
 
-function memoryParts({ memoryBytes, weightBytes, workspaceBytes, kvBytes }) {
-  const rest = Math.max(0, memoryBytes - weightBytes - workspaceBytes - kvBytes);
-  return [["weights", weightBytes], ["workspace", workspaceBytes], ["K and V", kvBytes], ["not used", rest]];
+function memoryParts({ memoryBytes, weightBytes, activationBytes, workspaceBytes, kvBytes }) {
+  const rest = Math.max(0, memoryBytes - weightBytes - activationBytes - workspaceBytes - kvBytes);
+  return [["weights", weightBytes], ["activations", activationBytes], ["workspace", workspaceBytes], ["K and V", kvBytes],
+    ["not used", rest]];
 }
 
 function table(capacity) {

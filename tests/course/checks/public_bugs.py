@@ -3,9 +3,8 @@
 from unittest.mock import patch
 
 from course.labtest.support import make_request
-from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from solutions import phase4_prefix_cache as phase4
-from tests.engine.test_public_bugs import BUGS
+from tests.engine.test_public_bugs import BUGS, all_traces, traces_of
 
 
 def num_hashes(num_tokens: int, num_lookups: int) -> int:
@@ -23,5 +22,9 @@ def num_bugs() -> int:
 
 def num_traces(defect: str) -> int:
     """Return how many recorded traces name a defect."""
-    files = ("named.jsonl", "random.jsonl.gz", "random2.jsonl.gz", "gates.jsonl.gz")
-    return sum(defect in one.defects for name in files for one in read_scenarios(PUBLIC_TRACES / name))
+    return sum(defect in one.defects for one in all_traces())
+
+
+def num_alone(defect: str) -> int:
+    """Return how many name it and no other defect."""
+    return len(traces_of(defect))
