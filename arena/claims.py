@@ -208,7 +208,7 @@ CLAIMS = [
     ),
     Claim(
         "run to completion minimises the mean",
-        "seed 4",
+        "a rule of thumb",
         "no preemption, lowest mean latency",
         "true for equal outputs; false if their squared coefficient of variation is over 1 (Wierman 2007)",
         run_to_completion,

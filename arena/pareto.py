@@ -1,6 +1,7 @@
 """The picture of a contest: what a policy costs in latency against how fairly it serves."""
 
 from collections.abc import Mapping, Sequence
+from math import dist
 
 from arena.contest import Estimate
 from course.views import chart, svg
@@ -8,10 +9,11 @@ from course.views.bars import COLOUR
 from course.views.chart import MARGIN, LogScale
 from course.views.figures import round_seconds
 from course.views.picture import WIDTH, Layer, Picture
+from course.views.typeset import text_width, wrap
 
 Place = tuple[Estimate, Estimate]  # mean seconds of a whole request, and Jain's index
 LEFT, TOP, HEIGHT, RADIUS = 52, 30, 260, 5
-LABEL_HEIGHT = 15
+LABEL, LABEL_HEIGHT = 12, 15
 
 
 def front(places: Mapping[str, Place]) -> list[str]:
@@ -48,7 +50,7 @@ def pareto_picture(places: Mapping[str, Place], conditions: str, width: float = 
     dots = [chart.curve(steps, stroke=COLOUR, stroke_width=2, stroke_opacity=0.5)]
     for name, point in points.items():
         dots.append(chart.dot(point, COLOUR if name in best else "#999999", RADIUS))
-    dots += labels(points, best, width)
+    dots += labels(points, best, width, bottom)
     said = sentence(places, best)
     words, height = chart.foot(said, bottom + 52, width)
     layers = (
@@ -60,19 +62,42 @@ def pareto_picture(places: Mapping[str, Place], conditions: str, width: float = 
     return Picture(title, height, layers, said, text_twin(places, best), width)
 
 
-def labels(points: Mapping[str, tuple[float, float]], best: Sequence[str], width: float) -> list[svg.Markup]:
-    """Return the names beside their points, moved down where they would overlap."""
-    placed: list[tuple[float, float]] = []
+def labels(
+    points: Mapping[str, tuple[float, float]], best: Sequence[str], width: float, bottom: float
+) -> list[svg.Markup]:
+    """Return the names beside their points, moved where they would overlap; those in one place share lines."""
+    # A line of text reaches from 8 above its y to 7 below, a point from RADIUS above to RADIUS below.
+    dots = [(x - RADIUS, x + RADIUS, y + 8 - RADIUS, y + 8 + RADIUS) for x, y in points.values()]
+    taken: list[tuple[float, float, float, float]] = []
     drawn = []
-    for name, (x, y) in sorted(points.items(), key=lambda item: item[1][1]):
+    for names in sorted(together(points, best), key=lambda names: names[0] not in best):  # the front stays in place
+        x, y = points[names[0]]
         is_right = x < width * 0.7
-        while any(abs(y - other) < LABEL_HEIGHT and abs(x - there) < 160 for there, other in placed):
-            y += LABEL_HEIGHT
-        placed.append((x, y))
-        look = "mv-strong mv-cased" if name in best else "mv-faint mv-cased"
         beside = x + RADIUS + 5 if is_right else x - RADIUS - 5
-        drawn.append(svg.text(beside, y + 4, name, class_=look if is_right else f"{look} mv-end"))
+        lines = wrap(", ".join(names), width - MARGIN - beside if is_right else beside - LEFT, LABEL, len(names))
+        wide, high = max(text_width(line, LABEL, bold=True) for line in lines), LABEL_HEIGHT * len(lines)
+        left, others = beside if is_right else beside - wide, taken if names[0] in best else taken + dots
+        beside_these = [(top, low) for start, end, top, low in others if left < end and start < left + wide]
+        below = range(max(1, int(bottom + RADIUS - high - y)))
+        tops = (y + moved for moved in (*below, *range(-1, -HEIGHT, -1)))
+        y = next((at for at in tops if not any(at < low and top < at + high for top, low in beside_these)), y)
+        taken.append((left, left + wide, y, y + high))
+        look = f"mv-{'strong' if names[0] in best else 'faint'} mv-cased{'' if is_right else ' mv-end'}"
+        drawn += [svg.text(beside, y + 4 + LABEL_HEIGHT * row, line, class_=look) for row, line in enumerate(lines)]
     return drawn
+
+
+def together(points: Mapping[str, tuple[float, float]], best: Sequence[str]) -> list[list[str]]:
+    """Return the names from above, those of beaten policies whose points touch as one group."""
+    groups: list[list[str]] = []
+    for name in sorted(points, key=lambda name: points[name][1]):
+        for names in groups:
+            if not {name, names[0]} & {*best} and dist(points[name], points[names[0]]) < 2 * RADIUS:
+                names.append(name)
+                break
+        else:
+            groups.append([name])
+    return groups
 
 
 def sentence(places: Mapping[str, Place], best: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ LATENCIES: list[tuple[str, str, bool, Read]] = [
 ]
 WORK: list[tuple[str, str, bool, Read]] = [
     ("Jain's\nindex", "", True, lambda run: run.jain_index),
-    ("max. service\ndifference", "", False, lambda run: run.max_service_difference),
+    ("max. service\ngap", "", False, lambda run: run.max_service_difference),
     ("QoE", "", True, lambda run: run.qoe),
     ("pre-\nempted", "", False, lambda run: run.num_preemptions),
     ("tokens\ntwice", "", False, lambda run: run.num_recomputed_tokens),
@@ -76,7 +76,7 @@ def goodput_table(results: Mapping[str, Sequence[Figures]]) -> Table:
 
 def plain_table(first: str, *headings: str) -> Table:
     """Return an empty table whose figures stand on the right."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # all policies in 80 columns
     table.add_column(first, no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "class" else "right")

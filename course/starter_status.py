@@ -32,6 +32,11 @@ def starter_path(phase: int, checkout: Path = CHECKOUT) -> Path:
     return checkout / "labs" / lab_folder(phase) / "starter.py"
 
 
+def starter_stamps(checkout: Path = CHECKOUT) -> tuple[int, ...]:
+    """Return what changes when a starter is saved: the times of all of them."""
+    return tuple(path.stat().st_mtime_ns for path in sorted(checkout.glob("labs/*/starter.py")))
+
+
 def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
     """Return the unwritten tasks, such as `Phase 1, task 1: clamp`, in the order of the tasks.
 

@@ -20,7 +20,7 @@ SPEED = 4
 
 
 def watch_race(runs: Mapping[str, WorkloadRun | Notice], step: int = 0) -> "Player | Notice":
-    """Return the same requests in each of some runs on one clock, each run in a lane."""
+    """Return the same requests in each of some runs over one time axis, each run in a lane."""
     return of_recordings(runs, lambda recordings, mark: player(marked_film(race(recordings), mark), step))
 
 

@@ -9,6 +9,7 @@ from course.fresh.jobs import WorkloadRun
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.notebook.recorded_mark import marked_film, marked_picture
+from course.starter_status import starter_stamps
 from course.views.film import Film
 from course.views.knobs import Knob, Menu, Slide, Switch
 from course.views.picture import WIDTH, Picture
@@ -56,10 +57,10 @@ def engine_panel(
     start, ready = first, lab.kept_ready()  # in a closure mypy forgets that `first` is no Notice
 
     @lru_cache(MAX_REMEMBERED)
-    def play(chosen: EngineConfig) -> ComparedRun:
+    def play(chosen: EngineConfig, code: object) -> ComparedRun:
         return ComparedRun(start, require_result(ready.play(arrivals, chosen)))
 
-    return FilmPanel(engine_knobs(config), lambda **values: play(replace(config, **values)), step)
+    return FilmPanel(engine_knobs(config), lambda **values: play(replace(config, **values), starter_stamps()), step)
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def bench(lab: Lab) -> "Panel | Notice":
     def compare(comparison: PolicyComparison) -> list[PolicyResult]:
         return require_result(ready.run(compare_policies, comparison))
 
-    return policy_panel(compare)
+    return policy_panel(compare, starter_stamps)
 
 
 def require_result(result: T | Notice) -> T:

@@ -58,7 +58,7 @@ def simulate_under(
 ) -> Served:
     """Do the same under a policy of `policies/`. Also raises `ValueError` for an unknown name.
 
-    The engine's own two need no seam around phase 1, which costs a sixth of the time, and use phase 3's queue.
+    The engine's own two need no seam around phase 1, and use phase 3's queue.
     """
     named = find_policy(name)
     if name in ENGINES_OWN:

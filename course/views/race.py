@@ -1,58 +1,81 @@
-"""The race: the same requests under several policies on one clock, each in a lane from waiting to answered."""
+"""The race: the same requests under several policies, each in a lane from waiting to answered, over one time axis."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from course.traces.recording import Recording
-from course.traces.run_state import RunInfo
+from course.traces.run_state import RunInfo, RunState
 from course.views import svg
 from course.views.film import Film, requests_of
 from course.views.parts import LEFT, MARGIN, WIDTHS, Part, headline_part, most_lines, page, span_of, stacked
 from course.views.picture import Layer, Picture
-from course.views.text import facts, spaced
+from course.views.step_axis import StepAxis
+from course.views.text import facts, ranges, spaced
 from course.views.tiles import tile
-from course.views.time_machine.history import Histories
-from course.views.time_machine.machine import states
+from course.views.time_machine.history import Histories, RequestHistory
+from course.views.time_machine.machine import Outlook
 from course.views.time_machine.queues import record_of
+from course.views.time_machine.timeline import Timeline
 from course.views.typeset import shorten
 
 ZONES = ("waiting", "running", "answered")
 HIGH, MIDDLE, LANE, GAP, LEAST, MORE = 28, 14, 64, 3, 26, 32
+MAX_ROWS, ROWS_HIGH = 8, 64  # of a lane's timeline
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One run in one step: the requests of each zone, the tokens generated for each, and the mean wait in steps."""
+    """One run in one step: the requests of each zone, the tokens generated for each, and the mean wait in steps.
+
+    `rows` is the timeline of the whole run for each width, `computed` the same in words.
+    """
 
     name: str
     info: RunInfo
     zones: Mapping[str, Sequence[str]]
     done: Mapping[str, int]
     mean: float
+    rows: Mapping[float, Part]
+    computed: str
 
 
 def race(runs: Mapping[str, Recording]) -> Film:
     """Return a picture for each step of the longest run. Raises `ValueError` without a run."""
     if not runs:
         raise ValueError("a race needs at least one run")
-    lanes = [lanes_of(name, run) for name, run in runs.items()]
-    steps = [[each[min(step, len(each) - 1)] for each in lanes] for step in range(max(map(len, lanes)))]
+    num_steps, last = max(len(run.steps) for run in runs.values()), [*runs][-1]
+    lanes = [lanes_of(name, run, num_steps, with_axis=name == last) for name, run in runs.items()]
+    steps = [list(lanes_now) for lanes_now in zip(*lanes, strict=True)]
     return Film.of({width: pictures(steps, width) for width in WIDTHS}, requests_of(next(iter(runs.values())).info))
 
 
-def lanes_of(name: str, run: Recording) -> list[Lane]:
-    info, histories, lanes = run.info, Histories(list(run.info.titles)), list[Lane]()
-    for step, state in enumerate(states(run)):
-        histories.add(state)
+def lanes_of(name: str, run: Recording, num_steps: int, *, with_axis: bool) -> list[Lane]:
+    """Return the lane in each step of the longest run; a shorter one stays as it ended."""
+    info, state, histories, lanes = run.info, RunState(run.info), Histories(list(run.info.titles)), list[Lane]()
+    whole, timelines = Outlook.of(run).histories, dict[float, Timeline]()
+    for width in WIDTHS:
+        axis = StepAxis.even(num_steps, span_of(width))
+        timelines[width] = Timeline(info, whole, {"steps": axis}, most_high=ROWS_HIGH, max_rows=MAX_ROWS)
+    computed = "; ".join(f"{info.label(i)} {computed_in(whole.of[i])}" for i in [*info.titles][:MAX_ROWS])
+    for step in range(num_steps):
+        if step < len(run.steps):
+            state.advance(run.steps[step])
+            histories.add(state)
         arrived = {i: histories.of[i] for i in histories.arrived(step)}
         running = [i for i, *_ in record_of(state)["running_after"]]
         waiting = [i for i in arrived if i not in running and i not in state.finished]
         firsts = [(one.spans[0].first, one.first_token) for one in arrived.values()]
         waits = [(step + 1 if token is None else token) - start for start, token in firsts]
         zones = dict(zip(ZONES, (waiting, running, list(state.finished)), strict=True))
-        lanes.append(Lane(name, info, zones, dict(state.num_output_tokens), fmean(waits or [0])))
+        rows = {width: one.part(state, step, with_axis=with_axis) for width, one in timelines.items()}
+        lanes.append(Lane(name, info, zones, dict(state.num_output_tokens), fmean(waits or [0]), rows, computed))
     return lanes
+
+
+def computed_in(history: RequestHistory) -> str:
+    computing = [step for span in history.spans if span.computes for step in range(span.first, span.last + 1)]
+    return ranges(computing) or "never"
 
 
 def pictures(steps: Sequence[Sequence[Lane]], width: float) -> list[Picture]:
@@ -63,7 +86,7 @@ def pictures(steps: Sequence[Sequence[Lane]], width: float) -> list[Picture]:
         headline = headline_part(f"step {step} of {len(steps) - 1}", "mean wait for the first token, in steps", width)
         ends = (each.done for each in steps[-1])
         drawn = [track(lane, end, lane.mean == best, width) for lane, end in zip(lanes, ends, strict=True)]
-        tracks = [stacked([part], lane.name) for part, lane in zip(drawn, lanes, strict=True)]
+        tracks = [stacked([part, lane.rows[width]], lane.name) for part, lane in zip(drawn, lanes, strict=True)]
         text = facts([("what happens", told[step]), *((lane.name, line_of(lane)) for lane in lanes)])
         made.append(page(f"Race, step {step}", [headline, *tracks], told[step], text, width, num_lines))
     return made
@@ -115,4 +138,4 @@ def sentence(step: int, lanes: Sequence[Lane]) -> str:
 
 def line_of(lane: Lane) -> str:
     zones = (f"{zone} {spaced(map(lane.info.label, ids)) or 'none'}" for zone, ids in lane.zones.items())
-    return f"{', '.join(zones)}, mean wait {lane.mean:.1f} steps"
+    return f"{', '.join(zones)}, mean wait {lane.mean:.1f} steps; computed in steps: {lane.computed}"

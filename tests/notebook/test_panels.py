@@ -1,12 +1,18 @@
 """Controls over the learner's engine: settings, the tiles, the film, and settings that are refused."""
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from arena.panel import arena_bench
 from course.notebook import Lab, Notice, bench, engine_panel, measure
 from course.notebook.panels import engine_knobs, require_result
+from course.notebook.phase_code import PhaseCode
+from course.starter_status import starter_stamps
 from course.views.panels import FilmPanel, Panel
 from course.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm.sampling_params import SamplingParams
@@ -124,6 +130,42 @@ def test_the_bench_is_recorded_at_the_settings_of_its_questions() -> None:
         assert "error" not in made.answer, changed
     made.set(load=200)
     assert "Not recorded" in made.answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("make", "module"),
+    [
+        (lambda lab: engine_panel(lab, WORKLOAD, CONFIG), "course.notebook.panels"),
+        (bench, "course.notebook.panels"),
+        (arena_bench, "arena.panel"),
+    ],
+)
+def test_a_panel_runs_again_what_it_ran_before_a_save(
+    make: Callable[[Lab], Any], module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stamps, calls, call = [1], list[object](), PhaseCode.call
+
+    def counted(*asked: Any) -> object:
+        calls.append(asked)
+        return call(*asked)
+
+    monkeypatch.setattr(f"{module}.starter_stamps", lambda: tuple(stamps))
+    monkeypatch.setattr(PhaseCode, "call", counted)
+    made: Panel = require_result(make(Lab(5, "starter")))
+    begun = len(calls)
+    made.set(**made.values)
+    assert len(calls) == begun
+    stamps.append(2)
+    made.set(**made.values)
+    assert ("error" in made.answer, len(calls)) == (False, begun + 1)
+
+
+def test_a_saved_starter_has_another_stamp(tmp_path: Path) -> None:
+    (starter := tmp_path / "labs/elective_policies/starter.py").parent.mkdir(parents=True)
+    starter.touch()
+    before = starter_stamps(tmp_path)
+    os.utime(starter, (1, 1))
+    assert before != starter_stamps(tmp_path) == (10**9,)
 
 
 def test_a_notice_becomes_an_error_in_a_panel() -> None:

@@ -1,20 +1,26 @@
 """The arena: its books, its figures, its loads and its command."""
 
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from arena.accounts import jain_index
 from arena.contest import Estimate, run_race, run_races
 from arena.figures import quality_of_experience
 from arena.loads import Load
 from arena.pareto import front, pareto_picture
+from arena.report import LATENCIES, WORK, figures_table, goodput_table
 from arena.trace_files import TraceLoad
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.core.service_level import ServiceLevel
+from policies.named import POLICIES
 from tests.cli.conftest import Commands
 from tests.policies.races import races_of
+from tests.views.drawing import SVG, layers
 
 
 def test_jains_index_is_one_for_equal_shares_and_one_nth_for_a_single_taker() -> None:
@@ -139,6 +145,20 @@ def test_the_front_holds_what_nothing_beats() -> None:
     assert "its requests take 3.00 times as long" in picture.sentence
     assert "beaten: 4 s a request, Jain's index 0.800\n" in picture.text_alternative
     assert all(name in str(picture.svg()) for name in places)
+
+
+def test_all_policies_fit_into_80_columns_and_into_the_picture() -> None:
+    runs = [run_race(race) for race in races_of("fcfs", num_seeds=2)]
+    results, shown = dict.fromkeys(POLICIES, runs), io.StringIO()
+    for table in (goodput_table(results), figures_table(results, LATENCIES), figures_table(results, WORK)):
+        Console(file=shown, width=80).print(table)
+    assert "…" not in shown.getvalue()
+    place = Estimate.of([2.0]), Estimate.of([0.7])
+    drawn = layers(pareto_picture(dict.fromkeys(POLICIES, place), "all in one place", 460))
+    names = list(drawn["policies"].iter(f"{SVG}text"))
+    assert re.sub("[ ,]", "", "".join("".join(text.itertext()) for text in names)) == "".join(POLICIES)
+    ends = [float(str(text.get("y"))) for text in drawn["axes"].iter(f"{SVG}text")]
+    assert max(float(str(text.get("y"))) for text in names) < max(ends)
 
 
 def test_the_command_prints_every_figure_and_writes_the_picture(mini_vllm: Commands, tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
-"""FCFS and PRIORITY as policies decide exactly as the engine without the seam, that is, as vLLM."""
+"""FCFS and PRIORITY as policies decide exactly as the engine without the seam, that is, as vLLM, and at its cost."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from course.parity.replay import compare
 from course.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
+from mini_vllm import EngineConfig
+from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from policies.priority import Priority
+from tests.policies.driven import AMPLE, asked
 
 REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
 MEMBERS = {"fcfs": SchedulingPolicy, "priority": Priority}
@@ -21,3 +25,26 @@ def test_members_decide_as_vllm_block_for_block(file: Path) -> None:
     for scenario in scenarios:
         policy = MEMBERS[scenario.config().policy]()
         assert compare(scenario, REFERENCE, policy) is None, scenario.name
+
+
+def calls_of_a_step(num_running: int, policy: SchedulingPolicy | None) -> int:
+    """Return how many functions are called in a step in which each request gets a token."""
+    config = EngineConfig(**AMPLE | {"max_num_seqs": 64, "max_num_batched_tokens": 400})
+    scheduler, calls = build_scheduler(config, REFERENCE, policy=policy), list[str]()
+    for number in range(num_running):
+        scheduler.add_request(asked(f"{number:02}"))
+    for watch in (lambda *_: None, lambda frame, event, _: calls.append(event)):
+        sys.setprofile(watch)
+        step = scheduler.schedule()
+        samples = {row.request.request_id: [7] for row in scheduler.start_step(step)}
+        scheduler.update_from_output(step, samples)
+        sys.setprofile(None)
+        assert len(samples) == num_running
+    return len(calls)
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_a_member_calls_nothing_more_for_each_request(name: str) -> None:
+    added = {calls_of_a_step(num, MEMBERS[name]()) - calls_of_a_step(num, None) for num in (1, 8, 64)}
+    assert len(added) == 1, added
+    assert added.pop() < 100  # calls and returns, each step

@@ -11,6 +11,7 @@ from course.traces.recording import Recording
 from course.views.alone import alone
 from course.views.block_life import block_life
 from course.views.film import Film
+from course.views.race import race
 from course.views.text import ranges
 from course.views.time_machine import compare, time_machine
 from course.views.time_machine.compare import RunDifference, first_difference
@@ -104,6 +105,19 @@ def test_a_step_in_time_is_as_wide_as_its_tokens() -> None:
     per_token = [width / record["total"] for width, record in zip(widths, run.steps, strict=True)]
     assert max(per_token) - min(per_token) < 0.05
     assert sum(widths) == pytest.approx(596, abs=0.5)
+
+
+def test_the_lanes_of_a_race_lie_over_one_axis_and_under_one_cursor_also_after_the_end_of_one() -> None:
+    film = race({"short": Recording(small().info, small().steps[:9]), "large": large()})
+    drawn = layers(film[len(film) - 1])
+    assert [name for name in drawn if name.endswith("timeline-axis")] == ["largetimeline-axis"]
+    assert len(large().info.titles) > 8
+    assert texts(drawn["largetimeline-heading"])[1:] == [f"{len(large().info.titles) - 8} more requests"]
+    for part in ("columns", "cursor"):
+        places = [
+            [box.get("x") for box in drawn[f"{run}timeline-{part}"].iter(f"{SVG}rect")] for run in ("short", "large")
+        ]
+        assert places[0] == places[1] != []
 
 
 def test_what_is_written_into_a_row_lies_over_the_lines_of_cursor_and_difference() -> None:

@@ -130,41 +130,47 @@ def compare_with_this_lineup(comparison: PolicyComparison) -> list[PolicyResult]
         raise ValueError(str(error)) from error
 
 
-def policy_panel(compare: Callable[[PolicyComparison], list[PolicyResult]] = compare_with_this_lineup) -> "Panel":
+def policy_panel(
+    compare: Callable[[PolicyComparison], list[PolicyResult]] = compare_with_this_lineup,
+    code: Callable[[], object] = tuple,
+) -> "Panel":
     """Return knobs over three policies. `compare` serves the requests, and what a knob does not change not again.
 
     A notebook passes a `compare` that runs in a new process, so that the code just saved is the code that runs.
-    A `ValueError` of `compare` is shown to the reader. While a knob of the workload moves, it gets 16 requests.
+    What was served is served again once `code` returns another value. A `ValueError` of `compare` is shown to the
+    reader. While a knob of the workload moves, it gets 16 requests.
     """
     from course.views.panels import Panel
 
-    known: dict[PolicyComparison, list[PolicyResult]] = {}
+    known: dict[tuple[PolicyComparison, object], list[PolicyResult]] = {}
 
     def comparison_of(asked: dict[str, Any]) -> PolicyComparison:
         return PolicyComparison(**{name: value for name, value in asked.items() if name not in SLO_KNOBS})
 
-    def served(comparison: PolicyComparison) -> list[PolicyResult]:
+    def served(comparison: PolicyComparison, now: object) -> list[PolicyResult]:
         sigma = comparison.prediction_sigma
-        alike = next((known[one] for one in known if replace(one, prediction_sigma=sigma) == comparison), None)
+        like = (known[one, at] for one, at in known if (replace(one, prediction_sigma=sigma), at) == (comparison, now))
+        alike = next(like, None)
         if alike is None:
             return compare(comparison)
         guessed = compare(replace(comparison, policies=(BY_GUESSES,)))
         return [*(result for result in alike if result.policy != BY_GUESSES), *guessed]
 
     def picture(comparison: PolicyComparison, asked: dict[str, Any], width: float) -> Picture:
-        if comparison not in known:
-            known[comparison] = served(comparison)
+        asking = comparison, code()
+        if asking not in known:
+            known[asking] = served(*asking)
         if len(known) > MAX_REMEMBERED:
             del known[next(iter(known))]
         slo = Slo(asked["time_to_first_token"], asked["inter_token_latency"] / 1e3)
-        return policy_picture(comparison, known[comparison], slo, width)
+        return policy_picture(comparison, known[asking], slo, width)
 
     def draw(width: float = WIDTH, before: object = None, **asked: Any) -> Picture:
         return picture(comparison_of(asked), asked, width)
 
     def first_look(width: float = WIDTH, before: object = None, **asked: Any) -> Picture | None:
         comparison = comparison_of(asked)
-        if comparison in known:
+        if (comparison, code()) in known:
             return None
         return picture(replace(comparison, num_requests=FEW_REQUESTS), asked, width)
 

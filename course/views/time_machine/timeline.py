@@ -39,14 +39,15 @@ class Timeline:
         most_high: float = MAX_HEIGHT,
         shown: Sequence[str] | None = None,
         num_rows: int = 0,
+        max_rows: int = MAX_ROWS,
     ) -> None:
         """`axes` has the places of the steps, by scale. `mark` is a step to point out: the first difference.
 
         All rows together are `most_high` px high at most, unless their text needs more. `shown` are the requests that
-        have a row (default: the first 32 of the run); there is room for at least `num_rows` rows.
+        have a row (default: the first `max_rows` of the run); there is room for at least `num_rows` rows.
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
-        self.shown = list(info.titles)[:MAX_ROWS] if shown is None else shown
+        self.shown = list(info.titles)[:max_rows] if shown is None else shown
         self.num_rows = max(num_rows, len(self.shown))
         self.row = max(MIN_ROW_HEIGHT, min(MAX_ROW_HEIGHT, int(most_high / max(1, self.num_rows))))
         self.height = self.row * self.num_rows

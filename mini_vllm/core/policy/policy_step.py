@@ -26,7 +26,10 @@ class PolicyScheduling:
         self.inner = inner
         self.clock = clock
         self.queue = PolicyQueue(policy)
-        self.functions = SchedulingFunctions(inner.clamp, self.schedule_step, self.update_from_output)
+        # What a policy leaves as it is costs nothing: phase 1 asks its own functions, once per request and step.
+        self._limits, self._counts = _decides(policy, "token_limit", "admits"), _decides(policy, "scheduled")
+        update = self.update_from_output if _decides(policy, "sampled") else inner.update_from_output
+        self.functions = SchedulingFunctions(inner.clamp, self.schedule_step, update)
 
     def new_queue(self) -> PolicyQueue:
         """Return an empty waiting queue, and use it from now on."""
@@ -58,7 +61,7 @@ class PolicyScheduling:
         if order is not running:
             running[:] = order
         limited = LimitedChunks(chunks, policy, {entry.victim_id for entry in preempted})
-        for each in (limited, chunks):
+        for each in (limited, chunks) if self._limits or preempted else (chunks,):
             scheduler_output = self.inner.schedule_step(
                 running,
                 waiting,
@@ -72,8 +75,9 @@ class PolicyScheduling:
             if scheduler_output.num_scheduled_tokens or scheduler_output.preempted or preempted:
                 break
         scheduler_output.preempted[:0] = preempted
-        planned = scheduler_output.num_scheduled_tokens
-        policy.scheduled([(r, planned[r.request_id]) for r in running if r.request_id in planned])
+        if self._counts:
+            planned = scheduler_output.num_scheduled_tokens
+            policy.scheduled([(r, planned[r.request_id]) for r in running if r.request_id in planned])
         return scheduler_output
 
     def update_from_output(
@@ -145,6 +149,12 @@ class LimitedChunks:
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
         return self.inner.should_sample(request, num_computed_tokens)
+
+
+def _decides(policy: SchedulingPolicy, *names: str) -> bool:
+    """Return whether a policy has a method of its own for one of these decisions."""
+    owns = (getattr(getattr(policy, name), "__func__", None) for name in names)
+    return any(own is not getattr(SchedulingPolicy, name) for own, name in zip(owns, names, strict=True))
 
 
 def _preempt(

@@ -47,7 +47,7 @@ FILMS: Mapping[str, tuple[str, Callable[[], Film]]] = {
         lambda: compare(observed("phase_1_alone"), observed("all_phases"), ("phase 1", "all phases")),
     ),
     "A race": (
-        "How far each request of these two runs is, on one clock.",
+        "How far each request of these two runs is, over one time axis.",
         lambda: race({"phase 1": observed("phase_1_alone"), "all phases": observed("all_phases")}),
     ),
     "The life of a block": (
