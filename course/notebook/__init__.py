@@ -4,6 +4,7 @@ from course.notebook.charts import figures as figures
 from course.notebook.charts import request_bars as request_bars
 from course.notebook.charts import waits as waits
 from course.notebook.lab import Lab as Lab
+from course.notebook.lessons import watch_gates as watch_gates
 from course.notebook.lessons import watch_race as watch_race
 from course.notebook.lessons import watch_stutter as watch_stutter
 from course.notebook.lessons import watch_tree as watch_tree

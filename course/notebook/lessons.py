@@ -1,4 +1,4 @@
-"""One lesson in motion each: policies in a race, an answer that stutters, a tree of prefixes that grows."""
+"""One lesson in motion each: a race of policies, an answer that stutters, a growing tree of prefixes, two gates."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -8,6 +8,7 @@ from course.notebook.notice import Notice, show
 from course.notebook.recorded_mark import first_mark, marked_film
 from course.notebook.simulated import step_ms
 from course.notebook.tokens_ahead import of_recordings
+from course.views.gates import gates
 from course.views.prefix_tree import prefix_tree
 from course.views.race import race
 from course.views.show import player
@@ -34,3 +35,8 @@ def watch_stutter(runs: Mapping[str, WorkloadRun | Notice], request: str) -> "Pl
 def watch_tree(run: WorkloadRun | Notice, step: int = 0) -> "Player | Notice":
     """Return the prefix tree of a run, at one of its steps."""
     return show(lambda run: player(marked_film(prefix_tree(run.recording), first_mark([run])), step), run)
+
+
+def watch_gates(run: WorkloadRun | Notice) -> "Player | Notice":
+    """Return what closes in each step of a run with many requests: compute, seats or memory."""
+    return show(lambda run: player(marked_film(gates(run.recording), first_mark([run]))), run)

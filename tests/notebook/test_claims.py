@@ -44,9 +44,9 @@ def test_the_engine_decides_the_card(cards: dict[str, Card], title: str) -> None
 
 def test_guessing_does_not_pay(cards: dict[str, Card]) -> None:
     assert list(cards) == list(EXPECTED)
-    assert len(cards) == 31
+    assert len(cards) == 33
     counts = Counter(str(card.truth) for card in cards.values())
-    assert counts["true"] + 1 == counts["false"] == 8, "the same answer to all is right 8 times of 31"
+    assert counts["true"] + 1 == counts["false"] == 8, "the same answer to all is right 8 times of 33"
 
 
 def test_another_engine_gets_another_verdict() -> None:
@@ -112,3 +112,9 @@ def test_in_turn_and_shared_meet_where_the_variance_is_the_square_of_the_mean() 
 
 def test_a_browser_shows_the_operations_that_torch_counts() -> None:
     assert evidence.counted_operations() == evidence.COUNTED
+
+
+def test_the_shortest_goes_first_and_is_not_interrupted() -> None:
+    jobs = [(0, 4), (1, 3), (2, 1), (20, 1)]
+    assert evidence.shortest_first_time(jobs) == 4 + (8 - 1) + (5 - 2) + 1
+    assert evidence.in_turn_time(jobs) == 4 + (7 - 1) + (8 - 2) + 1

@@ -16,6 +16,7 @@ from course.views.calculator import Setup, calculator_picture, capacity_of
 from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
 from course.views.drafts import draft_film
 from course.views.film import Film
+from course.views.gates import gates
 from course.views.hash_chain import hash_chain, hits_of
 from course.views.image_chunks import ImageStep, image_chunks
 from course.views.lanes import lanes
@@ -42,6 +43,7 @@ from tests.views.test_drafts import in_vain
 from tests.views.test_hash_chain import PROMPTS, SALTS, A, forgets_the_parent, many
 from tests.views.test_lanes import RUNS, wasted
 from tests.views.test_paged_batch import SHARED_PREFIX, all_wrong, by_row_index, extremes, functions, random_batch
+from tools.pictures.views import compute_then_memory
 
 FILMS: dict[str, Callable[[], Film]] = {
     "time machine": lambda: time_machine(small()),
@@ -57,6 +59,8 @@ FILMS: dict[str, Callable[[], Film]] = {
     "one block": lambda: block_life(small(5, 1), [1]),
     "race": lambda: race({"FCFS": large(), "another": small(3, 40)}),
     "stutter": lambda: stutter({"one": large(), "two": small(3, 40)}, "r0", float),
+    "gates": lambda: gates(large()),
+    "gates of many steps": compute_then_memory,
     "prefix tree": lambda: prefix_tree(small()),
     "prefix tree of a large run": lambda: prefix_tree(large()),
     "drafts": lambda: draft_film(ahead()),
@@ -236,6 +240,7 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "stutter": lambda: first_of(
         stutter({"whole": runs.typed(0), "chunks of 8": runs.typed(8)}, "A", lambda n: 5.0 + n)
     ),
+    "gates": lambda: gates(large())[3],
     "prefix_tree": lambda: prefix_tree(small())[6],
     "prefix_tree_shared": lambda: prefix_tree(in_blocks_of_4(runs.AGAIN, 12, 4))[1],
     "drafts": lambda: first_of(draft_film(ahead())),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from course.fresh.jobs import play_workload
 from course.simulator.served import Slo
 from course.traces.recording import Recording
 from course.views.automaton import automaton
@@ -12,6 +13,7 @@ from course.views.calculator import Setup, calculator_picture, capacity_of
 from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
 from course.views.drafts import draft_film
 from course.views.film import Film
+from course.views.gates import gates
 from course.views.hash_chain import hash_chain, hits_of
 from course.views.image_chunks import ImageStep, image_chunks
 from course.views.lanes import lanes
@@ -20,6 +22,7 @@ from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, compare_policies, policy_picture
 from course.views.time_machine import time_machine
 from course.views.windows import windows
+from course.workloads.two_gates import GATES, two_gates
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import CHECKOUT
@@ -125,6 +128,11 @@ def a_long_text() -> Picture:
     )
 
 
+def compute_then_memory() -> Film:
+    """Return the run of phase 5's handout in which compute is the gate, and then memory."""
+    return gates(play_workload(two_gates(), GATES, parse_lineup("solution:1-5")).recording)
+
+
 def policies() -> Picture:
     comparison = PolicyComparison()
     return policy_picture(comparison, compare_policies(comparison, parse_lineup("solution")), Slo())
@@ -138,6 +146,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     # The decode of the handout's batch: it reads all 7 tokens of B, in two blocks.
     "paged_batch": lambda: paged_batch(functions=phase6_gpu_runner)[4],
     "chunking_dial": smaller_budget,
+    "gates": lambda: compute_then_memory().still(45),
     "calculator": lambda: calculator_picture(capacity_of(Setup())),
     "policy_comparison": policies,
     "automaton": the_next_digit,

@@ -1,6 +1,6 @@
 """What decides the cards that are not about a schedule, by the titles of the cards."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -21,7 +21,9 @@ from course.views.bars import bars, in_unit
 GPUS = ("L4", "A100-80GB", "H100", "H200")
 BUDGETS = (256, 2048, 16384)
 BUDGET = 8192
-SIGMAS, NUM_JOBS, LOAD = (0.7, 1.2), 20_000, 0.8
+SIGMAS, NUM_JOBS, LOADS = (0.7, 1.2), 20_000, (0.5, 0.8, 0.95)
+DRAFTS, SHARE_RIGHT = 3, 0.7
+Jobs = Sequence[tuple[float, float]]
 COUNTED = {"matrix products": 29, "all operations": 190}
 
 
@@ -107,16 +109,43 @@ def completion() -> Evidence:
 
 def mean_times(sigma: float) -> dict[str, float]:
     """Return the mean time of 20,000 jobs by the order of service, at a load of 80 %, in mean lengths of a job."""
-    rng, jobs, now, free, in_turn = Random(0), list[tuple[float, float]](), 0.0, 0.0, 0.0
+    jobs = jobs_of(sigma, LOADS[1])
+    return {"in turn": in_turn_time(jobs) / NUM_JOBS, "shared": shared_time(jobs) / NUM_JOBS}
+
+
+def jobs_of(sigma: float, load: float) -> Jobs:
+    """Return 20,000 jobs as (arrival, length), with lognormal lengths whose mean is 1."""
+    rng, now, jobs = Random(0), 0.0, list[tuple[float, float]]()
     for _ in range(NUM_JOBS):
-        now, length = now + rng.expovariate(LOAD), rng.lognormvariate(-(sigma**2) / 2, sigma)
-        free = max(free, now) + length
-        in_turn += free - now
-        jobs.append((now, length))
-    return {"in turn": in_turn / NUM_JOBS, "shared": shared_time(jobs) / NUM_JOBS}
+        now += rng.expovariate(load)
+        jobs.append((now, rng.lognormvariate(-(sigma**2) / 2, sigma)))
+    return jobs
 
 
-def shared_time(jobs: Sequence[tuple[float, float]]) -> float:
+def in_turn_time(jobs: Jobs) -> float:
+    total = free = 0.0
+    for arrival, length in jobs:
+        free = max(free, arrival) + length
+        total += free - arrival
+    return total
+
+
+def shortest_first_time(jobs: Jobs) -> float:
+    """Return the sum of the jobs' times on a server that takes the shortest of those that wait, and ends each."""
+    total = free = 0.0
+    coming, waiting = deque(jobs), list[tuple[float, float]]()
+    while coming or waiting:
+        free = free if waiting else max(free, coming[0][0])
+        while coming and coming[0][0] <= free:
+            arrival, length = coming.popleft()
+            heappush(waiting, (length, arrival))
+        length, arrival = heappop(waiting)
+        free += length
+        total += free - arrival
+    return total
+
+
+def shared_time(jobs: Jobs) -> float:
     """Return the sum of the jobs' times (arrival, length) on a server whose speed all that are there share equally."""
     total = clock = served = 0.0  # `served` is what a job has got that has been there from the beginning
     there: list[tuple[float, float]] = []
@@ -132,6 +161,23 @@ def shared_time(jobs: Sequence[tuple[float, float]]) -> float:
     return total
 
 
+def gains() -> Evidence:
+    """Compare the order of arrival with the shortest first, at three loads."""
+    loads = {load: jobs_of(SIGMAS[-1], load) for load in LOADS}
+    gain = {f"load {load:.0%}": in_turn_time(jobs) / shortest_first_time(jobs) for load, jobs in loads.items()}
+    chart = bars("Mean time, times shorter", gain, {name: f"{times:.1f}" for name, times in gain.items()})
+    return Evidence(round(gain[f"load {LOADS[0]:.0%}"], 1), [chart], chart.text_alternative)
+
+
+def best_pace() -> Evidence:
+    """Compare the shortest step of any batch, which reads the weights once, with one that brings several tokens."""
+    step = 1e3 * weight_bytes(find_model_shape("Llama-3.1-8B")) / find_gpu("H100").bandwidth
+    tokens = sum(SHARE_RIGHT**place for place in range(DRAFTS + 1))
+    pace = {"a batch of 1": step, f"and {DRAFTS} drafts": step / tokens}
+    chart = bars("A token, at best", pace, {name: f"{ms:.1f} ms" for name, ms in pace.items()})
+    return Evidence(round(step, 1), [chart], f"{chart.text_alternative}\ntokens in a step with drafts: {tokens:.1f}")
+
+
 EVIDENCE: dict[str, Callable[[], Evidence]] = {
     "The first token is late, so lower the budget": latencies,
     "More bandwidth, larger batches": saturation,
@@ -139,4 +185,6 @@ EVIDENCE: dict[str, Callable[[], Evidence]] = {
     "Activations of all layers": activations,
     "200 GB are left": left_beside_weights,
     "Run to completion": completion,
+    "Ranked by length": gains,
+    "A batch size for each class": best_pace,
 }

@@ -7,16 +7,19 @@ from math import ceil
 from statistics import pstdev
 from typing import Any
 
+from course.fresh.jobs import play_workload
 from course.labtest.phase5.memories import FrozenKV, request_in
 from course.simulator.experiment import Experiment
 from course.simulator.gpus import default_budget, find_gpu
 from course.simulator.simulation import simulate, simulate_under
 from course.simulator.workloads import make_requests
 from course.views.calculator import Setup, capacity_of
+from course.workloads.two_gates import GATES, two_gates
 from course.workloads.urgency import URGENT, with_urgent
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import RequestStatus
+from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from policies.elastic_budget import ElasticBudget
 from solutions.phase1_scheduler_step import clamp
@@ -160,34 +163,24 @@ def activations_and_blocks(budget: int) -> tuple[int, int]:
     return capacity.activation_bytes // 2**20, capacity.num_blocks
 
 
-def gated_engine(**settings: Any) -> LLMEngine:
-    return engine_with(max_num_batched_tokens=8192, max_num_seqs=1024, enable_prefix_caching=False, **settings)
+@cache
+def gated() -> Sequence[StepRecord]:
+    return play_workload(two_gates(), GATES, parse_lineup("solution:1-5")).recording.steps
 
 
 def first_gate() -> tuple[int, int]:
-    """Return how many of 46 prompts of 200 tokens a step takes whole beside 4 decodes, and the tokens of the next."""
-    engine = gated_engine(num_gpu_blocks=2000, max_model_len=1024)
-    for number in range(4):
-        add(engine, f"decode {number}", [number], max_tokens=9)
-    engine.step()
-    for number in range(46):
-        add(engine, str(number), [number] * 200)
-    engine.step()
-    shares = [one["n"] for one in engine.recorder.steps[-1]["scheduled"]]
+    """Return how many prompts of 200 tokens step 1 takes whole beside 4 decodes, and the tokens of the next."""
+    shares = [one["n"] for one in gated()[1]["scheduled"]]
     return shares.count(200), shares[-1]
 
 
 def both_gates() -> tuple[int, int, int, int, int]:
-    """Return, of 1,000 prompts of 200 tokens: full steps at first, then running, waiting; preempted, most in a step."""
-    engine = gated_engine(num_gpu_blocks=10_001, max_model_len=1024, check_invariants=False)
-    for number in range(1000):
-        add(engine, str(number), [number] * 200, max_tokens=50)
-    while not engine.recorder.steps or not engine.recorder.steps[-1]["finished"]:
-        engine.step()
-    steps = engine.recorder.steps
-    full = next(number for number, step in enumerate(steps) if step["total"] < 8192)
-    preempted = [len(step["preempted"]) for step in steps]
-    return full, len(steps[full]["running_after"]), len(steps[full]["waiting_after"]), sum(preempted), max(preempted)
+    """Return the full steps from step 3 on; then running, waiting; preempted until an answer ends, most in a step."""
+    full = next(step["step"] for step in gated()[3:] if step["total"] < GATES.max_num_batched_tokens)
+    end = next(step["step"] for step in gated() if step["finished"])
+    running, waiting = len(gated()[full]["running_after"]), len(gated()[full]["waiting_after"])
+    preempted = [len(step["preempted"]) for step in gated()[: end + 1]]
+    return full - 3, running, waiting, sum(preempted), max(preempted)
 
 
 @cache

@@ -15,6 +15,7 @@ from course.views.prefix_tree import prefix_tree
 from course.views.race import race
 from course.views.show import player
 from course.views.time_machine import compare, time_machine
+from tools.pictures.views import compute_then_memory
 
 OBSERVED = FOLDER.parent
 STILLS = {
@@ -49,6 +50,10 @@ FILMS: Mapping[str, tuple[str, Callable[[], Film]]] = {
     "A race": (
         "How far each request of these two runs is, over one time axis.",
         lambda: race({"phase 1": observed("phase_1_alone"), "all phases": observed("all_phases")}),
+    ),
+    "Two gates": (
+        "A thousand requests, 8,192 tokens a step, 10,000 blocks: first compute lets no more in, then memory does.",
+        compute_then_memory,
     ),
     "The life of a block": (
         "Free, held, shared, kept for its content: every block in every step.",
