@@ -7,6 +7,7 @@ shipped class that has all methods of a task's class takes its place in the grad
 
 import inspect
 import os
+import pickle
 import signal
 import sys
 from collections import Counter, defaultdict
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from importlib import import_module
 from itertools import islice
 from random import Random
@@ -31,8 +32,9 @@ from course.labtest.strict_queue import StrictQueue
 from tests.mutants.catalog import module_name
 
 MIN_CALLS, MAX_CALLS, MAX_CALLS_ALIKE = 3, 40, 12
-TRIED_FIRST, TRIED_LATER, MAX_TRIED = 20, 7, 1000  # of 1,000 calls of a function the first 20, then every 7th
+ALL_TRIED = 100  # of a function's calls all of the first 100 are looked at, of the first 1,000 about 330
 CPU_SECONDS, SECONDS, MAX_SHOWN = 0.3, 1, 1000  # the second limit is for a function that waits
+MAX_ENDED = 3  # a function that has ended so many processes, or has waited, is not tried any more
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
 HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os.unsetenv")
 NUM_PROCESSES = min(os.cpu_count() or 1, 4)
@@ -50,6 +52,20 @@ class Call:
     named: dict[str, Any]
     outcome: list[object]
 
+    @cached_property
+    def pickled(self) -> bytes | None:
+        """The arguments as bytes, which make a copy in a tenth of the time; None if that does not give them back."""
+        try:
+            arguments = pickle.dumps(deepcopy((self.args, self.named)))
+            return arguments if view(pickle.loads(arguments)) == view((self.args, self.named)) else None
+        except Exception:
+            return None
+
+    def arguments(self) -> Arguments:
+        """Return a copy of the arguments, which a function may change."""
+        copied: Arguments = deepcopy((self.args, self.named)) if self.pickled is None else pickle.loads(self.pickled)
+        return copied
+
 
 def view(value: Any, depth: int = 4) -> object:
     """Return what can be compared of a value; an iterator is used up."""
@@ -65,7 +81,9 @@ def view(value: Any, depth: int = 4) -> object:
         return type(value).__name__
     if isinstance(value, Mapping):
         return {str(key): view(inner, depth - 1) for key, inner in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, set | frozenset):  # a copy has another order
+        return sorted([view(inner, depth - 1) for inner in value], key=repr)
+    if isinstance(value, list | tuple):
         return [view(inner, depth - 1) for inner in value]
     names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())] or getattr(
         value, "__dict__", {}
@@ -102,40 +120,42 @@ def copy_on_host(tensor: Any, memo: dict[int, Any]) -> Any:
 
 
 def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any], adapt: Adapter = None) -> list[object]:
-    args, named = deepcopy((args, named))
+    """Return what can be compared of an answer, and of the arguments after it; they may be changed."""
     given, by_name = adapt(args, named) if adapt else (args, named)
     return [view(function(*given, **by_name)), view(args), view(named)]
 
 
-def keep(call: Call, calls: list[Call], num_seen: Counter[str]) -> None:
+def keep(call: Call, calls: list[Call], num_seen: dict[str, float], weight: float) -> None:
     """Add a call; if enough have its answer, it may take the place of one, so that they come from all tests of a task.
 
-    Where the answer is None, what the call has changed counts, and each change is kept once.
+    It stands for `weight` calls. Where the answer is None, what the call has changed counts, and each change is kept
+    once.
     """
-    answer = str(call.outcome if call.outcome[0] is None else call.outcome[0])
-    num_seen[answer] += 1
-    room = 1 if call.outcome[0] is None else MAX_CALLS_ALIKE
-    if num_seen[answer] <= room and len(calls) < MAX_CALLS:
-        calls.append(call)
-    elif (place := Random(num_seen[answer]).randrange(num_seen[answer])) < room:  # reservoir sampling
-        alike = [at for at, kept in enumerate(calls) if kept.outcome[0] == call.outcome[0] is not None]
-        if place < len(alike):
-            calls[alike[place]] = call
+    of = slice(None) if call.outcome[0] is None else slice(1)
+    num_seen[str(call.outcome[of])] += weight
+    alike = [at for at, kept in enumerate(calls) if kept.outcome[of] == call.outcome[of]]
+    num_alike = num_seen[str(call.outcome[of])]
+    if len(alike) < (1 if call.outcome[0] is None else MAX_CALLS_ALIKE):
+        calls += [call] * (len(calls) < MAX_CALLS)
+    elif (place := int(Random(num_alike).random() * num_alike / weight)) < len(alike):  # reservoir sampling
+        calls[alike[place]] = call
 
 
 def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list[Call]]:
     calls: defaultdict[str, list[Call]] = defaultdict(list)
-    num_tried, num_seen = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    num_calls = Counter[str]()
+    num_seen = defaultdict[str, dict[str, float]](lambda: defaultdict(float))
 
     def kept(name: str, function: Function) -> Function:
         @wraps(function)
         def keeping(*args: Any, **named: Any) -> Any:
-            num_tried[name] += 1
-            is_tried = num_tried[name] <= TRIED_FIRST or num_tried[name] % TRIED_LATER == 0
-            if is_tried and num_tried[name] <= MAX_TRIED:
+            num_calls[name] += 1
+            weight = max(1.0, num_calls[name] / ALL_TRIED)
+            if Random(num_calls[name]).random() * weight < 1:
                 with suppress(Exception):
                     before = deepcopy((args, named))
-                    keep(Call(*before, outcome_of(function, *before)), calls[name], num_seen[name])
+                    call = Call(*before, outcome_of(function, *deepcopy(before)))
+                    keep(call, calls[name], num_seen[name], weight)
             return function(*args, **named)
 
         return keeping
@@ -149,6 +169,8 @@ def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list
                 calls[name] = []
                 patch.setattr(holder, inner, kept(name, found))
         pytest.main([plan.folder, "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no"])
+    for kept_calls in calls.values():
+        Random(0).shuffle(kept_calls)  # one that counts its calls would know those that come one after the other
     return calls
 
 
@@ -211,7 +233,7 @@ def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
             return ways(args, named, names, signature.parameters)[number]
 
         try:
-            if all(outcome_of(function, call.args, call.named, adapt) == call.outcome for call in calls):
+            if all(outcome_of(function, *call.arguments(), adapt) == call.outcome for call in calls):
                 return True
         except (Exception, SystemExit):
             continue
@@ -235,7 +257,7 @@ def give_up(number: int, frame: object) -> None:
 
 def in_children(names: list[str], act: Callable[[str], list[str]]) -> list[str]:
     """Call `act` for each name in forked processes: one that ends or loops costs only itself. Return the lines."""
-    left, found = list(names), list[str]()
+    left, found, num_ended = list(names), list[str](), Counter[str]()
     while left:
         with ONE_PIPE:
             reader, writer = os.pipe()
@@ -262,7 +284,11 @@ def in_children(names: list[str], act: Callable[[str], list[str]]) -> list[str]:
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
         found += [line for line in seen if line.startswith("! ")]
-        left = left[sum(not line.startswith("! ") for line in seen) :]
+        num_done = sum(not line.startswith("! ") for line in seen)
+        ended_by = left[num_done - 1].rpartition(": ")[2]
+        num_ended[ended_by] += 1
+        is_dropped = num_ended[ended_by] == MAX_ENDED
+        left = [name for name in left[num_done:] if not (is_dropped and name.endswith(f": {ended_by}"))]
     return found
 
 
@@ -276,7 +302,9 @@ def try_all(
     with ThreadPoolExecutor(NUM_PROCESSES) as pool:
         shares = [list(functions)[first::NUM_PROCESSES] for first in range(NUM_PROCESSES)]
         pairs = [[f"{task}: {name}" for name in share for task in calls] for share in shares]
-        return [line for found in pool.map(in_children, pairs, [act] * NUM_PROCESSES) for line in found]
+        found = [line for found in pool.map(in_children, pairs, [act] * NUM_PROCESSES) for line in found]
+    # Alone in a process: what answers only after others have changed something does so for no learner.
+    return [line for one in found for line in in_children([one.removeprefix("! ")], act)]
 
 
 def methods_of(plan: PlannedPhase) -> dict[str, set[str]]:
