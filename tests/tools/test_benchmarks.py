@@ -59,7 +59,9 @@ def throughput_record() -> dict[str, Any]:
 
 
 def test_the_page_in_the_repository_is_that_of_its_records() -> None:
-    assert command.PAGE.read_text(encoding="utf-8") == page(command.read_records(command.RECORDS))
+    assert command.PAGE.read_text(encoding="utf-8") == page(
+        command.read_records(command.RECORDS), command.RECORDS / "gpu"
+    )
 
 
 def test_nothing_run_is_nothing_measured() -> None:

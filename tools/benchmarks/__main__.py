@@ -100,7 +100,7 @@ def main() -> None:
     RECORDS.mkdir(exist_ok=True)
     for name in [] if chosen.render else chosen.only or RUNS:
         run(name, chosen.quick)
-    PAGE.write_text(page(read_records(RECORDS)), encoding="utf-8")
+    PAGE.write_text(page(read_records(RECORDS), RECORDS / "gpu"), encoding="utf-8")
     print(f"wrote {PAGE.relative_to(CHECKOUT)}", file=sys.stderr)
 
 

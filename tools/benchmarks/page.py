@@ -7,6 +7,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
+from bench import gpu
 from bench.cli.features import settings_text
 from bench.plan import OURS
 from bench.slower import STREAM_RATE
@@ -19,8 +20,8 @@ TITLES = {"random-150m": "Random weights", "embedded": "The embedded model"}
 Record = Mapping[str, Any]
 
 
-def page(records: Mapping[str, Record]) -> str:
-    """Return the whole page. Benchmarks that were not run are listed as not measured."""
+def page(records: Mapping[str, Record], on_a_gpu: Path | None = None) -> str:
+    """Return the whole page; `on_a_gpu` has the records of `bench gpu`. What was not run is listed as not measured."""
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
@@ -33,6 +34,7 @@ def page(records: Mapping[str, Record]) -> str:
         titles=TITLES,
         fitted_on=FITTED_ON,
         aims=aims,
+        gpu_rows=[] if on_a_gpu is None else list(gpu.rows(on_a_gpu)),
         stream_rate=STREAM_RATE,
         bar=bar,
         shares=shares,
