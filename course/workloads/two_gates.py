@@ -3,7 +3,7 @@
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 
-GATES = EngineConfig(
+TWO_GATES = EngineConfig(
     max_num_seqs=1024,
     max_num_batched_tokens=8192,
     max_model_len=1024,

@@ -13,8 +13,8 @@ from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.runner_answer import require_answer
 
-# Every call into torch gives Python's lock back and takes it again; while the engine's thread writes texts, each waits
-# for this long, and a step makes some forty. Python's own 5 ms cost a GPU more than the overlap brings.
+# Every call into torch gives Python's lock back and takes it again, and waits up to this long while the engine's thread
+# writes texts. With Python's own 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
 SWITCH_SECONDS = 0.0005
 
 

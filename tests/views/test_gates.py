@@ -5,7 +5,7 @@ import pytest
 from course.notebook import Lab, Notice, watch_gates
 from course.traces.recording import Recording
 from course.views.gates import gate_of, gates
-from course.workloads.two_gates import GATES, two_gates
+from course.workloads.two_gates import TWO_GATES, two_gates
 from tests.views.drawing import described, is_sound
 from tests.views.runs import large, small
 
@@ -42,7 +42,7 @@ def test_each_picture_tells_its_step(recording: Recording) -> None:
 
 
 def test_the_two_gates_are_a_film_of_the_engine_of_a_notebook() -> None:
-    player = watch_gates(Lab(5, "solution").play(two_gates(), GATES))
+    player = watch_gates(Lab(5, "solution").play(two_gates(), TWO_GATES))
     assert not isinstance(player, Notice)
     said = described(player.pictures[20])
     assert [said[f"steps with gate {name}"] for name in ("compute", "seats", "memory")] == [

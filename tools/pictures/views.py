@@ -22,7 +22,7 @@ from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, compare_policies, policy_picture
 from course.views.time_machine import time_machine
 from course.views.windows import windows
-from course.workloads.two_gates import GATES, two_gates
+from course.workloads.two_gates import TWO_GATES, two_gates
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import CHECKOUT
@@ -130,7 +130,7 @@ def a_long_text() -> Picture:
 
 def compute_then_memory() -> Film:
     """Return the run of phase 5's handout in which compute is the gate, and then memory."""
-    return gates(play_workload(two_gates(), GATES, parse_lineup("solution:1-5")).recording)
+    return gates(play_workload(two_gates(), TWO_GATES, parse_lineup("solution:1-5")).recording)
 
 
 def policies() -> Picture:

@@ -14,7 +14,7 @@ from course.simulator.gpus import default_budget, find_gpu
 from course.simulator.simulation import simulate, simulate_under
 from course.simulator.workloads import make_requests
 from course.views.calculator import Setup, capacity_of
-from course.workloads.two_gates import GATES, two_gates
+from course.workloads.two_gates import TWO_GATES, two_gates
 from course.workloads.urgency import URGENT, with_urgent
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
@@ -165,7 +165,7 @@ def activations_and_blocks(budget: int) -> tuple[int, int]:
 
 @cache
 def gated() -> Sequence[StepRecord]:
-    return play_workload(two_gates(), GATES, parse_lineup("solution:1-5")).recording.steps
+    return play_workload(two_gates(), TWO_GATES, parse_lineup("solution:1-5")).recording.steps
 
 
 def first_gate() -> tuple[int, int]:
@@ -176,7 +176,7 @@ def first_gate() -> tuple[int, int]:
 
 def both_gates() -> tuple[int, int, int, int, int]:
     """Return the full steps from step 3 on; then running, waiting; preempted until an answer ends, most in a step."""
-    full = next(step["step"] for step in gated()[3:] if step["total"] < GATES.max_num_batched_tokens)
+    full = next(step["step"] for step in gated()[3:] if step["total"] < TWO_GATES.max_num_batched_tokens)
     end = next(step["step"] for step in gated() if step["finished"])
     running, waiting = len(gated()[full]["running_after"]), len(gated()[full]["waiting_after"])
     preempted = [len(step["preempted"]) for step in gated()[: end + 1]]
