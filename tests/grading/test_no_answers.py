@@ -9,7 +9,8 @@ import pytest
 
 from course.grading.plan import load_whole_plan
 from solutions.phase1_scheduler_step import clamp
-from tests.grading.leak_check import Call, outcome_of, place_of, try_all
+from tests.grading.leak_calls import Call, outcome_of
+from tests.grading.leak_check import place_of, try_all
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the functions are tried in forked processes")
 NAMES = ["num_new", "budget", "threshold"]

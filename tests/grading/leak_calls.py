@@ -1,0 +1,144 @@
+"""The calls of the reference in the graded tests, of which some are kept: what a shipped function has to answer."""
+
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from inspect import getattr_static, isfunction
+from itertools import islice
+from random import Random
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from course.grading.plan import PlannedPhase
+from course.labtest.strict_queue import StrictQueue
+
+MAX_CALLS, MAX_CALLS_ALIKE = 40, 12
+ALL_TRIED = 100  # of a function's calls all of the first 100 are looked at, of the first 1,000 about 330
+MAX_SHOWN = 1000  # of an iterator, which may not end
+Function = Callable[..., Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Adapter = Callable[[tuple[Any, ...], dict[str, Any]], Arguments] | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the reference: its arguments, and what it returned and left of them."""
+
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+    outcome: list[object]
+
+    @cached_property
+    def pickled(self) -> bytes | None:
+        """The arguments as bytes, which make a copy in a tenth of the time; None if that does not give them back."""
+        try:
+            arguments = pickle.dumps(deepcopy((self.args, self.named)))
+            return arguments if view(pickle.loads(arguments)) == view((self.args, self.named)) else None
+        except Exception:
+            return None
+
+    def arguments(self) -> Arguments:
+        """Return a copy of the arguments, which a function may change."""
+        copied: Arguments = deepcopy((self.args, self.named)) if self.pickled is None else pickle.loads(self.pickled)
+        return copied
+
+
+def view(value: Any, depth: int = 4) -> object:
+    """Return what can be compared of a value; an iterator is used up."""
+    if value is None or isinstance(value, int | float | str | bytes):
+        return value
+    if isinstance(value, StrictQueue):
+        return view(list(value._use()), depth)
+    if isinstance(value, Iterator):
+        return [view(inner, depth - 1) for inner in islice(value, MAX_SHOWN)]
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if depth == 0 or callable(value):
+        return type(value).__name__
+    if isinstance(value, Mapping):
+        return {str(key): view(inner, depth - 1) for key, inner in value.items()}
+    if isinstance(value, set | frozenset):  # a copy has another order
+        return sorted([view(inner, depth - 1) for inner in value], key=repr)
+    if isinstance(value, list | tuple):
+        return [view(inner, depth - 1) for inner in value]
+    names = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())] or getattr(
+        value, "__dict__", {}
+    )
+    return {name: view(getattr(value, name, None), depth - 1) for name in names}
+
+
+def copy_of_queue(queue: StrictQueue, memo: dict[int, Any]) -> StrictQueue:
+    """Return a copy with its own requests: they are in a closure, which `deepcopy` would share."""
+    copy = StrictQueue(deepcopy(list(queue._use()), memo))
+    queue.cost -= 1
+    copy.cost = queue.cost
+    return copy
+
+
+def copy_on_host(tensor: Any, memo: dict[int, Any]) -> Any:
+    """Return a copy as a shipped function takes it: what the graded tests show as a GPU's tensor lies on the host."""
+    import torch
+
+    with torch._C.DisableTorchFunctionSubclass():
+        return tensor.as_subclass(torch.Tensor).clone()
+
+
+def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any], adapt: Adapter = None) -> list[object]:
+    """Return what can be compared of an answer, and of the arguments after it; they may be changed."""
+    given, by_name = adapt(args, named) if adapt else (args, named)
+    return [view(function(*given, **by_name)), view(args), view(named)]
+
+
+def keep(call: Call, calls: list[Call], num_seen: dict[str, float], weight: float) -> None:
+    """Add a call; if enough have its answer, it may take the place of one, so that they come from all tests of a task.
+
+    It stands for `weight` calls. Where the answer is None, what the call has changed counts, and each change is kept
+    once.
+    """
+    of = slice(None) if call.outcome[0] is None else slice(1)
+    num_seen[str(call.outcome[of])] += weight
+    alike = [at for at, kept in enumerate(calls) if kept.outcome[of] == call.outcome[of]]
+    num_alike = num_seen[str(call.outcome[of])]
+    if len(alike) < (1 if call.outcome[0] is None else MAX_CALLS_ALIKE):
+        calls += [call] * (len(calls) < MAX_CALLS)
+    elif (place := int(Random(num_alike).random() * num_alike / weight)) < len(alike):  # reservoir sampling
+        calls[alike[place]] = call
+
+
+def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list[Call]]:
+    calls: defaultdict[str, list[Call]] = defaultdict(list)
+    num_calls = Counter[str]()
+    num_seen = defaultdict[str, dict[str, float]](lambda: defaultdict(float))
+
+    def kept(name: str, function: Function) -> Function:
+        @wraps(function)
+        def keeping(*args: Any, **named: Any) -> Any:
+            num_calls[name] += 1
+            weight = max(1.0, num_calls[name] / ALL_TRIED)
+            if Random(num_calls[name]).random() * weight < 1:
+                with suppress(Exception):
+                    before = deepcopy((args, named))
+                    call = Call(*before, outcome_of(function, *deepcopy(before)))
+                    keep(call, calls[name], num_seen[name], weight)
+            return function(*args, **named)
+
+        return keeping
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in plan.names:
+            owner, _, inner = name.rpartition(".")
+            holder = getattr(module, owner) if owner else module
+            found = getattr_static(holder, inner)
+            if isfunction(found) and inner != "__init__":
+                calls[name] = []
+                patch.setattr(holder, inner, kept(name, found))
+        pytest.main([plan.folder, "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no"])
+    for kept_calls in calls.values():
+        Random(0).shuffle(kept_calls)  # one that counts its calls would know those that come one after the other
+    return calls
