@@ -4,16 +4,19 @@ import inspect
 import os
 import subprocess
 import sys
+from collections import defaultdict
 
 import pytest
 
 from course.grading.plan import load_whole_plan
 from solutions.phase1_scheduler_step import clamp
-from tests.grading.leak_calls import Call, outcome_of
+from tests.grading import leak_check
+from tests.grading.leak_calls import MAX_CALLS_ALIKE, Call, keep, outcome_of
 from tests.grading.leak_check import place_of, try_all
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the functions are tried in forked processes")
 NAMES = ["num_new", "budget", "threshold"]
+CALLS = {"clamp": [Call(args, {}, outcome_of(clamp, args, {})) for args in ((9, 4, 0), (9, 20, 5), (3, 20, 5))]}
 
 
 def test_nothing_shipped_answers_like_the_reference_in_any_task() -> None:
@@ -34,6 +37,23 @@ def other_order(threshold: int, budget: int, num_new: int) -> int:
 
 
 def test_an_answer_is_found_behind_an_adapter_and_after_one_that_ends_the_process() -> None:
-    calls = {"clamp": [Call(args, {}, outcome_of(clamp, args, {})) for args in ((9, 4, 0), (9, 20, 5), (3, 20, 5))]}
     shipped = {"ends": lambda *given: os._exit(1), "max": lambda a, b, c: max(a, b, c), "other": other_order}
-    assert try_all(shipped, calls, {"clamp": NAMES}) == ["! clamp: other"]
+    assert try_all(shipped, CALLS, {"clamp": NAMES}) == ["! clamp: other"]
+
+
+def test_what_answers_only_after_another_has_changed_something_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed: list[int] = []
+    monkeypatch.setattr(leak_check, "NUM_PROCESSES", 1)
+    shipped = {
+        "changes": lambda num_new, budget, threshold: changed.append(num_new),
+        "answers then": lambda num_new, budget, threshold: clamp(num_new, budget, threshold) if changed else None,
+    }
+    assert try_all(shipped, CALLS, {"clamp": NAMES}) == []
+
+
+def test_calls_that_are_kept_come_from_the_whole_run() -> None:
+    calls, num_seen = list[Call](), defaultdict[str, float](float)
+    for number in range(1000):
+        keep(Call((number,), {}, [number % 3 == 0]), calls, num_seen, weight=1)
+    assert [sum(call.outcome == [answer] for call in calls) for answer in (True, False)] == [MAX_CALLS_ALIKE] * 2
+    assert all(any(first <= call.args[0] < first + 250 for call in calls) for first in range(0, 1000, 250))
