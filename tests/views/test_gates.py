@@ -51,4 +51,5 @@ def test_the_two_gates_are_a_film_of_the_engine_of_a_notebook() -> None:
         "20-50 52",
     ]
     assert player.step == 20
+    assert described(player.pictures[1])["tokens"] == "8,192 of 8,192, 4 decode"
     assert "188 of them a part of a prompt. 5 requests wait." in player.pictures[1].sentence
