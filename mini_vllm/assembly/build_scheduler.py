@@ -103,10 +103,11 @@ def build_scheduler(
         if (others := _gates(config, admission)) or transfers is not None or lineup.structured_output != "absent":
             gates = AdmissionGates([GrammarGate(), *others], transfers, waiting=waiting, chunks=chunks, kv=kv)
             waiting, chunks, kv = gates.waiting, gates.chunks, gates.kv
+        preemption = preemption_for(lineup.preemption, config)
         return SchedulerParts(
             kv=kv,
             prefix_cache=prefix_cache.inner if isinstance(prefix_cache, SkippablePrefixCache) else prefix_cache,
-            preemption=preemption_for(lineup.preemption, config),
+            preemption=preemption if policed is None else policed.preemption(preemption),
             chunks=chunks,
             waiting=waiting,
             ahead=ahead,

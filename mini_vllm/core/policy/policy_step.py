@@ -13,6 +13,7 @@ from mini_vllm.core.interfaces import (
 from mini_vllm.core.policy.policy_queue import PolicyQueue
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import Preempted, SchedulerOutput
 
 MAX_PREEMPTIONS = 3
@@ -25,16 +26,25 @@ class PolicyScheduling:
         self.policy = policy
         self.inner = inner
         self.clock = clock
-        self.queue = PolicyQueue(policy)
-        # What a policy leaves as it is costs nothing: phase 1 asks its own functions, once per request and step.
+        self.waiting: RequestQueue = FCFSRequestQueue()
+        # What a policy leaves as it is costs nothing: it is not wrapped.
         self._limits, self._counts = _decides(policy, "token_limit", "admits"), _decides(policy, "scheduled")
-        update = self.update_from_output if _decides(policy, "sampled") else inner.update_from_output
-        self.functions = SchedulingFunctions(inner.clamp, self.schedule_step, update)
+        looks = _decides(policy, "start_step", "to_preempt", "serve_order") or not policy.rank_is_fixed
+        schedules = looks or self._limits or self._counts
+        self.functions = SchedulingFunctions(
+            inner.clamp,
+            self.schedule_step if schedules else inner.schedule_step,
+            self.update_from_output if _decides(policy, "sampled") else inner.update_from_output,
+        )
 
-    def new_queue(self) -> PolicyQueue:
+    def new_queue(self) -> RequestQueue:
         """Return an empty waiting queue, and use it from now on."""
-        self.queue = PolicyQueue(self.policy)
-        return self.queue
+        self.waiting = PolicyQueue(self.policy) if _decides(self.policy, "rank") else FCFSRequestQueue()
+        return self.waiting
+
+    def preemption(self, inner: Preemption) -> Preemption:
+        """Return phase 3 with the policy's order of victims."""
+        return OrderedPreemption(inner, self.policy) if _decides(self.policy, "victims") else inner
 
     def schedule_step(
         self,
@@ -50,12 +60,12 @@ class PolicyScheduling:
         """Plan one step as phase 1 does, with the policy's order, victims and shares."""
         policy = self.policy
         step = StepView(
-            self.clock(), running, self.queue, kv.num_free_blocks, kv.block_size, max_num_seqs, max_num_batched_tokens
+            self.clock(), running, self.waiting, kv.num_free_blocks, kv.block_size, max_num_seqs, max_num_batched_tokens
         )
         policy.start_step(step)
-        if not policy.rank_is_fixed:
-            self.queue.sort()
-        first = next(iter(self.queue), None)
+        if isinstance(self.waiting, PolicyQueue) and not policy.rank_is_fixed:
+            self.waiting.sort()
+        first = next(iter(self.waiting), None)
         preempted = [_preempt(victim, first or victim, running, waiting, kv) for victim in policy.to_preempt(step)]
         order = policy.serve_order(running)
         if order is not running:
@@ -68,7 +78,7 @@ class PolicyScheduling:
                 max_num_seqs=max_num_seqs,
                 max_num_batched_tokens=max_num_batched_tokens,
                 kv=kv,
-                preemption=OrderedPreemption(preemption, policy),
+                preemption=preemption,
                 chunks=each,
             )
             # Limits that leave a step without work would stall the engine: it is planned again without them.
