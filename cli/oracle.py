@@ -22,7 +22,7 @@ from course.parity.replay import ScenarioReplay
 from course.parity.scenario import PUBLIC_TRACES, read_scenarios
 from course.parity.verdict import ParityVerdict
 from course.sandbox.explain import explain
-from course.starter_status import written_phases
+from course.starter_status import written_electives, written_phases
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.differences import last_steps, show_failure, side_by_side
 from course.terminal.learner_lineup import enumeration
@@ -31,7 +31,8 @@ from course.terminal.progress import counted, reported
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.assembly.parts import Impl, solutions_exist
 
-NUM_PHASES = 5
+CORE_PHASES = 5
+COMPARED_PHASES = (1, 2, 3, 4, 5, 7, 8, 11)  # these decide in the workloads of the search
 DEFAULT = "1-5" if solutions_exist() else "what is written"
 TRACES = ("named.jsonl", "random.jsonl.gz")
 
@@ -46,8 +47,9 @@ def oracle(
 
     And the phase that causes it.
 
-    With the solutions present, both lineups run the same workloads; yours replaces the reference's phases. Without
-    them your phases replay the recorded steps of vLLM that need no other phase; the other options have no effect.
+    With the solutions present, both lineups run the same workloads; yours replaces the reference's phases, which are 1
+    to 5 and of the electives 7, 8 and 11. Without them your phases 1 to 5 replay the recorded steps of vLLM that need
+    no other phase; the other options have no effect.
 
     Exit code 1 if one differs. The engine runs the fake model, so phase 6 is not compared.
     """
@@ -55,7 +57,7 @@ def oracle(
     if not solutions_exist():
         compare_with_recordings(phase, console)
         return
-    phase = phase or f"1-{NUM_PHASES}"
+    phase = phase or f"1-{CORE_PHASES}"
     mine, reference = lineup_with_starters(phase), parse_lineup(REFERENCE)
     seeds = range(NUM_SEEDS) if seed is None else [seed]
     console.print(f"yours: phase {phase}; all other phases are the reference's", markup=False)
@@ -94,24 +96,28 @@ def oracle(
 
 
 def lineup_with_starters(phases: str) -> Lineup:
-    """Return the reference with starters in `phases` (1 to 5). Raises `ValueError`."""
+    """Return the reference with starters in the compared phases of `phases`. Raises `ValueError`."""
     try:
-        chosen = chosen_phases(phases, NUM_PHASES)
+        chosen = chosen_phases(phases, COMPARED_PHASES[-1])
     except ValueError:
+        chosen = range(0)
+    # A range may reach over a phase that decides nothing here, and does not begin or end with one.
+    if not chosen or not {chosen[0], chosen[-1]} <= set(COMPARED_PHASES):
         raise ValueError(
-            f"--phase {phases}: the oracle compares decisions, which phases 1 to {NUM_PHASES} make; "
+            f"--phase {phases}: the oracle compares decisions, which phases 1 to 5, 7, 8 and 11 make; "
             f"give one of them, or a range such as 1-3"
-        ) from None
+        )
     lineup = parse_lineup(REFERENCE)
-    for number in chosen:
-        lineup = with_phase(lineup, number, "starter")
+    for number in COMPARED_PHASES:
+        if number in chosen:
+            lineup = with_phase(lineup, number, "starter")
     return lineup
 
 
 def cannot_compare(mine: Lineup, error: NotImplementedError) -> str:
     """Return which chosen phases are not written, and the command that compares those that are."""
-    chosen = [phase for phase in range(1, NUM_PHASES + 1) if mine[phase] == "starter"]
-    written = written_phases()
+    chosen = [phase for phase in COMPARED_PHASES if mine[phase] == "starter"]
+    written = written_phases() + written_electives()
     missing = enumeration([phase for phase in chosen if phase not in written] or chosen)
     commands = [f"`mini-vllm oracle --phase {phase}`" for phase in chosen if phase in written]
     return (
@@ -123,7 +129,7 @@ def cannot_compare(mine: Lineup, error: NotImplementedError) -> str:
 def compare_with_recordings(phases: str | None, console: Console) -> None:
     """Compare the learner's phases with the traces that need no other; exit with 1 at the first difference."""
     chosen = phases_to_compare(phases)
-    impls: list[Impl] = ["starter" if phase in chosen else "absent" for phase in range(1, 6)]
+    impls: list[Impl] = ["starter" if phase in chosen else "absent" for phase in range(1, CORE_PHASES + 1)]
     lineup = Lineup(*impls)
     everything = [scenario for name in TRACES for scenario in read_scenarios(PUBLIC_TRACES / name)]
     scenarios = comparable(everything, lineup)
@@ -146,11 +152,12 @@ def compare_with_recordings(phases: str | None, console: Console) -> None:
 
 def phases_to_compare(phases: str | None) -> list[int]:
     """Return the phases of the option, or those that are written. Raises `ValueError` without phases 1 and 2."""
-    chosen = [phase for phase in (written_phases() if phases is None else chosen_phases(phases, 5)) if phase <= 5]
+    given = written_phases() if phases is None else chosen_phases(phases, CORE_PHASES)
+    chosen = [phase for phase in given if phase <= CORE_PHASES]
     if not set(chosen) >= ALWAYS:
-        given = "those written so far" if phases is None else f"--phase {phases}"
+        asked = "those written so far" if phases is None else f"--phase {phases}"
         raise ValueError(
-            f"nothing can be compared with {given}: recorded decisions have block ids, which phases 1 and 2 decide "
+            f"nothing can be compared with {asked}: recorded decisions have block ids, which phases 1 and 2 decide "
             f"together; give 1-2, 1-3, 1-4 or 1-5, or write both first"
         )
     return chosen

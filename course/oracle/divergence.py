@@ -11,10 +11,13 @@ from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.step_record import StepRecord
 
-REFERENCE = "solution:1-5,solution:7-8"
-NUM_SEEDS = 80
+REFERENCE = "solution:1-5,solution:7-8,solution:11"
+NUM_SEEDS = 100
 FIRST_AHEAD = 40
 """From this seed on, each step is planned while the one before it is computed, with three drafts per request."""
+FIRST_GATED = 80
+"""From this seed on, requests have adapters of which a step takes one: those with another one are passed over."""
+ADAPTERS = ("boat", "kite", None, "garden")
 COMPARED = "scheduled preempted evicted free_after_schedule output finished running_after waiting_after detail".split()
 
 
@@ -34,20 +37,21 @@ class Divergence:
 
 
 def settings_for(seed: int) -> EngineConfig:
-    """Return small settings that change with the seed: policy, chunking, caching, block size, guard."""
-    whole_prompts, is_ahead = seed % 6 == 5, seed >= FIRST_AHEAD
+    """Return small settings that change with the seed: policy, chunking, caching, block size, guard, drafts, gates."""
+    whole_prompts, is_ahead, is_gated = seed % 6 == 5, FIRST_AHEAD <= seed < FIRST_GATED, seed >= FIRST_GATED
     return replace(
         SMALL_POOL,
         enable_chunked_prefill=not whole_prompts,
         max_model_len=64 if whole_prompts else SMALL_POOL.max_model_len,
         max_num_batched_tokens=64 if whole_prompts else SMALL_POOL.max_num_batched_tokens,
         admission_guard=seed % 6 == 4,
-        policy="priority" if seed % 2 or is_ahead else "fcfs",
+        policy="priority" if is_ahead or (seed % 2 and not is_gated) else "fcfs",
         enable_prefix_caching=seed % 3 != 2,
         long_prefill_token_threshold=(12, 0, 5)[seed % 3],
         block_size=4 if seed % 4 else 3,
         async_scheduling=is_ahead,
         speculative_config=SpeculativeConfig(num_speculative_tokens=3) if is_ahead else None,
+        max_loras=1 if is_gated else None,
     )
 
 
@@ -57,6 +61,8 @@ def workload_for(seed: int, num_requests: int) -> list[TimedRequest]:
     Such a prompt is found whole in the prefix cache, which random prompts never are.
     """
     requests, size = make_workload(seed, num_requests), settings_for(seed).block_size
+    if seed >= FIRST_GATED:
+        requests = [replace(one, adapter_id=ADAPTERS[place % len(ADAPTERS)]) for place, one in enumerate(requests)]
     if seed % 4 == 3:
         for place in range(1, len(requests), 2):
             before = requests[place - 1].prompt_token_ids

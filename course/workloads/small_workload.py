@@ -74,7 +74,9 @@ class Run:
         while self._not_arrived and self._not_arrived[0].arrival_time <= self._number:
             new = self._not_arrived.popleft()
             params = SamplingParams(max_tokens=new.max_tokens, ignore_eos=True)
-            self.engine.add_request(new.request_id, list(new.prompt_token_ids), params, priority=new.priority)
+            self.engine.add_request(
+                new.request_id, list(new.prompt_token_ids), params, priority=new.priority, adapter_id=new.adapter_id
+            )
         self.engine.step()
         self._number += 1
         return self.engine.recorder.steps[-1]

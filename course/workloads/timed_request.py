@@ -23,6 +23,7 @@ class TimedRequest:
     output_len: int | None = None
     tenant: str = ""
     service_level: ServiceLevel = BEST_EFFORT
+    adapter_id: str | None = None
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -9,7 +9,8 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
 from tests.cli.conftest import Commands
 
-PHASES = sorted(path.stem for path in (CHECKOUT / "solutions").glob("phase[1-5]_*.py"))
+SOLUTIONS = CHECKOUT / "solutions"
+PHASES = sorted(path.stem for name in ("[1-5]", "[78]", "11") for path in SOLUTIONS.glob(f"phase{name}_*.py"))
 
 
 class NoThreshold(ChunkedPrefillPolicy):
@@ -31,18 +32,26 @@ def test_an_unwritten_phase_is_named(mini_vllm: Commands) -> None:
     assert "--lineup" not in shown
 
 
-@pytest.mark.parametrize("phases", ["6", "1-6", "0", "x"])
+@pytest.mark.parametrize("phases", ["6", "1-6", "9", "6-7", "1-12", "0", "x"])
 def test_a_phase_that_it_cannot_compare_is_refused(mini_vllm: Commands, phases: str) -> None:
     assert "phase" in mini_vllm("oracle", "--phase", phases, exit_code=2).output.lower()
 
 
-@pytest.mark.parametrize("phases", ["4", "3-4", "4-5", "2", "1-5"])
-def test_the_other_phases_are_the_references(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, phases: str) -> None:
+def test_an_unwritten_elective_is_named(mini_vllm: Commands) -> None:
+    assert "Phases to finish: 7" in mini_vllm("oracle", "--phase", "7", exit_code=1).output
+
+
+@pytest.mark.parametrize(
+    ("phases", "seed"), [("4", 3), ("3-4", 3), ("4-5", 3), ("2", 3), ("1-5", 3), ("3-7", 41), ("8", 42), ("1-11", 81)]
+)
+def test_the_other_phases_are_the_references(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, phases: str, seed: int
+) -> None:
     for phase in PHASES:
         theirs, given = import_module(f"labs.{phase}.starter"), import_module(f"solutions.{phase}")
         for name in vars(given).keys() & vars(theirs).keys():
             monkeypatch.setattr(theirs, name, getattr(given, name))
-    assert "The same decisions in every step" in mini_vllm("oracle", "--phase", phases, "--seed", "3").output
+    assert "The same decisions in every step" in mini_vllm("oracle", "--phase", phases, "--seed", str(seed)).output
 
 
 def test_an_engine_that_raises_at_once_is_one_message(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from course.oracle.divergence import (
 from course.parity import replay
 from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
-from mini_vllm.core.gates.passing_queue import PassingQueue
 from mini_vllm.core.invariants import InvariantError
 from tests.mutants.catalog import ROOT, module_name, reference
 from tests.mutants.diffs import read_diffs
@@ -70,17 +69,13 @@ def test_with_index_slip_our_decisions_are_vllms_where_it_shows(monkeypatch: pyt
     assert all(replay.compare(trace, parse_lineup(EVERYTHING)) for trace in traces)
 
 
-def test_flipped_skips_is_one_line_outside_the_phases_and_breaks_an_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
-    def put_back(queue: PassingQueue) -> None:
-        queue._passed.reverse()
-        right_order(queue)
-
-    right_order, lineup, traces = PassingQueue.put_back, parse_lineup(EVERYTHING), traces_of("flipped_skips")
+def test_with_flipped_skips_our_decisions_are_vllms_where_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, _ = with_bug(next(bug for bug in BUGS if "flipped_skips" in bug), EVERYTHING, monkeypatch)
+    traces = traces_of("flipped_skips")
     assert len(traces) == 68
-    assert all(replay.compare(trace, lineup) for trace in traces)
-    monkeypatch.setattr(PassingQueue, "put_back", put_back)
+    assert all(replay.compare(trace, parse_lineup(EVERYTHING)) for trace in traces)
     for trace in traces:
         with pytest.raises(InvariantError, match="arrived before"):
-            replay.compare(trace, lineup)
+            replay.compare(trace, mine)
     monkeypatch.setattr(replay, "check_state", lambda *state: None)
-    assert not any(replay.compare(trace, lineup) for trace in traces)
+    assert not any(replay.compare(trace, mine) for trace in traces)

@@ -68,7 +68,10 @@ class PassingQueue:
         return self.inner.pop_request()
 
     def remove_request(self, request: Request) -> None:
-        self.inner.remove_request(request)
+        if any(passed is request for passed in self._passed):
+            self._passed = [passed for passed in self._passed if passed is not request]
+        else:
+            self.inner.remove_request(request)
 
     def __len__(self) -> int:
         return len(self.inner)
