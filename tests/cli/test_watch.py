@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,14 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudot
 SESSIONS = yaml.safe_load(Path(__file__).with_name("watch_sessions.yaml").read_text(encoding="utf-8"))
 UNWRITTEN = 'raise NotImplementedError("Phase 1, task 1: clamp")'
 COMMAND = [sys.executable, "-m", "cli", "watch"]
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """A shell's job in the background ignores SIGINT, and what it starts inherits that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
