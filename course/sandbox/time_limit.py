@@ -50,7 +50,7 @@ class TimeLimit:
 
     The code is interrupted by a signal where the system has it, else (`by_signal` false) by Python, which cannot wake
     a thread that sleeps. It may catch `OutOfTime`: after `MAX_TRIES` times `give_up` gets a text, and must end the
-    process. In a browser there are no threads: there the learner's own calls and loops look at the clock.
+    process. In a browser there are no threads: there Python looks at the clock, see `EventWatch`.
     """
 
     def __init__(

@@ -38,8 +38,9 @@ def test_an_untouched_starter_is_told_its_next_task_as_a_line_of_a_cell(site: Pa
 
 LOOPS = {
     "a loop": ("    while True:\n        num_new += 1\n", "still running after 10 seconds"),
-    "a loop that catches all": (
-        "    while True:\n        try:\n            num_new += 1\n        except BaseException:\n            pass\n",
+    "a loop that catches all around another": (
+        "    while True:\n        try:\n            while True:\n                num_new += 1\n"
+        "        except BaseException:\n            pass\n",
         "still running after 10 seconds",
     ),
     "sys.exit": ("    import sys\n    sys.exit(3)\n", "ended the program"),
@@ -88,7 +89,9 @@ print(type(Lab(1).play([TimedRequest(0, "A", [65] * 8, max_tokens=2)])).__name__
     assert "WorkloadRun" in said.splitlines()[-1]
 
 
-@pytest.mark.parametrize("name", ["08_spot_the_bug", "10_speculative_decoding", "11_async_scheduling"])
+@pytest.mark.parametrize(
+    "name", ["07_tuning", "08_spot_the_bug", "09_policies", "10_speculative_decoding", "11_async_scheduling"]
+)
 def test_no_cell_of_a_notebook_asks_for_what_a_tab_lacks(site: Path, tmp_path: Path, name: str) -> None:
     write_solutions(tmp_path, 1, 2, 3, 4, 5, 7, 8)
     cells = json.loads((site / f"lab/files/notebooks/{name}.ipynb").read_text("utf-8"))["cells"]

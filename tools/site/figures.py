@@ -1,4 +1,4 @@
-"""`python -m tools.site.figures [SITE]`: how long a learner waits in the tab, and what a first visit loads.
+"""`python -m tools.site.figures [SITE]`: how long a learner waits in the tab, what a visit loads, how fast chats are.
 
 Median of five in a headless Chromium, each time in a new profile. Run it on a quiet machine. Sizes are those of gzip's
 level 6, which static hosts send.
@@ -6,6 +6,7 @@ level 6, which static hosts send.
 
 import contextlib
 import gzip
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -18,11 +19,14 @@ from typing import Any
 
 from course.browser.chromium import headless_chromium
 from course.grading.plan import load_plan
+from course.starter_status import lab_folder
 from mini_vllm.assembly.lineup import CHECKOUT
+from tools.site.chat.speed import MEASURE
 
 NOTEBOOK = "notebooks/01_scheduler_step.ipynb"
 STARTER = "labs/phase1_scheduler_step/starter.py"
 ROUNDS = 5
+PHASES = range(1, 6)
 AIMS = {
     "first visit, s": 20.0,
     "second visit, s": 12.0,
@@ -30,6 +34,8 @@ AIMS = {
     "slider, ms": 50.0,
     "loaded, MB": 25.0,
 }
+SPEEDS = {"1 at once": 60.0, "8 at once": 200.0}
+"""Tokens per second of chats on the learner's engine, at least."""
 READY = """() => { const open = window.jupyterapp?.shell.currentWidget;
   return open?.context?.isReady && open.sessionContext?.session?.kernel?.status === "idle"; }"""
 RUN = """async (code) => {
@@ -73,7 +79,6 @@ def served(site: Path) -> Iterator[str]:
 
 def measure(browser: Any, address: str, site: Path) -> dict[str, float]:
     """Return the figures of one learner."""
-    solution = (CHECKOUT / "solutions/phase1_scheduler_step.py").read_text("utf-8")
     found: dict[str, float] = {}
     with contextlib.closing(browser.new_context()) as context:
         context.set_default_timeout(240_000)
@@ -89,7 +94,9 @@ def measure(browser: Any, address: str, site: Path) -> dict[str, float]:
             found.setdefault("loaded, MB", sum(size(site, url.removeprefix(address)) for url in loaded) / 1e6)
             if visit == "first":
                 page.close()
-        page.evaluate(EDIT, [STARTER, solution])
+        for phase in PHASES:
+            folder = lab_folder(phase)
+            page.evaluate(EDIT, [f"labs/{folder}/starter.py", (CHECKOUT / f"solutions/{folder}.py").read_text("utf-8")])
         page.evaluate("(path) => window.jupyterapp.commands.execute('docmanager:open', { path })", NOTEBOOK)
         page.wait_for_function(READY)
         began = perf_counter()
@@ -97,6 +104,8 @@ def measure(browser: Any, address: str, site: Path) -> dict[str, float]:
         found["tests of phase 1, s"] = perf_counter() - began
         if f"{len(load_plan()[0].tests)} passed" not in said:
             raise ValueError(f"phase 1's tests did not pass in the tab:\n{said}")
+        chats = page.evaluate(RUN, f"LINEUP = 'starter:1-5'\n{MEASURE}")
+        found.update((name, float(speed)) for name, speed in re.findall(r"(\d at once): (\d+) tokens/s", chats))
         page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
         page.wait_for_selector("input[type=range]", state="attached")
         page.wait_for_function(READY)
@@ -119,6 +128,9 @@ def main() -> None:
     for name, aim in AIMS.items():
         values = sorted(one[name] for one in rounds)
         print(f"{name:20} {median(values):6.1f}   ({values[0]:.1f} to {values[-1]:.1f}; aim {aim:g})")
+    for name, aim in SPEEDS.items():
+        values = sorted(one[name] for one in rounds)
+        print(f"{name}, tokens/s  {median(values):6.0f}   ({values[0]:.0f} to {values[-1]:.0f}; aim at least {aim:g})")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from time import perf_counter
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 
-llm = LLM(None, EngineConfig(num_gpu_blocks=512), parse_lineup("solution:1-5"), dense=True)
+llm = LLM(None, EngineConfig(num_gpu_blocks=512), parse_lineup(LINEUP), dense=True)
 
 def speed(num_chats):
     chats = [[{"role": "user", "content": f"Tell me a story about Mina and {n} kites."}] for n in range(num_chats)]
@@ -31,7 +31,7 @@ def main() -> None:
     site = Path(sys.argv[1]) if len(sys.argv) > 1 else CHECKOUT / "build/site"
     if not (site / "chat/engine.zip").exists():
         sys.exit(f"error: {site} has no chat/engine.zip: build the site with `make site`")
-    subprocess.run(["node", IN_NODE, site], input=MEASURE, text=True, check=True)
+    subprocess.run(["node", IN_NODE, site], input=f"LINEUP = 'solution:1-5'\n{MEASURE}", text=True, check=True)
 
 
 if __name__ == "__main__":
