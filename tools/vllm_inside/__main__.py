@@ -40,7 +40,7 @@ TINY = {
 def main() -> int:
     """Print the comparisons; return 1 if a failure is unexplained or a text differs."""
     parser = argparse.ArgumentParser(prog="python -m tools.vllm_inside", description=__doc__.partition("\n")[0])
-    parser.add_argument("--slow", action="store_true", help="vLLM's random tests alone: minutes for each of them")
+    parser.add_argument("--slow", action="store_true", help="vLLM's random tests alone, three minutes")
     parser.add_argument("--gpu", nargs="?", const=MODEL, metavar="MODEL", help=f"20 prompts on a GPU; default: {MODEL}")
     asked = parser.parse_args()
     base = os.environ.get("LAB_IMPL") or default_lineup_text()
@@ -62,7 +62,8 @@ def tests(lineup: str, folder: Path, files: Sequence[str]) -> int:
     explained, wrong = compare(stock, ours, explanations(files))
     for name, results in (("stock", stock), ("ours", ours)):
         print(f"  {name}: {sum(not problem for problem in results.values())} of {len(results)} pass")
-    print(f"  {sum(map(bool, stock.values()))} fail with both: files of a multimodal model are not here")
+    if num_failed := sum(map(bool, stock.values())):
+        print(f"  {num_failed} fail with both: files of a multimodal model are not here")
     for name, reason in explained.items():
         print(f"  {name}: {reason}")
     for problem in wrong:
