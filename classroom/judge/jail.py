@@ -39,6 +39,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
+    "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # else torch looks for a folder to write to, and there is none
 }
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "

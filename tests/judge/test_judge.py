@@ -61,6 +61,13 @@ def test_the_reference_gets_all_points_in_a_jail(jail: Jail) -> None:
     assert together(graded) == ("pass", 5)
 
 
+@pytest.mark.parametrize("phase", range(7, 14))
+def test_the_reference_of_an_elective_gets_all_points_in_a_jail(jail: Jail, phase: int) -> None:
+    graded = Judge(replace(SETTINGS, seconds=20, phases=(phase,)), jail).grade(solved(phase))
+    (found,) = graded.phases
+    assert found["points"] == found["max"]
+
+
 @pytest.mark.parametrize("mistakes", MISTAKES, ids=lambda mistakes: "-".join(map(str, mistakes)))
 def test_a_mistake_costs_points_in_its_own_phase_only(judge: Judge, mistakes: dict[int, str]) -> None:
     texts = {f"phase{phase}": mutant(phase, name) for phase, name in mistakes.items()}
