@@ -60,7 +60,9 @@ def oracle(
     phase = phase or f"1-{CORE_PHASES}"
     mine, reference = lineup_with_starters(phase), parse_lineup(REFERENCE)
     seeds = range(NUM_SEEDS) if seed is None else [seed]
-    console.print(f"yours: phase {phase}; all other phases are the reference's", markup=False)
+    yours = [number for number in COMPARED_PHASES if mine[number] == "starter"]
+    names = f"phase{'s' * (len(yours) > 1)} {enumeration(yours)}"
+    console.print(f"yours: {names}; all others that decide here are the reference's", soft_wrap=True)
     try:
         with reported("Comparing") as report:
             found = search(counted(seeds, "Comparing workloads", report), requests, mine, reference)
