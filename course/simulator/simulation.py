@@ -146,6 +146,7 @@ class Simulation:
             arrival_time=timed.arrival_time,
             tenant=timed.tenant,
             service_level=timed.service_level,
+            adapter_id=timed.adapter_id,
         )
 
     def _step(self) -> None:

@@ -13,6 +13,7 @@ class TimedRequest:
 
     `max_tokens` is the limit that the engine is given. `output_len`, if set, is the number of tokens after which
     the output ends; otherwise it ends at `max_tokens`. Lower `priority` is more urgent.
+    `adapter_id` names the adapter that it needs, None is none.
     """
 
     arrival_time: float
