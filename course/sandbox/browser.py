@@ -17,7 +17,7 @@ from course.sandbox.frames import is_learners
 
 FORGOTTEN = ("labs", "solutions", "conftest")
 TOOL = 4  # an id of `sys.monitoring` that no debugger and no profiler takes
-# Pyodide reads this buffer at every fiftieth call or jump, to see whether somebody has asked for a signal.
+# Pyodide reads its interrupt buffer at every fiftieth call or jump. In place of a number this one has a clock.
 CLOCK = """({
     next: 0,
     get 0() {
@@ -41,9 +41,9 @@ def forget_learners_code() -> None:
 class EventWatch:
     """Calls `look` with the running frame every 50 ms, and once it has raised, at every call and jump of the learner's.
 
-    So a loop that catches what is raised is met again outside of its `try`. Every event costs a loop 25 times its time,
-    so they begin when it is late. They need Python 3.12, which any browser's is; the methods are those of a watching
-    thread.
+    So a loop that catches what is raised is met again outside of its `try`. Watching every event makes a loop many
+    times slower, so that begins when it is late. It needs Python 3.12, which any browser's is; the methods are those of
+    a watching thread.
     """
 
     def __init__(self, look: Callable[[FrameType], None]) -> None:
