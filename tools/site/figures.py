@@ -21,7 +21,7 @@ from course.browser.chromium import headless_chromium
 from course.grading.plan import load_plan
 from course.starter_status import lab_folder
 from mini_vllm.assembly.lineup import CHECKOUT
-from tools.site.chat.speed import MEASURE
+from tools.site.chat.speed import script
 
 NOTEBOOK = "notebooks/01_scheduler_step.ipynb"
 STARTER = "labs/phase1_scheduler_step/starter.py"
@@ -104,7 +104,7 @@ def measure(browser: Any, address: str, site: Path) -> dict[str, float]:
         found["tests of phase 1, s"] = perf_counter() - began
         if f"{len(load_plan()[0].tests)} passed" not in said:
             raise ValueError(f"phase 1's tests did not pass in the tab:\n{said}")
-        chats = page.evaluate(RUN, f"LINEUP = 'starter:1-5'\n{MEASURE}")
+        chats = page.evaluate(RUN, script("starter:1-5"))
         found.update((name, float(speed)) for name, speed in re.findall(r"(\d at once): (\d+) tokens/s", chats))
         page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
         page.wait_for_selector("input[type=range]", state="attached")

@@ -20,7 +20,7 @@ MAX_PREEMPTIONS = 3
 
 
 class PolicyScheduling:
-    """Phase 1 under a policy. `clock` is the one that stamps arrival times."""
+    """Phases 1 and 3 and the waiting queue under a policy. `clock` is the one that stamps arrival times."""
 
     def __init__(self, policy: SchedulingPolicy, inner: SchedulingFunctions, clock: Callable[[], float]) -> None:
         self.policy = policy
@@ -29,11 +29,11 @@ class PolicyScheduling:
         self.waiting: RequestQueue = FCFSRequestQueue()
         # What a policy leaves as it is costs nothing: it is not wrapped.
         self._limits, self._counts = _decides(policy, "token_limit", "admits"), _decides(policy, "scheduled")
-        looks = _decides(policy, "start_step", "to_preempt", "serve_order") or not policy.rank_is_fixed
-        schedules = looks or self._limits or self._counts
+        orders = _decides(policy, "start_step", "to_preempt", "serve_order") or not policy.rank_is_fixed
+        plans = orders or self._limits or self._counts
         self.functions = SchedulingFunctions(
             inner.clamp,
-            self.schedule_step if schedules else inner.schedule_step,
+            self.schedule_step if plans else inner.schedule_step,
             self.update_from_output if _decides(policy, "sampled") else inner.update_from_output,
         )
 

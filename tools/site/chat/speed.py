@@ -27,11 +27,16 @@ for num_chats in (1, 8):
 """
 
 
+def script(lineup: str) -> str:
+    """Return a script that prints the speed of one chat and of eight with a lineup."""
+    return f"LINEUP = {lineup!r}\n{MEASURE}"
+
+
 def main() -> None:
     site = Path(sys.argv[1]) if len(sys.argv) > 1 else CHECKOUT / "build/site"
     if not (site / "chat/engine.zip").exists():
         sys.exit(f"error: {site} has no chat/engine.zip: build the site with `make site`")
-    subprocess.run(["node", IN_NODE, site], input=f"LINEUP = 'solution:1-5'\n{MEASURE}", text=True, check=True)
+    subprocess.run(["node", IN_NODE, site], input=script("solution:1-5"), text=True, check=True)
 
 
 if __name__ == "__main__":
