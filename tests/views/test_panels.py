@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -125,7 +124,9 @@ def test_the_policies_run_again_if_a_knob_needs_it() -> None:
     saves.append("phase 1")
     for sigma in (2, 1):
         ask(prediction_sigma=sigma)
-    assert asked[2:] == [(200, 1), (200, 3), (200, 1)], "the error of the guesses serves one policy again, and other code serves all"
+    assert asked[2:] == [(200, 1), (200, 3), (200, 1)], (
+        "the error of the guesses serves one policy again, and other code serves all"
+    )
 
 
 def test_the_engine_is_that_of_lab_impl_and_a_stall_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
