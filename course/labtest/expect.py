@@ -55,10 +55,13 @@ def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> 
     return _report(*_shortened(yours, expected), **told)
 
 
-def alone(yours: Mapping[str, object], expected: Mapping[str, object]) -> str:
-    """Return a question about what differs if that is one thing beside the decisions; else an empty text."""
+BESIDE = ("statuses", "also changed", "budget left", "preempted")
+
+
+def alone(yours: Mapping[str, object], expected: Mapping[str, object], labels: Iterable[str] = BESIDE) -> str:
+    """Return a question about what differs if that is one thing of several, with one of these labels; else nothing."""
     wrong = [label for label in expected if yours.get(label) != expected[label]]
-    if len(wrong) == 1 and wrong[0] in ("statuses", "also changed", "budget left", "preempted"):
+    if len(wrong) == 1 < len(expected) and wrong[0] in labels:
         return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines changes that, and when?"
     return ""
 

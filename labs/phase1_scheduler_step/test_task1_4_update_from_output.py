@@ -65,7 +65,7 @@ def test_every_way_to_end(
         phase1,
         "check_stop returns whether a request is finished. If it is: its status is final, its last token is kept, its "
         "blocks are freed and it leaves RUNNING. If it is not: it goes on.",
-        "do you call check_stop after each token, with the max_model_len that you were given?",
+        "which request ends here, at which of its tokens, and what does your code do when it ends?",
         returned={"A": [token_id], "B": [11]},
         running="A B" if reason is None else "B",
         finished={} if reason is None else {"A": reason},
@@ -80,7 +80,7 @@ def test_tokens_behind_a_stop_are_dropped(phase1: ModuleType) -> None:
         phase1,
         "A step may sample several tokens of a request. Those after the one that ends it are dropped, and a request "
         "is freed once.",
-        "do you append all tokens first and look for a stop afterwards, or look after each one?",
+        "which token ends each request, and what becomes of the tokens after it in your code?",
         returned={"A": [11, EOS], "B": [11, 12], "C": [11, 12, 13]},
         running="C",
         finished={"A": "stop", "B": "length"},
@@ -108,7 +108,7 @@ def test_neighbours_finish_together_and_the_order_stays(phase1: ModuleType) -> N
     Update(running, sampled).check(
         phase1,
         "The finished requests leave RUNNING, in the very list that was passed in; the others keep their order.",
-        "do you remove from a list while you go through it? Do you change the caller's list or make a new one?",
+        "which requests are in RUNNING at the end, in which order, and which list do you change for that?",
         returned=sampled,
         running="D A C",
         finished={"B": "stop", "E": "stop"},
