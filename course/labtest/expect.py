@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from itertools import takewhile
 from typing import Any, NoReturn, NotRequired, TypedDict, Unpack
 
@@ -41,8 +42,13 @@ def expect_equal(yours: object, expected: object, **told: Unpack[Told]) -> None:
 
 def expect_unchanged(now: Mapping[str, object], before: Mapping[str, object], **told: Unpack[Told]) -> None:
     """End the test with the values that are not as they were before a call."""
-    changed = {name: value for name, value in before.items() if now[name] != value}
-    expect_equal({name: now[name] for name in changed}, changed, **told)
+    changed = {name: _named(value) for name, value in before.items() if now[name] != value}
+    expect_equal({name: _named(now[name]) for name in changed}, changed, **told)
+
+
+def _named(value: object) -> object:
+    """Return a status by its name, any other value as it is."""
+    return value.name if isinstance(value, Enum) else value
 
 
 def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> Report:

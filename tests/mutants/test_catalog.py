@@ -31,8 +31,9 @@ def test_there_are_five_different_alternatives(phase: int) -> None:
 
 @per_phase
 def test_no_mutant_fails_for_a_name_that_is_not_there(phase: int, tmp_path: Path) -> None:
+    # Its hint would be about another mistake than the one that its learner sees.
     for number, subject in enumerate(mutants(phase)):
-        (tmp_path / f"{number}.py").write_text(subject.text, encoding="utf-8")  # its hint would be about another mistake
+        (tmp_path / f"{number}.py").write_text(subject.text, encoding="utf-8")
     check = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "--output-format", "concise"]
     done = subprocess.run([*check, tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from course.labtest.crash_hints import CrashHint, learners_call
-from course.labtest.expect import as_block_ids, expect_equal, lab_failure
+from course.labtest.expect import alone, as_block_ids, expect_equal, lab_failure
 from course.labtest.phase2.doubles import RecordingPrefixCache
 from mini_vllm.core.block import KVCacheBlock
 
@@ -53,6 +53,7 @@ class FreeQueueHarness:
         yours = self.state()
         if popped is not None:
             expected["popleft()"], yours["popleft()"] = popped, self.popped
+        hint = alone(yours, expected, ("num_free_blocks",)) or hint
         expect_equal(yours, expected, rule=rule, situation=self.history, hint=hint)
 
 
