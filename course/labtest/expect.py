@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import Any, NoReturn, NotRequired, TypedDict, Unpack
 
 from course.grading.hints import RULE
@@ -68,7 +68,17 @@ def alone(yours: Mapping[str, object], expected: Mapping[str, object], labels: I
     """Return a question about what differs if that is one thing of several, with one of these labels; else nothing."""
     wrong = [label for label in expected if yours.get(label) != expected[label]]
     if len(wrong) == 1 < len(expected) and wrong[0] in labels:
-        return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines changes that, and when?"
+        return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines decides that, and when?"
+    return ""
+
+
+def other_call(yours: Sequence[object], expected: Sequence[object], label: str) -> str:
+    """Return a question about the first call that is not as expected, empty if all are."""
+    for number, (mine, right) in enumerate(zip_longest(yours, expected, fillvalue="none"), start=1):
+        if mine != right:
+            return (
+                f"By the rules, call number {number} of `{label}` is {right}; yours is {mine}. Which rule is it about?"
+            )
     return ""
 
 

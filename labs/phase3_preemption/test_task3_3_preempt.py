@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal, explained
+from course.labtest.expect import alone, expect_equal, explained
 from course.labtest.phase3.cases import waiter
 from course.labtest.phase3.doubles import SharedBlocksKV
 from course.labtest.phase3.room_harness import VICTIM_CHANGES, own_blocks
@@ -51,6 +51,7 @@ def check_preempt(
     }
     wanted = {label.replace("_", " "): value for label, value in expected.items()} | {"also changed": []}
     yours = {label: outcome[label] for label in wanted}
+    hint = alone(yours, wanted, labels=wanted) or hint
     expect_equal(yours, wanted, rule=rule, situation=situation, hint=hint)
 
 

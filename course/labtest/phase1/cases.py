@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from itertools import zip_longest
 from types import ModuleType
 from typing import Any, NotRequired, TypedDict, Unpack
 
-from course.labtest.expect import alone, difference_report, expect_equal
+from course.labtest.expect import alone, difference_report, expect_equal, other_call
 from course.labtest.failure import Shares
 from course.labtest.phase1.situations import Scene, Situation, describe_plan, read_plan
 from course.labtest.recorded import Answers, with_tuples
@@ -98,10 +97,8 @@ def narrowed(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
 
 def parting(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """Return a question about the first call that is not as expected."""
-    for number, (mine, right) in enumerate(zip_longest(yours["calls"], expected["calls"], fillvalue="none"), start=1):
-        if mine != right:
-            return f"By the rules, call number {number} of `calls` is {right}; yours is {mine}. Which rule is it about?"
-    return "All calls are as expected: what does your code do with the answers?"
+    question = other_call(yours["calls"], expected["calls"], "calls")
+    return question or "All calls are as expected: what does your code do with the answers?"
 
 
 def shares_of(step: SchedulerOutput, expected: Mapping[str, int], budget: int) -> Shares:

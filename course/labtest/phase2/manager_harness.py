@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any, TypedDict, Unpack
 
 from course.labtest.crash_hints import CrashHint, learners_call
-from course.labtest.expect import alone, as_block_ids, expect_equal, expect_unchanged
+from course.labtest.expect import alone, as_block_ids, expect_equal, expect_unchanged, other_call
 from course.labtest.phase2.doubles import RecordingPrefixCache
 from course.labtest.support import fields_of, make_request
 from mini_vllm.core.request import Request
@@ -172,7 +172,7 @@ class ManagerHarness:
         return {block_id: counts[block_id] for block_id in sorted(counts)}
 
     def shown(self, names: Collection[str]) -> dict[str, object]:
-        calls = self.cache.take_calls()
+        self.calls = self.cache.take_calls()
         show: dict[str, Callable[[], object]] = {
             "returned": lambda: self.answer,
             "tables": self.tables,
@@ -180,7 +180,7 @@ class ManagerHarness:
             "free_queue": self.free_queue,
             "holders": self.holders,
             "usage": lambda: round(float(self.kv.usage), 6),
-            "cache_calls": lambda: calls,
+            "cache_calls": lambda: self.calls,
         }
         return {LABELS[name]: show[name]() for name in show if name in names}
 
@@ -190,4 +190,7 @@ class ManagerHarness:
         wanted = {LABELS[name]: given[name] for name in LABELS if name in given}
         yours = self.shown(expected)
         hint = alone(yours, wanted, (LABELS["num_free"], LABELS["usage"])) or hint
+        if alone(yours, wanted, [LABELS["cache_calls"]]):
+            other = other_call(self.calls, expected.get("cache_calls", ()), LABELS["cache_calls"])
+            hint = f"the calls alone differ, the rest is as expected. {other}"
         expect_equal(yours, wanted, rule=rule, situation=self.history, hint=hint)
