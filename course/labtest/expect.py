@@ -61,7 +61,7 @@ def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> 
     return _report(*_shortened(yours, expected), **told)
 
 
-BESIDE = ("statuses", "also changed", "budget left", "preempted")
+BESIDE = ("RUNNING", "statuses", "also changed", "budget left", "preempted")
 
 
 def alone(yours: Mapping[str, object], expected: Mapping[str, object], labels: Iterable[str] = BESIDE) -> str:

@@ -5,7 +5,7 @@ from copy import deepcopy
 from types import ModuleType
 from typing import Any, NotRequired, TypedDict, Unpack
 
-from course.labtest.expect import alone, difference_report, expect_equal, other_call
+from course.labtest.expect import BESIDE, alone, difference_report, expect_equal, other_call
 from course.labtest.failure import Shares
 from course.labtest.phase1.situations import Scene, Situation, describe_plan, read_plan
 from course.labtest.recorded import Answers, with_tuples
@@ -92,7 +92,7 @@ def narrowed(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     wrong = [label for label in expected if yours[label] != expected[label]]
     if wrong == ["calls"]:
         return f"the calls alone differ, the rest is as expected. {parting(yours, expected)}"
-    return alone(yours, expected)
+    return alone(yours, expected, (*BESIDE, "WAITING"))
 
 
 def parting(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
