@@ -39,6 +39,10 @@ class Shown(TypedDict, total=False):
     cache_calls: Sequence[str]
 
 
+ANSWER = (
+    "the tables are as expected, the answer is not. Which blocks were taken from the free queue in this call, and "
+    "which list do you return?"
+)
 LABELS = {
     "returned": "allocate_slots",
     "tables": "block tables",
@@ -190,6 +194,8 @@ class ManagerHarness:
         wanted = {LABELS[name]: given[name] for name in LABELS if name in given}
         yours = self.shown(expected)
         hint = alone(yours, wanted, (LABELS["num_free"], LABELS["usage"])) or hint
+        if "tables" in expected and alone(yours, wanted, [LABELS["returned"]]):
+            hint = ANSWER
         if alone(yours, wanted, [LABELS["cache_calls"]]):
             other = other_call(self.calls, expected.get("cache_calls", ()), LABELS["cache_calls"])
             hint = f"the calls alone differ, the rest is as expected. {other}"
