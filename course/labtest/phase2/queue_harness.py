@@ -67,6 +67,7 @@ def check_value_error(act: Callable[[], object], rule: str, history: Sequence[st
         return
     except Exception as error:  # the learner reads its name in the report
         answer = f"raised {type(error).__name__}: {error}"
+        hint = "which error does the rule name, and which of your lines raises another one?"
     else:
         answer = f"no error; returned {answer!r}"
     lab_failure(rule=rule, situation=list(history), expected="ValueError", yours=answer, hint=hint)

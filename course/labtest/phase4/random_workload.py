@@ -195,7 +195,10 @@ class RandomWorkload:
         rule = "hit_rate is hit tokens over tokens of all admitted requests."
         rate = round(float(self.cache.hit_rate()), 9)
         self.expect(
-            rate, self.answers(rate), rule, "at which of the four moments do you count: look up, pin, commit, forget?"
+            rate,
+            self.answers(rate),
+            rule,
+            "each pin counts all tokens of its request and those of its hit. For which of these pins does your code not?",
         )
 
     def expect(self, yours: object, expected: object, rule: str, hint: str) -> None:
