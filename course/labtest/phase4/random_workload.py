@@ -198,7 +198,7 @@ class RandomWorkload:
             rate,
             self.answers(rate),
             rule,
-            "each pin counts all tokens of its request and those of its hit. For which of these pins does your code not?",
+            "each pin counts all tokens of its request and those of its hit. Which pin does your code count otherwise?",
         )
 
     def expect(self, yours: object, expected: object, rule: str, hint: str) -> None:
