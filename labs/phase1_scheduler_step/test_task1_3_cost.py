@@ -26,7 +26,9 @@ def test_admission_costs_the_same_for_each_request(phase1: ModuleType, num_admit
             f"300 requests wait, there is budget and memory for all of them, and seats for {num_admitted}",
             f"your code used the queue {scene.waiting.cost} times",
         ],
-        hint="where does your code go through the whole queue?",
+        hint="where does your code go through the whole queue?"
+        if len(scene.running) == num_admitted + 1
+        else "which of your conditions ends admission, and how many requests are admitted by then?",
     )
 
 

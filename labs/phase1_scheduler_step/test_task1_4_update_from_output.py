@@ -8,9 +8,9 @@ import pytest
 
 from course.labtest.cost import check_constant_work, check_keeps_nothing, work_of
 from course.labtest.expect import difference_report, fail_with_smallest
-from course.labtest.phase1.cases import NUM_STATES, SEEDS, narrowed
+from course.labtest.phase1.cases import NUM_STATES, SEEDS
 from course.labtest.phase1.random_cases import random_update
-from course.labtest.phase1.updates import EOS, Update, caught_up
+from course.labtest.phase1.updates import EOS, Update, caught_up, what_differs
 from course.labtest.recorded import Answers
 from mini_vllm.core.request import Request
 
@@ -217,7 +217,7 @@ def test_updates_agree_with_a_slow_model(phase1: ModuleType, answers: Answers, s
                 expected,
                 rule="A random update does not follow the rules in the handout.",
                 situation=update.before,
-                hint=narrowed(yours, expected)
+                hint=what_differs(yours, expected, labels=expected)
                 or "take the requests in the order of the step and their tokens one by one: which is the first that "
                 "differs?",
             )

@@ -1,6 +1,6 @@
 """Checks that several tasks of phase 1 use. Nothing here is to be filled in."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from types import ModuleType
 from typing import Any, NotRequired, TypedDict, Unpack
@@ -87,12 +87,14 @@ def check_next_step(phase1: ModuleType, scene: Scene, **wanted: Unpack[Decided])
     scene.advance(scheduler_output)
 
 
-def narrowed(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+def narrowed(
+    yours: Mapping[str, Any], expected: Mapping[str, Any], labels: Iterable[str] = (*BESIDE, "WAITING")
+) -> str:
     """Return a question about the one thing that differs, if it is the only one; else an empty text."""
     wrong = [label for label in expected if yours[label] != expected[label]]
     if wrong == ["calls"]:
         return f"the calls alone differ, the rest is as expected. {parting(yours, expected)}"
-    return alone(yours, expected, (*BESIDE, "WAITING"))
+    return alone(yours, expected, labels)
 
 
 def parting(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
@@ -143,7 +145,7 @@ def steps_differ(phase1: ModuleType, answers: Answers, situation: Situation, num
             right_now = with_tuples(expected)
             rule, hint = seen_by_the_doubles(scene) or (
                 f"Step {number} of a random case differs from the rules in the handout.",
-                narrowed(yours, right_now) or parting(yours, right_now),
+                narrowed(yours, right_now, labels=right_now) or parting(yours, right_now),
             )
             return difference_report(
                 yours,

@@ -1,6 +1,6 @@
 """One call of `update_from_output`: what goes in and what came out. Nothing here is to be filled in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 
 from course.labtest.expect import BESIDE, alone, expect_equal, explained
@@ -103,9 +103,7 @@ class Update:
         }
         self.apply(phase1, rule)
         yours = self.outcome()
-        if yours[FREED] != expected[FREED] and yours | {FREED: expected[FREED]} == expected:
-            hint = OTHER_FREES
-        hint = alone(yours, expected, (*BESIDE, "stop reasons")) or hint
+        hint = what_differs(yours, expected, (*BESIDE, "stop reasons")) or hint
         expect_equal(yours, expected, rule=rule, situation=self.before, hint=hint)
 
     def _arguments(self) -> dict[str, object]:
@@ -119,6 +117,11 @@ class Update:
     def _fields_changed(self, request: Request) -> list[str]:
         before, now = self._fields_before[request.request_id], fields_of(request)
         return [name for name in now if now[name] != before[name] and name not in DECIDED]
+
+
+def what_differs(yours: Mapping[str, object], expected: Mapping[str, object], labels: Iterable[str]) -> str:
+    """Return a question about what differs if that is one thing, with one of these labels, or what was freed."""
+    return OTHER_FREES if alone(yours, expected, [FREED]) else alone(yours, expected, labels)
 
 
 def _facts(request: Request) -> str:
