@@ -178,7 +178,7 @@ class RandomWorkload:
             yours,
             expected,
             rule,
-            "which block of yours is the first that differs? Of equal blocks, which one was cached first?",
+            "how many blocks may be hit, which of yours differs first, and which of equal ones was cached first?",
         )
         self.num_hits_seen += bool(expected)
         return expected
