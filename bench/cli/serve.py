@@ -14,7 +14,7 @@ from bench.backend import BackendSettings
 from bench.cli.announced import measuring
 from bench.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.peer_process import PeerError, chosen_peers
-from bench.serve.peers import OURS, SERVERS
+from bench.serve.server_process import OURS, SERVERS
 from bench.serve.text_requests import DESCRIPTIONS, SHAREGPT
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run

@@ -13,12 +13,12 @@ from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.llm_engine import LLMEngine
-from policies.budget_controller import BudgetController
+from policies.around import StaticBatches
+from policies.elastic_budget import BudgetController
 from policies.feedback_queues import FeedbackQueues
 from policies.joint_order import JointOrder
 from policies.named import POLICIES
 from policies.shortest_first import ShortestFirst
-from policies.static_batches import StaticBatches
 from policies.two_classes import TwoClasses
 from solutions.elective_policies import LeastSlackFirst, VirtualTokenCounter
 from tests.engine.workloads import draft_half_right, small_config

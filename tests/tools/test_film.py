@@ -9,8 +9,7 @@ import pytest
 
 from tests.chromium import Pages
 from tools.pictures.__main__ import PICTURES
-from tools.pictures.animated_gif import CLEAR, END, animated_gif, codes
-from tools.pictures.moving import MOMENT, READING, STEPS
+from tools.pictures.animated_gif import CLEAR, END, MOMENT, READING, STEPS, animated_gif, codes
 
 DECODING = Path(__file__).with_name("decoding.js")
 SQUARES = """<body style="margin:0;background:%s"><div style="position:absolute;left:%dpx;top:7px;width:9px;height:9px;

@@ -7,8 +7,7 @@ from pathlib import Path
 from tools.site.chat.build import write_chat
 from tools.site.course_wheel import write_course_wheel
 from tools.site.downloads import Downloads
-from tools.site.lab import write_lab
-from tools.site.lock import write_pyodide_folder
+from tools.site.lab import write_lab, write_pyodide_folder
 from tools.site.website.build import write_website
 
 

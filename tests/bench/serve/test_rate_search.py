@@ -6,7 +6,7 @@ import pytest
 
 from bench.serve.answer import ClientAnswer
 from bench.serve.completion import Round
-from bench.serve.rate_search import RateSearch, ratio
+from bench.serve.load import RateSearch, ratio
 from bench.serve.report import RoundReport, report
 
 

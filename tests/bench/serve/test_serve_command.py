@@ -9,10 +9,9 @@ import pytest
 from bench import peer_process
 from bench.backend import BackendSettings
 from bench.peer_process import PeerError
-from bench.serve import peers
+from bench.serve import server_process
 from bench.serve.endpoint import Endpoint
-from bench.serve.peers import server_command, why_missing
-from bench.serve.server_process import MeasuredServer, ServerCommand
+from bench.serve.server_process import MeasuredServer, ServerCommand, server_command, why_missing
 from tests.bench.conftest import executable
 from tests.bench.serve.stub import Stub
 from tests.cli.conftest import Commands
@@ -117,7 +116,7 @@ def test_a_server_that_never_answers_is_given_up_and_ended() -> None:
 
 
 def test_what_a_peer_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "find_spec", lambda name: None if name == "accelerate" else object())
+    monkeypatch.setattr(server_process, "find_spec", lambda name: None if name == "accelerate" else object())
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path("nowhere"))
     assert why_missing("mini-vllm") is None
     assert why_missing("transformers-serve") == "it needs `pip install accelerate`"
