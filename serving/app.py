@@ -15,8 +15,7 @@ from serving.metrics import keep_statistics, log_statistics
 from serving.routes.chat import chat_router
 from serving.routes.common import require_api_key
 from serving.routes.completions import completions_router
-from serving.routes.priority import priority_router
-from serving.routes.state import models_router, state_router
+from serving.routes.state import models_router, priority_router, state_router
 from serving.routes.tokenize import tokenize_router
 from serving.served_model import ServedModel
 from serving.settings import ServerSettings

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.watching.saves import MISSING_SECONDS, QUIET_SECONDS, Saves
+from cli.watching.terminal import MISSING_SECONDS, QUIET_SECONDS, Saves
 from tests.cli.conftest import Commands
 from tests.grading.checkout import Checkout, solution
 

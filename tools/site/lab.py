@@ -27,7 +27,11 @@ BROWSER = {  # what a marker such as `sys_platform != "emscripten"` is asked abo
 
 
 def write_pyodide_folder(core: Path, folder: Path, wheels: Iterable[Path]) -> None:
-    """Copy the core and the wheels, and write the lock. Of two wheels of one package the later one counts."""
+    """Copy the core and the wheels, and write the lock. Of two wheels of one package the later one counts.
+
+    The lock of the npm package names about 350 packages that only a content network has. Ours names what lies beside
+    it, by plain file names: Pyodide then sends no request to another host.
+    """
     folder.mkdir()
     for name in CORE:
         shutil.copy(core / name, folder / name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from mini_vllm.core.request import Request
@@ -96,3 +97,23 @@ class KVTransferFunctions:
     make_host_store: Callable[[int], BlockStore]
     make_connector: Callable[[BlockStore, int, bool], KVConnector]
     make_worker: Callable[[BlockStore, Sequence[Any]], KVConnectorWorker]
+
+
+class SharedStore:
+    """A `BlockStore` around one: with a step in flight the scheduler looks up while the worker saves."""
+
+    def __init__(self, inner: BlockStore) -> None:
+        self.inner = inner
+        self._lock = Lock()
+
+    def lookup(self, block_hashes: Sequence[bytes]) -> int:
+        with self._lock:
+            return self.inner.lookup(block_hashes)
+
+    def get(self, block_hash: bytes) -> Any:
+        with self._lock:
+            return self.inner.get(block_hash)
+
+    def put(self, block_hash: bytes, block: Any) -> None:
+        with self._lock:
+            self.inner.put(block_hash, block)
