@@ -28,7 +28,6 @@ class Ending(Protocol):
 
     async def shutdown(self, timeout: float) -> None:
         """Take no more requests, let running ones finish within `timeout` seconds, abort the rest."""
-        ...
 
 
 class Server(uvicorn.Server):

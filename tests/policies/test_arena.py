@@ -3,23 +3,26 @@
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from arena.accounts import jain_index
-from arena.contest import Estimate, run_race, run_races
-from arena.figures import quality_of_experience
+from arena.accounts import Accounts, jain_index
+from arena.contest import Estimate, run_race, run_races, serve_requests
+from arena.figures import figures_of, quality_of_experience
 from arena.loads import Load
 from arena.pareto import front, pareto_picture
 from arena.report import LATENCIES, WORK, figures_table, goodput_table
 from arena.trace_files import TraceLoad
+from course.simulator.served import Served
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.service_level import ServiceLevel
 from policies.named import POLICIES
 from tests.cli.conftest import Commands
-from tests.policies.races import races_of
+from tests.policies.races import EXPERIMENT, REFERENCE, races_of
 from tests.views.drawing import SVG, layers
 
 
@@ -185,3 +188,54 @@ def test_the_command_prints_every_figure_and_writes_the_picture(mini_vllm: Comma
 )
 def test_a_bad_option_is_refused_in_words(mini_vllm: Commands, options: tuple[str, ...], reason: str) -> None:
     assert reason in " ".join(mini_vllm("arena", *options, exit_code=2).output.split())
+
+
+# Four slots and few blocks: requests wait for seconds and are preempted, and no block is found again.
+TIGHT = replace(
+    EXPERIMENT.resolved_engine(), max_num_seqs=4, num_gpu_blocks=60, max_model_len=400, enable_prefix_caching=False
+)
+REQUESTS = [
+    TimedRequest(0.0, str(number), [number] * (40 + 9 * number), 200 + number, tenant="ab"[number % 3 > 0])
+    for number in range(16)
+]
+
+
+@pytest.fixture(scope="module")
+def run() -> tuple[Served, Accounts]:
+    return serve_requests(REQUESTS, SchedulingPolicy(), TIGHT, EXPERIMENT.cost, REFERENCE)
+
+
+def test_what_is_computed_twice_is_what_no_request_needed(run: tuple[Served, Accounts]) -> None:
+    served, accounts = run
+    needed = sum(request.num_prompt_tokens + request.num_output_tokens - 1 for request in REQUESTS)
+    assert served.num_preemptions > 0
+    assert accounts.num_recomputed_tokens == served.num_computed_tokens - needed > 0
+
+
+def test_service_counts_each_token_once(run: tuple[Served, Accounts]) -> None:
+    _, accounts = run
+    for tenant in "ab":
+        own = [request for request in REQUESTS if request.tenant == tenant]
+        assert accounts.service[tenant] == sum(r.num_prompt_tokens + 2 * r.num_output_tokens for r in own)
+
+
+def test_a_window_has_the_service_of_its_own_time(run: tuple[Served, Accounts]) -> None:
+    served, accounts = run
+    assert served.seconds > 5
+    assert len(accounts.windows) >= 2
+    assert sum(map(sum, accounts.windows)) <= sum(accounts.service.values())
+
+
+@pytest.mark.parametrize(
+    ("level", "share"),
+    [
+        (ServiceLevel("all"), 1.0),
+        (ServiceLevel("first", ttft=1e-6), 0.0),
+        (ServiceLevel("pace", tpot=1e-6), 0.0),
+        (ServiceLevel("end", e2e=1e-6), 0.0),
+    ],
+)
+def test_each_promise_counts(level: ServiceLevel, share: float) -> None:
+    requests = [replace(request, service_level=level) for request in REQUESTS[:4]]
+    run = serve_requests(requests, SchedulingPolicy(), TIGHT, EXPERIMENT.cost, REFERENCE)
+    assert figures_of(*run).share_good == share
