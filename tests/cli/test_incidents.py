@@ -58,8 +58,3 @@ def test_answers_asks_nothing(mini_vllm: Commands) -> None:
     shown = mini_vllm("incidents", "--answers", "--lineup", "solution:1-5").stdout
     assert shown.count("\nKnob ") == 2
     assert "points" not in shown
-
-
-@pytest.mark.parametrize("seed", ["-1", "x", "1.5"])
-def test_a_wrong_seed_is_named(mini_vllm: Commands, seed: str) -> None:
-    assert "Invalid value for '--seed'" in mini_vllm("incidents", "--seed", seed, exit_code=2).stderr

@@ -176,20 +176,6 @@ def test_the_command_prints_every_figure_and_writes_the_picture(mini_vllm: Comma
     assert all(len(runs) == 2 for load in record["loads"].values() for runs in load.values())
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        (("lifo",), "policy must be one of fcfs"),
-        (("--load", "much"), "load must be numbers in percent"),
-        (("--load", "0"), "load must be over 0%"),
-        (("--trace", "missing.csv"), "No such file"),
-        (("--dask", "tcp://127.0.0.1:1", "--requests", "5"), "needs dask"),
-    ],
-)
-def test_a_bad_option_is_refused_in_words(mini_vllm: Commands, options: tuple[str, ...], reason: str) -> None:
-    assert reason in " ".join(mini_vllm("arena", *options, exit_code=2).output.split())
-
-
 # Four slots and few blocks: requests wait for seconds and are preempted, and no block is found again.
 TIGHT = replace(
     EXPERIMENT.resolved_engine(), max_num_seqs=4, num_gpu_blocks=60, max_model_len=400, enable_prefix_caching=False

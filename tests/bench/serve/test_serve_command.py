@@ -37,27 +37,6 @@ def test_the_rate_of_any_endpoint_can_be_searched(mini_vllm: Commands, stub: Stu
     assert shown.count("left over") == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (
-            ("--base-url", "http://127.0.0.1:1", "--model", "m"),
-            "answered none of 8 requests; the first reason: no conn",
-        ),
-        (("--base-url", "nowhere"), "base_url must be http://HOST:PORT"),
-        (("--base-url", "http://127.0.0.1:1", "--extra-body", "{"), "--extra-body must be a JSON object"),
-        (("--request-rate", "0"), "request_rate must be over 0"),
-        (("--burstiness", "0"), "burstiness must be a finite number over 0"),
-        (("--workload", "poems"), "workload must be one of sharegpt"),
-        (("--goodput", "speed:1"), "goodput must be NAME:MILLISECONDS"),
-        (("--peers", "vllm"), "choose from transformers-serve, openvino"),
-    ],
-)
-def test_bad_options_say_what_is_legal(mini_vllm: Commands, arguments: tuple[str, ...], reason: str) -> None:
-    shown = mini_vllm("bench", "serve", "--quick", *arguments, exit_code=2).output
-    assert reason in " ".join(shown.split())
-
-
 def test_our_server_is_started_measured_and_ended(mini_vllm: Commands) -> None:
     record = json.loads(mini_vllm("bench", "serve", "--quick", "--lineup", "solution:1-5", "--json").stdout)
     found = record["servers"]["mini-vllm"]
