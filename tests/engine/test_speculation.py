@@ -103,25 +103,6 @@ def test_an_impossible_setting_is_refused(settings: dict[str, Any], message: str
         SpeculativeConfig(**settings)
 
 
-@pytest.mark.parametrize(
-    ("settings", "phases", "message"),
-    [
-        ({"speculative_config": SpeculativeConfig()}, "1-5", "speculative_config needs phase 7"),
-        ({"async_scheduling": True}, "1-7", "async_scheduling needs phase 8"),
-    ],
-)
-def test_an_elective_that_is_absent_is_refused(settings: dict[str, Any], phases: str, message: str) -> None:
-    config = EngineConfig(max_model_len=32, num_gpu_blocks=9, **settings)
-    with pytest.raises(ValueError, match=message):
-        build_scheduler(config, parse_lineup(f"solution:{phases}"))
-
-
-def test_only_the_real_model_draws_drafts() -> None:
-    drawn = SpeculativeConfig("draft_model", draft_sample_method="probabilistic")
-    with pytest.raises(ValueError, match="draft_sample_method must be 'greedy' while phase 6"):
-        make_engine(small_config(speculative_config=drawn), ALL_BUT_THE_MODEL)
-
-
 def test_an_elective_may_be_the_learners() -> None:
     """An untouched starter in the engine fails with the name of its task."""
     config = EngineConfig(max_model_len=32, num_gpu_blocks=9, speculative_config=SpeculativeConfig())
