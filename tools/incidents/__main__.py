@@ -45,12 +45,12 @@ def problems_of(fired: Fired, incidents: list[str], empty: list[str]) -> list[st
 
 
 def main() -> int:
-    logging.getLogger("mini_vllm.engine").setLevel(logging.CRITICAL)  # failures are meant, and preemptions
     try:
         check_files()
     except NoPrometheusError as error:
         print(f"The alerts were not tried: {error}")
         return int("REQUIRE_PROMETHEUS" in os.environ)
+    logging.getLogger("mini_vllm.engine").setLevel(logging.CRITICAL)  # failures are meant, and preemptions
     with sites() as opened, prometheus({site.incident.alert: site.target for site in opened}) as running:
         fired = asyncio.run(watch(running, opened))
         panels = panel_queries()
