@@ -12,10 +12,9 @@ from rich.table import Table
 from arena.claims import CLAIMS, Claim
 from arena.contest import Estimate, Race, run_races
 from arena.figures import Figures
-from arena.loads import Load
+from arena.loads import Load, TraceLoad
 from arena.pareto import pareto_picture
 from arena.report import LATENCIES, WORK, estimate, figures_table, goodput_table
-from arena.trace_files import TraceLoad
 from course.simulator.experiment import ENGINE, Experiment, sustainable_rate
 from course.simulator.gpus import GPUS
 from course.simulator.model_shapes import MODEL_SHAPES

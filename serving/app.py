@@ -8,7 +8,7 @@ from fastapi import Depends, FastAPI
 
 from mini_vllm.engine.async_llm import AsyncLLM
 from serving.errors import install_error_handlers
-from serving.hosts import KnownHosts
+from serving.limits import KnownHosts
 from serving.live.recent_steps import keep_recent_steps
 from serving.live.routes import live_router
 from serving.metrics import keep_statistics, log_statistics

@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bench.serve.completion import run_round
-from bench.serve.endpoint import Endpoint
 from bench.serve.report import Objective, RoundReport, report
-from bench.serve.text_requests import SHAREGPT, TextRequest, text_requests
+from bench.serve.text_requests import SHAREGPT, Endpoint, TextRequest, text_requests
 from course.terminal import progress
 
 MAX_UNFINISHED_SHARE = 0.1

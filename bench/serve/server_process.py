@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 from bench import peer_process
 from bench.backend import BLOCK_SIZE, BackendSettings
 from bench.peer_process import PeerError
-from bench.serve.endpoint import Endpoint
+from bench.serve.text_requests import Endpoint
 from mini_vllm.assembly.lineup import CHECKOUT
 
 OURS, TRANSFORMERS, OPENVINO = "mini-vllm", "transformers-serve", peer_process.OPENVINO

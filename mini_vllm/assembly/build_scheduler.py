@@ -39,8 +39,7 @@ from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.core.tokens_ahead import TokensAhead
-from mini_vllm.core.windows.grouped_kv_cache import CountedPool, GroupedKVCacheManager
-from mini_vllm.core.windows.grouped_prefix_cache import GroupedPrefixCache
+from mini_vllm.core.windows.grouped_kv_cache import CountedPool, GroupedKVCacheManager, GroupedPrefixCache
 from mini_vllm.core.windows.window_functions import Tables, require_window_functions
 
 Windows = Sequence[int | None]

@@ -1,8 +1,13 @@
-"""Outputs on their way to a different process: each carries only what is new, however long the text is."""
+"""Messages to and from an engine's process. Of an output each carries only what is new, however long the text is."""
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import CompletionOutput, MetricValues, RequestMetrics, RequestOutput, TokenLogprobs
 
 Logprobs = list[TokenLogprobs | None]
@@ -92,3 +97,38 @@ class PieceJoiner:
     def forget(self, request_id: str) -> None:
         """Drop the pieces of a request that no longer has a reader."""
         self._joined.pop(request_id, None)
+
+
+OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
+Watch = Callable[[Callable[[str], None]], None]  # watches the engine where it is; its argument ends it, with a reason
+Method = Literal["call", "call_during_step", "abort", "step_once", "pause", "resume", "end"]  # of `EngineThread`
+
+
+class Opened(NamedTuple):
+    """The engine is open: what a server needs to know of it without asking."""
+
+    config: EngineConfig
+    tokenizer: Tokenizer
+
+
+class Call(NamedTuple):
+    """A method of the `EngineThread` to be called, in the order of sending; its arguments are pickled."""
+
+    call_id: int
+    method: Method
+    arguments: bytes
+
+
+class EngineReply(NamedTuple):
+    """What a call returned or raised."""
+
+    call_id: int
+    result: Any
+    error: BaseException | None
+
+    def complete(self, future: "Future[Any]") -> None:
+        """Pass it on to the caller."""
+        if self.error is None:
+            future.set_result(self.result)
+        else:
+            future.set_exception(self.error)

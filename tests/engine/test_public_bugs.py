@@ -11,7 +11,7 @@ from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from labs.phase2_block_pool import starter
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.core.invariants import InvariantError
-from tests.engine.test_parity_by_phase import HeadFirst
+from tests.engine.test_parity import HeadFirst
 from tests.mutants.catalog import ROOT, module_name, reference
 from tests.mutants.diffs import read_diffs
 

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from arena.accounts import Accounts, jain_index
 from arena.contest import Estimate, run_race, run_races, serve_requests
-from arena.figures import figures_of, quality_of_experience
-from arena.loads import Load
+from arena.figures import Accounts, figures_of, jain_index, quality_of_experience
+from arena.loads import Load, TraceLoad
 from arena.pareto import front, pareto_picture
 from arena.report import LATENCIES, WORK, figures_table, goodput_table
-from arena.trace_files import TraceLoad
 from course.simulator.served import Served
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy

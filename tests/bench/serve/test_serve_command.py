@@ -10,8 +10,8 @@ from bench import peer_process
 from bench.backend import BackendSettings
 from bench.peer_process import PeerError
 from bench.serve import server_process
-from bench.serve.endpoint import Endpoint
 from bench.serve.server_process import MeasuredServer, ServerCommand, server_command, why_missing
+from bench.serve.text_requests import Endpoint
 from tests.bench.conftest import executable
 from tests.bench.serve.stub import Stub
 from tests.cli.conftest import Commands
