@@ -13,8 +13,7 @@ from arena.claims import CLAIMS, Claim
 from arena.contest import Estimate, Race, run_races
 from arena.figures import Figures
 from arena.loads import Load, TraceLoad
-from arena.pareto import pareto_picture
-from arena.report import LATENCIES, WORK, estimate, figures_table, goodput_table
+from arena.report import LATENCIES, WORK, estimate, figures_table, goodput_table, pareto_picture
 from course.simulator.experiment import ENGINE, Experiment, sustainable_rate
 from course.simulator.gpus import GPUS
 from course.simulator.model_shapes import MODEL_SHAPES

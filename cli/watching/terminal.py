@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from cli.share import free_name, page_of, write_page
-from cli.watching.keyboard import Read
-from cli.watching.screen import show_step
+from cli.watching.screen import Read, show_step
 from course.fresh.process import FreshError
 from course.fresh.shown_run import ShownRun
 from course.terminal.step_table import totals

@@ -17,8 +17,7 @@ from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.engine_thread import EngineThread
 from mini_vllm.engine.errors import EngineDeadError, RequestIdInUseError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.output_collector import OutputCollector
-from mini_vllm.engine.output_pieces import OpenEngine, Watch
+from mini_vllm.engine.output_pieces import OpenEngine, OutputCollector, Watch
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 

@@ -1,4 +1,4 @@
-"""`mini-vllm judge` and `release`: files and output. Verdicts are tested in `tests/judge`, an edition in `tests/course`."""
+"""`mini-vllm judge` and `release`: files and output. Verdicts are in `tests/judge`, editions in `tests/course`."""
 
 import csv
 import json

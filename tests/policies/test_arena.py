@@ -12,8 +12,7 @@ from rich.console import Console
 from arena.contest import Estimate, run_race, run_races, serve_requests
 from arena.figures import Accounts, figures_of, jain_index, quality_of_experience
 from arena.loads import Load, TraceLoad
-from arena.pareto import front, pareto_picture
-from arena.report import LATENCIES, WORK, figures_table, goodput_table
+from arena.report import LATENCIES, WORK, figures_table, front, goodput_table, pareto_picture
 from course.simulator.served import Served
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy

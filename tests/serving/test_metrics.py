@@ -20,8 +20,8 @@ from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.statistics import BucketCounts
 from tests.serving.running import COMPLETION, FAKE, MODEL, ServerUnderTest, serving, wait_until
 from tools.incidents import __main__ as command
+from tools.incidents.__main__ import OPERATE, NoPrometheusError, panel_queries
 from tools.incidents.injected import HEALTHY, INCIDENTS
-from tools.incidents.prometheus import OPERATE, NoPrometheusError, panel_queries
 
 Samples = dict[str, float]
 VLLM_NAMES = {

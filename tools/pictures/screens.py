@@ -21,8 +21,7 @@ from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.engine.async_llm import AsyncLLM
 from serving.server import running_server
-from tools.jupyter.screen import Screen, write_notebook
-from tools.jupyter.server import copy_course, jupyterlab
+from tools.jupyter.server import Screen, copy_course, jupyterlab, write_notebook
 
 CELLS = (
     "from course.notebook import Lab, watch\n"

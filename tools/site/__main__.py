@@ -10,8 +10,7 @@ from classroom.student_edition.edition import compose
 from classroom.student_edition.texts import ReleaseError
 from mini_vllm.assembly.lineup import CHECKOUT
 from tools.site.chat.build import write_chat
-from tools.site.course_wheel import write_course_wheel
-from tools.site.downloads import DownloadError, Downloads
+from tools.site.downloads import DownloadError, Downloads, write_course_wheel
 from tools.site.lab import write_lab, write_pyodide_folder
 from tools.site.website.build import WebsiteError, write_website
 
