@@ -1,4 +1,4 @@
-"""A separate JupyterLab, with nothing of the user's, and a notebook open in it: run, read and changed, in both themes."""
+"""A separate JupyterLab, with nothing of the user's, and a notebook in it: run, read and changed, in both themes."""
 
 import json
 import os
