@@ -12,7 +12,7 @@ from cli import incidents as command
 from cli.main import app
 from course.simulator.incidents import incidents
 from mini_vllm import parse_lineup
-from tests.cli.conftest import Commands, mini_vllm
+from tests.cli.conftest import Commands
 
 
 @pytest.mark.parametrize("width", [80, 100])
@@ -58,9 +58,6 @@ def test_a_calibration_is_written_checked_and_used(mini_vllm: Commands, tmp_path
     assert [part for part in parts if part not in shown] == []
     record = json.loads(mini_vllm("simulate", "--calibration", path, "--scale", 0.1, "--requests", 30, "--json").stdout)
     assert record["cost_model"] == json.loads(Path(path).read_text())["cost"]
-
-
-__all__ = ["mini_vllm"]
 
 
 @pytest.fixture(autouse=True)

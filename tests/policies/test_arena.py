@@ -64,31 +64,12 @@ def test_priority_serves_the_urgent_earlier_than_fcfs() -> None:
 
 # Excerpts written by hand in the published forms: columns, order, units and quirks are theirs, the requests are not.
 # Of each, the first two rows with an output are 1 s apart and ask for 10 and 20 tokens.
-TRACES = {
-    "AzureLLMInferenceTrace_code.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-    "2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.9799600,110,20\n2023-11-16 18:17:05.0781490,34,12\n",
-    "AzureLLMInferenceTrace_conv_1week.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-    "2024-05-12 00:00:00+00:00,1452,10\n2024-05-12 00:00:01.000000+00:00,584,20\n"
-    "2024-05-12 00:00:02.157988+00:00,862,38\n",
-    "BurstGPT_1.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
-    "5,ChatGPT,472,10,482,Conversation log\n5,GPT-4,0,0,0,Conversation log\n6,GPT-4,50,20,70,API log\n",
-    "BurstGPT_3.csv": "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
-    "19440110.0,1722ac82-0a46-4bf0-aa08-89794e7a2b3f,43,GPT-4,906,10,916,Conversation log\n"
-    "19440111.0,,2,ChatGPT,36,20,56,API log\n19440192.0,,1,ChatGPT,54,0,54,API log\n",
-    "conversation_trace.jsonl": '{"timestamp": 3000, "input_length": 915, "output_length": 10, "hash_ids": [0, 462]}\n'
-    '{"timestamp": 4000, "input_length": 2012, "output_length": 20, "hash_ids": [0, 427, 428, 429]}\n'
-    '{"timestamp": 5999, "input_length": 1053, "output_length": 26, "hash_ids": [0, 773, 774]}\n',
-    "qwen_traceA_blksz_16.jsonl": '{"chat_id": 159, "parent_chat_id": -1, "timestamp": 61.114, "input_length": 30, '
-    '"output_length": 10, "type": "text", "turn": 1, "hash_ids": [1089, 1090]}\n'
-    '{"chat_id": 160, "parent_chat_id": 159, "timestamp": 62.114, "input_length": 40, "output_length": 20, '
-    '"type": "search", "turn": 2, "hash_ids": [1089, 1090, 6326]}\n',
-}
+TRACES = {path.name: path for path in sorted(Path(__file__).with_name("traces").iterdir())}
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_a_trace_of_each_form_is_read(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(TRACES[name])
-    first, second, *_ = TraceLoad(str(tmp_path / name)).requests(0)
+def test_a_trace_of_each_form_is_read(name: str) -> None:
+    first, second, *_ = TraceLoad(str(TRACES[name])).requests(0)
     assert first.arrival_time == 0
     assert second.arrival_time == pytest.approx(1.0)
     assert (first.num_output_tokens, second.num_output_tokens) == (10, 20)
@@ -101,7 +82,9 @@ def test_a_trace_of_each_form_is_read(name: str, tmp_path: Path) -> None:
 def test_a_trace_keeps_who_sent_a_request_where_the_form_says_so(tmp_path: Path) -> None:
     tenants = {"BurstGPT_3.csv": ["GPT-4", "ChatGPT"], "qwen_traceA_blksz_16.jsonl": ["text", "search"]}
     for name, expected in tenants.items():
-        (tmp_path / name).write_text("\ufeff" * name.endswith(".csv") + TRACES[name], encoding="utf-8")
+        (tmp_path / name).write_text(
+            "\ufeff" * name.endswith(".csv") + TRACES[name].read_text("utf-8"), encoding="utf-8"
+        )
         assert [one.tenant for one in TraceLoad(str(tmp_path / name)).requests(0)] == expected
 
 

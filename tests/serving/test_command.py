@@ -17,9 +17,8 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from serving.cli import serve as command
 from serving.cli.engine_spec import EngineSpec
 from serving.settings import ServerSettings
-from tests.cli.conftest import Commands, mini_vllm
+from tests.cli.conftest import Commands
 
-__all__ = ["mini_vllm"]
 FAKE_MODEL = ("--lineup", "solution:1-5", "--fake-model")
 
 
