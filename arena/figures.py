@@ -16,6 +16,7 @@ from mini_vllm.core.step import SchedulerOutput
 
 INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2  # as in VTC, arXiv 2401.00588
 WINDOW_SECONDS = 2.0
+READING_TTFT, READING_TPOT = 1.0, 0.1  # expected by a reader where a class promises nothing: Andes, arXiv 2404.16283
 
 
 class Accounts:
@@ -90,9 +91,6 @@ def jain_index(shares: list[float]) -> float:
     """Return (sum x)^2 / (n sum x^2): 1 for equal shares, 1/n if one has all. (Jain, Chiu and Hawe 1984.)"""
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
-
-
-READING_TTFT, READING_TPOT = 1.0, 0.1  # expected by a reader where a class promises nothing: Andes, arXiv 2404.16283
 
 
 @dataclass(frozen=True, slots=True)

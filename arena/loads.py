@@ -25,6 +25,12 @@ URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
 NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
 LATER = ServiceLevel("batch", e2e=60.0)
 LONG_PROMPT = 1_000  # tokens: a document, whose answer is not read as it comes
+MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16  # tokens per prefix hash
+# The names of a column in the four forms, the most exact one first. Mooncake counts milliseconds, the others seconds.
+ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
+INPUT = ("input_length", "Request tokens", "ContextTokens")
+OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")
+TENANT = ("tenant", "Model", "type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +101,6 @@ def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedReques
     priority = urgency.priority_of(draw)
     level = URGENT if priority == urgency.URGENT else NORMAL
     return replace(request, tenant=tenant, service_level=level, priority=priority)
-
-
-MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16  # tokens per prefix hash
-# The names of a column in the four forms, the most exact one first. Mooncake counts milliseconds, the others seconds.
-ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
-INPUT = ("input_length", "Request tokens", "ContextTokens")
-OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")
-TENANT = ("tenant", "Model", "type")
 
 
 @dataclass(frozen=True, slots=True)

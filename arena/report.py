@@ -36,6 +36,9 @@ WORK: list[tuple[str, str, bool, Read]] = [
     ("hits", "%", True, lambda run: 100 * run.hit_rate),
     ("output\ntok/s", "", True, lambda run: run.tokens_per_second),
 ]
+Place = tuple[Estimate, Estimate]  # mean seconds of a whole request, and Jain's index
+LEFT, TOP, HEIGHT, RADIUS = 52, 30, 260, 5
+LABEL, LABEL_HEIGHT = 12, 15
 
 
 def estimate(runs: Sequence[Figures], read: Read) -> Estimate:
@@ -88,11 +91,6 @@ def plain_table(first: str, *headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "class" else "right")
     return table
-
-
-Place = tuple[Estimate, Estimate]  # mean seconds of a whole request, and Jain's index
-LEFT, TOP, HEIGHT, RADIUS = 52, 30, 260, 5
-LABEL, LABEL_HEIGHT = 12, 15
 
 
 def front(places: Mapping[str, Place]) -> list[str]:

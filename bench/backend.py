@@ -10,6 +10,9 @@ from course.workloads.percentiles import percentiles as percentiles_of
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.config import EngineConfig
 
+BLOCK_SIZE = 16
+OnProgress = Callable[[int], object]  # receives the number of finished requests of a round
+
 
 @dataclass(slots=True)
 class ServedRound:
@@ -78,10 +81,6 @@ def summary(requests: Sequence[TimedRequest], served: ServedRound) -> dict[str, 
         "normalized_latency": percentiles([(times[-1] - arrival) / len(times) for arrival, times in pairs]),
         "peak_rss_bytes": served.peak_rss_bytes,
     }
-
-
-BLOCK_SIZE = 16
-OnProgress = Callable[[int], object]  # receives the number of finished requests of a round
 
 
 @dataclass(frozen=True, slots=True)

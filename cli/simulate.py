@@ -30,6 +30,9 @@ from course.terminal.step_view import FAINT
 from mini_vllm import EngineConfig, Lineup
 from policies.named import POLICIES
 
+BAR_LENGTH = 8
+SWEPT = ("TTFT\np50", "TTFT\np99", "ITL\np50", "ITL\np99", "output\ntok/s", "pre-\nempted", "hits")
+
 
 @dataclass(frozen=True)
 class SimulationResult:
@@ -139,10 +142,6 @@ def as_record(result: SimulationResult, slo: Slo) -> dict[str, object]:
         **asdict(result.summary),
         "wall_seconds": result.wall_seconds,
     }
-
-
-BAR_LENGTH = 8
-SWEPT = ("TTFT\np50", "TTFT\np99", "ITL\np50", "ITL\np99", "output\ntok/s", "pre-\nempted", "hits")
 
 
 def speed(rate: float, unit: str) -> str:

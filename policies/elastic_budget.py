@@ -7,6 +7,8 @@ from mini_vllm.core.request import Request
 from policies.around import Around
 from policies.settings import require_positive
 
+LESS, MORE = 0.8, 1.2
+
 
 class ElasticBudget(Around):
     """Gives a step a share of the engine's `max_num_batched_tokens` while requests wait, and all of it when none does.
@@ -32,9 +34,6 @@ class ElasticBudget(Around):
 
     def token_limit(self, request: Request, token_budget: int) -> int:
         return super().token_limit(request, max(0, token_budget - self._num_withheld))
-
-
-LESS, MORE = 0.8, 1.2
 
 
 class BudgetController(Around):

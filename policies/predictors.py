@@ -9,6 +9,7 @@ from pathlib import Path
 from mini_vllm.core.request import Request
 
 Predict = Callable[[Request], float]  # tokens of the whole output, or any score that grows with them
+WEIGHTS = Path(__file__).with_name("length_ranker.json")
 
 
 def oracle(lengths: Mapping[str, int]) -> Predict:
@@ -29,9 +30,6 @@ def noisy(lengths: Mapping[str, int], sigma: float, seed: int = 0) -> Predict:
         return lengths[request.request_id] * math.exp(error)
 
     return predict
-
-
-WEIGHTS = Path(__file__).with_name("length_ranker.json")
 
 
 class LengthRanker:

@@ -17,6 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from serving.errors import ApiError
 from serving.settings import ServerSettings
 
+LOCAL = ("localhost", "127.0.0.1", "::1")
+
 
 async def read_body(request: Request, settings: ServerSettings) -> bytes:
     """Return the body, holding no more of it in memory than the limit.
@@ -84,9 +86,6 @@ async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
             raise
     finally:
         watcher.cancel()
-
-
-LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class KnownHosts:

@@ -30,6 +30,9 @@ from serving.routes.tokenize import tokenize_router
 from serving.served_model import ServedModel
 from serving.settings import ServerSettings
 
+BACKLOG = 2048  # uvicorn's default, for a socket that is bound before uvicorn starts
+LAST_EVENTS_SECONDS = 2.0
+
 
 def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
     """Return the application for an engine, which it does not shut down: `Server.shutdown` does."""
@@ -57,10 +60,6 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
     app.include_router(state_router(served))
     app.include_router(live_router(served))
     return app
-
-
-BACKLOG = 2048  # uvicorn's default, for a socket that is bound before uvicorn starts
-LAST_EVENTS_SECONDS = 2.0
 
 
 class Ending(Protocol):

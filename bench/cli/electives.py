@@ -38,6 +38,7 @@ WHY_OVERLAP = (
     "it has not been measured."
 )
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds, in turns; the fastest counts.")]
+C = TypeVar("C", "OverlapCase", "SpeculativeCase")
 
 
 @friendly
@@ -91,9 +92,6 @@ def bench_async(
         return measure_overlap(team, threads, BATCH_SIZES, [EMBEDDED, LARGER], rounds, report)
 
     measure(team, cases, show_overlap, WHY_OVERLAP, 15 if quick else 60 * (1 + rounds), as_json=as_json)
-
-
-C = TypeVar("C", "OverlapCase", "SpeculativeCase")
 
 
 def measure(

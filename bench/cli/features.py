@@ -17,6 +17,13 @@ from course.terminal.step_view import FAINT, STRONG
 
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds with and without, in turns; the fastest counts.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A tenth of the workload, one round: a trial run.")]
+MODEL = "Llama-3.1-8B"
+WHY = (
+    "Computing again costs operations: per token, and for long prompts per pair of tokens. Swapping costs bytes, out "
+    "and in, and one copy per block, layer, and K or V. Simulated: what either adds to a step of 32 decodes, with "
+    "assumed bandwidths of the bus and 5 us per copy, for a prefix that is no longer in the cache. Measured: the "
+    "embedded model and phase 10, alone, to and from the same memory, so without any bus."
+)
 
 
 def feature_command(name: str, text: str) -> Callable[..., None]:
@@ -80,15 +87,6 @@ def show(console: Console, comparison: FeatureComparison) -> None:
 
 def settings_text(settings: dict[str, object]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items()) or "the defaults"
-
-
-MODEL = "Llama-3.1-8B"
-WHY = (
-    "Computing again costs operations: per token, and for long prompts per pair of tokens. Swapping costs bytes, out "
-    "and in, and one copy per block, layer, and K or V. Simulated: what either adds to a step of 32 decodes, with "
-    "assumed bandwidths of the bus and 5 us per copy, for a prefix that is no longer in the cache. Measured: the "
-    "embedded model and phase 10, alone, to and from the same memory, so without any bus."
-)
 
 
 @friendly

@@ -12,6 +12,7 @@ from course.terminal import progress
 
 MAX_UNFINISHED_SHARE = 0.1
 """A server that leaves more than this unanswered cannot keep up; its late first tokens come only after the probe."""
+NUM_WARM_UPS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,6 @@ def ratio(ours: RateSearch, theirs: RateSearch) -> float | None:
     if ours.highest is None or theirs.highest is None:
         return None
     return ours.highest / theirs.highest
-
-
-NUM_WARM_UPS = 8
 
 
 @dataclass(frozen=True, slots=True)

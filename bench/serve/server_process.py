@@ -26,6 +26,9 @@ PAGE_SIZE = 32
 IGNORE_EOS = {"ignore_eos": True}
 TO_FULL_LENGTH = json.dumps({"do_sample": False, "eos_token_id": -1, "pad_token_id": 0})  # no token has the id -1
 """`transformers serve` takes no `ignore_eos`, but a whole generation config with every request."""
+START_TIMEOUT = 180.0
+STOP_TIMEOUT = 60.0  # ours gives running requests 30 s
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +105,6 @@ def openvino_arguments(settings: BackendSettings, port: int) -> list[str]:
     """Return the command line of the front of OpenVINO GenAI, in its own environment."""
     front = [str(peer_process.OPENVINO_PYTHON), "-m", "bench.serve.openvino_front"]
     return [*front, json.dumps(asdict(settings)), str(port)]
-
-
-START_TIMEOUT = 180.0
-STOP_TIMEOUT = 60.0  # ours gives running requests 30 s
-POLL_SECONDS = 0.1
 
 
 class MeasuredServer:

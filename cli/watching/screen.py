@@ -24,6 +24,8 @@ from mini_vllm.assembly.lineup import CHECKOUT
 
 ESCAPE = "\x1b"  # arrows and function keys begin with it
 Read = Callable[[float], str]
+HEADING = re.compile(r"^### Task (\d+\.\d)[ ,:]*(.*)$", re.MULTILINE)
+STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
 
 
 @contextmanager
@@ -68,10 +70,6 @@ def pressed(seconds: float) -> str:
         return ""
     read = os.read(0, 64).decode(errors="ignore")
     return "" if read.startswith(ESCAPE) else read or "q"  # nothing to read: the terminal is gone
-
-
-HEADING = re.compile(r"^### Task (\d+\.\d)[ ,:]*(.*)$", re.MULTILINE)
-STYLES = {"passed": "green", "stale": "yellow", "open": "dim"}
 
 
 def title(phase: PlannedPhase, number: int) -> str:

@@ -17,6 +17,11 @@ from course.fresh.shown_run import ShownRun
 from course.terminal.step_table import totals
 from course.terminal.step_view import FAINT
 
+QUIET_SECONDS = 0.15
+MISSING_SECONDS = 1.0  # then it is deleted, and not between two steps of a save
+Stamp = tuple[int, int, int] | None
+TICK_SECONDS = 0.1
+
 
 class Job(NamedTuple):
     """`work` is called with the event that stops it, `show` with its result and its CPU seconds."""
@@ -64,11 +69,6 @@ def timed(work: Callable[[Event], Any], stop: Event) -> tuple[Any, float]:
     return work(stop), sum(os.times()[:4]) - before
 
 
-QUIET_SECONDS = 0.15
-MISSING_SECONDS = 1.0  # then it is deleted, and not between two steps of a save
-Stamp = tuple[int, int, int] | None
-
-
 def stamp(path: Path) -> Stamp:
     """Return what changes when a file is saved, None if there is none."""
     try:
@@ -104,9 +104,6 @@ class Saves:
         for path in saved:
             self._known[path] = self._changing.pop(path)[0]
         return saved
-
-
-TICK_SECONDS = 0.1
 
 
 class Watched:

@@ -12,6 +12,9 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import CompletionOutput, MetricValues, RequestMetrics, RequestOutput, TokenLogprobs
 
 Logprobs = list[TokenLogprobs | None]
+OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
+Watch = Callable[[Callable[[str], None]], None]  # watches the engine where it is; its argument ends it, with a reason
+Method = Literal["call", "call_during_step", "abort", "step_once", "pause", "resume", "end"]  # of `EngineThread`
 
 
 class OutputPiece(NamedTuple):
@@ -98,11 +101,6 @@ class PieceJoiner:
     def forget(self, request_id: str) -> None:
         """Drop the pieces of a request that no longer has a reader."""
         self._joined.pop(request_id, None)
-
-
-OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
-Watch = Callable[[Callable[[str], None]], None]  # watches the engine where it is; its argument ends it, with a reason
-Method = Literal["call", "call_during_step", "abort", "step_once", "pause", "resume", "end"]  # of `EngineThread`
 
 
 class Opened(NamedTuple):

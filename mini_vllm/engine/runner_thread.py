@@ -15,6 +15,9 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.errors import RunnerError
 
 Value = TypeVar("Value")
+# Every call into torch gives Python's lock back and takes it again, and waits up to this long while the engine's thread
+# writes texts. With Python's own 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
+SWITCH_SECONDS = 0.0005
 
 
 def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunnerOutput, vocab_size: int) -> None:
@@ -39,11 +42,6 @@ def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunner
 def only(request_ids: Container[str], by_request: Mapping[str, Value]) -> dict[str, Value]:
     """Return the entries of these requests."""
     return {request_id: value for request_id, value in by_request.items() if request_id in request_ids}
-
-
-# Every call into torch gives Python's lock back and takes it again, and waits up to this long while the engine's thread
-# writes texts. With Python's own 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
-SWITCH_SECONDS = 0.0005
 
 
 class TokensInFlight:

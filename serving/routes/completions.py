@@ -21,6 +21,7 @@ from serving.served_model import ServedModel
 
 Prompt = str | list[int]
 DEFAULT_MAX_TOKENS = 16  # OpenAI's, and vLLM's
+BIAS, MAX_AT_ONCE = 100.0, 32
 
 
 def prompts_of(value: object) -> list[Prompt]:
@@ -77,9 +78,6 @@ async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextCho
             same = [replace(choice, prompt_rows=list(zip(token_ids, rows, strict=True))) for choice in same]
         choices += [replace(choice, is_empty=body.max_tokens == 0) for choice in same]
     return choices
-
-
-BIAS, MAX_AT_ONCE = 100.0, 32
 
 
 async def logprobs_of_prompt(

@@ -19,6 +19,9 @@ from tests.bench.conftest import executable
 from tests.cli.conftest import Commands
 
 FULL = parse_lineup("solution:1-5")
+SIDE = ours(parse_lineup("solution:1-5"))
+COMMAND = ("bench", "scheduler", "--peer", "vllm")
+CASE = {"name": "decode, 16 running", "peer": "vLLM 0.13.0", "ours": [2.0, 2.0, 6.0], "theirs": [8.0, 10.0, 10.0]}
 
 
 @pytest.fixture
@@ -97,11 +100,6 @@ def test_the_loop_is_run_and_drawn(mini_vllm: Commands) -> None:
 def test_a_command_that_does_not_complete_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="broken exited with 1; its last line: no"):
         loop.measure_loop({"broken": [sys.executable, "-c", "raise SystemExit('no')"]}, 1, lambda *given: None)
-
-
-SIDE = ours(parse_lineup("solution:1-5"))
-COMMAND = ("bench", "scheduler", "--peer", "vllm")
-CASE = {"name": "decode, 16 running", "peer": "vLLM 0.13.0", "ours": [2.0, 2.0, 6.0], "theirs": [8.0, 10.0, 10.0]}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tests.cli.conftest import Commands
 from tests.course.surface import solution_path
 
 LINEUP = ("--lineup", "solution:1-5")
+NAME = "labs/phase1_scheduler_step/starter.py"
 
 
 def test_a_page_is_small_says_whose_code_ran_and_holds_no_source(mini_vllm: Commands, tmp_path: Path) -> None:
@@ -67,9 +68,6 @@ def test_it_plays_offline_in_a_frame_that_may_run_scripts_alone(
     still = pages.new_page(offline=True, java_script_enabled=False)
     still.goto((tmp_path / "run.html").as_uri())
     assert "r3 is preempted" in str(still.locator("img").get_attribute("alt"))
-
-
-NAME = "labs/phase1_scheduler_step/starter.py"
 
 
 def exported(place: Path, files: dict[str, bytes]) -> Path:

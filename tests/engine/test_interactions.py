@@ -13,6 +13,8 @@ from mini_vllm.sampling_params import SamplingParams
 from tests.engine.runners import install_spy
 from tests.engine.workloads import drain, expect, make_engine, small_config
 
+LINEUPS = [parse_lineup("solution:1-5"), parse_lineup("solution:1-5,solution:8-9,solution:11")]
+
 
 def test_without_the_guard_a_long_prompt_thrashes_and_with_it_nothing_is_computed_twice() -> None:
     requests = {"A": (range(8), 12), "B": (range(100, 108), 12), "long": (range(200, 230), 2)}
@@ -57,9 +59,6 @@ def test_blocks_are_shared_within_a_tenant_or_adapter_and_never_across(setting: 
         engine.add_request(name, prompt, SamplingParams(max_tokens=1), **tenant)
         hits[name] = drain(engine)[name].metrics.num_cached_tokens
     assert hits == {"plain": 0, "x": 0, "y": 0, "x again": 8, "plain again": 8}
-
-
-LINEUPS = [parse_lineup("solution:1-5"), parse_lineup("solution:1-5,solution:8-9,solution:11")]
 
 
 def engine_with_four(policy: Policy, lineup: Lineup = LINEUPS[0]) -> LLMEngine:

@@ -34,6 +34,8 @@ ALL_COMBINATIONS = list(product(get_args(Impl), repeat=6))
 SEEDS = range(40)
 SUBSETS = [phases for size in range(5) for phases in combinations((2, 3, 4, 5), size) if 4 not in phases or 2 in phases]
 LONGEST_IN_BLOCKS = cdiv(MAX_MODEL_LEN - 1, 4)
+DRAWN = SpeculativeConfig("draft_model", draft_sample_method="probabilistic")
+GATES = "needs phase 11 (admission gates), as in LAB_IMPL=solution:1-6,solution:11"
 
 
 def lineup_of(phases: tuple[int, ...]) -> str:
@@ -129,10 +131,6 @@ def test_the_default_is_the_reference_and_the_environment_overrides_it(monkeypat
     assert lineup_from_env() == parse_lineup("solution")
     monkeypatch.setitem(os.environ, "LAB_IMPL", "starter:1")
     assert lineup_from_env() == parse_lineup("starter:1")
-
-
-DRAWN = SpeculativeConfig("draft_model", draft_sample_method="probabilistic")
-GATES = "needs phase 11 (admission gates), as in LAB_IMPL=solution:1-6,solution:11"
 
 
 @pytest.mark.parametrize(

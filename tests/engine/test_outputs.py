@@ -9,6 +9,8 @@ from mini_vllm.sampling_params import SamplingParams
 from tests.engine.workloads import expect, make_engine, small_config
 
 LINEUP = parse_lineup("solution:1-5")
+EOS = 256
+STOPPED, FULL = RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED
 
 
 def test_outputs_come_in_the_order_of_service() -> None:
@@ -84,10 +86,6 @@ def test_generate_reports_every_step() -> None:
 def test_chat_applies_the_chat_template_and_calls_generate() -> None:
     (output,) = llm().chat([{"role": "user", "content": "hi"}], SamplingParams(max_tokens=4))
     assert output.outputs[0].text == expect(list(b"user: hi\nassistant: "), SamplingParams(max_tokens=4)).text
-
-
-EOS = 256
-STOPPED, FULL = RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED
 
 
 @pytest.mark.parametrize(

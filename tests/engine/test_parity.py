@@ -21,6 +21,7 @@ REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
 SCENARIOS = [scenario for file in PUBLIC_FILES for scenario in read_scenarios(file)]
 TO_MATCH = [scenario for scenario in SCENARIOS if not scenario.defects]
 WITH_DEFECTS = [scenario for scenario in SCENARIOS if scenario.defects]
+OF_THE_COURSE = [s for name in ("named.jsonl", "random.jsonl.gz") for s in read_scenarios(PUBLIC_TRACES / name)]
 
 
 def named(name: str) -> Scenario:
@@ -157,9 +158,6 @@ def test_a_line_that_is_not_a_trace_is_refused_with_its_number(tmp_path: Any) ->
     path.write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match="line 1: not a trace: "):
         list(read_scenarios(path))
-
-
-OF_THE_COURSE = [s for name in ("named.jsonl", "random.jsonl.gz") for s in read_scenarios(PUBLIC_TRACES / name)]
 
 
 @pytest.mark.parametrize(

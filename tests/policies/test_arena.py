@@ -22,6 +22,18 @@ from tests.cli.conftest import Commands
 from tests.policies.races import EXPERIMENT, REFERENCE, races_of
 from tests.views.drawing import SVG, layers
 
+# Excerpts written by hand in the published forms: columns, order, units and quirks are theirs, the requests are not.
+# Of each, the first two rows with an output are 1 s apart and ask for 10 and 20 tokens.
+TRACES = {path.name: path for path in sorted(Path(__file__).with_name("traces").iterdir())}
+# Four slots and few blocks: requests wait for seconds and are preempted, and no block is found again.
+TIGHT = replace(
+    EXPERIMENT.resolved_engine(), max_num_seqs=4, num_gpu_blocks=60, max_model_len=400, enable_prefix_caching=False
+)
+REQUESTS = [
+    TimedRequest(0.0, str(number), [number] * (40 + 9 * number), 200 + number, tenant="ab"[number % 3 > 0])
+    for number in range(16)
+]
+
 
 def test_jains_index_is_one_for_equal_shares_and_one_nth_for_a_single_taker() -> None:
     assert jain_index([3.0, 3.0, 3.0]) == 1
@@ -60,11 +72,6 @@ def test_priority_serves_the_urgent_earlier_than_fcfs() -> None:
     load = Load("burst", 400, 80.0)
     fcfs, priority = (run.classes["urgent"].share_good for run in run_races(races_of("fcfs", "priority", load=load)))
     assert priority > fcfs + 0.2
-
-
-# Excerpts written by hand in the published forms: columns, order, units and quirks are theirs, the requests are not.
-# Of each, the first two rows with an output are 1 s apart and ask for 10 and 20 tokens.
-TRACES = {path.name: path for path in sorted(Path(__file__).with_name("traces").iterdir())}
 
 
 @pytest.mark.parametrize("name", TRACES)
@@ -154,16 +161,6 @@ def test_the_command_prints_every_figure_and_writes_the_picture(mini_vllm: Comma
     record = json.loads(mini_vllm("arena", *small, "--load", "50,100", "--json").stdout)
     assert len(record["loads"]) == 2
     assert all(len(runs) == 2 for load in record["loads"].values() for runs in load.values())
-
-
-# Four slots and few blocks: requests wait for seconds and are preempted, and no block is found again.
-TIGHT = replace(
-    EXPERIMENT.resolved_engine(), max_num_seqs=4, num_gpu_blocks=60, max_model_len=400, enable_prefix_caching=False
-)
-REQUESTS = [
-    TimedRequest(0.0, str(number), [number] * (40 + 9 * number), 200 + number, tenant="ab"[number % 3 > 0])
-    for number in range(16)
-]
 
 
 @pytest.fixture(scope="module")

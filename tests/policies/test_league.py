@@ -46,6 +46,7 @@ JAILED = {
     "connects": ("import socket; socket.create_connection(ADDRESS, 2)", "Error: "),
     "looks around": ("import os; raise ValueError(sorted(filter(str.isdecimal, os.listdir('/proc')))[3:])", "[]"),
 }
+UNWRITTEN = "solution:1-5,starter:7"
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +108,6 @@ def test_the_table_names_its_order_and_its_rate(mini_vllm: Commands, files: list
     shown = " ".join(mini_vllm("league", *two).output.split())
     assert "1 last_first" in shown
     assert all(text in shown for text in ("ZeroDivisionError", "then Jain's index", "2 files, ", " a minute"))
-
-
-UNWRITTEN = "solution:1-5,starter:7"
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)

@@ -44,6 +44,8 @@ MAKERS: dict[str, Callable[[Mapping[str, int]], SchedulingPolicy]] = {
     "static, shortest first": lambda lengths: StaticBatches(ShortestFirst(lambda request: len(lengths))),
 }
 LINEUPS = ("solution:1-5", "solution:1-5,solution:7-8")
+REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
+MEMBERS: dict[Policy, type[SchedulingPolicy]] = {"fcfs": SchedulingPolicy, "priority": Priority}
 
 
 def test_a_learners_file_that_cannot_be_read_breaks_its_two_policies_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,10 +110,6 @@ def test_the_texts_are_those_of_first_come_first_served(name: str, lineup: str) 
         expected = texts("fcfs", lineup, seed)
         assert len(expected) == 11
         assert texts(name, lineup, seed) == expected
-
-
-REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
-MEMBERS: dict[Policy, type[SchedulingPolicy]] = {"fcfs": SchedulingPolicy, "priority": Priority}
 
 
 @pytest.mark.parametrize("file", PUBLIC_FILES, ids=lambda file: file.name)

@@ -33,6 +33,7 @@ VLLM_NAMES = {
     *("request_inference_time_seconds", "request_prompt_tokens", "request_generation_tokens", "request_params_n"),
     *("request_params_max_tokens",),
 }
+METRIC = re.compile(r"vllm:\w+")
 
 
 @pytest.fixture
@@ -143,9 +144,6 @@ def test_a_value_counts_in_the_bucket_of_the_next_bound() -> None:
         histogram.observe(value)
     assert histogram.buckets() == {"1.0": 2, "8.0": 4, "16.0": 4, "+Inf": 5}
     assert histogram.total == 28
-
-
-METRIC = re.compile(r"vllm:\w+")
 
 
 def rules() -> list[dict[str, Any]]:

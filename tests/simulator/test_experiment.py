@@ -19,6 +19,7 @@ from mini_vllm.assembly.lineup import parse_lineup
 
 LINEUP = parse_lineup("solution:1-5")
 SMALL = Experiment(num_requests=150)
+SAMPLES = st.lists(st.tuples(st.floats(0, 10), st.integers(1, 5)), min_size=1, max_size=30)
 
 
 def test_a_setting_changes_the_right_part_of_the_experiment() -> None:
@@ -108,9 +109,6 @@ def test_memory_that_is_short_leads_to_preemptions_and_a_cache_to_hits() -> None
     assert short.num_preemptions > 0
     assert SMALL.run(LINEUP).hit_rate > 0.5
     assert SMALL.with_setting("enable_prefix_caching", "off").run(LINEUP).hit_rate == 0.0
-
-
-SAMPLES = st.lists(st.tuples(st.floats(0, 10), st.integers(1, 5)), min_size=1, max_size=30)
 
 
 @given(SAMPLES, st.lists(st.integers(1, 100), max_size=4))

@@ -20,6 +20,9 @@ SCREENS = {"jupyterlab_light.png", "jupyterlab_dark.png", "serving_light.png", "
 FILMS = {"film_light.gif", "film_dark.gif"}
 MADE = {f"{name}.svg" for name in command.NAMES if name not in ("screens", "serving", "film")} | SCREENS | FILMS
 LARGEST_PNG, LARGEST_FILM = 200_000, 1_000_000
+DECODING = Path(__file__).with_name("decoding.js")
+SQUARES = """<body style="margin:0;background:%s"><div style="position:absolute;left:%dpx;top:7px;width:9px;height:9px;
+  background:rgb(213,94,0)"></div>"""
 
 
 def shown() -> dict[Path, list[Path]]:
@@ -58,11 +61,6 @@ def test_the_picture_in_the_docs_is_what_the_view_draws_today(name: str) -> None
 def test_an_unknown_picture_is_refused_by_name() -> None:
     with pytest.raises(SystemExit, match="there is no picture sunset; there are demo, "):
         command.main(["sunset"])
-
-
-DECODING = Path(__file__).with_name("decoding.js")
-SQUARES = """<body style="margin:0;background:%s"><div style="position:absolute;left:%dpx;top:7px;width:9px;height:9px;
-  background:rgb(213,94,0)"></div>"""
 
 
 @pytest.fixture

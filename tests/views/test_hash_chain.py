@@ -25,6 +25,7 @@ A = [*SYSTEM, 21, 22, 23, 24, 31, 32]
 B = [*SYSTEM, 21, 22, 99, 24, 31, 32, 33, 34, 35]
 PROMPTS = {"A": A, "B": B, "C": A, "D": [1, 2, 3], "E": [9, *A[1:12]]}
 SALTS = {"C": "blue"}
+RECORDINGS = [small(), small(caching=False), small(5, 1), large(), large(1), observed(), observed("phase_1_alone")]
 
 
 def firsts(picture: Picture, number: int) -> list[str]:
@@ -100,9 +101,6 @@ def test_the_panel_changes_one_token() -> None:
     assert "same tokens as A, other keys" in panel.picture().text_alternative
     with pytest.raises(ValueError, match="token_ids is empty"):
         chain_panel([])
-
-
-RECORDINGS = [small(), small(caching=False), small(5, 1), large(), large(1), observed(), observed("phase_1_alone")]
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=str)

@@ -22,6 +22,8 @@ PICTURE = re.compile(r"^!\[\]\((.+?)\)$", re.MULTILINE)
 TITLE = re.compile(r"<title>(.*?)</title><desc>(.*?)</desc>", re.DOTALL)
 SETTINGS = "width: 1280, height: 720, margin: 0.04, hash: true, transition: 'none', plugins: [RevealNotes]"
 START = f"Reveal.initialize({{{SETTINGS}}})"
+SOURCES = CHECKOUT / "docs" / "decks"
+BUILD = CHECKOUT / "build"
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,6 @@ def _figure(path: Path) -> str:
 
 def _address(kind: str, path: Path) -> str:
     return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
-
-
-SOURCES = CHECKOUT / "docs" / "decks"
-BUILD = CHECKOUT / "build"
 
 
 def main() -> None:

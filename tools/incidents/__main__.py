@@ -30,6 +30,8 @@ from tools.incidents.injected import HEALTHY, Site, sites
 OPERATE = CHECKOUT / "serving" / "operate"
 WINDOW = "20s"  # what Grafana would choose for $__rate_interval
 SECONDS_TO_START = 60
+SECONDS = 30.0
+Fired = dict[tuple[str, str], float]
 
 
 class NoPrometheusError(RuntimeError):
@@ -116,10 +118,6 @@ def prometheus(targets: Mapping[str, str]) -> Iterator[Prometheus]:
                 yield running
             finally:
                 process.terminate()
-
-
-SECONDS = 30.0
-Fired = dict[tuple[str, str], float]
 
 
 async def watch(running: Prometheus, opened: list[Site]) -> Fired:

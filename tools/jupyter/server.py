@@ -30,6 +30,14 @@ FLAGS = (
     "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"
 )
 SECONDS = 90.0
+READY = """() => { const open = window.jupyterapp?.shell.currentWidget;
+  return open?.context?.isReady && open.sessionContext?.session?.kernel?.status === "idle"; }"""
+OUTPUTS = """() => [...window.jupyterapp.shell.currentWidget.content.model.cells]
+  .map((cell) => cell.type === "code" ? cell.outputs.toJSON() : [])"""
+KERNEL = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"
+HIDE_ALL_ELSE = """() => { const { shell } = window.jupyterapp;
+  shell.collapseLeft(); shell.collapseRight(); shell.mode = "single-document"; }"""
+OWN = ("data:", "blob:")
 
 
 def copy_course(folder: Path) -> Path:
@@ -102,16 +110,6 @@ def wait_for(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None
             if server.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(log.read_text(encoding="utf-8")[-2000:]) from None
             time.sleep(0.1)
-
-
-READY = """() => { const open = window.jupyterapp?.shell.currentWidget;
-  return open?.context?.isReady && open.sessionContext?.session?.kernel?.status === "idle"; }"""
-OUTPUTS = """() => [...window.jupyterapp.shell.currentWidget.content.model.cells]
-  .map((cell) => cell.type === "code" ? cell.outputs.toJSON() : [])"""
-KERNEL = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"
-HIDE_ALL_ELSE = """() => { const { shell } = window.jupyterapp;
-  shell.collapseLeft(); shell.collapseRight(); shell.mode = "single-document"; }"""
-OWN = ("data:", "blob:")
 
 
 def write_notebook(path: Path, cells: Sequence[str | nbformat.NotebookNode]) -> None:

@@ -16,6 +16,10 @@ from tools.pictures.views import RECORDED
 TRANSPARENT, CLEAR, END, MAX_CODES = 255, 256, 257, 4096
 
 CHANGED = Path(__file__).with_name("changed.js").read_text(encoding="utf-8")
+STEPS = range(3, 12)
+NUM_MOMENTS, MOMENT, READING = 6, 42, 1400
+SHARPNESS = 1.25
+MOMENTS = Path(__file__).with_name("moments.js").read_text(encoding="utf-8")
 
 
 def animated_gif(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> bytes:
@@ -85,12 +89,6 @@ def codes(pixels: bytes) -> Iterator[tuple[int, int]]:
         run = pixel
     yield run, num_bits
     yield END, num_bits
-
-
-STEPS = range(3, 12)
-NUM_MOMENTS, MOMENT, READING = 6, 42, 1400
-SHARPNESS = 1.25
-MOMENTS = Path(__file__).with_name("moments.js").read_text(encoding="utf-8")
 
 
 def moving_pictures() -> dict[str, bytes]:

@@ -40,6 +40,7 @@ CHATS = (
 NOTES = "Notes: The kite of Mina is red. The drum of Ben is blue. The map of Ada is gray. The boat of Finn is green. "
 NAMES, THINGS = ("Mina", "Ben", "Ada", "Finn", "Lily", "Omar"), ("kite", "drum", "map", "boat", "hat", "bell")
 SIZE = {"width": 1280, "height": 800}
+WIDTH = 92
 
 
 def screens() -> dict[str, bytes]:
@@ -108,9 +109,6 @@ def wait_for_arrivals(page: Any, number: int) -> int:
     """Wait until so many requests have come to the engine that is held."""
     page.get_by_text(f"paused, {number} arrived since").wait_for()
     return number
-
-
-WIDTH = 92
 
 
 def demo() -> str:

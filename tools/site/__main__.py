@@ -14,6 +14,8 @@ from tools.site.downloads import DownloadError, Downloads, write_course_wheel
 from tools.site.lab import write_lab, write_pyodide_folder
 from tools.site.website.build import WebsiteError, write_website
 
+BUILD = CHECKOUT / "build"
+
 
 def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> None:
     """Write the site of a student edition (path to content). Raises `DownloadError` if a part cannot be had."""
@@ -30,9 +32,6 @@ def assemble(edition: Mapping[str, bytes], downloads: Downloads, site: Path) -> 
     work.rename(site)
     files = [path for path in site.rglob("*") if path.is_file()]
     print(f"{site}: {len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB")
-
-
-BUILD = CHECKOUT / "build"
 
 
 def main() -> None:

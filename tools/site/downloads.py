@@ -27,6 +27,23 @@ NO_JEDI = {
     "jedi-0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: tools.site\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     "jedi-0.dist-info/RECORD": "",
 }
+BOOT = Path(__file__).with_name("boot.py")
+NAME = "mini_vllm_course"
+FOLDERS = ("mini_vllm/", "policies/", "course/", "arena/", "cli/", "labs/")
+FILES = ("conftest.py", "pyproject.toml")
+LEFT_OUT = (  # what only a local installation can use, or only the build of the site
+    "mini_vllm/embedded_model/model.safetensors",
+    "mini_vllm/embedded_model/draft/",
+    "mini_vllm/embedded_model/adapter/",
+    "course/parity/traces/",
+    "labs/phase6_gpu_runner/test_",
+)
+# IPython reads it from the wheel's data when a kernel starts: start-up code that is no cell.
+IPYTHON_CONFIG = """\
+c.InteractiveShellApp.ignore_cwd = True  # the working folder is on the drive: looking there for modules is slow
+c.InteractiveShellApp.exec_lines = ["import mini_vllm_course as _course; _course.boot(); del _course"]
+"""
+DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class DownloadError(ValueError):
@@ -103,25 +120,6 @@ def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
-
-
-BOOT = Path(__file__).with_name("boot.py")
-NAME = "mini_vllm_course"
-FOLDERS = ("mini_vllm/", "policies/", "course/", "arena/", "cli/", "labs/")
-FILES = ("conftest.py", "pyproject.toml")
-LEFT_OUT = (  # what only a local installation can use, or only the build of the site
-    "mini_vllm/embedded_model/model.safetensors",
-    "mini_vllm/embedded_model/draft/",
-    "mini_vllm/embedded_model/adapter/",
-    "course/parity/traces/",
-    "labs/phase6_gpu_runner/test_",
-)
-# IPython reads it from the wheel's data when a kernel starts: start-up code that is no cell.
-IPYTHON_CONFIG = """\
-c.InteractiveShellApp.ignore_cwd = True  # the working folder is on the drive: looking there for modules is slow
-c.InteractiveShellApp.exec_lines = ["import mini_vllm_course as _course; _course.boot(); del _course"]
-"""
-DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def write_course_wheel(edition: Mapping[str, bytes], folder: Path) -> Path:

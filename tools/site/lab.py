@@ -24,6 +24,26 @@ BROWSER = {  # what a marker such as `sys_platform != "emscripten"` is asked abo
     "platform_python_implementation": "CPython",
     "extra": "",
 }
+PAGE = Path(__file__).with_name("page")
+SHOWN = re.compile(r"notebooks/[^/]+\.ipynb|labs/(?:\w+/)?README\.md|labs/(?!phase6_)phase[^/]+/starter\.py")
+# In the place of a notebook that needs the learner's own machine stands one that says so.
+NEEDS = {"notebooks/06_gpu_runner.ipynb": "PyTorch", "notebooks/12_serving.ipynb": "a server and PyTorch"}
+INSTEAD = """\
+This notebook needs {need}, which no browser's tab has. It runs in a local installation:
+
+1. Install the course, see **Install it** at the top right, and open the notebooks with `make lab`.
+2. Take along what you wrote here: **Export my work**, then `mini-vllm bring my_work.zip` there.
+3. Open `{path}`."""
+# For browsers from before modules, which run no line of lab.js.
+OLD = (
+    '<script>if (!("noModule" in HTMLScriptElement.prototype)) { window.stop(); document.documentElement.innerHTML = '
+    '"<p role=alert>The lab needs a browser of 2023 or later: take a current Firefox, Chrome, Edge or Safari, or '
+    'install the course.</p>"; }'
+    "</script>"
+)
+ADDED = (
+    OLD + '<link rel="stylesheet" href="../page/lab.css"><script type="module" src="../page/lab.js"></script></head>'
+)
 
 
 def write_pyodide_folder(core: Path, folder: Path, wheels: Iterable[Path]) -> None:
@@ -68,28 +88,6 @@ def entry_of(wheel: Path, python: str, known: Iterable[str]) -> dict[str, Any]:
 
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-PAGE = Path(__file__).with_name("page")
-SHOWN = re.compile(r"notebooks/[^/]+\.ipynb|labs/(?:\w+/)?README\.md|labs/(?!phase6_)phase[^/]+/starter\.py")
-# In the place of a notebook that needs the learner's own machine stands one that says so.
-NEEDS = {"notebooks/06_gpu_runner.ipynb": "PyTorch", "notebooks/12_serving.ipynb": "a server and PyTorch"}
-INSTEAD = """\
-This notebook needs {need}, which no browser's tab has. It runs in a local installation:
-
-1. Install the course, see **Install it** at the top right, and open the notebooks with `make lab`.
-2. Take along what you wrote here: **Export my work**, then `mini-vllm bring my_work.zip` there.
-3. Open `{path}`."""
-# For browsers from before modules, which run no line of lab.js.
-OLD = (
-    '<script>if (!("noModule" in HTMLScriptElement.prototype)) { window.stop(); document.documentElement.innerHTML = '
-    '"<p role=alert>The lab needs a browser of 2023 or later: take a current Firefox, Chrome, Edge or Safari, or '
-    'install the course.</p>"; }'
-    "</script>"
-)
-ADDED = (
-    OLD + '<link rel="stylesheet" href="../page/lab.css"><script type="module" src="../page/lab.js"></script></head>'
-)
 
 
 def write_lab(edition: Mapping[str, bytes], downloads: Downloads, folder: Path) -> None:

@@ -11,6 +11,8 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.wrapped_kv_cache import WrappedKVCache
 
+UNREADY = (RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS)
+
 
 class NoGates:
     """Every waiting request may be admitted, and no K and V come from elsewhere."""
@@ -55,9 +57,6 @@ class NoGates:
 
     def end_step(self, output: KVConnectorOutput | None, *, is_idle: bool, has_sampled: bool) -> None:
         """The tokens of a step are applied."""
-
-
-UNREADY = (RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS)
 
 
 class AdmissionGates(NoGates):

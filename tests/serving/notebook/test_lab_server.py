@@ -23,6 +23,7 @@ from tests.serving.notebook.conftest import CONFIG, ask, message, stream
 from tests.serving.running import PATIENCE, wait_until
 
 TEXT = "one two three four five six seven eight nine ten"
+ONE_SEAT = EngineConfig(max_num_seqs=1, max_num_batched_tokens=64, max_model_len=300, block_size=4, num_gpu_blocks=101)
 
 
 def run_of(server: LabServer) -> ServedRun:
@@ -162,9 +163,6 @@ def test_settings_that_cannot_be_served_are_named() -> None:
     assert made.problem is not None
     assert "async_scheduling needs phase 8" in str(made)
     assert "No server" in str(made.ask(ask("a", 1)))
-
-
-ONE_SEAT = EngineConfig(max_num_seqs=1, max_num_batched_tokens=64, max_model_len=300, block_size=4, num_gpu_blocks=101)
 
 
 def served(*requests: TimedRequest, config: EngineConfig = ONE_SEAT) -> ServedRun:

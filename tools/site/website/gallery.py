@@ -30,6 +30,16 @@ STILLS = {
     "lanes": ("Planning while the model computes", "11_async_scheduling"),
     "policy_comparison": ("Three policies on the same requests", "09_policies"),
 }
+INTRODUCTION = """\
+# The engine in one file
+
+`mini-vllm one-file DIR` writes the whole engine as one Python file that runs by itself: at most 1,200 lines, to read
+from top to bottom in an hour. This is that file with your part left open: where the reference's code of a phase would
+stand you find its starter, and what it must do. The command is part of the teachers' checkout, since the file holds the
+answers.
+"""
+RULE = re.compile(r"^# =+\n", re.MULTILINE)
+PART = re.compile(r"^((?:# [^\n]+\n)+)\n\n", re.MULTILINE)
 
 
 def observed(name: str) -> Recording:
@@ -105,18 +115,6 @@ def played(title: str, film: Film, step: int | None = None) -> str:
 
 def framed(still: str) -> str:
     return f'<div class="live"><div>{still}</div></div>'
-
-
-INTRODUCTION = """\
-# The engine in one file
-
-`mini-vllm one-file DIR` writes the whole engine as one Python file that runs by itself: at most 1,200 lines, to read
-from top to bottom in an hour. This is that file with your part left open: where the reference's code of a phase would
-stand you find its starter, and what it must do. The command is part of the teachers' checkout, since the file holds the
-answers.
-"""
-RULE = re.compile(r"^# =+\n", re.MULTILINE)
-PART = re.compile(r"^((?:# [^\n]+\n)+)\n\n", re.MULTILINE)
 
 
 def one_file_page() -> str:
