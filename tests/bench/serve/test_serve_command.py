@@ -37,6 +37,13 @@ def test_the_rate_of_any_endpoint_can_be_searched(mini_vllm: Commands, stub: Stu
     assert shown.count("left over") == 2
 
 
+def test_an_endpoint_that_does_not_answer_is_named(mini_vllm: Commands) -> None:
+    shown = mini_vllm(
+        "bench", "serve", "--quick", "--base-url", "http://127.0.0.1:1", "--model", "m", exit_code=2
+    ).output
+    assert "answered none of 8 requests; the first reason: no conn" in " ".join(shown.split())
+
+
 def test_our_server_is_started_measured_and_ended(mini_vllm: Commands) -> None:
     record = json.loads(mini_vllm("bench", "serve", "--quick", "--lineup", "solution:1-5", "--json").stdout)
     found = record["servers"]["mini-vllm"]
