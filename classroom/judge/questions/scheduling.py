@@ -84,14 +84,12 @@ def plan_cases(rng: Random, *, is_ample: bool) -> JudgeQuestion:
 
 def refusals(script: Script, rng: Random) -> None:
     """One request is refused its blocks and the next one is not; then one gets the blocks of two others at once."""
-    for num_free, is_right_step in (
-        (3, lambda step, _: step % 4 == 0),  # nobody is preempted
-        (0, lambda step, one: step % 4 > 0 and drawn(one, step) % 6 in (3, 4)),  # the others are, before it
-    ):
+    for num_free, preempts in ((3, False), (0, True)):
         names, step = some_ids(rng, 4), rng.getrandbits(16)
         asking = make_request(names[0], 24, num_computed_tokens=8)
         running = [asking, *(make_request(name, 9, num_computed_tokens=8) for name in names[1:3])]
-        while not is_right_step(step, asking):
+        # Of a step in four `AnyVictim` preempts nobody; in others, by what it draws, the request itself comes last.
+        while preempts != (step % 4 > 0) or (preempts and drawn(asking, step) % 6 not in (3, 4)):
             step += 1
         tables = {request.request_id: [10 * at, 10 * at + 1] for at, request in enumerate(running)}
         script.functions.schedule_step(
