@@ -48,11 +48,13 @@ class Peer:
         for block in blocks:
             self.send(block)
 
-    def receive_num_blocks(self, like: Tensor) -> int:
-        """Return how many blocks come. Raises `RuntimeError` if they have another shape than `like`."""
+    def receive_num_blocks(self, like: Tensor, num_asked: int) -> int:
+        """Return how many blocks come. Raises `RuntimeError` if their shape is not that of `like`, or too many come."""
         num_blocks, *shape = self.receive(torch.zeros(1 + MAX_DIMENSIONS, dtype=torch.int64)).tolist()
         if num_blocks and shape != list(like.shape):
             raise RuntimeError(f"blocks must have the shape {list(like.shape)}, the other process sends {shape}")
+        if not 0 <= num_blocks <= num_asked:
+            raise RuntimeError(f"it announces {num_blocks} of the {num_asked} blocks that were asked for")
         return int(num_blocks)
 
 
