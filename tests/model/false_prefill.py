@@ -23,8 +23,8 @@ FAULTS = (
     "stops between two blocks",
     "announces too many blocks",
     "announces fewer than none",
-    "sends half of a block",
-    "sends twice a block",
+    "has blocks of another dtype",
+    "has longer blocks",
     "sends half a header",
     "sends nothing at all",
 )
@@ -55,15 +55,17 @@ def answer(peer: Peer, fault: str, blocks: list[torch.Tensor]) -> None:
             return
         case "sends nothing at all":
             announced = 0
-    peer.send(torch.tensor([announced, *blocks[0].shape]))
+    if fault == "has blocks of another dtype":
+        blocks = [block.bfloat16() for block in blocks]
+    elif fault == "has longer blocks":
+        blocks = [torch.cat([block, block]) for block in blocks]
+    peer.send(torch.tensor([announced, blocks[0].nbytes, *blocks[0].shape]))
     for number in range(announced):
-        block = blocks[number % num_blocks]
         if number and fault == "ends between two blocks":
             os._exit(1)
         if number and fault == "stops between two blocks":
             time.sleep(600)
-        sent = {"sends half of a block": block[: len(block) // 2], "sends twice a block": torch.cat([block, block])}
-        peer.send(sent.get(fault, block))
+        peer.send(blocks[number % num_blocks])
 
 
 if __name__ == "__main__":
