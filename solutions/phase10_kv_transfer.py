@@ -6,7 +6,7 @@ vLLM: `LRUOffloadingManager` in `v1/kv_offload/lru_manager.py`; both sides of th
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
 from mini_vllm.core.gates.connector import BlockStore, BlockTransfer, KVConnectorMetadata, KVConnectorOutput
@@ -29,11 +29,7 @@ class HostBlockStore:
 
         The first of them counts as used last: without it the others cannot be used.
         """
-        found: list[bytes] = []
-        for block_hash in block_hashes:
-            if block_hash not in self._blocks:
-                break
-            found.append(block_hash)
+        found = list(takewhile(self._blocks.__contains__, block_hashes))
         for block_hash in reversed(found):
             self._blocks.move_to_end(block_hash)
         return len(found)

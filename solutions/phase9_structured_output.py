@@ -1,7 +1,6 @@
 """Phase 9, reference: from a regex to a mask over the logits.
 
-vLLM: `StructuredOutputManager.grammar_bitmask` in `v1/structured_output/__init__.py`; the automaton is that of
-Willard and Louf, 2023 (Outlines), which is behind `v1/structured_output/backend_outlines.py`.
+vLLM: `v1/structured_output/backend_outlines.py`, whose automaton is that of Willard and Louf, 2023 (Outlines).
 """
 
 from collections.abc import Sequence
@@ -32,16 +31,15 @@ def build_dfa(nfa: Nfa, alphabet: frozenset[int]) -> Dfa:
     numbers = {sets[0]: START}
     transitions: list[dict[int, int]] = []
     for positions in sets:  # grows while it is read
-        row = {}
+        transitions.append({})
         for byte in alphabet:
             if after := next_positions(nfa, positions, byte):
                 if after not in numbers:
                     numbers[after] = len(sets)
                     sets.append(after)
-                row[byte] = numbers[after]
+                transitions[-1][byte] = numbers[after]
         if len(sets) > MAX_DFA_STATES:
             raise ValueError(f"the regex needs more than {MAX_DFA_STATES:,} states; make it simpler")
-        transitions.append(row)
     return _without_dead_ends(transitions, {numbers[one] for one in sets if not nfa.ends.isdisjoint(one)})
 
 
@@ -107,8 +105,7 @@ def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> N
 
     bits = torch.ones(32, dtype=torch.int32, device=bitmask.device) << torch.arange(32, device=bitmask.device)
     is_forbidden = ((bitmask[:, :, None] & bits) == 0).flatten(1)[:, : logits.shape[1]]
-    index = torch.tensor(rows, device=logits.device)
-    logits[index] = logits[index].masked_fill(is_forbidden, float("-inf"))
+    logits[list(rows)] = logits[list(rows)].masked_fill(is_forbidden, float("-inf"))
 
 
 class RegexGrammar:

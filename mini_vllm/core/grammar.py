@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from mini_vllm.core.request import Request
+
     Bitmask = NDArray[np.int32]  # [rows, cdiv(vocab, 32)]: bit i of word w is token 32 * w + i
 else:
     Bitmask = Any  # reading requests must not load numpy
@@ -56,30 +58,37 @@ class StructuredOutputFunctions:
     apply_bitmask: Callable[[Any, Any, Sequence[int]], None]
 
 
-def follow(grammar: Grammar, request_id: str, output_token_ids: Sequence[int]) -> None:
-    """Bring a grammar to the place after these tokens. Raises `ValueError` if it does not allow them.
+def follow(grammar: Grammar, request: "Request", newest: Sequence[int] = ()) -> None:
+    """Bring a grammar to the place after a request's tokens and the `newest`. `ValueError` if it does not allow them.
 
     A request's tokens may have been taken back since (a step that failed), so the grammar goes back as well.
     """
-    num_missing = len(output_token_ids) - grammar.num_processed_tokens
+    num_missing = request.num_output_tokens + len(newest) - grammar.num_processed_tokens
     if num_missing < 0:
         grammar.rollback(-num_missing)
-    elif num_missing and not grammar.accept_tokens(request_id, output_token_ids[-num_missing:]):
-        if not grammar.is_terminated():  # a step that was planned ahead computes tokens past the end
-            raise ValueError(DEAD_END)
+    elif num_missing:
+        tokens = request.all_token_ids[-num_missing:]  # no copy of all: a long text must not cost more in each step
+        if newest:
+            tokens = [*tokens, *newest][-num_missing:]
+        if not grammar.accept_tokens(request.request_id, tokens):
+            if not grammar.is_terminated():  # a step that was planned ahead computes tokens past the end
+                raise ValueError(DEAD_END)
 
 
-def fill_bitmask_rows(
-    grammar: Grammar, request_id: str, draft_token_ids: Sequence[int], bitmask: Bitmask, first_row: int
-) -> None:
-    """Fill the rows of a request with k drafts: row `first_row + j` allows what may follow its first j drafts.
+def masks_after_drafts(
+    grammar: Grammar, request_id: str, draft_token_ids: Sequence[int], bitmask: Bitmask
+) -> list[bytes]:
+    """Return the bits of the mask before each draft and after the last one, as far as the grammar allows the drafts.
 
-    Rows after a draft that the grammar forbids stay as they are. The grammar is in the end where it was before.
+    `bitmask` [1, cdiv(vocab, 32)] is written over. The grammar is in the end where it was before.
     """
-    grammar.fill_bitmask(bitmask, first_row)
-    num_accepted = 0
-    while num_accepted < len(draft_token_ids) and grammar.accept_tokens(request_id, [draft_token_ids[num_accepted]]):
-        num_accepted += 1
-        grammar.fill_bitmask(bitmask, first_row + num_accepted)
-    if num_accepted:
-        grammar.rollback(num_accepted)
+    grammar.fill_bitmask(bitmask, 0)
+    masks = [bitmask.tobytes()]
+    for token_id in draft_token_ids:
+        if not grammar.accept_tokens(request_id, [token_id]):
+            break
+        grammar.fill_bitmask(bitmask, 0)
+        masks.append(bitmask.tobytes())
+    if len(masks) > 1:
+        grammar.rollback(len(masks) - 1)
+    return masks

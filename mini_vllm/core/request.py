@@ -97,12 +97,20 @@ class Request:
     num_output_placeholders: int = field(default=0, init=False)
     stop_reason: int | str | None = field(default=None, init=False)
     block_hashes: list[bytes] = field(default_factory=list, init=False)
+    _compiled: Grammar | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.all_token_ids = list(self.prompt_token_ids)
         self.num_prompt_tokens = len(self.prompt_token_ids)
         if self.grammar is not None and not self.grammar.done():
             self.status = RequestStatus.WAITING_FOR_FSM
+
+    def compiled_grammar(self) -> Grammar:
+        """Return the grammar once it is compiled. Raises `ValueError` if it could not be."""
+        if self._compiled is None:
+            assert self.grammar is not None
+            self._compiled = self.grammar.result()  # asked in every step, and a future's lock costs half a mask
+        return self._compiled
 
     @property
     def num_tokens(self) -> int:

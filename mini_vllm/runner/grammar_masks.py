@@ -9,34 +9,65 @@ import torch
 from torch import Tensor
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.grammar import DEAD_END, StructuredOutputFunctions, fill_bitmask_rows, follow
+from mini_vllm.core.grammar import DEAD_END, Bitmask, StructuredOutputFunctions, follow, masks_after_drafts
 from mini_vllm.runner.logits_processors import Rows
 
+MAX_KEPT_BYTES = 32 << 20  # 5,457 masks of the embedded model's 1,537 tokens
 
-def mask_logits(functions: StructuredOutputFunctions, rows: Rows, logits: Tensor) -> tuple[Tensor, dict[str, str]]:
-    """Return logits [S, vocab] with minus infinity where a grammar forbids a token, and errors by request id.
 
-    The logits are a copy, or `logits` itself if no request has a grammar. Rows of a request with an error are not
-    masked: their tokens must not be used.
-    """
-    chosen = [index for index, (one, _) in enumerate(rows) if one.request.grammar is not None]
-    if not chosen:
-        return logits, {}
-    bitmask = np.full((len(chosen), cdiv(logits.shape[1], 32)), -1, dtype=np.int32)
-    errors: dict[str, str] = {}
-    for place, index in enumerate(chosen):
-        scheduled, num_drafts = rows[index]
-        request = scheduled.request
-        if num_drafts == 0 and request.grammar is not None:
-            try:
-                grammar = request.grammar.result()
-                follow(grammar, request.request_id, request.output_token_ids)
-                fill_bitmask_rows(grammar, request.request_id, scheduled.draft_token_ids, bitmask, place)
-            except ValueError as error:
-                errors[request.request_id] = str(error)
-    for place in np.flatnonzero(~bitmask.any(axis=1)).tolist():  # nothing is allowed
-        errors[rows[chosen[place]][0].request.request_id] = DEAD_END
-        bitmask[place] = -1
-    masked = logits.clone()
-    functions.apply_bitmask(masked, torch.from_numpy(bitmask).to(logits.device), chosen)
-    return masked, errors
+class GrammarMasks:
+    """Masks the logits of steps. Most masks come again in a later step, so each is kept as what it adds to a row."""
+
+    def __init__(self, functions: StructuredOutputFunctions) -> None:
+        self.functions = functions
+        self._kept: dict[bytes, Tensor] = {}  # [vocab] by the bits of a mask: 0, or minus infinity
+        self._bitmask: Bitmask = np.empty((1, 0), dtype=np.int32)  # one row, into which grammars write
+
+    def apply(self, rows: Rows, logits: Tensor) -> tuple[Tensor, dict[str, str]]:
+        """Return logits [S, vocab] with minus infinity where a grammar forbids a token, and errors by request id.
+
+        The logits are a copy, or `logits` itself if no request has a grammar. Rows of a request with an error are not
+        masked: their tokens must not be used.
+        """
+        if all(one.request.grammar is None for one, _ in rows):
+            return logits, {}
+        masks, errors = self._masks(rows, cdiv(logits.shape[1], 32))
+        try:
+            added = [self._kept[mask] for mask in masks]
+        except KeyError:
+            self._keep(masks, logits)
+            added = [self._kept[mask] for mask in masks]
+        return torch.stack(added).add_(logits), errors
+
+    def _masks(self, rows: Rows, num_words: int) -> tuple[list[bytes], dict[str, str]]:
+        """Return the bits of each row's mask, all ones where no grammar is, and errors by request id."""
+        if self._bitmask.shape[1] != num_words:
+            self._bitmask = np.empty((1, num_words), dtype=np.int32)
+        all_allowed, nothing_allowed = b"\xff" * 4 * num_words, bytes(4 * num_words)
+        masks, errors = list[bytes](), dict[str, str]()
+        for scheduled, num_drafts in rows:
+            if num_drafts:  # its mask came with the row before the drafts
+                continue
+            request, own = scheduled.request, list[bytes]()
+            if request.grammar is not None:
+                try:
+                    grammar = request.compiled_grammar()
+                    follow(grammar, request)
+                    own = masks_after_drafts(grammar, request.request_id, scheduled.draft_token_ids, self._bitmask)
+                except ValueError as error:
+                    errors[request.request_id] = str(error)
+                if nothing_allowed in own:
+                    errors[request.request_id], own = DEAD_END, []
+            masks += own
+            masks += [all_allowed] * (1 + len(scheduled.draft_token_ids) - len(own))
+        return masks, errors
+
+    def _keep(self, masks: list[bytes], logits: Tensor) -> None:
+        """Work out what masks add to a row of logits. What is kept is forgotten when it becomes too much."""
+        new = dict.fromkeys(mask for mask in masks if mask not in self._kept)
+        if (len(self._kept) + len(new)) * logits[0].nbytes > MAX_KEPT_BYTES:
+            self._kept, new = {}, dict.fromkeys(masks)
+        added = logits.new_zeros(len(new), logits.shape[1])
+        bitmask = torch.frombuffer(bytearray().join(new), dtype=torch.int32).view(len(new), -1)
+        self.functions.apply_bitmask(added, bitmask.to(logits.device), range(len(new)))
+        self._kept |= zip(new, added, strict=True)

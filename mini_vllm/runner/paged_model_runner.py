@@ -11,7 +11,7 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner.adapters import StepAdapters
 from mini_vllm.runner.drafts.verify import verify_drafts
 from mini_vllm.runner.draws import draw
-from mini_vllm.runner.grammar_masks import mask_logits
+from mini_vllm.runner.grammar_masks import GrammarMasks
 from mini_vllm.runner.logits_processors import Rows, processed_logits
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.step_buffer import StepBuffer
@@ -37,7 +37,7 @@ class PagedModelRunner:
         self.model = model
         self.steps = steps
         self.speculation = speculation
-        self.structured = structured
+        self.masks = None if structured is None else GrammarMasks(structured)
         self.adapters = adapters
         self.vocab_size = model.vocab_size
         self.buffer = StepBuffer(model.device)
@@ -52,8 +52,8 @@ class PagedModelRunner:
         rows = [(one, k) for one in batch if one.needs_token for k in range(len(one.draft_token_ids) + 1)]
         is_usable = hide_unusable(logits)
         processed, errors = processed_logits(rows, logits), dict[str, str]()
-        if self.structured is not None:
-            processed, errors = mask_logits(self.structured, rows, processed)
+        if self.masks is not None:
+            processed, errors = self.masks.apply(rows, processed)
         tokens = self.sample(rows, processed)
         wrong = [one.request.request_id for (one, _), fine in zip(rows, is_usable.tolist(), strict=True) if not fine]
         errors |= dict.fromkeys(wrong, "the model returned logits that are not finite")

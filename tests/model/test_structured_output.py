@@ -2,11 +2,13 @@
 
 import json
 import re
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from jsonschema import validate  # type: ignore[import-untyped]
 
 from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams
@@ -15,7 +17,9 @@ from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.automaton import Dfa, build_trie
 from mini_vllm.core.grammar import DEAD_END, Grammar
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, Vocabulary, llguidance
+from mini_vllm.runner import grammar_masks
 from mini_vllm.sampling_params import StructuredOutputsParams
+from solutions import phase9_structured_output as solution
 from solutions.phase9_structured_output import RegexGrammar, RegexTokenMasks
 
 ROOMY = EngineConfig(num_gpu_blocks=200)
@@ -74,6 +78,26 @@ def test_texts_match_and_are_the_same_however_they_are_computed(config: EngineCo
     for one, output in zip(wanted[:-3], plain, strict=False):
         assert one.structured_outputs is not None
         assert re.fullmatch(one.structured_outputs.regex or "", output.outputs[0].text, re.ASCII)
+
+
+@pytest.mark.parametrize("max_kept_bytes", [0, 32 << 20])
+def test_each_mask_is_worked_out_once_while_there_is_room(monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int) -> None:
+    monkeypatch.setattr(grammar_masks, "MAX_KEPT_BYTES", max_kept_bytes)
+    llm, asked = engine(), list[bytes]()
+    masks = llm.engine.runner.masks  # type: ignore[attr-defined]
+
+    def apply_bitmask(logits: torch.Tensor, bitmask: torch.Tensor, rows: Sequence[int]) -> None:
+        asked.extend(row.numpy().tobytes() for row in bitmask)
+        solution.apply_bitmask(logits, bitmask, rows)
+
+    masks.functions = replace(masks.functions, apply_bitmask=apply_bitmask)
+    wanted = [params(seed, regex=REGEXES[1]) for seed in range(4)] + [SamplingParams(20)]
+    outputs = llm.generate(["Mina said"] * 5, wanted)
+    assert all(re.fullmatch(REGEXES[1], output.outputs[0].text) for output in outputs[:4])
+    if max_kept_bytes:
+        assert len(asked) == len(set(asked)) == len(masks._kept)
+    else:
+        assert len(asked) > len(set(asked)) > len(masks._kept)
 
 
 @pytest.mark.parametrize("regex", [*REGEXES, "(ab|a(bc)*)+", "[^ ]{1,3} [^a-y]?"])

@@ -28,6 +28,7 @@ from course.views.prefix_tree import prefix_tree
 from course.views.race import race
 from course.views.stutter import stutter
 from course.views.time_machine import compare, time_machine, wait_strip
+from course.views.transfers import TransferStep, transfers
 from course.views.windows import windows
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
@@ -89,6 +90,14 @@ CHAINS: dict[str, Callable[[], Picture]] = {
     ),
     "windows": lambda: windows(
         "a text", {"full": [3, 1, 2], "window of 4": [0, 0, 5]}, {"all": [1, 2, 3], "with a window": [1, 2, 2]}
+    ),
+    "transfers": lambda: transfers(
+        [
+            TransferStep({"A": ("running", [1]), "B": ("loading", [2, 3]), "C": ("running", [4])}),
+            TransferStep({"A": ("held until sent", [1]), "B": ("loaded", [2, 3]), "C": ("running", [4])}),
+            TransferStep({"B": ("running", [2, 3])}),
+        ],
+        6,
     ),
     "chains without hashes": lambda: hash_chain({"the first prompt": list(range(80)), "the second": [1]}, 4),
 }
@@ -234,6 +243,7 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "automaton": CHAINS["automaton"],
     "image_chunks": CHAINS["image chunks"],
     "windows": CHAINS["windows"],
+    "transfers": CHAINS["transfers"],
     "batching": batching,
     "race": lambda: race({"FCFS": runs.queued("fcfs"), "PRIORITY": runs.queued("priority")})[6],
     "stutter": lambda: first_of(

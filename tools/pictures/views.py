@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from course.fresh.jobs import play_workload
+from course.parity.replay import ScenarioReplay
+from course.parity.scenario import Scenario
 from course.simulator.served import Slo
 from course.traces.recording import Recording
 from course.views.automaton import automaton
@@ -21,6 +23,7 @@ from course.views.paged_batch import paged_batch
 from course.views.picture import Picture
 from course.views.policy_comparison import PolicyComparison, compare_policies, policy_picture
 from course.views.time_machine import time_machine
+from course.views.transfers import TransferStep, transfers
 from course.views.windows import windows
 from course.workloads.two_gates import TWO_GATES, two_gates
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
@@ -128,6 +131,27 @@ def a_long_text() -> Picture:
     )
 
 
+def past_a_load() -> Picture:
+    """Return a run in which A ends and is sent, B's blocks come from elsewhere, and C is admitted past B."""
+    common = {"priority": 0, "arrival_time": 0.0, "ignore_eos": True, "stop_token_ids": [], "planned": []}
+    lengths = {"A": (6, 2, {"send": True, "send_steps": 2}), "B": (14, 2, {"stored": 12, "load_steps": 2})}
+    lengths |= {"C": (9, 7, {})}
+    requests = {
+        name: {"prompt": [{"seed": name, "len": length}], "max_tokens": most, **common, **more}
+        for name, (length, most, more) in lengths.items()
+    }
+    settings = {"max_num_seqs": 4, "max_num_batched_tokens": 16, "block_size": 4, "num_gpu_blocks": 11}
+    config = {**settings, "max_model_len": 40, "eos_token_id": 2, "spec": None, "connector": {"async": True}}
+    events = [{"step": 0, "add": name} for name in requests]
+    line = {"name": "past a load", "config": config, "requests": requests, "events": events, "trace": {"steps": []}}
+    replay = ScenarioReplay(Scenario(line), parse_lineup("solution:1-5"))
+    steps = list[TransferStep]()
+    for number in range(5):
+        replay.run_step(number)
+        steps.append(TransferStep.of(replay.scheduler, replay.requests.values()))
+    return transfers(steps, 10)
+
+
 def compute_then_memory() -> Film:
     """Return the run of phase 5's handout in which compute is the gate, and then memory."""
     return gates(play_workload(two_gates(), TWO_GATES, parse_lineup("solution:1-5")).recording)
@@ -152,6 +176,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "automaton": the_next_digit,
     "image_chunks": two_images,
     "windows": a_long_text,
+    "transfers": past_a_load,
     "drafts": kept_and_rejected_drafts,
     "lanes": in_turn_and_ahead,
 }

@@ -38,7 +38,7 @@ class KVTransfers:
 
     def has_arrived(self, request: Request) -> bool:
         """Return whether nothing is being loaded for a waiting request; what was is computed from now on."""
-        if self._is_loading(request):
+        if self.is_loading(request):
             return False
         if request.status is RequestStatus.WAITING_FOR_REMOTE_KVS:
             self._finish_load(request)
@@ -170,12 +170,13 @@ class KVTransfers:
         holders = [request for request in waiting if self.kv.block_ids(request.request_id)]
         if has_sampled or not holders:
             self._num_steps_in_vain = 0
-        elif is_idle and not self.sending and not any(self._is_loading(request) for request in waiting):
+        elif is_idle and not self.sending and not any(self.is_loading(request) for request in waiting):
             self._num_steps_in_vain += 1
         if holders and self._num_steps_in_vain >= MAX_STEPS_IN_VAIN:
             self._local_only.add(holders[-1].request_id)
             self._drop_load(holders[-1])
 
-    def _is_loading(self, request: Request) -> bool:
+    def is_loading(self, request: Request) -> bool:
+        """Return whether blocks that a request holds have not all come yet."""
         is_received = request.request_id in self._received
         return request.status is RequestStatus.WAITING_FOR_REMOTE_KVS and not is_received

@@ -72,8 +72,8 @@ def _legal(
     request = scheduled.request
     if request.grammar is None or not drafts.get(request.request_id):
         return []
-    grammar = request.grammar.result()
-    follow(grammar, request.request_id, [*request.output_token_ids, *sampled[request.request_id]])
+    grammar = request.compiled_grammar()
+    follow(grammar, request, sampled[request.request_id])
     return grammar.validate_tokens(drafts[request.request_id])
 
 

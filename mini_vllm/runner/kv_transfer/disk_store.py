@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -46,8 +47,8 @@ class DiskBlockStore:
         try:
             with safe_open(path, "pt") as file:
                 block: Tensor = file.get_tensor("kv")
-                is_whole = (file.metadata() or {}).get("crc32") == checksum(block)
-            is_whole &= block.shape == self.like.shape and block.dtype == self.like.dtype
+                is_whole = block.shape == self.like.shape and block.dtype == self.like.dtype
+                is_whole = is_whole and (file.metadata() or {}).get("crc32") == checksum(block)
             os.utime(path)  # the next engine goes by the times of the files
         except (OSError, SafetensorError):
             is_whole = False
@@ -69,13 +70,14 @@ class DiskBlockStore:
             path.with_suffix(UNFINISHED).write_bytes(content)
             os.replace(path.with_suffix(UNFINISHED), path)
         except OSError:
-            path.with_suffix(UNFINISHED).unlink(missing_ok=True)
+            self._delete(path.with_suffix(UNFINISHED).name)
             return
         self.num_bytes_of[path.name] = len(content)
 
     def _delete(self, name: str) -> None:
         self.num_bytes_of.pop(name, None)
-        (self.folder / name).unlink(missing_ok=True)
+        with suppress(OSError):  # what cannot be deleted is forgotten all the same
+            (self.folder / name).unlink()
 
 
 def checksum(block: Tensor) -> str:

@@ -25,7 +25,7 @@ class Peer:
         self.group.send([tensor.contiguous()], self.other, 0).wait(self.timeout)
 
     def receive(self, like: Tensor, timeout: timedelta | None = None) -> Tensor:
-        tensor = torch.empty_like(like, device="cpu")
+        tensor = torch.zeros_like(like, device="cpu")  # gloo takes a shorter message, and leaves the rest as it is
         self.group.recv([tensor], self.other, 0).wait(timeout or self.timeout)
         return tensor
 
@@ -43,16 +43,22 @@ class Peer:
         return token_ids, [joined[start : start + size] for start in range(0, len(joined), size)]
 
     def send_blocks(self, blocks: Sequence[Tensor]) -> None:
-        """Send how many blocks there are, in which shape, and then one after the other."""
-        self.send(torch.tensor([len(blocks), *(blocks[0].shape if blocks else [0] * MAX_DIMENSIONS)]))
+        """Send how many blocks there are, of which size and shape, and then one after the other."""
+        form = [blocks[0].nbytes, *blocks[0].shape] if blocks else [0] * (1 + MAX_DIMENSIONS)
+        self.send(torch.tensor([len(blocks), *form]))
         for block in blocks:
             self.send(block)
 
-    def receive_num_blocks(self, like: Tensor) -> int:
-        """Return how many blocks come. Raises `RuntimeError` if they have another shape than `like`."""
-        num_blocks, *shape = self.receive(torch.zeros(1 + MAX_DIMENSIONS, dtype=torch.int64)).tolist()
-        if num_blocks and shape != list(like.shape):
-            raise RuntimeError(f"blocks must have the shape {list(like.shape)}, the other process sends {shape}")
+    def receive_num_blocks(self, like: Tensor, num_asked: int) -> int:
+        """Return how many blocks come. Raises `RuntimeError` if they are not like `like`, or too many come.
+
+        They must be as large as announced: gloo ends this process at a message that is too long.
+        """
+        num_blocks, *form = self.receive(torch.zeros(2 + MAX_DIMENSIONS, dtype=torch.int64)).tolist()
+        if num_blocks and form != (wanted := [like.nbytes, *like.shape]):
+            raise RuntimeError(f"blocks must have bytes and shape {wanted}, the other process sends {form}")
+        if not 0 <= num_blocks <= num_asked:
+            raise RuntimeError(f"it announces {num_blocks} of the {num_asked} blocks that were asked for")
         return int(num_blocks)
 
 

@@ -67,10 +67,10 @@ class PrefillClient:
                 future, token_ids, block_hashes = self._asked.get()
                 if future.set_running_or_notify_cancel():
                     peer.send_prompt(token_ids, block_hashes)
-                    for block_hash in block_hashes[: peer.receive_num_blocks(self.like)]:
+                    for block_hash in block_hashes[: peer.receive_num_blocks(self.like, len(block_hashes))]:
                         self.store.put(block_hash, peer.receive(self.like))
                     future.set_result(None)
-        except RuntimeError as error:
+        except Exception as error:  # of the store, too: without this thread every request would wait in vain
             if not self.is_lost:
                 logger.warning("the prefill process is given up, prompts are computed here: %s", error)
             self.is_lost = True

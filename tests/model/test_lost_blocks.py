@@ -1,0 +1,119 @@
+"""KV transfer with a prefill process that does one thing wrong, and with stores that lose blocks at any moment."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from shutil import rmtree
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from mini_vllm.runner.kv_transfer.prefill_client import PrefillClient
+from tests.model.false_prefill import FAULTS
+from tests.model.test_kv_transfer import ROOMY, SETTINGS, TIGHT, engine, texts
+
+TIMEOUT = 5.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where the right blocks of all prompts lie."""
+    path = tmp_path_factory.mktemp("blocks")
+    texts(engine(ROOMY, kv_connector="disk", shared_storage_path=str(path)))
+    return next(path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[str]:
+    return texts(engine(ROOMY))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_prefill_process_that_does_wrong_changes_no_text(plain: list[str], folder: Path, fault: str) -> None:
+    llm = engine(TIGHT, kv_connector="prefill", prefill_timeout=TIMEOUT)
+    connector: Any = llm.engine.scheduler.gates.connector
+    right = connector.prefill
+    right.close()
+    opening = f"{fault};{folder}".encode()
+    client = PrefillClient("tests.model.false_prefill", opening, right.store, right.like, TIMEOUT)
+    connector.prefill = client
+    while fault not in FAULTS[:2] and not client._rendezvous.check(["ready"]):
+        time.sleep(0.05)
+    if fault == FAULTS[0]:
+        client.process.wait()
+    assert [texts(llm), texts(llm)] == [plain, plain]
+    assert client.is_lost == (fault not in ("is never ready", "sends nothing at all"))
+    client.close()
+
+
+class Forgetful:
+    """A store that loses a third of its blocks: those that it has found may be gone when they are asked for."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.rng, self.lost, self.num_lost = inner, Random(7), set[bytes](), 0
+
+    def lookup(self, block_hashes: list[bytes]) -> int:
+        known = next((n for n, one in enumerate(block_hashes) if one in self.lost), len(block_hashes))
+        return int(self.inner.lookup(block_hashes[:known]))
+
+    def get(self, block_hash: bytes) -> Any:
+        if self.rng.random() < 1 / 3:
+            self.lost.add(block_hash)
+            self.num_lost += 1
+        return None if block_hash in self.lost else self.inner.get(block_hash)
+
+    def put(self, block_hash: bytes, block: Any) -> None:
+        self.lost.discard(block_hash)
+        self.inner.put(block_hash, block)
+
+
+@pytest.mark.parametrize(("connector", "settings"), [("swap", {}), *(("host", settings) for settings in SETTINGS)])
+def test_blocks_that_are_lost_between_plan_and_load_are_computed(
+    plain: list[str], connector: str, settings: dict[str, Any]
+) -> None:
+    llm = engine(replace(TIGHT, **settings), kv_connector=connector)
+    assert llm.engine.transfers is not None
+    store: Any = llm.engine.transfers.store
+    store.inner = forgetful = Forgetful(store.inner)
+    assert [texts(llm), texts(llm)] == [plain, plain]
+    assert forgetful.num_lost
+
+
+def as_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def with_a_scalar(path: Path) -> None:
+    save_file({"kv": torch.tensor(1.0)}, path)
+
+
+def without_kv(path: Path) -> None:
+    save_file({"k": torch.ones(2)}, path)
+
+
+@pytest.mark.parametrize("damage", [as_a_folder, with_a_scalar, without_kv])
+def test_files_of_any_kind_under_a_blocks_name_are_computed_again(
+    plain: list[str], tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    disk = {"kv_connector": "disk", "shared_storage_path": str(tmp_path)}
+    llm = engine(TIGHT, **disk)
+    assert texts(llm) == plain
+    for path in sorted(next(tmp_path.iterdir()).iterdir())[::3]:
+        damage(path)
+    assert [texts(llm), texts(engine(TIGHT, **disk))] == [plain, plain]
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_folder_that_is_taken_away_is_computed_again(plain: list[str], tmp_path: Path, is_file: bool) -> None:
+    llm = engine(TIGHT, kv_connector="disk", shared_storage_path=str(tmp_path))
+    assert texts(llm) == plain
+    (folder,) = tmp_path.iterdir()
+    rmtree(folder)
+    if is_file:
+        folder.write_bytes(b"a file in its place")
+    assert [texts(llm), texts(llm)] == [plain, plain]
