@@ -22,32 +22,37 @@ def find_compiler() -> str | None:
     return next((found for name in COMPILERS if (found := shutil.which(name))), None)
 
 
-@cache
 def can_compile() -> bool:
     """Return whether there is a C compiler that takes our options; not every machine with one has its headers."""
     try:
-        compile_library("nothing.c", '#include "decode_attention.h"\n#include <math.h>\n', ("-DIS_BFLOAT16=0",))
-    except (ValueError, OSError):
+        compile_library("nothing.c", '#include "numbers.h"\n#include <math.h>\n', ("-DIS_BFLOAT16=0",))
+    except ValueError:
         return False
     return True
 
 
-@cache
 def compile_library(name: str, code: str, options: tuple[str, ...]) -> ctypes.CDLL:
     """Return the library of a file of this name with this code, compiled with these options beside ours.
 
     It is kept in the user's folder of caches, where the next process finds it: whatever it depends on is part of its
-    name. Raises `ValueError` with the compiler's own words if it refuses the code.
+    name. Raises `ValueError` with the compiler's own words if it refuses the code, or if there is none.
     """
+    return _library(find_compiler(), name, code, options)
+
+
+@cache
+def _library(compiler: str | None, name: str, code: str, options: tuple[str, ...]) -> ctypes.CDLL:
+    if compiler is None:
+        raise ValueError(f"{name} cannot be compiled: there is none of the compilers {', '.join(COMPILERS)}")
     with TemporaryDirectory() as folder:
         source, library = Path(folder) / name, Path(folder) / "library.so"
-        kept = _cache_folder() / f"{source.stem}-{_digest(code, options)}.so"
+        kept = _cache_folder() / f"{source.stem}-{_digest(compiler, code, options)}.so"
         try:
             return ctypes.CDLL(str(kept))
         except OSError:  # not there, or cut short by a full disk
             pass
         source.write_text(code, encoding="utf-8")
-        if refusal := _compile(source, options, library):
+        if refusal := _compile(compiler, source, options, library):
             raise ValueError(f"{name} cannot be compiled:\n{refusal}")
         _keep(library, kept)
         return ctypes.CDLL(str(library))
@@ -57,16 +62,16 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mini-vllm"
 
 
-def _digest(code: str, options: tuple[str, ...]) -> str:
+def _digest(compiler: str, code: str, options: tuple[str, ...]) -> str:
     """Return a digest of all that a library depends on: with another one it is another file."""
     headers = [header.read_text(encoding="utf-8") for header in sorted(HERE.glob("*.h"))]
-    return sha256(repr((code, options, OPTIONS, headers, _processor(), torch.__file__)).encode()).hexdigest()[:32]
+    return sha256(repr((code, options, OPTIONS, headers, _processor(compiler), torch.__file__)).encode()).hexdigest()
 
 
 @cache
-def _processor() -> str:
-    """Return what the compiler knows of itself and this processor: its version, the instructions that it may use."""
-    command = [find_compiler() or "cc", "-march=native", "-E", "-dM", "-x", "c", os.devnull]
+def _processor(compiler: str) -> str:
+    """Return what a compiler knows of itself and this processor: its version, the instructions that it may use."""
+    command = [compiler, "-march=native", "-E", "-dM", "-x", "c", os.devnull]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
@@ -81,9 +86,9 @@ def _keep(library: Path, kept: Path) -> None:
         pass
 
 
-def _compile(source: Path, options: tuple[str, ...], library: Path) -> str:
+def _compile(compiler: str, source: Path, options: tuple[str, ...], library: Path) -> str:
     """Compile a file to a library; return what the compiler says if it does not."""
-    compiler, compiled = find_compiler() or "cc", library.with_suffix(".o")
+    compiled = library.with_suffix(".o")
     # The threads of torch compute, and no further ones: two pools would wait for each other.
     threads = sorted(map(str, (Path(torch.__file__).parent / "lib").glob("libgomp*")))[:1]
     openmp = ["-fopenmp"] if threads else []
@@ -92,10 +97,7 @@ def _compile(source: Path, options: tuple[str, ...], library: Path) -> str:
         [*OPTIONS, *openmp, f"-I{HERE}", *options, str(source), "-o", str(compiled)],
         ["-shared", str(compiled), *threads, "-lm", "-o", str(library)],
     ):
-        try:
-            done = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
-        except OSError as error:
-            return str(error)
+        done = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
         if done.returncode:
             return done.stderr.strip() or f"exit code {done.returncode}"
     return ""
