@@ -1,4 +1,4 @@
-"""Compile a C file for this processor, once per machine, and load it."""
+"""Compile a C file for this processor and load it; the engine's own files once per machine."""
 
 import ctypes
 import os
@@ -31,31 +31,38 @@ def can_compile() -> bool:
     return True
 
 
-def compile_library(name: str, code: str, options: tuple[str, ...]) -> ctypes.CDLL:
+def compile_library(name: str, code: str, options: tuple[str, ...], *, is_kept: bool = False) -> ctypes.CDLL:
     """Return the library of a file of this name with this code, compiled with these options beside ours.
 
-    It is kept in the user's folder of caches, where the next process finds it: whatever it depends on is part of its
-    name. Raises `ValueError` with the compiler's own words if it refuses the code, or if there is none.
+    With `is_kept` it stays in the user's folder of caches, where the next process finds it: whatever it depends on is
+    part of its name. Raises `ValueError` with the compiler's own words if it refuses the code, or if there is none.
     """
-    return _library(find_compiler(), name, code, options)
+    return _library(find_compiler(), name, code, options, is_kept)
 
 
 @cache
-def _library(compiler: str | None, name: str, code: str, options: tuple[str, ...]) -> ctypes.CDLL:
+def _library(compiler: str | None, name: str, code: str, options: tuple[str, ...], is_kept: bool) -> ctypes.CDLL:
     if compiler is None:
         raise ValueError(f"{name} cannot be compiled: there is none of the compilers {', '.join(COMPILERS)}")
     with TemporaryDirectory() as folder:
         source, library = Path(folder) / name, Path(folder) / "library.so"
         kept = _cache_folder() / f"{source.stem}-{_digest(compiler, code, options)}.so"
-        try:
-            return ctypes.CDLL(str(kept))
-        except OSError:  # not there, or cut short by a full disk
-            pass
+        if is_kept and (found := _load(kept)):
+            return found
         source.write_text(code, encoding="utf-8")
         if refusal := _compile(compiler, source, options, library):
             raise ValueError(f"{name} cannot be compiled:\n{refusal}")
-        _keep(library, kept)
+        if is_kept:
+            _keep(library, kept)
         return ctypes.CDLL(str(library))
+
+
+def _load(library: Path) -> ctypes.CDLL | None:
+    """Return a library, or None if there is none or a full disk has cut it short."""
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError:
+        return None
 
 
 def _cache_folder() -> Path:

@@ -45,14 +45,15 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class CFile:
-    """A C file as it was when an engine was made: an edit is for the next one."""
+    """A C file as it was when an engine was made: an edit is for the next one. `is_ours`: nobody edits it."""
 
     name: str
     code: str
+    is_ours: bool = False
 
     @classmethod
-    def read(cls, path: Path) -> "CFile":
-        return cls(path.name, path.read_text(encoding="utf-8"))
+    def read(cls, path: Path, *, is_ours: bool = False) -> "CFile":
+        return cls(path.name, path.read_text(encoding="utf-8"), is_ours)
 
 
 @cache
@@ -64,7 +65,7 @@ def compiled_function(name: str, file: CFile, sizes: Sizes) -> CFunction:
     """
     if unwritten := unwritten_task(file.code):
         raise NotImplementedError(unwritten)
-    function = getattr(compile_library(file.name, file.code, sizes.options), name)
+    function = getattr(compile_library(file.name, file.code, sizes.options, is_kept=file.is_ours), name)
     function.argtypes, function.restype = ARGUMENTS[name], None
     typed: CFunction = function
     return typed
@@ -77,8 +78,8 @@ def with_decodes_in_c(steps: RunnerSteps, source: Path) -> RunnerSteps:
 
 def in_c(steps: RunnerSteps, decodes: Path, kernels: Path) -> RunnerSteps:
     """Return steps in which a second C file has the attention of chunks, and writes K and V."""
-    kernels_file = CFile.read(kernels)
-    attention = compiled_attention(steps.paged_attention, CFile.read(decodes), kernels_file)
+    kernels_file, decodes_file = CFile.read(kernels, is_ours=True), CFile.read(decodes, is_ours=True)
+    attention = compiled_attention(steps.paged_attention, decodes_file, kernels_file)
     return replace(steps, paged_attention=attention, write_kv=compiled_write_kv(steps.write_kv, kernels_file))
 
 

@@ -37,7 +37,7 @@ def layer_functions(dtype: torch.dtype) -> Any:
     """Return the functions of `llama_layer.c` for numbers of this dtype."""
     source = HERE / "llama_layer.c"
     options = (f"-DIS_BFLOAT16={int(dtype is torch.bfloat16)}",)
-    library = compile_library(source.name, source.read_text(encoding="utf-8"), options)
+    library = compile_library(source.name, source.read_text(encoding="utf-8"), options, is_kept=True)
     for name, arguments in SIGNATURES.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, LENGTH if name == "columns_of_a_panel" else None

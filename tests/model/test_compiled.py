@@ -127,23 +127,23 @@ def test_a_library_is_compiled_once_per_machine(tmp_path: Path, monkeypatch: pyt
     """The next process finds it: here a call that does not ask this process first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     code, load = "int answer(void) { return ANSWER; }", c_library._library.__wrapped__
-    assert load(COMPILER, "a.c", code, ("-DANSWER=42",)).answer() == 42
+    assert load(COMPILER, "a.c", code, ("-DANSWER=42",), True).answer() == 42
     [kept] = (tmp_path / "mini-vllm").iterdir()
     monkeypatch.setattr(c_library, "_compile", lambda *arguments: "not again")
-    assert load(COMPILER, "a.c", code, ("-DANSWER=42",)).answer() == 42
+    assert load(COMPILER, "a.c", code, ("-DANSWER=42",), True).answer() == 42
     with pytest.raises(ValueError, match="not again"):
-        load(COMPILER, "a.c", code, ("-DANSWER=43",))
+        load(COMPILER, "a.c", code, ("-DANSWER=43",), True)
     kept.unlink()  # what is loaded stays loaded as long as its file is the same
     kept.write_bytes(b"cut short")
     with pytest.raises(ValueError, match="not again"):
-        load(COMPILER, "a.c", code, ("-DANSWER=42",))
+        load(COMPILER, "a.c", code, ("-DANSWER=42",), True)
 
 
 @needs_compiler
 def test_without_a_folder_for_caches_every_process_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert c_library._library.__wrapped__(COMPILER, "a.c", "int one(void) { return 1; }", ()).one() == 1
+    assert c_library._library.__wrapped__(COMPILER, "a.c", "int one(void) { return 1; }", (), True).one() == 1
 
 
 @needs_compiler
