@@ -16,7 +16,7 @@ from policies.drafts_by_class import DraftsByClass
 from policies.length_ranker import LengthRanker
 
 SEEDS = (0, 1, 2)
-SLOTS = 64
+SEATS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def race_all(
     engine: EngineConfig | None = None,
 ) -> dict[str, list[Figures]]:
     """Run each policy with each seed on an H100 with an 8 B model."""
-    experiment = Experiment(engine=engine or replace(ENGINE, max_num_seqs=SLOTS))
+    experiment = Experiment(engine=engine or replace(ENGINE, max_num_seqs=SEATS))
     config, cost = experiment.resolved_engine(), experiment.cost
     races = [Race(name, load, seed, config, cost, lineup) for name in policies for seed in SEEDS]
     figures = iter(run_races(races))
@@ -57,7 +57,7 @@ def fair_tenants(lineup: Lineup) -> tuple[str, bool]:
     load = Load("burst", 800, 60.0, num_tenants=2, heavy_share=0.8)
     runs = race_all(lineup, ["fcfs", "vtc"], load)
     longest = max(request.num_prompt_tokens for seed in SEEDS for request in load.requests(seed))
-    held = SLOTS * max(r.num_prompt_tokens + r.num_output_tokens for seed in SEEDS for r in load.requests(seed))
+    held = SEATS * max(r.num_prompt_tokens + r.num_output_tokens for seed in SEEDS for r in load.requests(seed))
     bound = 2 * max(longest, 2 * held)
     fcfs, vtc = (max(run.max_service_difference for run in runs[name]) for name in ("fcfs", "vtc"))
     return f"{vtc:,.0f}, of at most {bound:,}; FCFS {fcfs:,.0f}", vtc <= bound < 10**9 and vtc * 10 < fcfs
@@ -79,7 +79,7 @@ def ranked_answers(lineup: Lineup) -> tuple[str, bool]:
 def chunked_prefill(lineup: Lineup) -> tuple[str, bool]:
     """Measure the 99th percentile of time per output token with whole prompts and with chunks."""
     load = Load("mixed", 500, 12.0)
-    whole = replace(ENGINE, max_num_seqs=SLOTS, max_model_len=16_384, max_num_batched_tokens=16_384)
+    whole = replace(ENGINE, max_num_seqs=SEATS, max_model_len=16_384, max_num_batched_tokens=16_384)
     chunked = replace(whole, max_num_batched_tokens=512)
     whole = replace(whole, enable_chunked_prefill=False)
     before, after = (
@@ -91,10 +91,10 @@ def chunked_prefill(lineup: Lineup) -> tuple[str, bool]:
 
 def run_to_completion(lineup: Lineup) -> tuple[str, bool]:
     """Measure mean latency of run-to-completion against taking turns, for equal and for uneven outputs."""
-    one_slot = replace(ENGINE, max_num_seqs=1)
+    one_seat = replace(ENGINE, max_num_seqs=1)
     found = []
     for variation in (0.0, 16.0):
-        runs = race_all(lineup, ["fcfs", "feedback-queues"], UnevenOutputs(400, 1.0, 100.0, variation), one_slot)
+        runs = race_all(lineup, ["fcfs", "feedback-queues"], UnevenOutputs(400, 1.0, 100.0, variation), one_seat)
         completed, turns = (mean_of(runs[name], lambda run: run.e2e.mean) for name in ("fcfs", "feedback-queues"))
         found.append(completed / turns)
     said = f"{found[0]:.2f} of the mean of taking turns if outputs are equal, {found[1]:.2f} if they vary much"
@@ -119,7 +119,7 @@ def readers_quality(lineup: Lineup) -> tuple[str, bool]:
 
 def wasted_tokens(lineup: Lineup) -> tuple[str, bool]:
     """Measure the tokens that are computed twice when memory is short, by the choice of the victim."""
-    tight = replace(ENGINE, max_num_seqs=SLOTS, num_gpu_blocks=1_000, max_model_len=16_384)
+    tight = replace(ENGINE, max_num_seqs=SEATS, num_gpu_blocks=1_000, max_model_len=16_384)
     names = ("fcfs", "least-computed-victim", "cheapest-victim")
     runs = race_all(lineup, names, Load("mixed", 300, 12.0), tight)
     last, least, cheapest = (mean_of(runs[name], lambda run: run.num_recomputed_tokens) for name in names)
@@ -134,7 +134,7 @@ def drafts_for_the_hurried(lineup: Lineup) -> tuple[str, bool]:
 
     Phase 7 is the lineup's, or comes from where phase 1 does.
     """
-    experiment = Experiment(gpu="A100-80GB", model="Qwen3-32B", num_gpus=2, engine=replace(ENGINE, max_num_seqs=SLOTS))
+    experiment = Experiment(gpu="A100-80GB", model="Qwen3-32B", num_gpus=2, engine=replace(ENGINE, max_num_seqs=SEATS))
     config, cost, load = experiment.resolved_engine(), experiment.cost, HurriedLoad("chat", 400, 8.0)
     # The passes of a draft model follow each other on the GPU, without the overhead of a step.
     passes = replace(Experiment(gpu="A100-80GB", model="Qwen2.5-0.5B").cost, seconds_per_step=0, seconds_per_request=0)
@@ -186,7 +186,7 @@ CLAIMS = [
         "Andes: quality of experience",
         "arXiv 2404.16283",
         "up to 3.2 times the mean quality of experience at a high rate",
-        "slots are short here, not memory, and a preempted request is computed again: there is little to trade",
+        "seats are short here, not memory, and a preempted request is computed again: there is little to trade",
         readers_quality,
         shown=False,
     ),

@@ -32,7 +32,7 @@ from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 
-LOADS = (Load("burst", 100, rate=4.0), Load("mixed", 80, rate=4.5))  # more than so few slots can serve in time
+LOADS = (Load("burst", 100, rate=4.0), Load("mixed", 80, rate=4.5))  # more than so few seats can serve in time
 GPU, MODEL = "L40S", "Llama-3.1-8B"
 ENGINE = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, num_gpu_blocks=3000, max_model_len=16_000)
 CPU_SECONDS, WALL_SECONDS = 10, 60

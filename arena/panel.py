@@ -24,7 +24,7 @@ KNOBS = (
     Menu("workload", "workload", "burst", tuple(WORKLOADS)),
     Slide("load", "load", 300, 50, 400, 25, "%"),
     Slide("heavy_share", "share of tenant 1", 60, 40, 90, 10, "%"),
-    Slide("max_num_seqs", "max_num_seqs", 64, 16, 128, 16, "slots"),
+    Slide("max_num_seqs", "max_num_seqs", 64, 16, 128, 16, "seats"),
 )
 
 
@@ -83,5 +83,5 @@ def conditions(setting: ArenaSetting) -> str:
     """Return what the picture shows, in words."""
     return (
         f"{setting.num_requests} requests of {setting.workload} at {setting.load:g}% of capacity, three tenants, "
-        f"the first sends {setting.heavy_share:g}%; {setting.max_num_seqs} slots, H100, Llama-3.1-8B"
+        f"the first sends {setting.heavy_share:g}%; {setting.max_num_seqs} seats, H100, Llama-3.1-8B"
     )

@@ -26,7 +26,7 @@ from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
 from policies.named import POLICIES, find_policy
 
-SLOTS = 64  # fewer than the simulator's 256, so that requests wait where a policy can order them
+SEATS = 64  # fewer than the simulator's 256, so that requests wait where a policy can order them
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def arena(
         workload=options.workload,
         gpu=options.gpu,
         model=options.model,
-        engine=engine_config(replace(ENGINE, max_num_seqs=SLOTS), engine),
+        engine=engine_config(replace(ENGINE, max_num_seqs=SEATS), engine),
     )
     console = make_console(stderr=as_json)
     team = replace(lineup_to_run(lineup, console), runner="absent")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from course.grading.grader import Grader, OnProgress
 from course.grading.plan import PlannedPhase, load_whole_plan
@@ -82,12 +82,17 @@ def require_this_checkout() -> None:
 def progress(console: Console, phases: list[PlannedPhase]) -> Iterator[OnProgress]:
     """Show a bar per phase while the block runs, lines where there is no terminal; yield what moves the bars."""
     if not is_live(console):
-        totals = {phase.number: len(phase.tests) for phase in phases}
-        with reported("Grading", console) as report:
-            yield lambda number, done, what: report(f"Grading phase {number}", done, totals[number])
+        total, done_of = sum(len(phase.tests) for phase in phases), dict[int, int]()
+
+        def count(number: int, done: int, what: str) -> None:
+            done_of[number] = done  # several phases are graded at once, so the time that is left is that of all
+            report("Grading tests", sum(done_of.values()), total)
+
+        with reported("Grading tests", console) as report:
+            yield count
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[what]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bars:
+    with Progress(*columns, TimeRemainingColumn(elapsed_when_finished=True), console=console, transient=True) as bars:
         tasks = {
             phase.number: bars.add_task(f"{phase.number} {phase.name}", total=len(phase.tests), start=False, what="")
             for phase in phases

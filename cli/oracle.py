@@ -62,7 +62,7 @@ def oracle(
     seeds = range(NUM_SEEDS) if seed is None else [seed]
     yours = [number for number in COMPARED_PHASES if mine[number] == "starter"]
     names = f"phase{'s' * (len(yours) > 1)} {enumeration(yours)}"
-    console.print(f"yours: {names}; all others that decide here are the reference's", soft_wrap=True)
+    console.print(f"compared: {names}; all others that decide here are the reference's", soft_wrap=True)
     try:
         with reported("Comparing") as report:
             found = search(counted(seeds, "Comparing workloads", report), requests, mine, reference)
@@ -136,7 +136,7 @@ def compare_with_recordings(phases: str | None, console: Console) -> None:
     everything = [scenario for name in TRACES for scenario in read_scenarios(PUBLIC_TRACES / name)]
     scenarios = comparable(everything, lineup)
     console.print(
-        f"yours: phases {enumeration(chosen)}; beside them the {len(scenarios)} recorded traces of vLLM 0.13.0 that "
+        f"compared: phases {enumeration(chosen)}; beside them the {len(scenarios)} recorded traces of vLLM 0.13.0 that "
         f"need no other phase",
         soft_wrap=True,
     )

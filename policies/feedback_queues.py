@@ -14,7 +14,7 @@ class FeedbackQueues(SchedulingPolicy):
     "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). Level n holds a request for
     `quantum * 2**n` output tokens. A prompt that takes as long as several of these skips their levels when it joins
     (`prefill_rate`: prompt tokens in the time of one output token). A request that has waited `starvation_seconds`
-    goes back to the top level. A waiting request of a better level takes the slot of a running one of a worse level.
+    goes back to the top level. A waiting request of a better level takes the seat of a running one of a worse level.
     Not here: FastServe keeps the K and V of preempted requests in host memory; here they are computed again.
 
     Raises `ValueError` for a parameter that is not over 0.

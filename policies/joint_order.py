@@ -12,7 +12,7 @@ READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
 def can_run(request: Request) -> bool:
-    """Return whether a waiting request could use a slot: one that waits for a grammar or a transfer could not."""
+    """Return whether a waiting request could use a seat: one that waits for a grammar or a transfer could not."""
     return request.status in READY
 
 
@@ -26,7 +26,7 @@ def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> l
 def outranked(
     step: StepView, rank: Callable[[Request], Any], may_go: Callable[[Request], bool] = lambda request: True
 ) -> list[Request]:
-    """Return the running requests whose slots waiting ones of smaller rank are to take, the largest rank first."""
+    """Return the running requests whose seats waiting ones of smaller rank are to take, the largest rank first."""
     ready = list(filter(can_run, step.waiting))
     if not ready:
         return []
@@ -37,10 +37,10 @@ def outranked(
 
 
 class JointOrder(Around):
-    """Sorts waiting and running requests together by another policy's rank: the first `max_num_seqs` get the slots.
+    """Sorts waiting and running requests together by another policy's rank: the first `max_num_seqs` get the seats.
 
     vLLM issue 6077 proposed it for priorities; its scheduler sorts the waiting queue alone. Here running requests give
-    way when slots are short, not when blocks are, and only once they have got a token: if ranks change, two of them
+    way when seats are short, not when blocks are, and only once they have got a token: if ranks change, two of them
     would else take turns for ever. The victims of a lack of blocks and the order of service are the other policy's.
     """
 

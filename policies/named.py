@@ -69,7 +69,7 @@ POLICIES: dict[str, NamedPolicy] = {
         lambda lengths: ShortestFirst(LengthRanker.trained()),
     ),
     "srtf": NamedPolicy(
-        "the same with known lengths, and a shorter request takes the slot of a longer one",
+        "the same with known lengths, and a shorter request takes the seat of a longer one",
         lambda lengths: ShortestFirst(oracle(lengths), preempts=True),
     ),
     "feedback-queues": NamedPolicy(
@@ -80,10 +80,10 @@ POLICIES: dict[str, NamedPolicy] = {
     "vtc": NamedPolicy("the tenant served least goes first", vtc),
     "ageing": NamedPolicy("priority, better by a level for every 5 s since arrival", lambda lengths: Ageing()),
     "joint-order": NamedPolicy(
-        "priority, and waiting requests take slots of running ones", lambda lengths: JointOrder(Priority())
+        "priority, and waiting requests take seats of running ones", lambda lengths: JointOrder(Priority())
     ),
     "two-classes-preempting": NamedPolicy(
-        "the same as two-classes, and the urgent take slots", lambda lengths: TwoClasses(preempts=True)
+        "the same as two-classes, and the urgent take seats", lambda lengths: TwoClasses(preempts=True)
     ),
     "andes": NamedPolicy(
         "the most quality of experience gained per block first", lambda lengths: QualityOfExperience()

@@ -13,7 +13,7 @@ class ShortestFirst(SchedulingPolicy):
 
     Minimises the mean time in the system if the predictions are right, and lets long outputs wait without a bound
     (Schrage 1968; for language models "Efficient LLM Scheduling by Learning to Rank", arXiv 2408.15792, where
-    starving requests are promoted, which `Ageing` does here). With `preempts` a running request gives its slot to a
+    starving requests are promoted, which `Ageing` does here). With `preempts` a running request gives its seat to a
     waiting one that is at least `margin` times shorter: recomputing costs, so a little shorter is not enough.
 
     Raises `ValueError` for a margin under 1.

@@ -11,7 +11,7 @@ class StaticBatches(Around):
     """Admits requests only when none was running at the start of the step: a batch ends with its longest output.
 
     What "Orca: A Distributed Serving System for Transformer-Based Generative Models" (OSDI 2022) replaced by
-    iteration-level scheduling. Requests of a batch leave it when they finish, but their slots stay empty.
+    iteration-level scheduling. Requests of a batch leave it when they finish, but their seats stay empty.
     """
 
     is_open = False

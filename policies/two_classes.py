@@ -11,7 +11,7 @@ class TwoClasses(SchedulingPolicy):
     """Requests of the service level `urgent` go first, and a share of each step's budget is theirs alone.
 
     While an urgent request lives, at most `urgent_batch_limit` requests are in a step (None: no limit), the rest sit
-    out: small batches make short steps. With `preempts` an urgent request that waits takes the slot of the normal one
+    out: small batches make short steps. With `preempts` an urgent request that waits takes the seat of the normal one
     that came last. ("SLO-Aware Scheduling for Large Language Model Inferences", arXiv 2504.14966, limits the batch and
     preempts for the urgent.)
 

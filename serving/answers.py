@@ -126,7 +126,7 @@ class ChoiceEvents:
     """The events of one choice: an opening, one per piece of text, and an ending with the finish reason."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
-        self._format, self._index = request.format, index
+        self._request, self._format, self._index = request, request.format, index
         self._logprobs = request.reported_logprobs(index)
         self._echo = request.choices[index].echo
         self._is_open = False
@@ -137,6 +137,8 @@ class ChoiceEvents:
 
     def of(self, output: RequestOutput) -> bytes:
         """Return the events of an output; none if it brings nothing to show."""
+        if self._request.continuous_usage:
+            self._end = f'],"usage":{compact(self._request.usage([output]))}}}\n\n'
         events = [] if self._is_open else self._opening()
         self._is_open = True
         if self._logprobs is not None:

@@ -47,6 +47,7 @@ class GenerateRequest:
     choices: Sequence[TextChoice]
     n: int
     include_usage: bool
+    continuous_usage: bool
     priority: int
     cache_salt: str | None
     adapter_id: str | None

@@ -89,7 +89,7 @@ def _admit_waiting(
     chunks: ChunkPolicy,
 ) -> None:
     """Admit waiting requests from the front of the queue until one of them cannot be admitted."""
-    # Slots are counted in RUNNING and not in the plan: a running request that was skipped keeps its slot.
+    # Seats are counted in RUNNING and not in the plan: a running request that was skipped keeps its seat.
     while waiting and scheduler_output.token_budget > 0 and len(running) < max_num_seqs:
         # Look first, take out last: a request that is refused must stay first in line, unchanged.
         request = waiting.peek_request()

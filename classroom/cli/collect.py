@@ -1,7 +1,6 @@
 """`mini-vllm collect`: sort the bulk download of Canvas or Moodle for the judge."""
 
 import shutil
-import zipfile
 from pathlib import Path
 from typing import Annotated
 
@@ -30,9 +29,9 @@ def collect(
         handed_in.mkdir(parents=True)
         collected = collect_download(download, handed_in)
         write_whole(roster, collected.roster())
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except Exception as error:  # `zipfile` raises whatever it likes for a broken one
         shutil.rmtree(handed_in, ignore_errors=True)
-        raise ValueError(f"{download} cannot be collected: {error}") from None
+        raise ValueError(f"{download} cannot be collected: {error or type(error).__name__}") from None
     console = make_console()
     console.print(f"{len(collected.ids)} learners, from {collected.platform}. Their ids: {roster}", markup=False)
     for name in collected.skipped:

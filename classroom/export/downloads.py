@@ -11,7 +11,6 @@ import re
 import stat
 import unicodedata
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -32,10 +31,10 @@ from classroom.worker.text import one_line
 
 # What a platform writes between a display name and a file name. The look-ahead finds places that overlap, too.
 FORMS = {
-    "Canvas": re.compile(r"(?=(_LATE)?_(?P<id>[0-9]+)_[0-9]+_(?P<file>.+))", re.IGNORECASE | re.DOTALL),
-    "Moodle": re.compile(r"(?=_(?P<id>[0-9]+)_assignsubmission_(?:file|onlinetext)_(?P<file>.+))", re.DOTALL),
+    "Canvas": re.compile(r"(?=(_LATE)?_(?P<id>[0-9]{1,20})_[0-9]+_(?P<file>.+))", re.IGNORECASE | re.DOTALL),
+    "Moodle": re.compile(r"(?=_(?P<id>[0-9]{1,20})_assignsubmission_(?:file|onlinetext)_(?P<file>.+))", re.DOTALL),
 }
-MOODLE_FOLDER = re.compile(r"(?P<name>.+)_(?P<id>[0-9]+)_assignsubmission_(?:file|onlinetext)_?", re.DOTALL)
+MOODLE_FOLDER = re.compile(r"(?P<name>.+)_(?P<id>[0-9]{1,20})_assignsubmission_(?:file|onlinetext)_?", re.DOTALL)
 ID_NAMES = {"Canvas": "ID", "Moodle": "participant"}
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 NO_FOLDERS = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # what Windows keeps for devices
@@ -147,7 +146,7 @@ def readings(name: str, platform: str) -> list[Reading]:
 def only_reading(name: str, platform: str) -> Reading:
     """Return the one way to read a path. Raises `SubmissionError` if there is none, or if two learners come out."""
     require_inside(name)
-    found = readings(name, platform)
+    found = [reading for reading in readings(name, platform) if reading.file.name]
     if not found:
         raise SubmissionError(f"not a name of {platform}")
     if len({reading.id for reading in found}) > 1:
@@ -167,7 +166,7 @@ def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """Return the content of a file. Raises `SubmissionError` if it is too large or cannot be read."""
     try:
         content = archive.open(entry).read(MAX_BYTES_EACH + 1)
-    except (EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # `zipfile` raises whatever it likes for a broken one
         raise SubmissionError(f"it is damaged, or has a password: {error or type(error).__name__}") from None
     if len(content) > MAX_BYTES_EACH:
         raise SubmissionError(f"it is larger than {MAX_BYTES_EACH >> 20} MiB")

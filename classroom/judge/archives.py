@@ -151,7 +151,7 @@ def entries_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
 
 def files_of_tar(path: Path) -> Iterator[Starter]:
     """Yield the starters in a gzipped tar, read once from front to back."""
-    with path.open("rb") as packed, tarfile.open(fileobj=Unpacked(packed), mode="r|") as archive:
+    with path.open("rb") as packed, tarfile.open(fileobj=(unpacked := Unpacked(packed)), mode="r|") as archive:
         for number, entry in enumerate(archive, start=1):
             archive.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps every entry it has read
             if number > MAX_ENTRIES:
@@ -164,6 +164,8 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
             if file is None:
                 raise SubmissionError(f"{one_line(str(inner))} is a link: hand in the file")
             yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), str(inner))
+        while unpacked.read(2**16):
+            pass  # the checksum stands at the end
 
 
 class Unpacked(io.RawIOBase):

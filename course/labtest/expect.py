@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
+from enum import Enum
+from itertools import takewhile, zip_longest
 from typing import Any, NoReturn, NotRequired, TypedDict, Unpack
 
 from course.grading.hints import RULE
@@ -41,8 +42,13 @@ def expect_equal(yours: object, expected: object, **told: Unpack[Told]) -> None:
 
 def expect_unchanged(now: Mapping[str, object], before: Mapping[str, object], **told: Unpack[Told]) -> None:
     """End the test with the values that are not as they were before a call."""
-    changed = {name: value for name, value in before.items() if now[name] != value}
-    expect_equal({name: now[name] for name in changed}, changed, **told)
+    changed = {name: _named(value) for name, value in before.items() if now[name] != value}
+    expect_equal({name: _named(now[name]) for name in changed}, changed, **told)
+
+
+def _named(value: object) -> object:
+    """Return a status by its name, any other value as it is."""
+    return value.name if isinstance(value, Enum) else value
 
 
 def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
@@ -55,11 +61,24 @@ def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> 
     return _report(*_shortened(yours, expected), **told)
 
 
-def alone(yours: Mapping[str, object], expected: Mapping[str, object]) -> str:
-    """Return a question about what differs if that is one thing beside the decisions; else an empty text."""
+BESIDE = ("RUNNING", "statuses", "also changed", "budget left", "preempted")
+
+
+def alone(yours: Mapping[str, object], expected: Mapping[str, object], labels: Iterable[str] = BESIDE) -> str:
+    """Return a question about what differs if that is one thing of several, with one of these labels; else nothing."""
     wrong = [label for label in expected if yours.get(label) != expected[label]]
-    if len(wrong) == 1 and wrong[0] in ("statuses", "also changed", "budget left", "preempted"):
-        return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines changes that, and when?"
+    if len(wrong) == 1 < len(expected) and wrong[0] in labels:
+        return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines decides that, and when?"
+    return ""
+
+
+def other_call(yours: Sequence[object], expected: Sequence[object], label: str) -> str:
+    """Return a question about the first call that is not as expected, empty if all are."""
+    for number, (mine, right) in enumerate(zip_longest(yours, expected, fillvalue="none"), start=1):
+        if mine != right:
+            return (
+                f"By the rules, call number {number} of `{label}` is {right}; yours is {mine}. Which rule is it about?"
+            )
     return ""
 
 

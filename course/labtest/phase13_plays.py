@@ -20,7 +20,7 @@ from mini_vllm.sampling_params import SamplingParams
 Asked = tuple[str, int, int, float, dict[str, float]]
 Seen = dict[str, object]  # what plain JSON can hold
 STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
-BUDGET = 16  # of each slot: long prompts come in chunks
+BUDGET = 16  # of each seat: long prompts come in chunks
 MAX_STEPS = 2000
 
 
@@ -28,12 +28,12 @@ class Served:
     """A run: the names in the order of admission, the victims at a step, and the first thing that no policy may do."""
 
     def __init__(
-        self, policy: SchedulingPolicy, asked: Sequence[Asked], num_slots: int, step_of_victims: int = 0
+        self, policy: SchedulingPolicy, asked: Sequence[Asked], num_seats: int, step_of_victims: int = 0
     ) -> None:
         self.order: list[str] = []
         self.victims: list[str] = []
         self.amiss = ""
-        self.policy, self.num_slots = policy, num_slots
+        self.policy, self.num_seats = policy, num_seats
         self.queue, self.running, self.now = PolicyQueue(policy), list[Request](), 0.0
         to_come = sorted(map(request_of, asked), key=lambda request: request.arrival_time)
         for number in range(MAX_STEPS):
@@ -50,7 +50,7 @@ class Served:
     def step(self) -> None:
         """Plan a step and compute it."""
         policy, running, queue = self.policy, self.running, self.queue
-        view = StepView(self.now, running, queue, 10_000, 4, self.num_slots, BUDGET * self.num_slots)
+        view = StepView(self.now, running, queue, 10_000, 4, self.num_seats, BUDGET * self.num_seats)
         policy.start_step(view)
         if not policy.rank_is_fixed:
             queue.sort()
@@ -58,9 +58,9 @@ class Served:
             self.amiss = "a request is preempted although there is memory"
         if set(policy.serve_order(list(running))) != set(running):
             self.amiss = "a running request is left out"
-        while len(queue) and len(running) < self.num_slots:
+        while len(queue) and len(running) < self.num_seats:
             if not policy.admits(queue.peek_request(), running):
-                self.amiss = "a slot stays empty"
+                self.amiss = "a seat stays empty"
                 break
             running.append(queue.pop_request())
             self.order.append(running[-1].request_id)
@@ -85,10 +85,10 @@ def request_of(asked: Asked) -> Request:
 
 
 def shares(
-    phase13: ModuleType, asked: Sequence[Asked], weights: Mapping[str, float], num_slots: int, seen_from: str
+    phase13: ModuleType, asked: Sequence[Asked], weights: Mapping[str, float], num_seats: int, seen_from: str
 ) -> Seen:
     """Serve tenants by their counters; see the whole order, or what comes before each request of one tenant."""
-    run = Served(phase13.VirtualTokenCounter(1.0, 2.0, weights), asked, num_slots)
+    run = Served(phase13.VirtualTokenCounter(1.0, 2.0, weights), asked, num_seats)
     if not seen_from:
         return {"order": run.order, "amiss": run.amiss}
     seen: Seen = {}
@@ -99,9 +99,9 @@ def shares(
     return seen | {"amiss": run.amiss}
 
 
-def slacks(phase13: ModuleType, asked: Sequence[Asked], num_slots: int, step_of_victims: int) -> Seen:
+def slacks(phase13: ModuleType, asked: Sequence[Asked], num_seats: int, step_of_victims: int) -> Seen:
     """Serve requests by their slack; see the order, and whom a lack of memory would hit at a step."""
-    run = Served(phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS), asked, num_slots, step_of_victims)
+    run = Served(phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS), asked, num_seats, step_of_victims)
     return {"order": run.order, "victims": run.victims, "amiss": run.amiss}
 
 
@@ -141,8 +141,8 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
 
 
 def random_slacks(rng: Random) -> tuple[Any, ...]:
-    """Return requests that wait for one slot, some of them twins; or that run at once, until blocks run out."""
-    num_slots = rng.choice((1, 12))
+    """Return requests that wait for one seat, some of them twins; or that run at once, until blocks run out."""
+    num_seats = rng.choice((1, 12))
     asked: list[Asked] = []
     for name in rng.sample("abcdefghijklmnopqrstuvwxyz", 12):
         if asked and rng.random() < 0.2:
@@ -150,6 +150,6 @@ def random_slacks(rng: Random) -> tuple[Any, ...]:
             continue
         limits = {"ttft": rng.uniform(0.05, 2), "tpot": rng.uniform(0.005, 0.2), "e2e": rng.uniform(0.1, 2.5)}
         chosen = {limit: limits[limit] for limit in rng.sample(sorted(limits), rng.choice((0, 1, 1, 1, 2)))}
-        at = rng.uniform(0, 0.3) if num_slots == 1 and rng.random() < 0.5 else 0.0
+        at = rng.uniform(0, 0.3) if num_seats == 1 and rng.random() < 0.5 else 0.0
         asked.append((name, rng.randint(1, 80), rng.randint(1, 20), at, chosen))
-    return asked, num_slots, rng.randint(1, 8)
+    return asked, num_seats, rng.randint(1, 8)

@@ -71,7 +71,7 @@ def first_difference(answers: Answers, run: Callable[[], Iterable[tuple[Mapping[
         expected = with_tuples(decided)
         if yours != expected:
             told["rule"] = naming(told["rule"], yours, expected)
-            told["hint"] = alone(yours, expected) or told["hint"]
+            told["hint"] = alone(yours, expected, labels=expected) or told["hint"]
             return difference_report(yours, expected, **told)
     return ""
 

@@ -1,5 +1,5 @@
 // Knobs over a picture. It is asked for while a knob moves: one question is pending, meanwhile the newest waits.
-// Python draws, or this page with `source`. An answer may have more: a first look while a knob moves, the rest at rest.
+// Python draws, or this page with `source`. An answer may have more: a film comes when the knob rests.
 
 const PATIENCE = 1000, REST = 200, GRID = 20, MIN_WIDTH = 460, MAX_WIDTH = 1080, BESIDE = 960;
 const WAITING = "Waiting for the kernel ...";

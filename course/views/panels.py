@@ -40,9 +40,8 @@ class Panel(PictureWidget):
 
     It is called while a knob moves; while it runs, newer questions replace older ones, so the next answer is to the
     last question. The text of a `ValueError` is shown and the picture stays. With `reflows`, `draw` also
-    gets the `width` in px that the picture has in the page, and the values `before` the knob was turned. Where `draw`
-    is slow, `first_look` is called in its place while a knob moves, and `draw` when it rests; it returns None where
-    `draw` is just as fast. With `in_browser` the page draws, and Python gets a value when its knob is released.
+    gets the `width` in px that the picture has in the page, and the values `before` the knob was turned. With
+    `in_browser` the page draws, and Python gets a value when its knob is released.
     """
 
     _esm = read_asset("controls.js") + read_asset("panel.js")
@@ -59,12 +58,11 @@ class Panel(PictureWidget):
         knobs: Sequence[Knob],
         draw: Callable[..., Picture],
         *,
-        first_look: Callable[..., Picture | None] | None = None,
         reflows: bool = False,
         in_browser: BrowserDrawing | None = None,
         **traits: Any,
     ) -> None:
-        self.draw, self.first_look, self.known = draw, first_look, {knob.name: knob for knob in knobs}
+        self.draw, self.known = draw, {knob.name: knob for knob in knobs}
         values = {knob.name: knob.value for knob in knobs}
         self._picture = draw(**values)
         if in_browser is not None:
@@ -108,10 +106,6 @@ class Panel(PictureWidget):
 
     def _answer(self, question: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
         more = {"width": question["width"], "before": question["before"]} if self.reflows else {}
-        if self.first_look is not None and not question.get("whole"):
-            picture = self.first_look(**values, **more)
-            if picture is not None:
-                return as_answer(question["ticket"], picture) | {"has_more": True}
         self._picture = self.draw(**values, **more)
         return as_answer(question["ticket"], self._picture)
 

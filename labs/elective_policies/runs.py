@@ -32,7 +32,7 @@ CONFIG = EngineConfig(
     max_num_seqs=2, max_num_batched_tokens=16, block_size=4, num_gpu_blocks=200, max_model_len=200,
     enable_prefix_caching=False,
 )  # fmt: skip
-ONE_SLOT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
+ONE_SEAT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
 
 
 def scheduler_lineup() -> Lineup:
@@ -113,9 +113,9 @@ class Run:
         if step.token_budget > 0:
             left_out = [r.request_id for r in scheduler.running if r.request_id not in planned]
             if left_out or (scheduler.waiting and len(scheduler.running) < scheduler.max_num_seqs):
-                slots = scheduler.max_num_seqs - len(scheduler.running)
+                seats = scheduler.max_num_seqs - len(scheduler.running)
                 self.idle_steps.append(
-                    f"step {self._num_steps}: {step.token_budget} tokens of the budget and {slots} slots unused, "
+                    f"step {self._num_steps}: {step.token_budget} tokens of the budget and {seats} seats unused, "
                     f"{len(scheduler.waiting)} requests waiting, {len(left_out)} running requests left out"
                 )
         self._differences.enter(self.service, {request.tenant for request in scheduler.waiting})

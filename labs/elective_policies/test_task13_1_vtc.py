@@ -7,7 +7,7 @@ from types import ModuleType
 
 from course.labtest.expect import expect_equal, lab_failure
 from course.workloads.timed_request import TimedRequest
-from labs.elective_policies.runs import CONFIG, INPUT_WEIGHT, ONE_SLOT, OUTPUT_WEIGHT, STEP_SECONDS, Run, asked
+from labs.elective_policies.runs import CONFIG, INPUT_WEIGHT, ONE_SEAT, OUTPUT_WEIGHT, STEP_SECONDS, Run, asked
 from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
 
@@ -53,15 +53,15 @@ def check_bound(
 
 def check_order(phase13: ModuleType, requests: Sequence[TimedRequest], expected: str, rule: str, tie: str = "") -> None:
     """Fail unless requests begin in the expected order, or in the one of a tie that was broken the other way."""
-    run = Run(phase13.VirtualTokenCounter(), requests, ONE_SLOT)
+    run = Run(phase13.VirtualTokenCounter(), requests, ONE_SEAT)
     told = [f"{r.request_id}: {r.num_prompt_tokens} prompt tokens, arrives at {r.arrival_time:.3f} s" for r in requests]
     order = " ".join(run.order)
     expect_equal(
         order,
         tie if order == tie else expected,
         rule=rule,
-        situation=["one slot, one output token each, a step takes 0.01 s; a1 is a request of tenant a", *told],
-        hint="what are the counters each time the slot is free?",
+        situation=["one seat, one output token each, a step takes 0.01 s; a1 is a request of tenant a", *told],
+        hint="what are the counters each time the seat is free?",
     )
 
 
@@ -84,7 +84,7 @@ def test_a_tenant_that_comes_back_has_saved_nothing(phase13: ModuleType) -> None
 def test_a_tenant_that_always_runs_and_seldom_waits_saves_nothing(phase13: ModuleType) -> None:
     trickle = [asked(f"b{n}", 1, 20, 0.15 * n, "b") for n in range(40)]
     requests = [*trickle, *flood("a", "mixed", 300, 0), *flood("b", "mixed", 60, 1, at=6.0)]
-    what = "4 slots; a waits from 0 s on; b has one request after the other, and many from 6 s on"
+    what = "4 seats; a waits from 0 s on; b has one request after the other, and many from 6 s on"
     check_bound(phase13, requests, what, config=replace(CONFIG, max_num_seqs=4))
 
 
@@ -125,11 +125,11 @@ def test_a_light_tenant_never_waits_for_more_than_the_bound(phase13: ModuleType)
     run = Run(phase13.VirtualTokenCounter(), requests)
     waits = run.served.times_to_first_token
     longest = max(wait for request, wait in zip(run.requests, waits, strict=True) if request.tenant == "b")
-    # Each slot serves at most one request to its end before the light tenant's turn has come.
+    # Each seat serves at most one request to its end before the light tenant's turn has come.
     limit = STEP_SECONDS * 2 * (SHAPES["mixed"][3] + 3)
     if longest > limit:
         lab_failure(
-            rule="No tenant starves: one that is served less than all others has its turn when a slot is free.",
+            rule="No tenant starves: one that is served less than all others has its turn when a seat is free.",
             situation="tenant a sends 300 requests at 0 s; b sends a small one every 0.3 s",
             expected=f"b waits for {limit:.2f} s at most",
             yours=f"b waits for {longest:.2f} s",

@@ -7,7 +7,7 @@ from types import ModuleType
 
 from course.labtest.expect import expect_equal, lab_failure
 from course.workloads.timed_request import TimedRequest
-from labs.elective_policies.runs import CONFIG, ONE_SLOT, STEP_SECONDS, Run, asked
+from labs.elective_policies.runs import CONFIG, ONE_SEAT, STEP_SECONDS, Run, asked
 from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
@@ -35,7 +35,7 @@ def check_kept(run: Run, what: str, hint: str) -> None:
 
 
 def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[TimedRequest]:
-    """Return equal requests with limits that a hidden order keeps; one more arrives in every turn of the one slot."""
+    """Return equal requests with limits that a hidden order keeps; one more arrives in every turn of the one seat."""
     rng = random.Random(seed)
     turn = num_output * STEP_SECONDS
     arrivals = [0.0] * 6 + [(number + 0.5) * turn for number in range(20)]
@@ -58,9 +58,9 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
 def test_what_can_come_in_time_comes_in_time(phase13: ModuleType) -> None:
     for seed in range(8):
         for num_output, kinds in ((1, ["ttft"]), (3, ["e2e", "ttft"])):
-            run = run_of(phase13, hidden_schedule(seed, num_output, kinds), ONE_SLOT)
+            run = run_of(phase13, hidden_schedule(seed, num_output, kinds), ONE_SEAT)
             what = (
-                f"seed {seed}: one slot, output of {num_output}, limits of {' or '.join(kinds)}; one arrives each turn"
+                f"seed {seed}: one seat, output of {num_output}, limits of {' or '.join(kinds)}; one arrives each turn"
             )
             check_kept(run, what, "what do ranks that were asked at different times mean, and when is each one due?")
 
@@ -71,14 +71,14 @@ def test_what_takes_long_begins_early(phase13: ModuleType) -> None:
         short = [asked(f"short{n}", 2, 1, level=ServiceLevel("", **{limit: 0.1})) for n in range(4)]
         requests = [*short, asked("long", num_prompt, num_output, level=ServiceLevel("", **{limit: 0.105}))]
         run = run_of(phase13, requests, config, seconds_per_token=STEP_SECONDS / 8)
-        what = f"2 slots, {limit}: 4 of 2 + 1 tokens are due at 0.100 s, one of {num_prompt} + {num_output} at 0.105 s"
+        what = f"2 seats, {limit}: 4 of 2 + 1 tokens are due at 0.100 s, one of {num_prompt} + {num_output} at 0.105 s"
         check_kept(run, what, "a step does 8 prompt tokens or one output token: what is left of 0.105 s without them?")
 
 
 def test_without_a_promise_a_request_comes_last_and_is_served(phase13: ModuleType) -> None:
     promised = [asked(f"p{n}", 4, 2, 0.001 * n, level=ServiceLevel(ttft=5.0 + n % 3)) for n in range(9)]
     requests = [asked("first", 4, 2), *(asked(f"n{n}", 4, 2, 0.0005 + 0.001 * n) for n in range(9)), *promised]
-    run = run_of(phase13, requests, ONE_SLOT)
+    run = run_of(phase13, requests, ONE_SEAT)
     order = " ".join(name for name in run.order if name != "first")
     expected = " ".join([*(f"p{n}" for n in (0, 3, 6, 1, 4, 7, 2, 5, 8)), *(f"n{n}" for n in range(9))])
     # p0 and the first n come before the first step ends, so all but `first` are there when the order is decided.
@@ -86,22 +86,22 @@ def test_without_a_promise_a_request_comes_last_and_is_served(phase13: ModuleTyp
         order,
         expected,
         rule="Requests with a promise by slack, then those without one in the order of arrival.",
-        situation="one slot; p0 to p8 have a ttft of 5, 6, 7, 5, ... seconds, n0 to n8 none",
+        situation="one seat; p0 to p8 have a ttft of 5, 6, 7, 5, ... seconds, n0 to n8 none",
         hint="what is the slack of a request without limits?",
     )
-    check_no_idle_step(run, "one slot, with and without promises")
+    check_no_idle_step(run, "one seat, with and without promises")
 
 
 def test_of_equal_slack_the_first_to_come_is_first(phase13: ModuleType) -> None:
     for seed, level in enumerate([ServiceLevel(ttft=1.0), ServiceLevel(e2e=1.0), BEST_EFFORT]):
         names = [f"r{number}" for number in range(12)]
         random.Random(seed).shuffle(names)
-        run = run_of(phase13, [asked(name, 4, 2, level=level) for name in names], ONE_SLOT)
+        run = run_of(phase13, [asked(name, 4, 2, level=level) for name in names], ONE_SEAT)
         expect_equal(
             " ".join(run.order),
             " ".join(names),
             rule="Of requests with equal slack the first to come is first.",
-            situation=f"one slot; all arrive at 0 s in this order, each with {level}",
+            situation=f"one seat; all arrive at 0 s in this order, each with {level}",
             hint="what does your rank compare beside the slack?",
         )
 

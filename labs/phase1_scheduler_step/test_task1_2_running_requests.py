@@ -137,7 +137,7 @@ def test_a_planned_victim_returns_its_tokens_to_the_budget(phase1: ModuleType) -
         Situation(running, [], budget=10, threshold=6, num_blocks=5, block_size=4, evictions={"B": ["A"]}),
         rule="make_room takes A out of the plan and returns its 6 tokens to `scheduler_output.token_budget`: the next "
         "requests may use them. B keeps the number it was refused for.",
-        hint="do you count the budget in `scheduler_output.token_budget`, or in a variable that make_room cannot see?",
+        hint="make_room gives A's 6 tokens back. With which number does B enter the plan, and how many are left for C?",
         plan="B:4  C:6",
         running="[B 4/12, C 4/12]",
         waiting="[A 0/12]",

@@ -23,10 +23,12 @@ def test_admission_costs_the_same_for_each_request(phase1: ModuleType, num_admit
         rule="Admitting a request takes a few uses of the queue, however many requests wait. Each request that an "
         "iteration yields counts as a use.",
         situation=[
-            f"300 requests wait, there is budget and memory for all of them, and slots for {num_admitted}",
+            f"300 requests wait, there is budget and memory for all of them, and seats for {num_admitted}",
             f"your code used the queue {scene.waiting.cost} times",
         ],
-        hint="where does your code go through the whole queue?",
+        hint="where does your code go through the whole queue?"
+        if len(scene.running) == num_admitted + 1
+        else "which of your conditions ends admission, and how many requests are admitted by then?",
     )
 
 

@@ -99,7 +99,7 @@ def test_a_skipped_running_request_does_not_stop_admission(phase1: ModuleType) -
         phase1,
         Situation([decoding("A")], [make_request("B", 2), make_request("C", 2)], max_num_seqs=2, not_now=["A"]),
         rule="0 tokens for a running request is no refusal of memory: waiting requests are admitted all the same. The "
-        "skipped one still takes one of the max_num_seqs slots.",
+        "skipped one still takes one of the max_num_seqs seats.",
         hint="which event stops admission, and which requests count for max_num_seqs: the plan, or RUNNING?",
         plan="B:2",
         running="[A 7/8, B 0/2]",

@@ -8,9 +8,9 @@ import pytest
 
 from course.labtest.cost import check_constant_work, check_keeps_nothing, work_of
 from course.labtest.expect import difference_report, fail_with_smallest
-from course.labtest.phase1.cases import NUM_STATES, SEEDS, narrowed
+from course.labtest.phase1.cases import NUM_STATES, SEEDS
 from course.labtest.phase1.random_cases import random_update
-from course.labtest.phase1.updates import EOS, Update, caught_up
+from course.labtest.phase1.updates import EOS, Update, caught_up, what_differs
 from course.labtest.recorded import Answers
 from mini_vllm.core.request import Request
 
@@ -65,7 +65,7 @@ def test_every_way_to_end(
         phase1,
         "check_stop returns whether a request is finished. If it is: its status is final, its last token is kept, its "
         "blocks are freed and it leaves RUNNING. If it is not: it goes on.",
-        "do you call check_stop after each token, with the max_model_len that you were given?",
+        "which request ends here, at which of its tokens, and what does your code do when it ends?",
         returned={"A": [token_id], "B": [11]},
         running="A B" if reason is None else "B",
         finished={} if reason is None else {"A": reason},
@@ -80,7 +80,7 @@ def test_tokens_behind_a_stop_are_dropped(phase1: ModuleType) -> None:
         phase1,
         "A step may sample several tokens of a request. Those after the one that ends it are dropped, and a request "
         "is freed once.",
-        "do you append all tokens first and look for a stop afterwards, or look after each one?",
+        "which token ends each request, and what becomes of the tokens after it in your code?",
         returned={"A": [11, EOS], "B": [11, 12], "C": [11, 12, 13]},
         running="C",
         finished={"A": "stop", "B": "length"},
@@ -108,7 +108,7 @@ def test_neighbours_finish_together_and_the_order_stays(phase1: ModuleType) -> N
     Update(running, sampled).check(
         phase1,
         "The finished requests leave RUNNING, in the very list that was passed in; the others keep their order.",
-        "do you remove from a list while you go through it? Do you change the caller's list or make a new one?",
+        "which requests are in RUNNING at the end, in which order, and which list do you change for that?",
         returned=sampled,
         running="D A C",
         finished={"B": "stop", "E": "stop"},
@@ -217,7 +217,7 @@ def test_updates_agree_with_a_slow_model(phase1: ModuleType, answers: Answers, s
                 expected,
                 rule="A random update does not follow the rules in the handout.",
                 situation=update.before,
-                hint=narrowed(yours, expected)
+                hint=what_differs(yours, expected, labels=expected)
                 or "take the requests in the order of the step and their tokens one by one: which is the first that "
                 "differs?",
             )

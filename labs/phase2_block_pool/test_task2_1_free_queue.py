@@ -17,7 +17,7 @@ def test_a_new_queue_holds_the_given_blocks_in_order(phase2: ModuleType, block_i
     harness = FreeQueueHarness(phase2, block_ids)
     harness.check(
         "A new queue holds the blocks that it is given, in their order, and counts them.",
-        "do you append the blocks in order, and does each one count?",
+        "which block is at the front, which at the back, and how many are there?",
         left=block_ids,
     )
 
@@ -35,7 +35,7 @@ def test_append_puts_at_the_back_of_an_empty_queue_too(phase2: ModuleType) -> No
         harness.append(block_id)
         harness.check("append puts a block at the back.", "which links change when a block becomes the last?", left)
     harness.popleft()
-    harness.check("A block that was appended can be popped.", "is the first block linked from the front?", [2, 9], 5)
+    harness.check("A block that was appended can be popped.", "how does yours find the block at the front?", [2, 9], 5)
 
 
 @pytest.mark.parametrize(("removed", "left"), [(1, [2, 3, 4]), (2, [1, 3, 4]), (3, [1, 2, 4]), (4, [1, 2, 3])])
@@ -90,9 +90,7 @@ def test_removing_a_block_that_is_not_in_the_queue_is_an_error(phase2: ModuleTyp
         harness.history,
         "how can you tell from a block alone that it is not in the queue?",
     )
-    harness.check(
-        "A removal that fails changes nothing.", "do you count before you know that the block is there?", left
-    )
+    harness.check("A removal that fails changes nothing.", "what has your remove changed by the time it raises?", left)
 
 
 @pytest.mark.parametrize("block_ids", [[], [5]], ids=["always empty", "emptied"])
@@ -106,7 +104,7 @@ def test_popleft_of_an_empty_queue_is_an_error(phase2: ModuleType, block_ids: li
         harness.history,
         "what stands at the front when no block is free?",
     )
-    harness.check("A popleft that fails changes nothing.", "is the count 0, or less?", [])
+    harness.check("A popleft that fails changes nothing.", "what has your popleft changed by the time it raises?", [])
     harness.append(3)
     harness.check("The queue works on after the error.", "what did the failed popleft change?", [3])
 
@@ -120,7 +118,7 @@ def test_the_list_of_block_ids_is_a_copy(phase2: ModuleType) -> None:
         [4, 6],
         rule="block_ids returns a new list: it does not change when the queue does.",
         situation=[*harness.history, "compared: what block_ids() returned before the append"],
-        hint="do you return a list that the queue goes on using?",
+        hint="which list is returned, and which of your methods changes it later?",
     )
 
 

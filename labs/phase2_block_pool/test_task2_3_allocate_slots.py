@@ -11,6 +11,7 @@ from course.labtest.phase2.work import ALLOCATIONS, manager_call, work_on_blocks
 from course.labtest.support import make_request
 
 SUM_RULE = "Blocks needed = (computed + new tokens) / block_size, rounded up. Taken: those minus the blocks held."
+HOW_MANY = "how many tokens has A with the new ones computed, how many blocks is that, and how many does A hold?"
 
 
 def test_a_new_manager_reports_its_size(phase2: ModuleType) -> None:
@@ -86,7 +87,7 @@ def test_chunks_of_a_prompt_share_a_block(phase2: ModuleType) -> None:
     request = make_request("A", 14)
     for num_new, blocks, num_free in ((6, [1, 2], 4), (1, [], 4), (7, [3, 4], 2)):
         harness.allocate(request, num_new)
-        harness.check(SUM_RULE, "do you round up the new tokens alone?", returned=blocks, num_free=num_free)
+        harness.check(SUM_RULE, HOW_MANY, returned=blocks, num_free=num_free)
 
 
 def test_requests_take_turns(phase2: ModuleType) -> None:

@@ -28,7 +28,7 @@ def test_a_refused_request_is_admitted_later_with_its_hit(phase2: ModuleType) ->
     harness.allocate(request, 9, hits=[2, 3])
     harness.check(
         "A request that was refused at its admission is admitted later, hit blocks included.",
-        "does a refusal leave anything behind that makes the request look admitted?",
+        "by what does your code tell that A is being admitted, and what did the refusal before leave of that?",
         returned=[1, 4, 5],
         tables={"A": [2, 3, 1, 4, 5]},
         num_free=0,

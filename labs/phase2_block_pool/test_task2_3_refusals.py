@@ -25,7 +25,7 @@ def test_all_blocks_or_none(phase2: ModuleType) -> None:
     harness.allocate(second, 9)
     harness.check(
         "A new request that is refused holds nothing, and no method of the prefix cache is called.",
-        "do you make its table before you know that there is memory?",
+        "B is refused. What has your code done with table, blocks and prefix cache before it knows that?",
         returned=None,
         tables={"A": [1, 2]},
         num_free=2,

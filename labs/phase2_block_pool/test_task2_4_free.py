@@ -31,7 +31,13 @@ def test_blocks_come_back_last_one_first(phase2: ModuleType) -> None:
         holders={4: 1, 5: 1},
     )
     harness.free(second)
-    harness.check("All blocks are free again.", "what is left?", free_queue=[6, 3, 2, 1, 5, 4], tables={}, holders={})
+    harness.check(
+        "All blocks are free again.",
+        "which come back now, and where to?",
+        free_queue=[6, 3, 2, 1, 5, 4],
+        tables={},
+        holders={},
+    )
 
 
 def test_freed_blocks_are_handed_out_last(phase2: ModuleType) -> None:
@@ -122,7 +128,13 @@ def test_shared_blocks_stay_until_their_last_holder_frees_them(phase2: ModuleTyp
         holders={1: 1, 2: 1, 4: 1},
     )
     harness.free(second)
-    harness.check("B was the last holder.", "is a block left?", free_queue=[5, 6, 3, 4, 2, 1], tables={}, holders={})
+    harness.check(
+        "B was the last holder.",
+        "which come back now, and where to?",
+        free_queue=[5, 6, 3, 4, 2, 1],
+        tables={},
+        holders={},
+    )
 
 
 def test_the_end_of_the_table_goes_first_whatever_its_ids(phase2: ModuleType) -> None:

@@ -31,7 +31,7 @@ def test_reading_changes_nothing(phase2: ModuleType) -> None:
     for _ in range(2):
         harness.check(
             "free_block_ids and ref_counts can be called any number of times.",
-            "do you take blocks out of the queue to list them?",
+            "how does your code find all free blocks, and what does it change on the way?",
             tables={"A": [1, 2]},
             free_queue=[3, 4],
             holders={1: 1, 2: 1},
@@ -51,5 +51,5 @@ def test_what_was_read_does_not_change_later(phase2: ModuleType) -> None:
         {"ref_counts()": {1: 1, 2: 1}, "free_block_ids()": [3, 4]},
         rule="ref_counts and free_block_ids return copies: they show the moment of the call.",
         situation=[*harness.history, "compared: what both returned before the last call, after one more call of each"],
-        hint="do you return a dict or list that the manager goes on using?",
+        hint="where is each of the two made that you return, and what changes it later?",
     )

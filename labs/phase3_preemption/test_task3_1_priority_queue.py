@@ -25,7 +25,7 @@ def test_ties_go_to_the_earlier_arrival(phase3: ModuleType) -> None:
     harness.add(waiter("A", 1, 2.5), waiter("B", 1, 0.5), waiter("C", 0, 9.0), waiter("D", 1, 1.5))
     harness.check(
         "Of equal priority, the earlier arrival comes first.",
-        "is the arrival time the second thing that your queue compares?",
+        "what does your queue compare when two priorities are equal?",
         list("CBDA"),
     )
 
@@ -63,7 +63,7 @@ def test_peek_and_iteration_take_nothing_out(phase3: ModuleType) -> None:
             situation=harness.story,
             hint="in which order does a heap keep its list?",
         )
-    harness.check("Looking changes nothing.", "do you pop in order to look?", list("FEDCBA"))
+    harness.check("Looking changes nothing.", "which methods of yours change the queue?", list("FEDCBA"))
 
 
 def test_the_very_request_comes_out(phase3: ModuleType) -> None:
@@ -106,7 +106,7 @@ def test_parts_of_a_second_count(phase3: ModuleType, start: float) -> None:
         harness.add(waiter(name, 1, start + seconds))
     harness.check(
         "Arrival times are compared as they are, parts of a second included.",
-        "is the arrival time in your entry the one of the request?",
+        "which of the four came first, and which number does your entry have for its arrival?",
         list("DBCA"),
     )
 
@@ -133,7 +133,7 @@ def test_remove_takes_out_any_request(phase3: ModuleType, index: int) -> None:
     harness.remove(requests[index])
     harness.check(
         "A request can be removed from anywhere, and the others keep their order.",
-        "is what is left in your list still a heap?",
+        "which requests are left, and what keeps them in order after the removal?",
         [name for name in "ACFGBDE" if name != requests[index].request_id],
     )
 
@@ -145,7 +145,7 @@ def test_a_removed_request_can_come_back(phase3: ModuleType) -> None:
     harness.remove(requests["B"])
     requests["B"].priority = 0
     harness.add(requests["B"])
-    harness.check("A request that was removed may be added again.", "is anything left of its first stay?", list("BAC"))
+    harness.check("A request that was removed may be added again.", "what of B is left after its removal?", list("BAC"))
 
 
 def test_a_popped_request_can_come_back_with_another_rank(phase3: ModuleType) -> None:
@@ -173,7 +173,7 @@ def test_a_rank_that_changes_later_does_not_count(phase3: ModuleType, priority: 
     harness.check(
         "The rank is that of the moment when the request is put in: a queue whose entries change their order while "
         "they lie in it finds nothing any more.",
-        "do you keep the rank in your entry, or read it from the request when you compare?",
+        "at which moment does your code read the priority that it compares?",
         list("BDAC"),
     )
 

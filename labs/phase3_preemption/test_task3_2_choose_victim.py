@@ -23,7 +23,7 @@ def check_victim(phase3: ModuleType, running: list[Request], policy: Policy, vic
     after = [r.request_id for r in running]
     if after != order:
         rule = "Choosing changes nothing: RUNNING has the same requests in the same order afterwards."
-        hint = "do you sort or shorten the very list that you are given?"
+        hint = "which of your operations changes `running` itself?"
     expect_equal(
         {"victim": name, "RUNNING afterwards": after},
         {"victim": victim, "RUNNING afterwards": order},

@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal, explained
+from course.labtest.expect import alone, expect_equal, explained
 from course.labtest.phase3.cases import waiter
 from course.labtest.phase3.doubles import SharedBlocksKV
 from course.labtest.phase3.room_harness import VICTIM_CHANGES, own_blocks
@@ -51,6 +51,7 @@ def check_preempt(
     }
     wanted = {label.replace("_", " "): value for label, value in expected.items()} | {"also changed": []}
     yours = {label: outcome[label] for label in wanted}
+    hint = alone(yours, wanted, labels=wanted) or hint
     expect_equal(yours, wanted, rule=rule, situation=situation, hint=hint)
 
 
@@ -80,7 +81,7 @@ def test_preemptions_add_up(phase3: ModuleType) -> None:
         request,
         StrictQueue([]),
         "num_preemptions counts every time.",
-        "do you set the counter, or add to it?",
+        "it had been preempted 2 times before: which number does your code start from?",
         status="PREEMPTED",
         preemptions=3,
     )
@@ -133,7 +134,7 @@ def test_a_request_without_blocks_can_be_preempted(phase3: ModuleType) -> None:
         request,
         StrictQueue([waiter("B")]),
         "A request that holds nothing yet is preempted like any other.",
-        "does any of your lines need a block to be there?",
+        "what does your code do first, and what of it does a request without blocks lack?",
         status="PREEMPTED",
         computed_tokens=0,
         preemptions=1,
@@ -150,7 +151,7 @@ def test_blocks_of_tokens_that_were_never_computed_are_freed_too(phase3: ModuleT
         request,
         StrictQueue(),
         "A victim holds no blocks afterwards, even if none of its tokens was computed.",
-        "does your code look at the counter before it frees? The blocks may be there all the same.",
+        "0 tokens are computed, and 3 blocks are held. When does your code free?",
         blocks=[1, 2, 3],
         kv_calls=["kv.free(A, 0)"],
         blocks_held=[],

@@ -176,7 +176,7 @@ def test_victims_leave_the_lists_that_were_passed_in(phase3: ModuleType) -> None
     harness.make_room(phase3.RecomputePreemption("fcfs"), running[0], 1)
     harness.check(
         "Victims leave the list that was passed in, and the plan that was passed in: the scheduler goes on with them.",
-        "do you change the caller's list, or a new one?",
+        "which objects does the scheduler go on with, and which ones does your code change?",
         make_room=True,
         RUNNING=["A"],
         plan=[],

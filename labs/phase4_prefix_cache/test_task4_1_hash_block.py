@@ -51,7 +51,7 @@ def test_hash_is_32_bytes_and_repeats(phase4: ModuleType) -> None:
         digest.hex(),
         rule="The same content has the same hash, whatever sequence type holds it.",
         situation="first call: tokens and keys as lists; second call: as tuples",
-        hint="do you hash the numbers, or how Python prints the sequence?",
+        hint="what goes into your bytes beside the numbers and texts themselves?",
     )
     expect_equal(
         (token_ids, keys),

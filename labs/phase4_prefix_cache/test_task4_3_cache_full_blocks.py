@@ -104,8 +104,7 @@ def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None
         situation="at the start | admitted: 4 tokens, no hit | then 10 tokens, 2 hit blocks of 4 |\n"
         "then 14 tokens, 6 of them generated, 3 hit blocks | the same request again after a preemption, 1 hit block |\n"
         "then 2,000 requests of 4 tokens without a hit",
-        hint="do you count blocks or tokens, of the prompt or of all? Does an admission without a hit count, or a "
-        "request's second one?",
+        hint="for each of these admissions: how many tokens count as hit, and how many in all?",
     )
 
 

@@ -171,7 +171,7 @@ def test_a_forbidden_token_never_comes(phase6: ModuleType, params: dict[str, flo
             },
             rule="A logit of -inf is probability 0: min_tokens forbids the end of a text so.",
             situation=f"logits {logits}, {settings}, draws {draws}; yours are {yours}",
-            hint="which of your operations makes NaN of -inf (as -inf - -inf and 0 * inf do)?",
+            hint="which share has a logit of -inf in your code: 0, more, or NaN? Which token has the draw 0.0?",
         )
 
 

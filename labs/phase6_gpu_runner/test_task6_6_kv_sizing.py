@@ -47,7 +47,7 @@ def test_blocks_that_fit(
         expected,
         rule="The engine may use a share of all memory; what is taken already counts against that share.",
         situation=situation,
-        hint="of which number is the share a share, and what is total - free?",
+        hint="the share of all memory, less what is taken, in whole blocks: which of the three is other in your code?",
     )
 
 

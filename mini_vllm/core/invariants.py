@@ -31,7 +31,7 @@ def check_step(scheduler: Scheduler, scheduler_output: SchedulerOutput) -> None:
     require(total + left == budget, f"{total} tokens planned, {left} of {budget} left")
     require(left >= 0, f"{total} tokens planned in a budget of {budget}")
     num_running = len(scheduler.running)
-    require(num_running <= scheduler.max_num_seqs, f"{num_running} running in {scheduler.max_num_seqs} slots")
+    require(num_running <= scheduler.max_num_seqs, f"{num_running} running in {scheduler.max_num_seqs} seats")
     for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
         require(num_tokens > 0, f"{request_id} was planned with {num_tokens} tokens")
         status = scheduler.requests[request_id].status

@@ -25,7 +25,7 @@ from mini_vllm.engine.output_pieces import OutputPiece, PieceJoiner
 from mini_vllm.outputs import RequestOutput
 
 Result = TypeVar("Result")
-SECONDS_TO_EXIT, SECONDS_OF_SILENCE, SECONDS_TO_TRACE = 5.0, 8, 0.2
+SECONDS_TO_EXIT, SECONDS_OF_SILENCE, SECONDS_TO_TRACE = 5.0, 8, 1.0
 logger = logging.getLogger(__name__)
 
 

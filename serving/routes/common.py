@@ -83,6 +83,7 @@ def generate_router(
             choices=choices,
             n=body.n or 1,
             include_usage=body.include_usage,
+            continuous_usage=body.continuous_usage,
             priority=body.priority or 0,
             cache_salt=body.cache_salt,
             adapter_id=served.adapter_of(body.model),

@@ -43,7 +43,6 @@ class CompletionRequest(SamplingFields):
 
     max_tokens: NotNegative | None = None
     suffix: Literal[""] | None = None
-    best_of: Literal[1] | None = None
 
 
 def completions_router(served: ServedModel) -> APIRouter:

@@ -77,7 +77,7 @@ class StreamOptions(Fields):
     """What a stream contains besides the text."""
 
     include_usage: bool | None = False
-    continuous_usage_stats: Literal[False] | None = None
+    continuous_usage_stats: bool | None = None
     include_obfuscation: bool | None = None
 
 
@@ -108,6 +108,7 @@ class SamplingFields(Fields):
     logit_bias: Annotated[dict[int, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = None
 
     # What clients send by default. A value that would change the answer is refused.
+    best_of: Literal[1] | None = None
     store: Literal[False] | None = None
     metadata: dict[str, str] | None = None
     service_tier: Literal["auto", "default"] | None = None
@@ -133,10 +134,16 @@ class SamplingFields(Fields):
     @property
     def include_usage(self) -> bool:
         """Whether a stream ends with the number of tokens. Raises `ApiError` for options without a stream."""
-        is_wanted = self.stream_options is not None and bool(self.stream_options.include_usage)
-        if is_wanted and not self.stream:
+        wanted = self.stream_options or StreamOptions()
+        if (wanted.include_usage or wanted.continuous_usage_stats) and not self.stream:
             raise invalid("stream_options needs stream: true", "stream_options")
-        return is_wanted
+        return bool(wanted.include_usage)
+
+    @property
+    def continuous_usage(self) -> bool:
+        """Whether every event of such a stream has the number of tokens so far, as in vLLM."""
+        wanted = self.stream_options or StreamOptions()
+        return self.include_usage and bool(wanted.continuous_usage_stats)
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
         """Return the engine's settings; `max_tokens` is the limit asked for, or the room that is left.

@@ -37,8 +37,8 @@ def test_a_phase_that_it_cannot_compare_is_refused(mini_vllm: Commands, phases: 
     assert "phase" in mini_vllm("oracle", "--phase", phases, exit_code=2).output.lower()
 
 
-def test_a_phase_that_decides_nothing_here_is_not_called_yours(mini_vllm: Commands) -> None:
-    assert "yours: phases 3, 4, 5 and 7;" in mini_vllm("oracle", "--phase", "3-7", exit_code=1).output
+def test_a_phase_that_decides_nothing_here_is_not_called_compared(mini_vllm: Commands) -> None:
+    assert "compared: phases 3, 4, 5 and 7;" in mini_vllm("oracle", "--phase", "3-7", exit_code=1).output
 
 
 def test_an_unwritten_elective_is_named(mini_vllm: Commands) -> None:

@@ -3,10 +3,13 @@
 import io
 import json
 import time
+from contextlib import nullcontext
 
 import pytest
 from rich.console import Console
 
+from cli import grade
+from course.grading.plan import load_whole_plan
 from course.terminal import progress
 from course.terminal.progress import Lines, counted, reported
 from tests.cli.conftest import Commands
@@ -23,6 +26,16 @@ def test_a_line_names_the_part_its_share_and_the_time_left(monkeypatch: pytest.M
     now = 130.0
     lines("Working", 10, 40)
     assert lines.line() == "[30 s] Working: 10 of 40, about 60 s left"
+
+
+def test_the_time_left_of_a_grade_is_that_of_all_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = list[tuple[object, ...]]()
+    monkeypatch.setattr(grade, "reported", lambda *_: nullcontext(lambda *report: said.append(report)))
+    one, two = load_whole_plan()[:2]
+    with grade.progress(Console(file=io.StringIO()), [one, two]) as say:
+        for number, done in ((1, 4), (2, 3), (1, 5)):
+            say(number, done, "tests")
+    assert said == [("Grading tests", done, len(one.tests) + len(two.tests)) for done in (4, 7, 8)]
 
 
 def test_lines_come_while_the_work_reports_nothing(

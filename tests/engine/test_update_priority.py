@@ -12,7 +12,7 @@ LINEUPS = [parse_lineup("solution:1-5"), parse_lineup("solution:1-5,solution:8-9
 
 
 def engine_with_four(policy: Policy, lineup: Lineup = LINEUPS[0]) -> LLMEngine:
-    """Return an engine with one slot, in which `a` runs and `b`, `c` and `d` wait."""
+    """Return an engine with one seat, in which `a` runs and `b`, `c` and `d` wait."""
     config = EngineConfig(
         max_num_seqs=1, max_num_batched_tokens=16, block_size=4, num_gpu_blocks=40, policy=policy, check_invariants=True
     )

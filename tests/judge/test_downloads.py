@@ -82,6 +82,7 @@ ENDS_NOTHING = [
     "lovelaceada_11_assignsubmission_file_23_assignsubmission_file/phase1.py",
     "eve_23_assignsubmission_file_lovelaceada_11_assignsubmission_file/phase1.py",
     *("lovelaceada_11/phase1.py", "lovelaceada_\uff11\uff11_901_phase1.py", "readme.txt"),
+    *("lovelaceada_11_900_.", f"lovelaceada_{'1' * 300}_900_phase1.py"),
 ]
 
 
@@ -153,6 +154,20 @@ def test_most_names_decide_which_platform_it_was(tmp_path: Path) -> None:
         )
     with pytest.raises(SubmissionError, match="may be those of Canvas, or of Moodle"):
         collect(make_zip(tmp_path / "x.zip", dict([*CANVAS.items()][:2] + [*MOODLE.items()][:2])), tmp_path)
+
+
+def test_a_damaged_file_costs_itself_and_a_damaged_list_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in CANVAS:
+            archive.writestr(name, b"x")
+        archive.filelist[0].header_offset = 2**63
+    found = collect(tmp_path / "x.zip", tmp_path / "out")
+    assert (len(found.skipped), len(found.ids)) == (1, 2), "one of Ada's two files cannot be read"
+    content = make_zip(tmp_path / "y.zip", {**CANVAS, "readme.txt": b"x"}).read_bytes()
+    (tmp_path / "y.zip").write_bytes(content.replace(b"readme.txt", b"\0eadme.txt"))
+    told = CliRunner().invoke(app, ["collect", str(tmp_path / "y.zip"), str(tmp_path / "empty")])
+    assert (told.exit_code, "cannot be collected" in told.output) == (2, True)
 
 
 def test_what_is_no_download_is_refused(tmp_path: Path) -> None:

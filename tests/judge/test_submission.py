@@ -125,7 +125,11 @@ def test_an_archive_is_refused_with_the_reason(tmp_path: Path, make: Callable[[P
 
 def test_a_tar_is_read_like_a_zip(tmp_path: Path) -> None:
     files = {"ada/labs/phase1_scheduler_step/starter.py": b"one", "ada/other.txt": b"x", "phase2.py": b"two"}
-    assert read(make_tar(tmp_path / "x.tar.gz", files)).starters == {1: b"one", 2: b"two"}
+    packed = make_tar(tmp_path / "x.tar.gz", files)
+    assert read(packed).starters == {1: b"one", 2: b"two"}
+    content = packed.read_bytes()
+    packed.write_bytes(content[:-8] + bytes(4) + content[-4:])  # another checksum
+    assert "incorrect data check" in read(packed).error
 
 
 def test_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

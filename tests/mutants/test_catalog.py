@@ -1,7 +1,10 @@
 """The catalog is in order: every diff fits, all of it compiles, there is enough. `python -m tests.mutants` runs it."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +27,16 @@ def test_there_are_five_different_alternatives(phase: int) -> None:
     subjects = alternatives(phase)
     assert len(subjects) >= 5
     check_all_different(subjects)
+
+
+@per_phase
+def test_no_mutant_fails_for_a_name_that_is_not_there(phase: int, tmp_path: Path) -> None:
+    # Its hint would be about another mistake than the one that its learner sees.
+    for number, subject in enumerate(mutants(phase)):
+        (tmp_path / f"{number}.py").write_text(subject.text, encoding="utf-8")
+    check = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "--output-format", "concise"]
+    done = subprocess.run([*check, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def check_all_different(subjects: list[Subject]) -> None:

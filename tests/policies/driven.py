@@ -27,7 +27,7 @@ def asked(name: str, num_prompt: int = 4, num_output: int = 4, at: float = 0.0, 
 
 
 def tight(rng: random.Random) -> EngineConfig:
-    """Return settings under which blocks, slots or budget are short."""
+    """Return settings under which blocks, seats or budget are short."""
     block_size = rng.choice((2, 4, 8))
     return EngineConfig(
         max_model_len=MAX_MODEL_LEN,

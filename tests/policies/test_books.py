@@ -13,7 +13,7 @@ from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.service_level import ServiceLevel
 from tests.policies.races import EXPERIMENT, REFERENCE
 
-# Four slots and few blocks: requests wait for seconds and are preempted, and no block is found again.
+# Four seats and few blocks: requests wait for seconds and are preempted, and no block is found again.
 TIGHT = replace(
     EXPERIMENT.resolved_engine(), max_num_seqs=4, num_gpu_blocks=60, max_model_len=400, enable_prefix_caching=False
 )

@@ -16,7 +16,7 @@ from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from course.sandbox.imports import refused_import
 from labs.elective_policies import starter, test_task13_1_vtc, test_task13_2_least_slack
-from labs.elective_policies.runs import ONE_SLOT, Run, asked
+from labs.elective_policies.runs import ONE_SEAT, Run, asked
 from mini_vllm.core.request import Request
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.sampling_params import SamplingParams
@@ -94,7 +94,7 @@ def test_the_handouts_counters_are_those_of_a_run() -> None:
 
     prompts = [("b", 60), ("a", 4), ("b", 4), ("a", 4), ("a", 4)]
     requests = [asked(str(number), num, 1, tenant=tenant) for number, (tenant, num) in enumerate(prompts)]
-    Run(Watched(), [*requests, asked("5", 4, 1, 0.015, "c")], ONE_SLOT)
+    Run(Watched(), [*requests, asked("5", 4, 1, 0.015, "c")], ONE_SEAT)
     assert "\n".join(rows) in HANDOUT
 
 
@@ -116,6 +116,6 @@ def test_the_handouts_kept_promises_are_those_of_a_run() -> None:
     for gap, limits, text in cases:
         levels = [ServiceLevel(ttft=limits[number % len(limits)]) for number in range(100)]
         requests = [asked(f"r{number}", 4, 2, gap * number, level=level) for number, level in enumerate(levels)]
-        runs = [Run(policy, requests, ONE_SLOT) for policy in (solution.MyPolicy(), solution.LeastSlackFirst())]
+        runs = [Run(policy, requests, ONE_SEAT) for policy in (solution.MyPolicy(), solution.LeastSlackFirst())]
         assert re.findall(r"\d+", text) == [str(100 - len(run.late())) for run in runs]
         assert text in " ".join(HANDOUT.split())

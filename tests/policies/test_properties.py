@@ -36,7 +36,7 @@ URGENT = ServiceLevel("urgent")
 
 
 def begun(policy: SchedulingPolicy, requests: Sequence[Request], **settings: Any) -> str:
-    """Return the requests in the order of their first tokens; one slot unless told otherwise."""
+    """Return the requests in the order of their first tokens; one seat unless told otherwise."""
     settings = {"max_num_seqs": 1} | settings
     return " ".join(Driven(policy, requests, **settings).first_token_times)
 
@@ -59,7 +59,7 @@ def test_the_shortest_output_comes_first_and_what_was_generated_counts() -> None
 
 
 @pytest.mark.parametrize(("margin", "first"), [(None, "long"), (2.0, "short"), (6.0, "long")])
-def test_shortest_remaining_time_takes_a_slot_if_it_is_much_shorter(margin: float | None, first: str) -> None:
+def test_shortest_remaining_time_takes_a_seat_if_it_is_much_shorter(margin: float | None, first: str) -> None:
     policy = ShortestFirst(oracle({"long": 20, "short": 3}), preempts=margin is not None, margin=margin or 1.0)
     driven = Driven(policy, [asked("long", 4, 20), asked("short", 4, 3, at=0.05)], max_num_seqs=1)
     assert next(iter(driven.finished_times)) == first
@@ -133,7 +133,7 @@ def test_few_requests_are_admitted_beside_an_urgent_one() -> None:
 
 
 @pytest.mark.parametrize("policy", [TwoClasses(preempts=True), JointOrder(Priority())])
-def test_an_urgent_request_takes_a_slot_of_a_normal_one(policy: SchedulingPolicy) -> None:
+def test_an_urgent_request_takes_a_seat_of_a_normal_one(policy: SchedulingPolicy) -> None:
     normal = [asked(f"n{n}", 4, 30, priority=1, service_level=ServiceLevel()) for n in range(3)]
     urgent = asked("u", 4, 5, 0.05, service_level=URGENT)
     driven = Driven(policy, [*normal, urgent, asked("n3", 4, 5, 0.05, priority=1)], max_num_seqs=2)
@@ -154,14 +154,14 @@ def test_two_requests_that_outrank_each_other_do_not_take_turns_for_ever() -> No
     assert driven.preempted == ["a", "a"]  # after each token but the last, and not before it
 
 
-def test_what_cannot_be_admitted_yet_takes_no_slot() -> None:
+def test_what_cannot_be_admitted_yet_takes_no_seat() -> None:
     first, held = asked("first"), running(4)
     queue = PolicyQueue(SchedulingPolicy())
     queue.add_request(first)
     step = StepView(0.0, held, queue, 9, 4, 1, 64)
     ranks = {"first": 0, "r0": 1}
     assert outranked(step, lambda request: ranks[request.request_id]) == held
-    assert outranked(replace(step, max_num_seqs=2), lambda request: ranks[request.request_id]) == []  # a slot is free
+    assert outranked(replace(step, max_num_seqs=2), lambda request: ranks[request.request_id]) == []  # a seat is free
     first.status = RequestStatus.WAITING_FOR_FSM
     assert outranked(step, lambda request: ranks[request.request_id]) == []
 
@@ -245,7 +245,7 @@ def test_decodes_or_prompts_first() -> None:
 
 @pytest.mark.parametrize(("policy", "num_before"), [(Ageing(0.1), 40), (Priority(), 100)])
 def test_ageing_starves_no_request_while_priority_does(policy: SchedulingPolicy, num_before: int) -> None:
-    stream = [asked(f"s{n:02}", 4, 1, 0.005 * n) for n in range(100)]  # twice as many as one slot serves
+    stream = [asked(f"s{n:02}", 4, 1, 0.005 * n) for n in range(100)]  # twice as many as one seat serves
     assert begun(policy, [asked("old", 4, 1, priority=2), *stream]).split().index("old") == num_before
 
 
@@ -387,7 +387,7 @@ def test_a_pace_alone_is_a_promise() -> None:
         FeedbackQueues(quantum=1),
     ],
 )
-def test_no_slot_is_given_up_for_a_grammar_that_is_not_there(policy: SchedulingPolicy) -> None:
+def test_no_seat_is_given_up_for_a_grammar_that_is_not_there(policy: SchedulingPolicy) -> None:
     waits, held, queue = asked("a", service_level=URGENT), running(8), PolicyQueue(policy)
     waits.status = RequestStatus.WAITING_FOR_FSM
     held[0].all_token_ids += [7] * (0 if isinstance(policy, ShortestFirst) else 5)

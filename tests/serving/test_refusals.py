@@ -122,7 +122,11 @@ def test_harmless_defaults_of_clients_change_nothing(fake_server: ServerUnderTes
     answers = [fake_server.post(path, max_tokens=5, seed=1, **fields) for fields in (plain, harmless)]
     assert [status for status, _ in answers] == [200, 200]
     assert answers[0][1]["choices"] == answers[1][1]["choices"]
-    options = {"include_usage": True, "continuous_usage_stats": False, "include_obfuscation": False}
-    with RawConnection(fake_server) as connection:
-        connection.ask(path, stream=True, max_tokens=2, stream_options=options)
-        assert b'"usage":{' in connection.read_until(b"data: [DONE]")
+    for is_continuous in (False, True):
+        options = {"include_usage": True, "continuous_usage_stats": is_continuous, "include_obfuscation": False}
+        with RawConnection(fake_server) as connection:
+            connection.ask(path, stream=True, max_tokens=2, stream_options=options)
+            answer = connection.read_until(b"data: [DONE]")
+        events = [line.removeprefix(b"data: ") for line in answer.splitlines() if b'"usage"' in line]
+        usages = [json.loads(event)["usage"] for event in events]
+        assert (None in usages, usages[-1]["completion_tokens"]) == (not is_continuous, 2)

@@ -1,12 +1,11 @@
 """Checks that several tasks of phase 1 use. Nothing here is to be filled in."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from itertools import zip_longest
 from types import ModuleType
 from typing import Any, NotRequired, TypedDict, Unpack
 
-from course.labtest.expect import alone, difference_report, expect_equal
+from course.labtest.expect import BESIDE, alone, difference_report, expect_equal, other_call
 from course.labtest.failure import Shares
 from course.labtest.phase1.situations import Scene, Situation, describe_plan, read_plan
 from course.labtest.recorded import Answers, with_tuples
@@ -88,20 +87,20 @@ def check_next_step(phase1: ModuleType, scene: Scene, **wanted: Unpack[Decided])
     scene.advance(scheduler_output)
 
 
-def narrowed(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
+def narrowed(
+    yours: Mapping[str, Any], expected: Mapping[str, Any], labels: Iterable[str] = (*BESIDE, "WAITING")
+) -> str:
     """Return a question about the one thing that differs, if it is the only one; else an empty text."""
     wrong = [label for label in expected if yours[label] != expected[label]]
     if wrong == ["calls"]:
         return f"the calls alone differ, the rest is as expected. {parting(yours, expected)}"
-    return alone(yours, expected)
+    return alone(yours, expected, labels)
 
 
 def parting(yours: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """Return a question about the first call that is not as expected."""
-    for number, (mine, right) in enumerate(zip_longest(yours["calls"], expected["calls"], fillvalue="none"), start=1):
-        if mine != right:
-            return f"By the rules, call number {number} of `calls` is {right}; yours is {mine}. Which rule is it about?"
-    return "All calls are as expected: what does your code do with the answers?"
+    question = other_call(yours["calls"], expected["calls"], "calls")
+    return question or "All calls are as expected: what does your code do with the answers?"
 
 
 def shares_of(step: SchedulerOutput, expected: Mapping[str, int], budget: int) -> Shares:
@@ -146,7 +145,7 @@ def steps_differ(phase1: ModuleType, answers: Answers, situation: Situation, num
             right_now = with_tuples(expected)
             rule, hint = seen_by_the_doubles(scene) or (
                 f"Step {number} of a random case differs from the rules in the handout.",
-                narrowed(yours, right_now) or parting(yours, right_now),
+                narrowed(yours, right_now, labels=right_now) or parting(yours, right_now),
             )
             return difference_report(
                 yours,

@@ -1,9 +1,9 @@
 """One call of `update_from_output`: what goes in and what came out. Nothing here is to be filled in."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 
-from course.labtest.expect import expect_equal, explained
+from course.labtest.expect import BESIDE, alone, expect_equal, explained
 from course.labtest.phase1.doubles import BlockCountingKV, CallLog
 from course.labtest.support import fields_of
 from mini_vllm.core.request import Request, RequestStatus
@@ -12,6 +12,10 @@ from mini_vllm.sampling_params import SamplingParams
 
 EOS = 2
 DECIDED = ("all_token_ids", "status", "stop_reason")
+FREED = "freed, in order"
+OTHER_FREES = (
+    "`kv.free` alone is called otherwise than expected. For which requests, in which order, with which number?"
+)
 
 
 class Update:
@@ -68,7 +72,7 @@ class Update:
             "outputs": {r.request_id: r.output_token_ids for r in self.all_requests},
             "finished": {r.request_id: r.finish_reason for r in self.all_requests if r.is_finished},
             "stop reasons": {r.request_id: r.stop_reason for r in self.all_requests if r.stop_reason is not None},
-            "freed, in order": [call[len("kv.free(") : -1] for call in self.log],
+            FREED: [call[len("kv.free(") : -1] for call in self.log],
             "also changed": [
                 *(name for name in arguments if arguments[name] != self._arguments_before[name]),
                 *(f"{r.request_id}.{name}" for r in self.all_requests for name in self._fields_changed(r)),
@@ -94,11 +98,13 @@ class Update:
             "outputs": {r.request_id: r.output_token_ids + returned.get(r.request_id, []) for r in self.all_requests},
             "finished": dict(finished or {}),
             "stop reasons": dict(stop_reasons or {}),
-            "freed, in order": freed.split(),
+            FREED: freed.split(),
             "also changed": [],
         }
         self.apply(phase1, rule)
-        expect_equal(self.outcome(), expected, rule=rule, situation=self.before, hint=hint)
+        yours = self.outcome()
+        hint = what_differs(yours, expected, (*BESIDE, "stop reasons")) or hint
+        expect_equal(yours, expected, rule=rule, situation=self.before, hint=hint)
 
     def _arguments(self) -> dict[str, object]:
         plan = self.scheduler_output
@@ -111,6 +117,11 @@ class Update:
     def _fields_changed(self, request: Request) -> list[str]:
         before, now = self._fields_before[request.request_id], fields_of(request)
         return [name for name in now if now[name] != before[name] and name not in DECIDED]
+
+
+def what_differs(yours: Mapping[str, object], expected: Mapping[str, object], labels: Iterable[str]) -> str:
+    """Return a question about what differs if that is one thing, with one of these labels, or what was freed."""
+    return OTHER_FREES if alone(yours, expected, [FREED]) else alone(yours, expected, labels)
 
 
 def _facts(request: Request) -> str:

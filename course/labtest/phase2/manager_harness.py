@@ -5,7 +5,7 @@ from types import ModuleType
 from typing import Any, TypedDict, Unpack
 
 from course.labtest.crash_hints import CrashHint, learners_call
-from course.labtest.expect import as_block_ids, expect_equal, expect_unchanged
+from course.labtest.expect import alone, as_block_ids, expect_equal, expect_unchanged, other_call
 from course.labtest.phase2.doubles import RecordingPrefixCache
 from course.labtest.support import fields_of, make_request
 from mini_vllm.core.request import Request
@@ -39,6 +39,10 @@ class Shown(TypedDict, total=False):
     cache_calls: Sequence[str]
 
 
+ANSWER = (
+    "the tables are as expected, the answer is not. Which blocks were taken from the free queue in this call, and "
+    "which list do you return?"
+)
 LABELS = {
     "returned": "allocate_slots",
     "tables": "block tables",
@@ -172,7 +176,7 @@ class ManagerHarness:
         return {block_id: counts[block_id] for block_id in sorted(counts)}
 
     def shown(self, names: Collection[str]) -> dict[str, object]:
-        calls = self.cache.take_calls()
+        self.calls = self.cache.take_calls()
         show: dict[str, Callable[[], object]] = {
             "returned": lambda: self.answer,
             "tables": self.tables,
@@ -180,7 +184,7 @@ class ManagerHarness:
             "free_queue": self.free_queue,
             "holders": self.holders,
             "usage": lambda: round(float(self.kv.usage), 6),
-            "cache_calls": lambda: calls,
+            "cache_calls": lambda: self.calls,
         }
         return {LABELS[name]: show[name]() for name in show if name in names}
 
@@ -188,4 +192,11 @@ class ManagerHarness:
         """Compare what is named; `returned` is the last answer of `allocate_slots`."""
         given: Mapping[str, object] = {**expected}
         wanted = {LABELS[name]: given[name] for name in LABELS if name in given}
-        expect_equal(self.shown(expected), wanted, rule=rule, situation=self.history, hint=hint)
+        yours = self.shown(expected)
+        hint = alone(yours, wanted, (LABELS["num_free"], LABELS["usage"])) or hint
+        if "tables" in expected and alone(yours, wanted, [LABELS["returned"]]):
+            hint = ANSWER
+        if alone(yours, wanted, [LABELS["cache_calls"]]):
+            other = other_call(self.calls, expected.get("cache_calls", ()), LABELS["cache_calls"])
+            hint = f"the calls alone differ, the rest is as expected. {other}"
+        expect_equal(yours, wanted, rule=rule, situation=self.history, hint=hint)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from course.labtest.crash_hints import CrashHint, learners_call
-from course.labtest.expect import as_block_ids, expect_equal, lab_failure
+from course.labtest.expect import alone, as_block_ids, expect_equal, lab_failure
 from course.labtest.phase2.doubles import RecordingPrefixCache
 from mini_vllm.core.block import KVCacheBlock
 
@@ -53,6 +53,7 @@ class FreeQueueHarness:
         yours = self.state()
         if popped is not None:
             expected["popleft()"], yours["popleft()"] = popped, self.popped
+        hint = alone(yours, expected, ("num_free_blocks",)) or hint
         expect_equal(yours, expected, rule=rule, situation=self.history, hint=hint)
 
 
@@ -66,6 +67,7 @@ def check_value_error(act: Callable[[], object], rule: str, history: Sequence[st
         return
     except Exception as error:  # the learner reads its name in the report
         answer = f"raised {type(error).__name__}: {error}"
+        hint = "which error does the rule name, and which of your lines raises another one?"
     else:
         answer = f"no error; returned {answer!r}"
     lab_failure(rule=rule, situation=list(history), expected="ValueError", yours=answer, hint=hint)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from course.labtest.crash_hints import CrashHint, learners_call
-from course.labtest.expect import expect_equal
+from course.labtest.expect import alone, expect_equal
 from course.labtest.support import make_request
 from mini_vllm.core.interfaces import RequestQueue
 from mini_vllm.core.request import Request
@@ -17,6 +17,7 @@ QUEUE_HINTS = (
         word="instances of 'Request' and 'Request'",
     ),
 )
+ITERATION = "`pop_request` has the right order and iteration has not: what puts the requests in order there?"
 
 
 def rank(request: Request) -> str:
@@ -76,6 +77,8 @@ class PriorityQueueHarness:
         expected, before = expected_state(names), list(self.story)
         yours = self.state()
         popped = [self.name(self.pop()) for _ in names] if yours["length"] == len(names) else []
+        if alone(yours, expected, ["order"]) and popped == list(names):
+            expect_equal(yours, expected, rule=rule, situation=before, hint=ITERATION)
         expect_equal(yours, expected, rule=rule, situation=before, hint=hint)
         expect_equal(
             {"popped, in order": popped, "length": len(self.queue)},

@@ -20,7 +20,8 @@ from mini_vllm.core.step import SchedulerOutput
 RULE_OF_CALL = "A random call of make_room does not follow the rules in the handout."
 RULE_OF_POP = "pop_request takes the request that is first in the order of service."
 HINT_OF_CALL = (
-    "which request is the first victim, also where ranks are equal? And what has changed before memory is asked again?"
+    "take the victims one by one: which request is it, what changes with it, and when is memory asked again? Which "
+    "is the first thing that your code does otherwise?"
 )
 HINT_OF_POP = "this is your queue of task 3.1, after victims were put back into it. Do its tests pass?"
 

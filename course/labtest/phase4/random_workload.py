@@ -178,7 +178,7 @@ class RandomWorkload:
             yours,
             expected,
             rule,
-            "which block of yours is the first that differs? Of equal blocks, which one was cached first?",
+            "how many blocks may be hit, which of yours differs first, and which of equal ones was cached first?",
         )
         self.num_hits_seen += bool(expected)
         return expected
@@ -195,7 +195,10 @@ class RandomWorkload:
         rule = "hit_rate is hit tokens over tokens of all admitted requests."
         rate = round(float(self.cache.hit_rate()), 9)
         self.expect(
-            rate, self.answers(rate), rule, "at which of the four moments do you count: look up, pin, commit, forget?"
+            rate,
+            self.answers(rate),
+            rule,
+            "each pin counts all tokens of its request and those of its hit. Which pin does your code count otherwise?",
         )
 
     def expect(self, yours: object, expected: object, rule: str, hint: str) -> None:

@@ -40,7 +40,7 @@ KNOBS = (
     Slide("time_to_first_token", "SLO: first token within", 1, 0.1, 10, 0.1, "s"),
     Slide("inter_token_latency", "SLO: next tokens within", 50, 5, 100, 5, "ms"),
 )
-MAX_REMEMBERED, FEW_REQUESTS = 64, 16  # few enough to be served while a knob is dragged
+MAX_REMEMBERED = 64
 SLO_KNOBS = ("time_to_first_token", "inter_token_latency")
 
 
@@ -138,14 +138,11 @@ def policy_panel(
 
     A notebook passes a `compare` that runs in a new process, so that the code just saved is the code that runs.
     What was served is served again once `code` returns another value. A `ValueError` of `compare` is shown to the
-    reader. While a knob of the workload moves, it gets 16 requests.
+    reader.
     """
     from course.views.panels import Panel
 
     known: dict[tuple[PolicyComparison, object], list[PolicyResult]] = {}
-
-    def comparison_of(asked: dict[str, Any]) -> PolicyComparison:
-        return PolicyComparison(**{name: value for name, value in asked.items() if name not in SLO_KNOBS})
 
     def served(comparison: PolicyComparison, now: object) -> list[PolicyResult]:
         sigma = comparison.prediction_sigma
@@ -156,7 +153,8 @@ def policy_panel(
         guessed = compare(replace(comparison, policies=(BY_GUESSES,)))
         return [*(result for result in alike if result.policy != BY_GUESSES), *guessed]
 
-    def picture(comparison: PolicyComparison, asked: dict[str, Any], width: float) -> Picture:
+    def draw(width: float = WIDTH, before: object = None, **asked: Any) -> Picture:
+        comparison = PolicyComparison(**{name: value for name, value in asked.items() if name not in SLO_KNOBS})
         asking = comparison, code()
         if asking not in known:
             known[asking] = served(*asking)
@@ -165,13 +163,4 @@ def policy_panel(
         slo = Slo(asked["time_to_first_token"], asked["inter_token_latency"] / 1e3)
         return policy_picture(comparison, known[asking], slo, width)
 
-    def draw(width: float = WIDTH, before: object = None, **asked: Any) -> Picture:
-        return picture(comparison_of(asked), asked, width)
-
-    def first_look(width: float = WIDTH, before: object = None, **asked: Any) -> Picture | None:
-        comparison = comparison_of(asked)
-        if (comparison, code()) in known:
-            return None
-        return picture(replace(comparison, num_requests=FEW_REQUESTS), asked, width)
-
-    return Panel(KNOBS, draw, first_look=first_look, reflows=True)
+    return Panel(KNOBS, draw, reflows=True)

@@ -49,7 +49,7 @@ class SchedulingPolicy:
         return 0
 
     def to_preempt(self, step: StepView) -> Sequence[Request]:
-        """Return running requests that give up their slots now. None of them is admitted again in this step."""
+        """Return running requests that give up their seats now. None of them is admitted again in this step."""
         return ()
 
     def serve_order(self, running: list[Request]) -> list[Request]:
