@@ -13,7 +13,7 @@ from course.simulator.experiment import ENGINE, Experiment
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.core.request import Request
 from policies.drafts_by_class import DraftsByClass
-from policies.length_ranker import LengthRanker
+from policies.predictors import LengthRanker
 
 SEEDS = (0, 1, 2)
 SEATS = 64

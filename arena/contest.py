@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any, Protocol
 
-from arena.accounts import Accounts
-from arena.figures import Figures, figures_of
+from arena.figures import Accounts, Figures, figures_of
 from course.simulator.cost_model import CostModel
 from course.simulator.served import Served
 from course.simulator.simulation import Simulation, output_lengths

@@ -1,7 +1,20 @@
-"""What the policies are tried on: the simulator's workloads, with tenants and promises."""
+"""What the policies are tried on: the simulator's workloads, with tenants and promises, and traces of real services.
 
+Traces are files in the form of Azure, BurstGPT, Mooncake and Qwen-Bailian. Where the published files are:
+labs/elective_policies/README.md, "Loads of real services".
+"""
+
+import csv
+import json
 import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import chain, islice, repeat
+from math import isfinite
+from pathlib import Path
+from random import Random
+from typing import Any, overload
 
 from course.simulator.workloads import SyntheticPrompt, make_requests
 from course.workloads import urgency
@@ -12,6 +25,12 @@ URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
 NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
 LATER = ServiceLevel("batch", e2e=60.0)
 LONG_PROMPT = 1_000  # tokens: a document, whose answer is not read as it comes
+MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16  # tokens per prefix hash
+# The names of a column in the four forms, the most exact one first. Mooncake counts milliseconds, the others seconds.
+ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
+INPUT = ("input_length", "Request tokens", "ContextTokens")
+OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")
+TENANT = ("tenant", "Model", "type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +101,121 @@ def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedReques
     priority = urgency.priority_of(draw)
     level = URGENT if priority == urgency.URGENT else NORMAL
     return replace(request, tenant=tenant, service_level=level, priority=priority)
+
+
+@dataclass(frozen=True, slots=True)
+class HashedPrompt(Sequence[int]):
+    """A prompt of which only the hashes of its blocks are known: two prompts agree as far as their hashes do."""
+
+    num_tokens: int
+    hash_ids: tuple[int, ...]
+    block_size: int
+
+    def __len__(self) -> int:
+        return self.num_tokens
+
+    def __iter__(self) -> Iterator[int]:
+        tokens = chain.from_iterable(repeat(hash_id, self.block_size) for hash_id in self.hash_ids)
+        return islice(chain(tokens, repeat(0)), self.num_tokens)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return list(self)[index]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLoad:
+    """The first `num_requests` requests of a trace file, their arrivals `speed` times as fast."""
+
+    path: str
+    num_requests: int = 2_000
+    speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.speed > 0:
+            raise ValueError(f"speed must be over 0, got {self.speed}")
+
+    def requests(self, seed: int) -> list[TimedRequest]:
+        """Return the requests in order of arrival; `seed` decides which of them are urgent.
+
+        Requests without output, which these traces have where a request failed, are left out. Raises `ValueError`
+        naming the line for a file in no known form.
+        """
+        rows = sorted(islice(read_rows(Path(self.path)), self.num_requests), key=lambda row: row.arrival_time)
+        if not rows:
+            raise ValueError(f"{self.path} holds no request with an output")
+        rng, first = Random(f"{seed} classes"), rows[0].arrival_time
+        return [
+            with_promise(
+                TimedRequest((row.arrival_time - first) / self.speed, str(number), row.prompt, row.num_output_tokens),
+                row.tenant,
+                rng.random(),
+            )
+            for number, row in enumerate(rows)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request of a trace file. `arrival_time` is in seconds."""
+
+    arrival_time: float
+    prompt: HashedPrompt
+    num_output_tokens: int
+    tenant: str
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yield the requests of a `.csv` or `.jsonl` file that have an output. Raises `ValueError` naming the line."""
+    if path.suffix not in (".csv", ".jsonl"):
+        raise ValueError(f"a trace must be a .csv or .jsonl file, got {path}")
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        is_table = path.suffix == ".csv"
+        number = 1 if is_table else 0
+        try:
+            for record in csv.DictReader(lines) if is_table else filter(str.strip, lines):
+                number += 1
+                row = _row(record if isinstance(record, dict) else json.loads(record), number)
+                if row.num_output_tokens > 0:
+                    yield row
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}, line {number}: {error}") from None
+
+
+def _row(record: Mapping[str, Any], number: int) -> Row:
+    if not isinstance(record, dict) or not isinstance(record.get("hash_ids", []), list):
+        raise ValueError("must be a JSON object, its hash_ids a list")
+    num_tokens, num_output_tokens = int(_column(record, INPUT)), int(_column(record, OUTPUT))
+    if num_output_tokens < 0 or num_tokens < min(1, num_output_tokens):  # BurstGPT's failed requests have 0 and 0
+        raise ValueError(f"lengths must be at least 1 and 0 tokens, got {num_tokens} and {num_output_tokens}")
+    is_bailian = "chat_id" in record
+    hashes = record.get("hash_ids") or ()
+    block_size = BAILIAN_BLOCK if is_bailian else MOONCAKE_BLOCK
+    # 0 fills a last block without a hash; a prompt without any hash shares nothing.
+    prompt = HashedPrompt(num_tokens, tuple(1 + int(hash_id) for hash_id in hashes), block_size)
+    if not hashes:
+        prompt = HashedPrompt(num_tokens, (-number,), num_tokens)
+    is_mooncake = "hash_ids" in record and not is_bailian
+    seconds = _seconds(_column(record, ARRIVAL)) / (1000 if is_mooncake else 1)
+    return Row(seconds, prompt, num_output_tokens, str(next((record[name] for name in TENANT if name in record), "")))
+
+
+def _column(record: Mapping[str, Any], names: Sequence[str]) -> Any:
+    for name in names:
+        if record.get(name) not in (None, ""):
+            return record[name]
+    raise ValueError(f"needs a column {' or '.join(names)}, got {', '.join(map(str, record)) or 'none'}")
+
+
+def _seconds(value: Any) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:  # Azure writes dates: in 2023 with seven digits and no zone, in 2024 in UTC, some without digits
+        date = datetime.fromisoformat(str(value))
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    if not isfinite(seconds):
+        raise ValueError(f"an arrival must be a finite time, got {value!r}")
+    return seconds

@@ -5,7 +5,7 @@ from typing import Any
 
 from arena.contest import Estimate, Race, run_race
 from arena.loads import Load
-from arena.pareto import pareto_picture
+from arena.report import pareto_picture
 from course.notebook.lab import Lab
 from course.notebook.notice import Notice
 from course.notebook.panels import require_result

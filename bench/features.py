@@ -7,9 +7,8 @@ from functools import partial
 from itertools import count
 from typing import Any, Literal
 
-from bench.backend import ALL_GREEDY, BackendSettings
+from bench.backend import ALL_GREEDY, BackendSettings, ServedRound, num_equal, summary
 from bench.plan import Sizes, longest, questions_about_one_document, room_needed
-from bench.served import ServedRound, num_equal, summary
 from course.terminal.charts import duration
 from course.terminal.progress import ProgressReport, unreported
 from course.workloads.timed_request import TimedRequest

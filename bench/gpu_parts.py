@@ -13,13 +13,12 @@ from typing import Any
 import torch
 import transformers
 
-from bench.backend import ALL_GREEDY, BLOCK_SIZE, BackendSettings, Load
+from bench.backend import ALL_GREEDY, BLOCK_SIZE, BackendSettings, Load, ServedRound, num_equal, summary
 from bench.engine_rounds import paged_model
 from bench.gpu import workload
 from bench.models import QWEN3_SHAPE, save_random_model
 from bench.peer_process import PeerProcess
 from bench.plan import QUICK, room_needed, skewed_requests
-from bench.served import ServedRound, num_equal, summary
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup

@@ -9,9 +9,8 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bench.backend import Arrivals, BackendSettings, Load, OnProgress
+from bench.backend import Arrivals, BackendSettings, Load, OnProgress, ServedRound
 from bench.engine_rounds import ForwardClock, num_replays, paged_model
-from bench.served import ServedRound
 from course.workloads.simulated_time import EndingRunner
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.build import build_engine

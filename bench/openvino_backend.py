@@ -9,8 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.backend import Arrivals, BackendSettings, Load, OnProgress
-from bench.served import ServedRound
+from bench.backend import Arrivals, BackendSettings, Load, OnProgress, ServedRound
 from course.workloads.timed_request import TimedRequest
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}

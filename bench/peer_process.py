@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bench.backend import ALL_GREEDY, BackendSettings, Load, OnProgress
-from bench.served import ServedRound, require_complete
+from bench.backend import ALL_GREEDY, BackendSettings, Load, OnProgress, ServedRound, require_complete
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import CHECKOUT
 

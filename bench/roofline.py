@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from bench.backend import ServedRound
 from bench.models import ModelSize, model_size
-from bench.served import ServedRound
 from mini_vllm.runner.packed_linear import PackedLinear, can_pack
 
 READ_NUMBERS = 64 << 20  # 256 MiB: far more than any cache holds, so memory is read

@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from bench.backend import ALL_GREEDY, BackendSettings, Load
+from bench.backend import ALL_GREEDY, BackendSettings, Load, ServedRound, num_equal, summary
 from bench.peer_process import PeerProcess, why_missing
 from bench.plan import ALL_AT_ONCE, NUM_SLOW, OURS, PROFILED, SHARED_PREFIX, SLOW, STREAM, WORKLOADS, ThroughputPlan
-from bench.served import ServedRound, num_equal, summary
 from course.terminal.charts import duration
 from course.terminal.progress import ProgressReport, unreported
 from course.workloads.timed_request import TimedRequest

@@ -8,8 +8,7 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria
 from transformers.generation.configuration_utils import ContinuousBatchingConfig
 
-from bench.backend import Arrivals, BackendSettings, Load, OnProgress
-from bench.served import ServedRound
+from bench.backend import Arrivals, BackendSettings, Load, OnProgress, ServedRound
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.runner.loading import pick_device
 

@@ -1,4 +1,4 @@
-"""`mini-vllm arena`: scheduling policies against each other, on the same requests in simulated time."""
+"""`mini-vllm arena`: policies against each other in simulated time; `claims`: what papers say of them, measured."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
+from arena.claims import CLAIMS, Claim
 from arena.contest import Estimate, Race, run_races
 from arena.figures import Figures
-from arena.loads import Load
-from arena.pareto import pareto_picture
-from arena.report import LATENCIES, WORK, estimate, figures_table, goodput_table
-from arena.trace_files import TraceLoad
+from arena.loads import Load, TraceLoad
+from arena.report import LATENCIES, WORK, estimate, figures_table, goodput_table, pareto_picture
 from course.simulator.experiment import ENGINE, Experiment, sustainable_rate
 from course.simulator.gpus import GPUS
 from course.simulator.model_shapes import MODEL_SHAPES
@@ -24,6 +25,7 @@ from course.terminal.option_groups import with_option_groups
 from course.terminal.options import AsJson, LineupText
 from course.terminal.progress import reported
 from course.terminal.step_view import FAINT, STRONG
+from mini_vllm import Lineup
 from policies.named import POLICIES, find_policy
 
 SEATS = 64  # fewer than the simulator's 256, so that requests wait where a policy can order them
@@ -133,3 +135,46 @@ def _place(runs: list[Figures]) -> tuple[Estimate, Estimate]:
 
 def _record(results: dict[str, list[Figures]]) -> dict[str, list[dict[str, object]]]:
     return {name: [asdict(run) for run in runs] for name, runs in results.items()}
+
+
+@friendly
+def claims(
+    words: Annotated[list[str] | None, typer.Argument(help="Only claims whose name holds one of these words.")] = None,
+    lineup: LineupText = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what papers claim of scheduling policies, on simulated requests.
+
+    Each with three seeds; all of them take about a minute on two cores.
+    """
+    chosen = [claim for claim in CLAIMS if not words or any(word.lower() in claim.name.lower() for word in words)]
+    if not chosen:
+        raise ValueError(f"no claim holds {' or '.join(words or [])}; they are: {'; '.join(c.name for c in CLAIMS)}")
+    console, found = make_console(stderr=as_json), []
+    team = replace(lineup_to_run(lineup, console), runner="absent")
+    console.print(whose_code(team), markup=False)
+    with reported("Simulating") as report:
+        for number, claim in enumerate(chosen):
+            report(claim.name, number, len(chosen))
+            found.append(_measured(claim, team))
+    for claim, (ours, holds) in zip(chosen, found, strict=True):
+        console.print(f"\n{claim.name} ({claim.source})", style=STRONG, markup=False)
+        table = Table.grid(padding=(0, 2, 0, 2))
+        table.add_row("said", escape(claim.said))
+        table.add_row("here", escape(f"{ours}: not shown" if holds is False else ours))
+        table.add_row("differs", escape(claim.differs), style=FAINT)
+        console.print(table)
+    if as_json:
+        typer.echo(json.dumps([_claim_record(claim, *each) for claim, each in zip(chosen, found, strict=True)]))
+
+
+def _measured(claim: Claim, lineup: Lineup) -> tuple[str, bool | None]:
+    """Return what a claim has found; None for whether it holds if it needs code that is not written."""
+    try:
+        return claim.measure(lineup)
+    except NotImplementedError as error:
+        return f"not measured: {error} is not written yet", None
+
+
+def _claim_record(claim: Claim, ours: str, holds: bool | None) -> dict[str, object]:
+    return {"name": claim.name, "source": claim.source, "said": claim.said, "ours": ours, "holds": holds}

@@ -9,7 +9,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from cli.simulation_report import speed
+from cli.simulate import speed
 from course.simulator.agreement import CHECKED_ON, NUM_ROUNDS, TOLERANCE, FigureComparison, calibrate_and_compare
 from course.simulator.calibration import Calibration, write_calibration
 from course.simulator.measured_engine import ENGINE, FITTED_ON, MeasuredEngine

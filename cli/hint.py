@@ -1,4 +1,4 @@
-"""`mini-vllm hint`: the next step of a task's hint, one at a time, from a question to the recipe.
+"""`mini-vllm hint`: the next step of a task's hint, one at a time; `approaches`: other ways, once a task is done.
 
 The hints lie in `hints.rot13` beside a handout, each letter turned by 13 places, so that to read a handout
 or to search its folder shows no recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` turns a file either way.
@@ -7,6 +7,8 @@ or to search its folder shows no recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` tu
 import codecs
 import json
 import re
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -76,3 +78,26 @@ def seen() -> dict[str, int]:
     except (OSError, ValueError):
         return {}
     return found
+
+
+@friendly
+def approaches(task: Annotated[str, typer.Argument(metavar="TASK", help="Such as 1.2.", show_default=False)]) -> None:
+    """Show other fair ways to write a task that you have passed.
+
+    Grades the task first. Each way passes the same tests, and comes with a sentence on what it costs.
+    """
+    from cli.watching.screen import show_approach, show_verdict
+    from course.grading.approaches import task_named, unsealed
+    from course.grading.grader import grade_tests
+
+    console, (phase, number) = make_console(), task_named(task)
+    grade = grade_tests(replace(phase, tasks=[phase.tasks[number - 1]]), threading.Event())
+    if not grade.is_complete:
+        show_verdict(console, grade)
+        console.print(f"Other ways to write {task} are shown once yours passes.", markup=False)
+        raise typer.Exit(1)
+    found = unsealed(task)
+    if not found:
+        console.print(f"No other ways to write {task} are kept.", markup=False)
+    for place in range(len(found)):
+        show_approach(console, task, found, place)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.simulation_report import sweep_table
+from cli.simulate import sweep_table
 from course.simulator.incidents import POINTS, Runs, incidents
 from course.terminal.charts import facts_table
 from course.terminal.console import friendly, make_console, whose_code

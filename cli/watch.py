@@ -26,9 +26,9 @@ def watch(
     s a page to share, q quit. Without a terminal it prints verdicts until Ctrl-C.
     """
     from cli.grade import require_this_checkout
-    from cli.watching.keyboard import keys
     from cli.watching.loop import Watch
     from cli.watching.observer import Observer
+    from cli.watching.screen import keys
     from cli.watching.session import FINISHES, keep, kept
     from course.starter_status import LABS
     from course.terminal.options import chosen_phases

@@ -4,19 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
-from policies.ageing import Ageing
-from policies.budget_controller import BudgetController
-from policies.decode_or_prefill_first import DecodeFirst, PrefillFirst
+from policies.around import DecodeFirst, PrefillFirst, StaticBatches
 from policies.drafts_by_class import DraftsByClass
-from policies.elastic_budget import ElasticBudget
+from policies.elastic_budget import BudgetController, ElasticBudget
 from policies.feedback_queues import FeedbackQueues
 from policies.joint_order import JointOrder
-from policies.length_ranker import LengthRanker
-from policies.predictors import noisy, oracle
-from policies.priority import Priority
+from policies.predictors import LengthRanker, noisy, oracle
+from policies.priority import Ageing, Priority
 from policies.quality_of_experience import QualityOfExperience
 from policies.shortest_first import ShortestFirst
-from policies.static_batches import StaticBatches
 from policies.two_classes import TwoClasses
 from policies.victims import CheapestVictim, LeastComputedFirst
 

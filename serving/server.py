@@ -1,4 +1,4 @@
-"""The server: uvicorn, with a graceful shutdown that includes the engine."""
+"""The server: the application, on uvicorn, with a graceful shutdown that includes the engine."""
 
 import asyncio
 import contextlib
@@ -6,21 +6,60 @@ import functools
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol, cast
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.app import create_app
 from serving.connection import Connection
+from serving.errors import install_error_handlers
+from serving.limits import KnownHosts
+from serving.live.recent_steps import keep_recent_steps
+from serving.live.routes import live_router
+from serving.metrics import keep_statistics, log_statistics
+from serving.routes.chat import chat_router
+from serving.routes.common import require_api_key
+from serving.routes.completions import completions_router
+from serving.routes.state import models_router, priority_router, state_router
+from serving.routes.tokenize import tokenize_router
+from serving.served_model import ServedModel
 from serving.settings import ServerSettings
 
 BACKLOG = 2048  # uvicorn's default, for a socket that is bound before uvicorn starts
 LAST_EVENTS_SECONDS = 2.0
+
+
+def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
+    """Return the application for an engine, which it does not shut down: `Server.shutdown` does."""
+    served = ServedModel(llm, settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await llm.call(keep_recent_steps)
+        await llm.call(keep_statistics)
+        await served.open()
+        logging_statistics = asyncio.create_task(log_statistics(llm))
+        yield
+        logging_statistics.cancel()
+
+    # Routes read bodies themselves, so a schema would show no fields.
+    app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
+    install_error_handlers(app)
+    app.add_middleware(KnownHosts, settings=settings)
+    with_key = [Depends(require_api_key(settings.api_key))]
+    app.include_router(models_router(served), dependencies=with_key)
+    app.include_router(completions_router(served), dependencies=with_key)
+    app.include_router(chat_router(served), dependencies=with_key)
+    app.include_router(tokenize_router(served), dependencies=with_key)
+    app.include_router(priority_router(served), dependencies=with_key)
+    app.include_router(state_router(served))
+    app.include_router(live_router(served))
+    return app
 
 
 class Ending(Protocol):
@@ -28,7 +67,6 @@ class Ending(Protocol):
 
     async def shutdown(self, timeout: float) -> None:
         """Take no more requests, let running ones finish within `timeout` seconds, abort the rest."""
-        ...
 
 
 class Server(uvicorn.Server):

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.chromium import browser, pages
+from tests.cli.conftest import mini_vllm
 from tests.snapshots import pytest_addoption, snapshots
 
-__all__ = ["browser", "pages", "pytest_addoption", "snapshots"]
+__all__ = ["browser", "mini_vllm", "pages", "pytest_addoption", "snapshots"]
 
 settings.register_profile(
     "ci",

@@ -1,4 +1,4 @@
-"""Train the ranker of `policies/length_ranker.py`: `python -m tools.length_ranker [--write]`.
+"""Train the ranker of `policies/predictors.py`: `python -m tools.length_ranker [--write]`.
 
 It asks the embedded model a few thousand questions, takes the lengths of its answers, learns on two thirds of them
 which are the longer ones, and prints Kendall's tau on the rest. With `--write` it keeps weights and the unseen rest.
@@ -15,7 +15,7 @@ import torch
 from arena.own_answers import FILE, Answered, kendalls_tau
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.core.tokenizer import Message
-from policies.length_ranker import WEIGHTS
+from policies.predictors import WEIGHTS
 from tools.tiny_model.corpus import KINDS
 from tools.tiny_model.corpus import WEIGHTS as KIND_WEIGHTS
 

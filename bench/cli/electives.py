@@ -1,7 +1,9 @@
-"""`mini-vllm bench speculative` and `bench async`: what drafts gain and cost, and what a step in flight hides."""
+"""`mini-vllm bench speculative | async | sampling`: drafts, a step in flight, and what drawing a token costs."""
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -11,13 +13,14 @@ from bench.cli.announced import ModelsThreads, measuring
 from course.terminal.charts import measured_bar, rates
 from course.terminal.console import friendly, make_console, whose_code
 from course.terminal.learner_lineup import lineup_to_run
-from course.terminal.options import AsJson, LineupText
+from course.terminal.options import AsJson, LineupText, Threads, threads_to_use
 from course.terminal.progress import ProgressReport
 from course.terminal.step_view import FAINT, STRONG
 from mini_vllm.assembly.lineup import Lineup
 
 if TYPE_CHECKING:
     from bench.overlap import OverlapCase
+    from bench.sampling import SamplingCase
     from bench.speculative import SpeculativeCase
 
 WHY_DRAFTS = (
@@ -35,6 +38,7 @@ WHY_OVERLAP = (
     "it has not been measured."
 )
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds, in turns; the fastest counts.")]
+C = TypeVar("C", "OverlapCase", "SpeculativeCase")
 
 
 @friendly
@@ -88,9 +92,6 @@ def bench_async(
         return measure_overlap(team, threads, BATCH_SIZES, [EMBEDDED, LARGER], rounds, report)
 
     measure(team, cases, show_overlap, WHY_OVERLAP, 15 if quick else 60 * (1 + rounds), as_json=as_json)
-
-
-C = TypeVar("C", "OverlapCase", "SpeculativeCase")
 
 
 def measure(
@@ -153,3 +154,47 @@ def show_overlap(console: Console, case: "OverlapCase") -> None:
         gap = f"{timed.gap_ms:.2f} ms between two passes, {timed.share_between:.0%} of the time"
         console.print(f"{way}: {gap}", style=FAINT)
     console.print(f"x{case.speedup:.2f} with a step in flight", style=FAINT)
+
+
+@friendly
+def bench_sampling(
+    lineup: LineupText = None,
+    rounds: Rounds = 5,
+    threads: Threads = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The embedded model, batch 1 and 4, one round.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Generate greedily, at a temperature, with cuts, under a regex.
+
+    Three models, the last with a vocabulary of 151,936; batch 1 to 64. The regex needs phase 9 and the embedded model.
+    """
+    from bench.engine_rounds import BATCH_SIZES
+    from bench.sampling import EMBEDDED, LARGER, WIDE, measure_sampling
+
+    console, cases = make_console(stderr=as_json), []
+    team = lineup_to_run(lineup, console, reference="solution:1-6,solution:9")
+    if team.runner == "absent":
+        raise ValueError(f"lineup {team}: sampling needs phase 6")
+    num_threads = threads_to_use(threads)
+    console.print(whose_code(team), markup=False)
+    models, sizes = ((EMBEDDED,), BATCH_SIZES[:2]) if quick else ((EMBEDDED, LARGER, WIDE), BATCH_SIZES)
+    console.print(f"{len(models) * len(sizes)} cases. In percent: of greedy.", style=FAINT)
+    console.print("Two cuts: top_k 50, then top_p 0.9.", style=FAINT)
+    with measuring("Loading torch and the model", 40 if quick else 120 * rounds) as report:
+        for case in measure_sampling(team, num_threads, sizes, models, 1 if quick else rounds, report):
+            cases.append(case)
+            show_sampling(console, case)
+    if as_json:
+        record = {"lineup": str(team), "num_threads": num_threads, "cases": [asdict(case) for case in cases]}
+        typer.echo(json.dumps(record))
+
+
+def show_sampling(console: Console, case: "SamplingCase") -> None:
+    """Print a bar for each way: the median of tokens per second, their range, and the share of greedy's."""
+    title = f"\n{case.model}, {case.vocab_size:,} tokens in the vocabulary, batch {case.batch_size}"
+    console.print(title, style=STRONG, markup=False)
+    fastest = max(median(found) for found in case.rates.values())
+    for way, found in case.rates.items():
+        figures = f"{median(found):,.0f} tokens/s ({min(found):,.0f} to {max(found):,.0f})"
+        share = case.share_of_greedy(way)
+        console.print(measured_bar(way, median(found), fastest, f"{figures}, {share:.0%}", ours=True))

@@ -14,7 +14,7 @@ from bench.backend import BackendSettings
 from bench.cli.announced import measuring
 from bench.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.peer_process import PeerError, chosen_peers
-from bench.serve.peers import OURS, SERVERS
+from bench.serve.server_process import OURS, SERVERS
 from bench.serve.text_requests import DESCRIPTIONS, SHAREGPT
 from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
@@ -22,8 +22,8 @@ from course.terminal.option_groups import with_option_groups
 from course.terminal.options import AsJson, LineupText
 
 if TYPE_CHECKING:
-    from bench.serve.endpoint import Endpoint
     from bench.serve.load import Load, Search
+    from bench.serve.text_requests import Endpoint
 
 LOAD_PANEL, SEARCH_PANEL, SERVER_PANEL = "What is sent", "What is searched", "Our server and its peers"
 KV_CACHE_TOKENS = 32_768
@@ -62,7 +62,7 @@ class EndpointOptions:
 
     def endpoint(self, base_url: str) -> "Endpoint":
         """Return the endpoint at this address. Raises `ValueError` if `--extra-body` is not a JSON object."""
-        from bench.serve.endpoint import Endpoint
+        from bench.serve.text_requests import Endpoint
 
         key = self.api_key or os.environ.get("OPENAI_API_KEY")
         return Endpoint(base_url, self.model, key, parse_extra_body(self.extra_body), self.chat)

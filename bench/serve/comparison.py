@@ -8,10 +8,8 @@ from typing import Any
 from bench.backend import BackendSettings
 from bench.peer_process import PeerError
 from bench.serve.http_cost import HttpCost, measure_http_cost
-from bench.serve.load import Load, Search, ServerFigures, measure, named
-from bench.serve.peers import OURS, TRANSFORMERS, server_command, why_missing
-from bench.serve.rate_search import ratio
-from bench.serve.server_process import MeasuredServer
+from bench.serve.load import Load, Search, ServerFigures, measure, named, ratio
+from bench.serve.server_process import OURS, TRANSFORMERS, MeasuredServer, server_command, why_missing
 from course.terminal import progress
 
 TIMES_THE_RATE = 3.0

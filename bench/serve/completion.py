@@ -13,8 +13,7 @@ import httptools
 
 from bench.backend import OnProgress
 from bench.serve.answer import BrokenAnswerError, ClientAnswer, EventStream, error_message
-from bench.serve.endpoint import Endpoint
-from bench.serve.text_requests import TextRequest
+from bench.serve.text_requests import Endpoint, TextRequest
 
 OnBody = Callable[[bytes], None]
 MAX_REFUSAL_BYTES = 10_000  # of an error only its message is shown

@@ -6,9 +6,9 @@ from rich.console import Console
 
 from bench.serve.comparison import ServerComparison, aims
 from bench.serve.http_cost import NUM_STREAMS, HttpCost
-from bench.serve.peers import OURS
-from bench.serve.rate_search import RateSearch
+from bench.serve.load import RateSearch
 from bench.serve.report import RoundReport
+from bench.serve.server_process import OURS
 from course.simulator.summary import Spread
 from course.terminal.charts import measured_bar
 from course.terminal.step_view import FAINT, STRONG

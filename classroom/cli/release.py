@@ -1,4 +1,4 @@
-"""`mini-vllm release`: write the student edition, as a folder or as the wheel that learners install."""
+"""`mini-vllm release`: write the student edition, as a folder or as a wheel; `one-file`: the reference in one file."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from classroom.one_file.compose import write as write_one_file
 from classroom.student_edition.edition import compose, untracked_code, write
 from classroom.student_edition.wheel import build
 from course.terminal.console import fail, friendly, make_console
@@ -43,3 +44,18 @@ def release(
     parts = [f"{name} ({count})" if name.endswith("/") else name for name, count in sorted(counts.items())]
     console.print(", ".join(parts), markup=False)
     console.print(f"Try it as a learner would: cd {folder} && make demo", markup=False, soft_wrap=True)
+
+
+@friendly
+def one_file(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.", show_default=False)],
+) -> None:
+    """Write the reference engine as one file that runs by itself.
+
+    At most 1,200 lines: phases 1 to 6, and an engine around them.
+    """
+    path = write_one_file(folder)
+    num_lines = len(path.read_text(encoding="utf-8").splitlines())
+    console = make_console()
+    console.print(f"{path}: a vLLM in {num_lines:,} lines", markup=False, soft_wrap=True)
+    console.print(f'Try it: python {path} "Once upon a time" "One day, a girl"', markup=False, soft_wrap=True)

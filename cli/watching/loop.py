@@ -9,7 +9,7 @@ from rich.console import Console
 
 from cli.hint import show_hint
 from cli.watching import screen
-from cli.watching.keyboard import Read
+from cli.watching.screen import Read
 from cli.watching.session import FINISHES, Session, Task
 from cli.watching.terminal import Watched
 from course.fresh.shown_run import ShownRun, observed_run, shown_run

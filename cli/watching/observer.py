@@ -7,8 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.watching.keyboard import Read
-from cli.watching.screen import mark
+from cli.watching.screen import Read, mark
 from cli.watching.terminal import Watched
 from course.fresh.shown_run import ShownRun, observed_run
 from mini_vllm.assembly.lineup import CHECKOUT

@@ -1,23 +1,109 @@
 """The loop of `mini-vllm watch`: keys, saves, jobs, and what every finish has, a run of an engine and a page of it."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
 from cli.share import free_name, page_of, write_page
-from cli.watching.jobs import Jobs
-from cli.watching.keyboard import Read
-from cli.watching.saves import Saves
-from cli.watching.screen import show_step
+from cli.watching.screen import Read, show_step
 from course.fresh.process import FreshError
 from course.fresh.shown_run import ShownRun
 from course.terminal.step_table import totals
 from course.terminal.step_view import FAINT
 
+QUIET_SECONDS = 0.15
+MISSING_SECONDS = 1.0  # then it is deleted, and not between two steps of a save
+Stamp = tuple[int, int, int] | None
 TICK_SECONDS = 0.1
+
+
+class Job(NamedTuple):
+    """`work` is called with the event that stops it, `show` with its result and its CPU seconds."""
+
+    work: Callable[[Event], Any]
+    show: Callable[[Any, float], None]
+    is_verdict: bool  # about a version of a file, so that a new one makes it worthless
+
+
+class Jobs:
+    """A queue of jobs. `poll` is called again and again by the one thread that prints."""
+
+    def __init__(self) -> None:
+        self._pool, self._waiting, self._stop = ThreadPoolExecutor(1), list[Job](), Event()
+        self._running: tuple[Job, Future[tuple[Any, float]]] | None = None
+
+    def add(self, work: Callable[[Event], Any], show: Callable[[Any, float], None], *, is_verdict: bool) -> None:
+        self._waiting.append(Job(work, show, is_verdict))
+
+    def drop_verdicts(self) -> None:
+        """Forget the verdicts that are waited for, and stop one that is being made."""
+        self._waiting = [job for job in self._waiting if not job.is_verdict]
+        if self._running is not None and self._running[0].is_verdict:
+            self._stop.set()
+
+    def poll(self) -> None:
+        """Show what is done, and begin what is next. Raises what the work has raised, unless it was stopped."""
+        if self._running is not None and self._running[1].done():
+            (job, future), self._running = self._running, None
+            if not self._stop.is_set():
+                job.show(*future.result())
+        if self._running is None and self._waiting:
+            job, self._stop = self._waiting.pop(0), Event()
+            self._running = job, self._pool.submit(timed, job.work, self._stop)
+
+    def close(self) -> None:
+        """Stop everything, and wait for what is running."""
+        self._stop.set()
+        self._pool.shutdown(cancel_futures=True)
+
+
+def timed(work: Callable[[Event], Any], stop: Event) -> tuple[Any, float]:
+    """Return what the work returns, and the seconds of CPU that this process and its children took for it."""
+    before = sum(os.times()[:4])
+    return work(stop), sum(os.times()[:4]) - before
+
+
+def stamp(path: Path) -> Stamp:
+    """Return what changes when a file is saved, None if there is none."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
+class Saves:
+    """Watches some files: their times, sizes and places on the disk. A moment is in seconds of any clock.
+
+    An editor that saves by renaming leaves no file for a moment, and one that writes in pieces half of one. So a change
+    counts once the file has been quiet for a while.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._known = {path: stamp(path) for path in paths}
+        self._changing: dict[Path, tuple[Stamp, float]] = {}
+
+    def poll(self, moment: float) -> list[Path]:
+        """Return the files that were saved or deleted since the last call and have been quiet since then."""
+        saved = []
+        for path, known in self._known.items():
+            now = stamp(path)
+            seen, since = self._changing.get(path, (known, moment))
+            if now == known:
+                self._changing.pop(path, None)
+            elif now != seen:
+                self._changing[path] = now, moment
+            elif moment - since >= (MISSING_SECONDS if now is None else QUIET_SECONDS):
+                saved.append(path)
+        for path in saved:
+            self._known[path] = self._changing.pop(path)[0]
+        return saved
 
 
 class Watched:

@@ -27,24 +27,19 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.electives import AsyncScheduling, Speculation
 from mini_vllm.core.gates.admission import AdmissionFunctions
 from mini_vllm.core.gates.connector import KVConnector
-from mini_vllm.core.gates.delayed_commits import DelayedCommits
 from mini_vllm.core.gates.encoder_gate import EncoderGate
 from mini_vllm.core.gates.gate import Gate, GrammarGate
-from mini_vllm.core.gates.gated import AdmissionGates
-from mini_vllm.core.gates.images_in_hashes import ImagesInHashes
+from mini_vllm.core.gates.gated import AdmissionGates, NoGates
 from mini_vllm.core.gates.kv_transfers import KVTransfers
-from mini_vllm.core.gates.no_gates import NoGates
+from mini_vllm.core.gates.prefix_caches import DelayedCommits, ImagesInHashes, SkippablePrefixCache
 from mini_vllm.core.interfaces import KVCacheManager, PrefixCache
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.core.policy.policy_step import PolicyScheduling
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
-from mini_vllm.core.skippable_prefix_cache import SkippablePrefixCache
 from mini_vllm.core.tokens_ahead import TokensAhead
-from mini_vllm.core.windows.counted_pool import CountedPool
-from mini_vllm.core.windows.grouped_kv_cache import GroupedKVCacheManager
-from mini_vllm.core.windows.grouped_prefix_cache import GroupedPrefixCache
+from mini_vllm.core.windows.grouped_kv_cache import CountedPool, GroupedKVCacheManager, GroupedPrefixCache
 from mini_vllm.core.windows.window_functions import Tables, require_window_functions
 
 Windows = Sequence[int | None]

@@ -14,19 +14,15 @@ class Speculation(Protocol):
 
     def num_lookahead_tokens(self, request: Request) -> int:
         """Return for how many tokens beyond the scheduled ones a request needs slots."""
-        ...
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
         """Return the blocks of a prefix hit that the drafter can use as well."""
-        ...
 
     def schedule_drafts(self, request: Request) -> list[int]:
         """Take the request's drafts and return those that were scheduled; its counter has advanced already."""
-        ...
 
     def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
         """Take rejected drafts back from the request's counters."""
-        ...
 
 
 class ProposeByLookup(Protocol):
@@ -50,7 +46,6 @@ class RejectionSample(Protocol):
         self, draft_token_ids: Sequence[int], draft_probs: Any, target_probs: Any, draws: Sequence[tuple[float, float]]
     ) -> list[int]:
         """`draft_probs` and `target_probs` are tensors [k, vocab] and [k + 1, vocab]; only the runner imports torch."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +67,12 @@ class AsyncScheduling(Protocol):
 
     def is_surely_over(self, request: Request) -> bool:
         """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
-        ...
 
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
         """Count the output tokens that a step will bring if it samples; its tokens already count as computed."""
-        ...
 
     def fill_placeholders(self, request: Request, num_tokens: int) -> None:
         """Give back the placeholders of tokens that have arrived."""
-        ...
 
 
 class CorrectShare(Protocol):

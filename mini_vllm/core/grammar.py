@@ -26,23 +26,18 @@ class Grammar(Protocol):
     @property
     def num_processed_tokens(self) -> int:
         """Tokens accepted so far, less those rolled back."""
-        ...
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
         """Move on by these tokens. False at the first one that is not allowed; those before it are accepted."""
-        ...
 
     def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
         """Return the first of these tokens, as many as could be accepted, and stay in place."""
-        ...
 
     def rollback(self, num_tokens: int) -> None:
         """Take back the newest accepted tokens."""
-        ...
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
         """Set a row's bits: 1 for each token that is allowed next. When terminated all are."""
-        ...
 
     def is_terminated(self) -> bool: ...
 

@@ -30,21 +30,17 @@ class KVCacheManager(Protocol):
     @property
     def block_size(self) -> int:
         """Tokens per block."""
-        ...
 
     @property
     def num_usable_blocks(self) -> int:
         """Blocks that requests can hold; the null block is not one of them."""
-        ...
 
     @property
     def num_free_blocks(self) -> int:
         """Length of the free queue."""
-        ...
 
     def get_computed_blocks(self, request: Request) -> list[int]:
         """Return the ids of the cached blocks that hold the request's longest known prefix. Allocates nothing."""
-        ...
 
     def allocate_slots(
         self,
@@ -58,23 +54,18 @@ class KVCacheManager(Protocol):
         Returns the ids of the blocks taken from the free queue, in order. An empty list is a success:
         the request's last block had room. None is a refusal, and nothing has changed.
         """
-        ...
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
         """Free all blocks, last block first; those not full by `num_computed_tokens` leave the prefix cache."""
-        ...
 
     def block_ids(self, request_id: str) -> list[int]:
         """Return the request's block table; empty if it holds nothing."""
-        ...
 
     def free_block_ids(self) -> list[int]:
         """Return the free queue, front first. For pictures and checks, not for the hot path."""
-        ...
 
     def ref_counts(self) -> dict[int, int]:
         """Return block id to number of holders, for the blocks in use."""
-        ...
 
 
 class BlockPool(Protocol):
@@ -82,7 +73,6 @@ class BlockPool(Protocol):
 
     def touch(self, block_id: int) -> None:
         """Add a holder to a block; remove it from the free queue if it was there."""
-        ...
 
 
 class WholeBlockPool(BlockPool, Protocol):
@@ -90,11 +80,9 @@ class WholeBlockPool(BlockPool, Protocol):
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         """Take blocks from the front of the free queue."""
-        ...
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
         """Remove one holder from each block; those without one go to the back of the free queue."""
-        ...
 
 
 class Preemption(Protocol):
@@ -116,7 +104,6 @@ class Preemption(Protocol):
         True: the slots are held. False: they are not, because `request` was its own last victim
         (it is PREEMPTED now) or because no request may be preempted (it is still RUNNING).
         """
-        ...
 
 
 class PrefixCache(Protocol):
@@ -124,37 +111,29 @@ class PrefixCache(Protocol):
 
     def update_block_hashes(self, request: Request) -> None:
         """Append to `request.block_hashes` the hashes of the blocks that its tokens have filled since."""
-        ...
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens."""
-        ...
 
     def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         """Pin the hit blocks of a request that is being admitted, and count the hit."""
-        ...
 
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
         """Enter blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table in the cache."""
-        ...
 
     def evict(self, block_id: int) -> bool:
         """Evict a block that is being allocated. True if it was in the cache."""
-        ...
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         """Remove blocks that were entered in the cache but never computed."""
-        ...
 
     def cached_blocks(self) -> dict[int, bytes]:
         """Return block id to block hash for every block in the cache. For pictures and checks, not for the hot path."""
-        ...
 
     def hit_rate(self) -> float:
         """Return the share of the admitted requests' tokens that the cache supplied, 0 to 1."""
-        ...
 
 
 class HashBlock(Protocol):
@@ -171,17 +150,14 @@ class ChunkPolicy(Protocol):
 
         `num_computed_tokens` is the request's own counter, or for a waiting request its prefix hit.
         """
-        ...
 
     def admits(
         self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
     ) -> bool:
         """Return whether a waiting request may be admitted now, considering the memory that later chunks need."""
-        ...
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
         """Return whether a request that will have `num_computed_tokens` after this step samples in it."""
-        ...
 
 
 class Clamp(Protocol):
@@ -244,4 +220,3 @@ class ModelRunner(Protocol):
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         """Compute the batch; return one new token for each request that samples."""
-        ...

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mini_vllm.core.gates.no_gates import NoGates
+from mini_vllm.core.gates.gated import NoGates
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, PrefixCache, RequestQueue
 from mini_vllm.core.tokens_ahead import TokensAhead
 from mini_vllm.core.windows.grouped_kv_cache import GroupedKVCacheManager

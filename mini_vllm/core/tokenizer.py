@@ -12,21 +12,17 @@ class Tokenizer(Protocol):
     @property
     def eos_token_ids(self) -> frozenset[int]:
         """The tokens that end a text."""
-        ...
 
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return the text; bytes that are not a whole character become U+FFFD."""
-        ...
 
     def token_bytes(self) -> list[bytes]:
         """Return the bytes of every token of a text, by token id; those of control tokens are empty."""
-        ...
 
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
         """Return the tokens of a chat, up to where the assistant's answer begins."""
-        ...
 
 
 class ByteTokenizer:

@@ -16,12 +16,20 @@ from typing import Any, TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.engine_messages import Call, EngineReply, Method, Opened, OpenEngine, Watch
 from mini_vllm.engine.engine_process_main import run_engine
 from mini_vllm.engine.engine_thread import Deliver, OnDeath, seconds_since
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.output_pieces import OutputPiece, PieceJoiner
+from mini_vllm.engine.output_pieces import (
+    Call,
+    EngineReply,
+    Method,
+    Opened,
+    OpenEngine,
+    OutputPiece,
+    PieceJoiner,
+    Watch,
+)
 from mini_vllm.outputs import RequestOutput
 
 Result = TypeVar("Result")

@@ -15,9 +15,8 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from mini_vllm.engine.engine_messages import Call, EngineReply, Opened, OpenEngine, Watch
 from mini_vllm.engine.engine_thread import EngineThread, StepClock
-from mini_vllm.engine.output_pieces import piece_of
+from mini_vllm.engine.output_pieces import Call, EngineReply, Opened, OpenEngine, Watch, piece_of
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.outputs import RequestOutput
 

@@ -18,7 +18,7 @@ from mini_vllm.engine.admission import require_acceptable
 from mini_vllm.engine.errors import RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from mini_vllm.engine.output_processor import OutputProcessor
-from mini_vllm.engine.runner_answer import only, require_answer
+from mini_vllm.engine.runner_thread import only, require_answer
 from mini_vllm.engine.structured_output import StructuredOutputManager, grammar_of
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.outputs import RequestOutput

@@ -1,11 +1,20 @@
-"""Outputs on their way to a different process: each carries only what is new, however long the text is."""
+"""Messages to and from an engine's process, in pieces that carry only what is new, and their way to a slow reader."""
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import CompletionOutput, MetricValues, RequestMetrics, RequestOutput, TokenLogprobs
 
 Logprobs = list[TokenLogprobs | None]
+OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
+Watch = Callable[[Callable[[str], None]], None]  # watches the engine where it is; its argument ends it, with a reason
+Method = Literal["call", "call_during_step", "abort", "step_once", "pause", "resume", "end"]  # of `EngineThread`
 
 
 class OutputPiece(NamedTuple):
@@ -92,3 +101,71 @@ class PieceJoiner:
     def forget(self, request_id: str) -> None:
         """Drop the pieces of a request that no longer has a reader."""
         self._joined.pop(request_id, None)
+
+
+class Opened(NamedTuple):
+    """The engine is open: what a server needs to know of it without asking."""
+
+    config: EngineConfig
+    tokenizer: Tokenizer
+
+
+class Call(NamedTuple):
+    """A method of the `EngineThread` to be called, in the order of sending; its arguments are pickled."""
+
+    call_id: int
+    method: Method
+    arguments: bytes
+
+
+class EngineReply(NamedTuple):
+    """What a call returned or raised."""
+
+    call_id: int
+    result: Any
+    error: BaseException | None
+
+    def complete(self, future: "Future[Any]") -> None:
+        """Pass it on to the caller."""
+        if self.error is None:
+            future.set_result(self.result)
+        else:
+            future.set_exception(self.error)
+
+
+class OutputCollector:
+    """The newest output of one request, until it is read. (vLLM: `RequestOutputCollector`.)
+
+    An output that comes before the previous one is read is merged with it. So a reader holds one output, however slow
+    it is, and the engine never waits for it.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._output: RequestOutput | None = None
+        self._error: Exception | None = None
+        self._is_there = asyncio.Event()
+
+    def put(self, output: RequestOutput) -> None:
+        """Called on the reader's loop."""
+        if self._output is not None:
+            output.new_text = self._output.new_text + output.new_text
+            output.num_new_tokens += self._output.num_new_tokens
+        self._output = output
+        self._is_there.set()
+
+    def fail(self, error: Exception) -> None:
+        """Let the reader's `get` raise, after an output that has already come. Called on the reader's loop."""
+        self._error = error
+        self._is_there.set()
+
+    async def get(self) -> RequestOutput:
+        """Wait for an output and take it."""
+        await self._is_there.wait()
+        output, self._output = self._output, None
+        if output is None:
+            assert self._error is not None
+            raise self._error
+        if self._error is None:
+            self._is_there.clear()
+        return output

@@ -20,8 +20,7 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOu
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import StepObserver
-from mini_vllm.engine.runner_answer import only
-from mini_vllm.engine.runner_thread import RunnerThread
+from mini_vllm.engine.runner_thread import RunnerThread, only
 from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.outputs import RequestOutput
 

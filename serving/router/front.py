@@ -14,8 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from serving.errors import ApiError, engine_error, install_error_handlers, unavailable
-from serving.hosts import KnownHosts
-from serving.limits import ended_by_disconnect, read_body
+from serving.limits import KnownHosts, ended_by_disconnect, read_body
 from serving.router.policies import Router, prefix_of_bytes
 from serving.router.replicas import SECONDS_TO_ANSWER, Replica, Replicas
 

@@ -1,11 +1,7 @@
-"""The benchmarks are commands: their tests run them as all tests of the command line do."""
+"""Peers of the benchmarks that are made up."""
 
 import sys
 from pathlib import Path
-
-from tests.cli.conftest import mini_vllm
-
-__all__ = ["mini_vllm"]
 
 
 def executable(folder: Path, program: str) -> Path:

@@ -8,14 +8,13 @@ from safetensors.torch import save_file
 from torch.nn.functional import linear, scaled_dot_product_attention
 from transformers import LlamaConfig
 
-from bench.backend import Arrivals
+from bench.backend import Arrivals, ServedRound, num_equal, require_complete, summary
 from bench.llama_cpp_backend import read_weights
 from bench.mini_vllm_backend import OperatorStopwatch, by_kind
 from bench.model_directory import EMBEDDED_MODEL
 from bench.models import RANDOM_MODEL, model_size
 from bench.plan import ThroughputPlan, poisson_stream, questions_about_one_document, room_needed, skewed_requests
 from bench.roofline import MachineRates, efficiency, minimum_seconds, where_time_goes
-from bench.served import ServedRound, num_equal, require_complete, summary
 from bench.slower import MEDIANS, figures_against
 from bench.throughput import Results
 from course.terminal.charts import shares

@@ -89,23 +89,6 @@ def test_the_chart_fits_and_names_what_is_missing(
     assert "of the roofline" in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("--peers", "vllm"), "choose from transformers-continuous"),
-        (("--model", "nowhere"), "there is no config.json"),
-        (("--batch", "4,0"), "--batch 4,0: whole numbers of at least 1"),
-        (("--batch", "1.5"), "--batch 1.5: whole numbers of at least 1"),
-        (("--temperature", "nan"), "--temperature nan: numbers of at least 0"),
-        (("--temperature", "0,warm"), "--temperature 0,warm: numbers of at least 0, separated by commas, or 'none'"),
-        (("--lineup", "solution:1-5"), "throughput needs phase 6"),
-    ],
-)
-def test_bad_options_say_what_is_legal(mini_vllm: Commands, arguments: tuple[str, str], reason: str) -> None:
-    shown = mini_vllm("bench", "throughput", "--quick", *arguments, exit_code=2).output
-    assert reason in " ".join(shown.split())
-
-
 def test_the_last_table_says_where_ours_is_slower(capsys: pytest.CaptureFixture[str]) -> None:
     rates = {"mini-vllm": 100.0, "transformers-continuous": 50.0, "transformers-static": 125.0, "openvino": 10.0}
     entries = {

@@ -61,29 +61,3 @@ def test_switches_reach_the_engine(
     monkeypatch.setattr(generate, "open_llm", watched)
     mini_vllm("generate", "hello", "--max-tokens", 2, f"--{'' if value else 'no-'}{switch}", *FAKE_MODEL)
     assert [getattr(config, switch.replace("-", "_")) for config in configs] == [value]
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (["--max-tokens", "0"], "max_tokens"),
-        (["--temperature", "-1"], "temperature"),
-        (["--temperature", "nan"], "temperature"),
-        (["--top-p", "0"], "top_p"),
-        (["--top-k", "-2"], "top_k"),
-        (["--stop", ""], "stop"),
-        (["--block-size", "0"], "block_size"),
-        (["--num-gpu-blocks", "3"], "blocks"),
-        (["--no-chat", "--system", "x"], "--system"),
-        (["--no-enable-chunked-prefill", "--max-num-batched-tokens", "8", "--max-model-len", "64"], "max_model_len"),
-    ],
-)
-def test_bad_settings_are_named_and_exit_with_2(mini_vllm: Commands, options: list[str], named: str) -> None:
-    result = mini_vllm("generate", "hello", *FAKE_MODEL, *options, exit_code=2)
-    assert named in result.stderr
-    assert "Traceback" not in result.output
-
-
-def test_a_model_that_is_not_there_is_explained(mini_vllm: Commands) -> None:
-    result = mini_vllm("generate", "hello", "--model", "/nowhere/at/all", exit_code=2)
-    assert "no model at '/nowhere/at/all'" in result.stderr

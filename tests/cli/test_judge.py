@@ -1,4 +1,4 @@
-"""`mini-vllm judge`: its files and its output. Its verdicts are tested in `tests/judge`."""
+"""`mini-vllm judge` and `release`: files and output. Verdicts are in `tests/judge`, editions in `tests/course`."""
 
 import csv
 import json
@@ -80,3 +80,18 @@ def test_without_a_jail_it_refuses(mini_vllm: Commands, handed_in: list[Path], m
 @pytest.mark.parametrize("options", [["--phase", "14"], ["--phase", "1-8"], ["--json", "/no/folder/x.json"]])
 def test_bad_usage(mini_vllm: Commands, tmp_path: Path, options: list[str]) -> None:
     mini_vllm("judge", tmp_path, "--no-jail", *options, exit_code=2)
+
+
+def test_the_command_reports_what_it_wrote(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    edition = {"AGENTS.md": b"rules", "labs/a.py": b"x", "labs/b.py": b"y"}
+    monkeypatch.setattr("classroom.cli.release.untracked_code", list)
+    monkeypatch.setattr("classroom.cli.release.compose", lambda: edition)
+    shown = mini_vllm("release", tmp_path / "new").output
+    assert "3 files" in shown
+    assert "AGENTS.md, labs/ (2)" in shown
+    assert (tmp_path / "new" / "AGENTS.md").is_file()
+    assert "not empty" in mini_vllm("release", tmp_path / "new", exit_code=2).stderr
+    monkeypatch.setattr("classroom.cli.release.untracked_code", lambda: ["labs/mine.py"])
+    assert "labs/mine.py" in mini_vllm("release", tmp_path / "other", exit_code=2).stderr

@@ -1,10 +1,17 @@
-"""`mini-vllm simulate` and `mini-vllm calibrate`."""
+"""`mini-vllm simulate`, `calibrate` and `incidents`, which asks until it gets a knob and ends with the input."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from cli import incidents as command
+from cli.main import app
+from course.simulator.incidents import incidents
+from mini_vllm import parse_lineup
 from tests.cli.conftest import Commands
 
 
@@ -42,23 +49,6 @@ def test_a_sweep_has_a_row_and_a_record_per_value(mini_vllm: Commands, monkeypat
     assert record["runs"][0]["experiment"]["rate"] == record["runs"][1]["experiment"]["rate"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("tea",), "workload must be one of"),
-        (("--gpu", "abacus"), "gpu must be one of"),
-        (("--model", "Llama-3.1-70B"), "does not fit 1 x H100"),
-        (("--sweep", "colour=red"), "a setting to sweep must be one of"),
-        (("--slo-itl", "0"), "inter_token_latency of an SLO must be over 0"),
-        (("--calibration", "missing.json"), "is not a calibration"),
-        (("--model", "embedded", "documents"), "max_model_len must be at least"),
-    ],
-)
-def test_bad_values_are_refused_with_a_reason(mini_vllm: Commands, arguments: tuple[str, ...], message: str) -> None:
-    result = mini_vllm("simulate", "--requests", 50, *arguments, exit_code=2)
-    assert message in result.stderr
-
-
 def test_a_calibration_is_written_checked_and_used(mini_vllm: Commands, tmp_path: Path) -> None:
     """Whether the predictions are near enough is not tested here: that needs a quiet machine."""
     path = str(tmp_path / "calibration.json")
@@ -70,5 +60,46 @@ def test_a_calibration_is_written_checked_and_used(mini_vllm: Commands, tmp_path
     assert record["cost_model"] == json.loads(Path(path).read_text())["cost"]
 
 
-def test_calibrate_needs_phase_6(mini_vllm: Commands) -> None:
-    assert "phase 6" in mini_vllm("calibrate", "--lineup", "solution:1-5", exit_code=2).stderr
+@pytest.fixture(autouse=True)
+def two_of_the_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "incidents", lambda seed: incidents(seed)[:2])
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def play(*lines: str) -> str:
+    arguments = ["incidents", "--seed", "3", "--lineup", "solution:1-5"]
+    done = CliRunner().invoke(app, arguments, input="".join(f"{line}\n" for line in lines))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def right_knobs() -> list[int]:
+    lineup = replace(parse_lineup("solution:1-5"), runner="absent")
+    return [incident.run(lineup).best + 1 for incident in incidents(3)[:2]]
+
+
+def test_the_right_knobs_earn_all_points() -> None:
+    shown = play(*map(str, right_knobs()))
+    assert shown.count(": 10 of 10 points") == 2
+    assert shown.endswith("20 of 20 points in 2 of 2 incidents, seed 3.\n")
+    assert "1 of 2 · " in shown
+    assert re.search(r"03:\d\d, .* is \d.* requests a second of", shown)
+    assert shown.count("as it was") == 2
+
+
+def test_what_is_no_knob_is_asked_again() -> None:
+    shown = play("five", "5", "0", "-1", "", "1.0", str(right_knobs()[0]))
+    for typed in ("'five'", "'5'", "'0'", "'-1'", "''", "'1.0'"):
+        assert f"a knob is a number from 1 to 4, got {typed}" in shown
+    assert shown.endswith("10 of 10 points in 1 of 2 incidents, seed 3.\n"), "the input has ended"
+
+
+def test_quit_and_an_empty_input_end_the_game() -> None:
+    assert play("/quit").endswith("0 of 0 points in 0 of 2 incidents, seed 3.\n")
+    assert play().endswith("0 of 0 points in 0 of 2 incidents, seed 3.\n")
+
+
+def test_answers_asks_nothing(mini_vllm: Commands) -> None:
+    shown = mini_vllm("incidents", "--answers", "--lineup", "solution:1-5").stdout
+    assert shown.count("\nKnob ") == 2
+    assert "points" not in shown

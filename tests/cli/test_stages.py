@@ -86,10 +86,6 @@ def test_a_phase_that_changes_an_output_is_named(mini_vllm: Commands, monkeypatc
     assert "got a different output from that of phase 1 alone" in shown
 
 
-def test_real_needs_phase_6(mini_vllm: Commands) -> None:
-    assert "phase 6" in mini_vllm("stages", "--real", "--lineup", "solution:1-5", exit_code=2).stderr
-
-
 def test_phase_6_is_described_by_its_decisions(found: list[LineupResult]) -> None:
     fake = found[-1]
     real = LineupResult(

@@ -75,19 +75,6 @@ def test_a_file_that_is_no_trace_is_refused(mini_vllm: Commands, tmp_path: Path,
     assert "is not a trace" in mini_vllm("trace", "--read", file, exit_code=2).stderr
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        *((f"--steps={text}", "--steps") for text in ("5-3", "x", "-", "900", "1-2-3")),
-        ("--read none.jsonl", "cannot be read"),
-        ("--num-gpu-blocks 5", "would wait forever"),
-        ("--scheduling-policy priority --lineup solution:1-2", "phase 3"),
-    ],
-)
-def test_bad_options_are_refused_with_a_reason(mini_vllm: Commands, options: str, reason: str) -> None:
-    assert reason in mini_vllm("trace", *options.split(), exit_code=2).stderr
-
-
 @pytest.fixture
 def victims_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queue a preempted request after all others, which no FCFS engine may do."""
@@ -104,3 +91,21 @@ def test_a_broken_invariant_ends_the_table_at_its_step(mini_vllm: Commands) -> N
 @pytest.mark.usefixtures("victims_last")
 def test_invariants_need_not_be_checked(mini_vllm: Commands) -> None:
     mini_vllm("trace", "--lineup", "solution:1-3", "--requests", "12", "--no-check-invariants")
+
+
+def test_a_trace_shows_drafts_and_what_is_in_flight(mini_vllm: Commands) -> None:
+    lineup = ("--lineup", "solution:1-5,solution:7-8")
+    drafts = ("--speculative-method", "draft_model", "--num-speculative-tokens", "3")
+    plain = mini_vllm("trace", "--lineup", "solution:1-5").output
+    drafted = mini_vllm("trace", *lineup, *drafts).output
+    overlapped = mini_vllm("trace", *lineup, "--async-scheduling").output
+    assert re.search(r"r0:1\+\dd", drafted), "how many drafts pay is the adaptive length's to say"
+    assert not re.search(r"r\d:1\+\dd", plain + overlapped)
+    assert "r0:1 " in overlapped, "a token that is still in flight is decoded, not a prompt's"
+
+
+@pytest.mark.parametrize("option", [("--speculative-method", "ngram"), ("--async-scheduling",)])
+def test_the_text_stays(mini_vllm: Commands, option: tuple[str, ...]) -> None:
+    arguments = ("generate", "Repeat these words: lamp, cup, dog.", "--max-tokens", "12")
+    plain = mini_vllm(*arguments).stdout
+    assert mini_vllm(*arguments, "--lineup", "solution:1-8", *option).stdout == plain

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.watching.saves import MISSING_SECONDS, QUIET_SECONDS, Saves
-from tests.cli.conftest import Commands
+from cli.watching.terminal import MISSING_SECONDS, QUIET_SECONDS, Saves
 from tests.grading.checkout import Checkout, solution
 
 pexpect: Any = pytest.importorskip("pexpect", reason="pexpect is not installed: it holds the terminal")
@@ -125,8 +124,3 @@ def test_a_change_counts_when_the_file_has_been_quiet(tmp_path: Path) -> None:
     path.unlink()
     assert saves.poll(10) == saves.poll(10 + QUIET_SECONDS) == [], "between two steps of a save"
     assert saves.poll(10 + MISSING_SECONDS) == [path]
-
-
-def test_an_unknown_finish_or_phase_is_refused(mini_vllm: Commands) -> None:
-    assert "there are observer, scheduler, engine" in mini_vllm("watch", "--finish", "tourist", exit_code=2).output
-    assert "there are phases 1 to 13" in mini_vllm("watch", "--phase", "14", exit_code=2).output

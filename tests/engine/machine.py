@@ -14,8 +14,7 @@ from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from tests.engine.bad_requests import NUM_KINDS, add_bad
 from tests.engine.interrupts import interrupted_at
-from tests.engine.paced_thread import pace_runner
-from tests.engine.runners import RAISES, Fault, install_faults, install_spy
+from tests.engine.runners import RAISES, Fault, install_faults, install_spy, pace_runner
 from tests.engine.snapshots import MemoryCheck, snapshot
 from tests.engine.strategies import configs
 from tests.engine.workloads import PREFIXES, Expected, draft_half_right, drain, expect, make_engine

@@ -18,7 +18,7 @@ from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
 from mini_vllm.core.step_record import StepRecord
 from tests.engine.gate_scenarios import gate_scenario
-from tests.engine.workloads import make_engine
+from tests.engine.workloads import drain, make_engine
 
 REFERENCE = parse_lineup("solution:1-5,solution:8-9,solution:11-12")
 
@@ -148,13 +148,6 @@ def engine_with(**settings: Any) -> Any:
     return make_engine(config, "solution:1-5,solution:11")
 
 
-def drain(engine: Any) -> dict[str, Any]:
-    outputs: dict[str, Any] = {}
-    while engine.has_unfinished_requests():
-        outputs |= {output.request_id: output for output in engine.step()}
-    return outputs
-
-
 def test_an_engine_mixes_at_most_max_loras_adapters_in_one_step() -> None:
     engine = engine_with(max_loras=2)
     for number in range(6):
@@ -260,11 +253,3 @@ def test_images_that_can_never_be_encoded_are_refused(images: list[MultiModalFea
         engine.add_request("r", [7] * 10, mm_features=images)
     with pytest.raises(ValueError, match="need max_num_encoder_input_tokens"):
         engine_with().add_request("r", [7] * 10, mm_features=[image_of("cat")])
-
-
-@pytest.mark.parametrize("asked", [{"max_loras": 1}, {"max_num_encoder_input_tokens": 8, "encoder_cache_size": 8}])
-def test_without_phase_11_a_config_that_asks_for_it_is_refused(asked: dict[str, Any]) -> None:
-    with pytest.raises(
-        ValueError, match=r"needs phase 11 \(admission gates\), as in LAB_IMPL=solution:1-6,solution:11"
-    ):
-        make_engine(EngineConfig(**asked), "solution:1-5")

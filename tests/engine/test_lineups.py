@@ -17,7 +17,7 @@ from mini_vllm.assembly.elective_parts import (
 )
 from mini_vllm.assembly.lineup import Lineup, default_lineup_text, lineup_from_env, parse_lineup
 from mini_vllm.assembly.parts import Impl
-from mini_vllm.config import EngineConfig, KVTransferConfig
+from mini_vllm.config import EngineConfig, KVTransferConfig, SpeculativeConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.engine.errors import StalledError
 from tests.engine.workloads import (
@@ -34,6 +34,8 @@ ALL_COMBINATIONS = list(product(get_args(Impl), repeat=6))
 SEEDS = range(40)
 SUBSETS = [phases for size in range(5) for phases in combinations((2, 3, 4, 5), size) if 4 not in phases or 2 in phases]
 LONGEST_IN_BLOCKS = cdiv(MAX_MODEL_LEN - 1, 4)
+DRAWN = SpeculativeConfig("draft_model", draft_sample_method="probabilistic")
+GATES = "needs phase 11 (admission gates), as in LAB_IMPL=solution:1-6,solution:11"
 
 
 def lineup_of(phases: tuple[int, ...]) -> str:
@@ -131,15 +133,29 @@ def test_the_default_is_the_reference_and_the_environment_overrides_it(monkeypat
     assert lineup_from_env() == parse_lineup("starter:1")
 
 
-def test_a_priority_policy_without_phase_3_is_refused() -> None:
-    with pytest.raises(ValueError, match=re.escape("policy 'priority' needs phase 3 (preemption)")):
-        build_engine(small_config(policy="priority"), parse_lineup("solution:1-2"))
-
-
-def test_a_budget_below_the_longest_prompt_without_phase_5_is_refused() -> None:
-    message = "max_num_batched_tokens must be at least max_model_len (40) because phase 5 (chunked prefill) is absent"
+@pytest.mark.parametrize(
+    ("lineup", "settings", "message"),
+    [
+        ("solution:1-2", {"policy": "priority"}, "policy 'priority' needs phase 3 (preemption)"),
+        (
+            "solution:1-4",
+            {"max_num_batched_tokens": 39},
+            "max_num_batched_tokens must be at least max_model_len (40) because phase 5 (chunked prefill) is absent",
+        ),
+        ("solution:1-5", {"speculative_config": SpeculativeConfig()}, "speculative_config needs phase 7"),
+        (
+            "solution:1-5,solution:7",
+            {"speculative_config": DRAWN},
+            "draft_sample_method must be 'greedy' while phase 6",
+        ),
+        ("solution:1-7", {"async_scheduling": True}, "async_scheduling needs phase 8"),
+        ("solution:1-5", {"max_loras": 1}, GATES),
+        ("solution:1-5", {"max_num_encoder_input_tokens": 8, "encoder_cache_size": 8}, GATES),
+    ],
+)
+def test_a_config_that_its_lineup_cannot_serve_is_refused(lineup: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        build_engine(small_config(max_num_batched_tokens=39), parse_lineup("solution:1-4"))
+        build_engine(small_config(**settings), parse_lineup(lineup))
 
 
 @pytest.mark.parametrize(("impl", "package"), [("starter", "labs"), ("solution", "solutions")])

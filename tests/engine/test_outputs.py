@@ -1,11 +1,16 @@
-"""Outputs: in the order of the step, with pieces that join to the text, and one final output per request."""
+"""Outputs: in the order of the step, with pieces that join to the text, one final output, and why a request ends."""
 
 import pytest
 
-from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm import LLM, EngineConfig, parse_lineup
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.stopping import check_stop
+from mini_vllm.sampling_params import SamplingParams
 from tests.engine.workloads import expect, make_engine, small_config
 
 LINEUP = parse_lineup("solution:1-5")
+EOS = 256
+STOPPED, FULL = RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED
 
 
 def test_outputs_come_in_the_order_of_service() -> None:
@@ -81,3 +86,41 @@ def test_generate_reports_every_step() -> None:
 def test_chat_applies_the_chat_template_and_calls_generate() -> None:
     (output,) = llm().chat([{"role": "user", "content": "hi"}], SamplingParams(max_tokens=4))
     assert output.outputs[0].text == expect(list(b"user: hi\nassistant: "), SamplingParams(max_tokens=4)).text
+
+
+@pytest.mark.parametrize(
+    ("outputs", "settings", "status", "stop_reason"),
+    [
+        ([5], {}, None, None),
+        ([EOS], {}, STOPPED, None),
+        ([5, EOS], {}, STOPPED, None),
+        ([EOS, 5], {}, None, None),
+        ([EOS], {"ignore_eos": True}, None, None),
+        ([EOS], {"ignore_eos": True, "stop_token_ids": (EOS,)}, STOPPED, EOS),
+        ([EOS], {"stop_token_ids": (EOS,)}, STOPPED, None),
+        ([7], {"stop_token_ids": (5, 7)}, STOPPED, 7),
+        ([7, 5, 6], {"stop_token_ids": (8,)}, None, None),
+        ([5, 5, 5, 5], {}, FULL, None),
+        ([5, 5, 5], {"max_tokens": 3}, FULL, None),
+        ([5, 5], {"max_tokens": 3}, None, None),
+        ([5, 5, EOS], {"max_tokens": 3}, STOPPED, None),
+        ([5, 5, 7], {"max_tokens": 3, "stop_token_ids": (7,)}, STOPPED, 7),
+        ([5, 5, EOS], {"max_tokens": 3, "ignore_eos": True}, FULL, None),
+        ([EOS], {"min_tokens": 1}, STOPPED, None),
+        ([5, EOS], {"min_tokens": 3}, None, None),
+        ([5, 7], {"min_tokens": 3, "stop_token_ids": (7,)}, None, None),
+        ([5, 5, EOS], {"max_tokens": 3, "min_tokens": 3}, STOPPED, None),
+        ([5] * 6, {"max_tokens": 9}, None, None),
+        ([5] * 7, {"max_tokens": 9}, FULL, None),
+        ([5] * 6 + [EOS], {"max_tokens": 9}, STOPPED, None),
+    ],
+)
+def test_a_stop_token_takes_precedence_over_a_length_limit(
+    outputs: list[int], settings: dict[str, object], status: RequestStatus | None, stop_reason: int | None
+) -> None:
+    params = SamplingParams(**({"max_tokens": 4} | settings))  # type: ignore[arg-type]
+    request = Request("r", [EOS, 7, 7], params, frozenset([EOS]))
+    request.all_token_ids += outputs
+    assert check_stop(request, max_model_len=10) is (status is not None)
+    assert request.status is (status or RequestStatus.WAITING)
+    assert request.stop_reason == stop_reason

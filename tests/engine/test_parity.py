@@ -1,4 +1,4 @@
-"""Our decisions are vLLM's, block id for block id, as far as the recordings are in scope."""
+"""Our decisions are vLLM's, block id for block id, also without some phases, as far as the recordings are in scope."""
 
 import copy
 from collections import Counter
@@ -7,16 +7,21 @@ from typing import Any
 
 import pytest
 
+from course.parity.by_phase import comparable, compare_until_failure, phases_needed
 from course.parity.replay import ReplayDifference, compare, run_free_of_defects
-from course.parity.scenario import PUBLIC_FILES, Scenario, output_token, prompt_token, read_scenarios
+from course.parity.scenario import PUBLIC_FILES, PUBLIC_TRACES, Scenario, output_token, prompt_token, read_scenarios
 from course.parity.verdict import KNOWN_DEFECTS
+from labs.phase2_block_pool import starter
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.request import Request
 from solutions import phase4_prefix_cache
+from solutions.phase2_block_pool import PagedKVCacheManager
 
 REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
 SCENARIOS = [scenario for file in PUBLIC_FILES for scenario in read_scenarios(file)]
 TO_MATCH = [scenario for scenario in SCENARIOS if not scenario.defects]
 WITH_DEFECTS = [scenario for scenario in SCENARIOS if scenario.defects]
+OF_THE_COURSE = [s for name in ("named.jsonl", "random.jsonl.gz") for s in read_scenarios(PUBLIC_TRACES / name)]
 
 
 def named(name: str) -> Scenario:
@@ -88,40 +93,23 @@ def test_an_engine_with_the_defect_of_the_recording_is_caught(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("field", "alter"),
-    [
-        ("scheduled", lambda step: step["scheduled"][0].update(n=99)),
-        ("scheduled", lambda step: step["scheduled"][0]["blocks"].append(9)),
-        ("total", lambda step: step.update(total=-1)),
-        ("preempted", lambda step: step["preempted"].append(["A", "B", 0])),
-        ("evicted", lambda step: step["evicted"].append(1)),
-        ("finished_sent", lambda step: step["finished_sent"].append("Z")),
-        ("free_after_schedule", lambda step: step.update(free_after_schedule=-1)),
-        ("output", lambda step: step["output"].pop()),
-        ("finished", lambda step: step["finished"].append(["Z", "stop", None])),
-        ("free_after_update", lambda step: step.update(free_after_update=-1)),
-        ("running_after", lambda step: step["running_after"].append(["Z", 1, 1, 0])),
-        ("waiting_after", lambda step: step["waiting_after"].append("Z")),
-        ("detail.free_queue", lambda step: step["detail"]["free_queue"].reverse()),
-        ("detail.cached", lambda step: step["detail"]["cached"].append(77)),
-        ("detail.shared", lambda step: step["detail"]["shared"].update({"77": 2})),
-    ],
-)
-def test_an_altered_recording_is_reported_with_its_step_and_field(
-    field: str, alter: Callable[[dict[str, Any]], None]
-) -> None:
-    scenario = TO_MATCH[0]
-    number = next(i for i, step in enumerate(scenario.steps) if i > 0 and step["output"])
-    difference = compare(altered(scenario, lambda trace: alter(trace["steps"][number])), REFERENCE)
-    assert difference is not None
-    assert (difference.step, difference.field) == (number, field)
-    assert difference.recorded != difference.ours
-    assert str(difference).startswith(f"step {number}, {field}\n  recorded  ")
-
-
-@pytest.mark.parametrize(
     ("kind", "field", "alter"),
     [
+        ("named", "scheduled", lambda step: step["scheduled"][0].update(n=99)),
+        ("named", "scheduled", lambda step: step["scheduled"][0]["blocks"].append(9)),
+        ("named", "total", lambda step: step.update(total=-1)),
+        ("named", "preempted", lambda step: step["preempted"].append(["A", "B", 0])),
+        ("named", "evicted", lambda step: step["evicted"].append(1)),
+        ("named", "finished_sent", lambda step: step["finished_sent"].append("Z")),
+        ("named", "free_after_schedule", lambda step: step.update(free_after_schedule=-1)),
+        ("named", "output", lambda step: step["output"].pop()),
+        ("named", "finished", lambda step: step["finished"].append(["Z", "stop", None])),
+        ("named", "free_after_update", lambda step: step.update(free_after_update=-1)),
+        ("named", "running_after", lambda step: step["running_after"].append(["Z", 1, 1, 0])),
+        ("named", "waiting_after", lambda step: step["waiting_after"].append("Z")),
+        ("named", "detail.free_queue", lambda step: step["detail"]["free_queue"].reverse()),
+        ("named", "detail.cached", lambda step: step["detail"]["cached"].append(77)),
+        ("named", "detail.shared", lambda step: step["detail"]["shared"].update({"77": 2})),
         ("remote", "loading", lambda step: step["loading"].append(["r0", 8, [1]])),
         ("remote", "transfers", lambda step: step.update(transfers={"received": ["Z"], "sent": [], "invalid": []})),
         ("remote", "held_after", lambda step: step["held_after"].append(["Z", "WAITING_FOR_FSM", 0])),
@@ -131,7 +119,7 @@ def test_an_altered_recording_is_reported_with_its_step_and_field(
         ("hybrid", "scheduled", lambda step: step["scheduled"][0]["sliding_blocks"].append(9)),
     ],
 )
-def test_an_altered_gate_is_reported_with_its_step_and_field(
+def test_an_altered_recording_is_reported_with_its_step_and_field(
     kind: str, field: str, alter: Callable[[dict[str, Any]], None]
 ) -> None:
     scenario = next(one for one in TO_MATCH if one.kind == kind)
@@ -139,6 +127,8 @@ def test_an_altered_gate_is_reported_with_its_step_and_field(
     difference = compare(altered(scenario, lambda trace: alter(trace["steps"][number])), REFERENCE)
     assert difference is not None
     assert (difference.step, difference.field) == (number, field)
+    assert difference.recorded != difference.ours
+    assert str(difference).startswith(f"step {number}, {field}\n  recorded  ")
 
 
 def test_an_altered_summary_is_reported_after_the_last_step() -> None:
@@ -168,3 +158,45 @@ def test_a_line_that_is_not_a_trace_is_refused_with_its_number(tmp_path: Any) ->
     path.write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match="line 1: not a trace: "):
         list(read_scenarios(path))
+
+
+@pytest.mark.parametrize(
+    ("phases", "num_scenarios"),
+    [
+        ("solution:1-2", 13),
+        ("solution:1-3", 37),
+        ("solution:1-4", 69),
+        ("solution:1-5", 232),
+        ("solution:1-2,solution:4", 27),
+        ("solution:1-2,solution:5", 28),
+        ("solution:1-2,solution:4-5", 64),
+        ("solution:1-3,solution:5", 98),
+    ],
+)
+def test_the_phases_that_are_there_decide_as_recorded(phases: str, num_scenarios: int) -> None:
+    lineup = parse_lineup(phases)
+    chosen = comparable(OF_THE_COURSE, lineup)
+    result = compare_until_failure(chosen, lineup)
+    assert result.failure is None, result.failure
+    assert len(result.agreed) == num_scenarios
+
+
+def test_each_kind_of_need_is_recorded() -> None:
+    counts = Counter(phase for scenario in OF_THE_COURSE for phase in phases_needed(scenario))
+    assert min(counts[phase] for phase in range(1, 6)) > 100
+    assert (counts[7], counts[8]) == (29 + 7, 30 + 7)
+
+
+class HeadFirst(PagedKVCacheManager):
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        self.req_to_blocks.get(request.request_id, []).reverse()
+        super().free(request, num_computed_tokens)
+
+
+def test_the_first_difference_is_in_the_fewest_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starter, "PagedKVCacheManager", HeadFirst)
+    lineup = parse_lineup("solution:1,starter:2,solution:3-5")
+    result = compare_until_failure(comparable(OF_THE_COURSE, lineup), lineup)
+    assert result.failure is not None
+    assert phases_needed(result.failure.scenario) == {1, 2}
+    assert result.suspects == [1, 2]

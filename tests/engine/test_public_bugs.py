@@ -1,29 +1,24 @@
-"""Bugs that were reported of other engines, each as a lineup: the oracle finds it and names the phase."""
+"""The oracle finds the first step in which two lineups differ, and the phase: bugs reported of other engines."""
 
 from importlib import import_module
 from types import ModuleType
 
 import pytest
 
-from course.oracle.divergence import (
-    NUM_SEEDS,
-    REFERENCE,
-    find_culprit,
-    search,
-    settings_for,
-    with_phase,
-    workload_for,
-)
+from course.oracle.divergence import NUM_SEEDS, REFERENCE, find_culprit, search, settings_for, with_phase, workload_for
 from course.parity import replay
 from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
+from labs.phase2_block_pool import starter
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.core.invariants import InvariantError
+from tests.engine.test_parity import HeadFirst
 from tests.mutants.catalog import ROOT, module_name, reference
 from tests.mutants.diffs import read_diffs
 
 DIFFS = read_diffs((ROOT / "tests" / "mutants" / "public_bugs.diff").read_text(encoding="utf-8"))
 BUGS = list(dict.fromkeys(diff.name[3:] for diff in DIFFS))  # a name begins with the phase; a bug may need two of them
 EVERYTHING = "solution:1-5,solution:7-12"
+COURSE, MINE = parse_lineup("solution:1-5"), parse_lineup("solution:1,starter:2,solution:3-5")
 
 
 def with_bug(name: str, lineup: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Lineup, list[int]]:
@@ -79,3 +74,25 @@ def test_with_flipped_skips_our_decisions_are_vllms_where_it_shows(monkeypatch: 
             replay.compare(trace, mine)
     monkeypatch.setattr(replay, "check_state", lambda *state: None)
     assert not any(replay.compare(trace, mine) for trace in traces)
+
+
+def test_the_settings_cover_both_policies_and_every_switch() -> None:
+    settings = [settings_for(seed) for seed in range(12)]
+    assert {s.policy for s in settings} == {"fcfs", "priority"}
+    assert {s.enable_prefix_caching for s in settings} == {True, False}
+    assert {s.block_size for s in settings} == {3, 4}
+    assert {s.enable_chunked_prefill for s in settings} == {True, False}
+    assert {s.admission_guard for s in settings} == {True, False}
+
+
+def test_a_wrong_order_is_found_and_attributed_to_its_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starter, "PagedKVCacheManager", HeadFirst)
+    found = search(range(12), 10, MINE, COURSE)
+    assert found is not None
+    seed, divergence = found
+    assert divergence.field == "detail"
+    mine, reference = (steps[-1]["detail"]["free_queue"] for steps in (divergence.mine, divergence.reference))
+    assert sorted(mine) == sorted(reference)
+    assert divergence.mine[:-1] == divergence.reference[:-1]
+    assert len(divergence.mine) == len(divergence.reference) == divergence.step + 1
+    assert find_culprit(workload_for(seed, 10), settings_for(seed), MINE, COURSE) == [2]

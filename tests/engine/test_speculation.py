@@ -1,4 +1,4 @@
-"""Drafts change how many steps an answer takes, and nothing else."""
+"""Drafts change how many steps an answer takes, and nothing else; how many of them a request gets."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -10,8 +10,11 @@ from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
+from mini_vllm.runner.drafts.drafting_runner import AdaptiveDraftLength, DraftingRunner
+from mini_vllm.runner.fake_model_runner import FakeModelRunner
 from tests.engine.workloads import draft_half_right, drain, expect, make_engine, small_config
 
 ALL_BUT_THE_MODEL = "solution:1-5,solution:7"
@@ -100,27 +103,56 @@ def test_an_impossible_setting_is_refused(settings: dict[str, Any], message: str
         SpeculativeConfig(**settings)
 
 
-@pytest.mark.parametrize(
-    ("settings", "phases", "message"),
-    [
-        ({"speculative_config": SpeculativeConfig()}, "1-5", "speculative_config needs phase 7"),
-        ({"async_scheduling": True}, "1-7", "async_scheduling needs phase 8"),
-    ],
-)
-def test_an_elective_that_is_absent_is_refused(settings: dict[str, Any], phases: str, message: str) -> None:
-    config = EngineConfig(max_model_len=32, num_gpu_blocks=9, **settings)
-    with pytest.raises(ValueError, match=message):
-        build_scheduler(config, parse_lineup(f"solution:{phases}"))
-
-
-def test_only_the_real_model_draws_drafts() -> None:
-    drawn = SpeculativeConfig("draft_model", draft_sample_method="probabilistic")
-    with pytest.raises(ValueError, match="draft_sample_method must be 'greedy' while phase 6"):
-        make_engine(small_config(speculative_config=drawn), ALL_BUT_THE_MODEL)
-
-
 def test_an_elective_may_be_the_learners() -> None:
     """An untouched starter in the engine fails with the name of its task."""
     config = EngineConfig(max_model_len=32, num_gpu_blocks=9, speculative_config=SpeculativeConfig())
     with pytest.raises(NotImplementedError, match="Phase 7, tasks 2 and 3: keep the settings"):
         build_scheduler(config, parse_lineup("solution:1-6,starter:7"))
+
+
+def test_a_text_that_cannot_be_guessed_is_tried_ever_more_rarely() -> None:
+    length, tried = AdaptiveDraftLength(4, 0.1), {}
+    for step in range(200):
+        if num_drafts := length.next_length():
+            tried[step] = num_drafts
+            length.observe(num_drafts, 0)
+    assert list(tried.values()) == [4, 2, *[1] * 13]
+    assert list(tried) == [*range(6), 7, 10, 15, 24, 41, 74, 107, 140, 173]
+    while (num_drafts := length.next_length()) == 0:
+        pass
+    assert num_drafts == 1, "the first try after a pause is a small one"
+    for _ in range(2):
+        length.observe(1, 1)
+    assert length.next_length() > 0
+    assert length.next_pause == 1, "the pauses start over"
+
+
+def test_expensive_drafts_start_with_few() -> None:
+    cheap, expensive = AdaptiveDraftLength(4, 0.1), AdaptiveDraftLength(4, 0.4)
+    assert [cheap.next_length(), expensive.next_length()] == [4, 2]
+    lengths = []
+    for _ in range(4):
+        lengths.append(expensive.next_length())
+        expensive.observe(lengths[-1], lengths[-1])
+    assert lengths == [2, 3, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("right_of_four", "cost", "expected"), [(4, 0.4, 4), (1, 0.4, 1), (0, 0.4, 0), (1, 0.1, 2), (3, 0.1, 4)]
+)
+def test_as_many_drafts_as_pay(right_of_four: int, cost: float, expected: int) -> None:
+    """With 1 right, the share settles at 1/2: at a cost of 0.1 two drafts bring 1.75 for 1.2, three 1.88 for 1.3."""
+    length = AdaptiveDraftLength(4, cost)
+    for _ in range(30):
+        length.observe(4, right_of_four)
+    length.pause = 0
+    assert length._best_length() == expected
+    assert length.next_length() == max(1, expected)
+
+
+def test_a_runner_that_ignores_drafts_samples_after_the_last_known_token() -> None:
+    request = Request("A", [4, 5, 6])
+    plain, ignoring = (FakeModelRunner(4, 4) for _ in range(2))
+    undrafted = plain.execute_model([ScheduledRequest(request, 0, 3, [1], needs_token=True)])
+    drafted = ScheduledRequest(request, 0, 5, [1, 2], needs_token=True, draft_token_ids=(7, 8))
+    assert ignoring.execute_model([drafted]) == undrafted

@@ -12,8 +12,7 @@ from nbconvert import HTMLExporter
 
 from tests.chromium import Pages
 from tests.notebook.files import read
-from tools.jupyter.screen import Screen, write_notebook
-from tools.jupyter.server import copy_course, jupyterlab
+from tools.jupyter.server import Screen, copy_course, jupyterlab, write_notebook
 
 Opener = Callable[..., Screen]
 

@@ -15,7 +15,7 @@ from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
 from tests.jupyter.conftest import Opener
 from tests.views.drawing import texts, tree
-from tools.jupyter.screen import Screen
+from tools.jupyter.server import Screen
 
 REFERENCE = "%env LAB_IMPL=solution"
 PLAYER = ".jp-OutputArea-output .mvw:not(.mvq)"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.jupyter.conftest import Opener, exported
-from tools.jupyter.screen import Screen
+from tools.jupyter.server import Screen
 
 RUN = """
 from course.notebook import Lab, Predictions, watch

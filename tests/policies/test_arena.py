@@ -3,24 +3,36 @@
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from arena.accounts import jain_index
-from arena.contest import Estimate, run_race, run_races
-from arena.figures import quality_of_experience
-from arena.loads import Load
-from arena.pareto import front, pareto_picture
-from arena.report import LATENCIES, WORK, figures_table, goodput_table
-from arena.trace_files import TraceLoad
+from arena.contest import Estimate, run_race, run_races, serve_requests
+from arena.figures import Accounts, figures_of, jain_index, quality_of_experience
+from arena.loads import Load, TraceLoad
+from arena.report import LATENCIES, WORK, figures_table, front, goodput_table, pareto_picture
+from course.simulator.served import Served
 from course.workloads.timed_request import TimedRequest
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.service_level import ServiceLevel
 from policies.named import POLICIES
 from tests.cli.conftest import Commands
-from tests.policies.races import races_of
+from tests.policies.races import EXPERIMENT, REFERENCE, races_of
 from tests.views.drawing import SVG, layers
+
+# Excerpts written by hand in the published forms: columns, order, units and quirks are theirs, the requests are not.
+# Of each, the first two rows with an output are 1 s apart and ask for 10 and 20 tokens.
+TRACES = {path.name: path for path in sorted(Path(__file__).with_name("traces").iterdir())}
+# Four seats and few blocks: requests wait for seconds and are preempted, and no block is found again.
+TIGHT = replace(
+    EXPERIMENT.resolved_engine(), max_num_seqs=4, num_gpu_blocks=60, max_model_len=400, enable_prefix_caching=False
+)
+REQUESTS = [
+    TimedRequest(0.0, str(number), [number] * (40 + 9 * number), 200 + number, tenant="ab"[number % 3 > 0])
+    for number in range(16)
+]
 
 
 def test_jains_index_is_one_for_equal_shares_and_one_nth_for_a_single_taker() -> None:
@@ -62,33 +74,9 @@ def test_priority_serves_the_urgent_earlier_than_fcfs() -> None:
     assert priority > fcfs + 0.2
 
 
-# Excerpts written by hand in the published forms: columns, order, units and quirks are theirs, the requests are not.
-# Of each, the first two rows with an output are 1 s apart and ask for 10 and 20 tokens.
-TRACES = {
-    "AzureLLMInferenceTrace_code.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-    "2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.9799600,110,20\n2023-11-16 18:17:05.0781490,34,12\n",
-    "AzureLLMInferenceTrace_conv_1week.csv": "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-    "2024-05-12 00:00:00+00:00,1452,10\n2024-05-12 00:00:01.000000+00:00,584,20\n"
-    "2024-05-12 00:00:02.157988+00:00,862,38\n",
-    "BurstGPT_1.csv": "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
-    "5,ChatGPT,472,10,482,Conversation log\n5,GPT-4,0,0,0,Conversation log\n6,GPT-4,50,20,70,API log\n",
-    "BurstGPT_3.csv": "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
-    "19440110.0,1722ac82-0a46-4bf0-aa08-89794e7a2b3f,43,GPT-4,906,10,916,Conversation log\n"
-    "19440111.0,,2,ChatGPT,36,20,56,API log\n19440192.0,,1,ChatGPT,54,0,54,API log\n",
-    "conversation_trace.jsonl": '{"timestamp": 3000, "input_length": 915, "output_length": 10, "hash_ids": [0, 462]}\n'
-    '{"timestamp": 4000, "input_length": 2012, "output_length": 20, "hash_ids": [0, 427, 428, 429]}\n'
-    '{"timestamp": 5999, "input_length": 1053, "output_length": 26, "hash_ids": [0, 773, 774]}\n',
-    "qwen_traceA_blksz_16.jsonl": '{"chat_id": 159, "parent_chat_id": -1, "timestamp": 61.114, "input_length": 30, '
-    '"output_length": 10, "type": "text", "turn": 1, "hash_ids": [1089, 1090]}\n'
-    '{"chat_id": 160, "parent_chat_id": 159, "timestamp": 62.114, "input_length": 40, "output_length": 20, '
-    '"type": "search", "turn": 2, "hash_ids": [1089, 1090, 6326]}\n',
-}
-
-
 @pytest.mark.parametrize("name", TRACES)
-def test_a_trace_of_each_form_is_read(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(TRACES[name])
-    first, second, *_ = TraceLoad(str(tmp_path / name)).requests(0)
+def test_a_trace_of_each_form_is_read(name: str) -> None:
+    first, second, *_ = TraceLoad(str(TRACES[name])).requests(0)
     assert first.arrival_time == 0
     assert second.arrival_time == pytest.approx(1.0)
     assert (first.num_output_tokens, second.num_output_tokens) == (10, 20)
@@ -101,7 +89,9 @@ def test_a_trace_of_each_form_is_read(name: str, tmp_path: Path) -> None:
 def test_a_trace_keeps_who_sent_a_request_where_the_form_says_so(tmp_path: Path) -> None:
     tenants = {"BurstGPT_3.csv": ["GPT-4", "ChatGPT"], "qwen_traceA_blksz_16.jsonl": ["text", "search"]}
     for name, expected in tenants.items():
-        (tmp_path / name).write_text("\ufeff" * name.endswith(".csv") + TRACES[name], encoding="utf-8")
+        (tmp_path / name).write_text(
+            "\ufeff" * name.endswith(".csv") + TRACES[name].read_text("utf-8"), encoding="utf-8"
+        )
         assert [one.tenant for one in TraceLoad(str(tmp_path / name)).requests(0)] == expected
 
 
@@ -173,15 +163,42 @@ def test_the_command_prints_every_figure_and_writes_the_picture(mini_vllm: Comma
     assert all(len(runs) == 2 for load in record["loads"].values() for runs in load.values())
 
 
+@pytest.fixture(scope="module")
+def run() -> tuple[Served, Accounts]:
+    return serve_requests(REQUESTS, SchedulingPolicy(), TIGHT, EXPERIMENT.cost, REFERENCE)
+
+
+def test_what_is_computed_twice_is_what_no_request_needed(run: tuple[Served, Accounts]) -> None:
+    served, accounts = run
+    needed = sum(request.num_prompt_tokens + request.num_output_tokens - 1 for request in REQUESTS)
+    assert served.num_preemptions > 0
+    assert accounts.num_recomputed_tokens == served.num_computed_tokens - needed > 0
+
+
+def test_service_counts_each_token_once(run: tuple[Served, Accounts]) -> None:
+    _, accounts = run
+    for tenant in "ab":
+        own = [request for request in REQUESTS if request.tenant == tenant]
+        assert accounts.service[tenant] == sum(r.num_prompt_tokens + 2 * r.num_output_tokens for r in own)
+
+
+def test_a_window_has_the_service_of_its_own_time(run: tuple[Served, Accounts]) -> None:
+    served, accounts = run
+    assert served.seconds > 5
+    assert len(accounts.windows) >= 2
+    assert sum(map(sum, accounts.windows)) <= sum(accounts.service.values())
+
+
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("level", "share"),
     [
-        (("lifo",), "policy must be one of fcfs"),
-        (("--load", "much"), "load must be numbers in percent"),
-        (("--load", "0"), "load must be over 0%"),
-        (("--trace", "missing.csv"), "No such file"),
-        (("--dask", "tcp://127.0.0.1:1", "--requests", "5"), "needs dask"),
+        (ServiceLevel("all"), 1.0),
+        (ServiceLevel("first", ttft=1e-6), 0.0),
+        (ServiceLevel("pace", tpot=1e-6), 0.0),
+        (ServiceLevel("end", e2e=1e-6), 0.0),
     ],
 )
-def test_a_bad_option_is_refused_in_words(mini_vllm: Commands, options: tuple[str, ...], reason: str) -> None:
-    assert reason in " ".join(mini_vllm("arena", *options, exit_code=2).output.split())
+def test_each_promise_counts(level: ServiceLevel, share: float) -> None:
+    requests = [replace(request, service_level=level) for request in REQUESTS[:4]]
+    run = serve_requests(requests, SchedulingPolicy(), TIGHT, EXPERIMENT.cost, REFERENCE)
+    assert figures_of(*run).share_good == share

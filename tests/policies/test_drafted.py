@@ -1,14 +1,16 @@
-"""Drafts in simulated time: what they bring, what they cost, and that none are the arena as it is."""
+"""Drafts in simulated time: what they bring, what they cost, how many each class gets; none are the arena as it is."""
 
 from dataclasses import replace
 
 import pytest
 
 from arena.drafted import DraftedRace, DraftedSimulation, Drafter, HurriedLoad
-from arena.loads import NORMAL, URGENT
+from arena.loads import LATER, NORMAL, URGENT
 from course.simulator.cost_model import CostModel
 from course.simulator.simulation import simulate
 from mini_vllm import parse_lineup
+from mini_vllm.core.policy.policy_queue import PolicyQueue
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.core.step import ScheduledRequest
@@ -50,3 +52,18 @@ def test_drafting_costs_a_pass_over_the_step_and_one_for_each_further_draft() ->
     assert Drafter(TOKENS_ALONE, 0).seconds([prompt, decode]) == 0
     one, three = (Drafter(TOKENS_ALONE, number).seconds([prompt, decode]) for number in (1, 3))
     assert three - one == 2 * (1 + 100)
+
+
+@pytest.mark.parametrize(
+    ("level", "kept"), [(URGENT, [1, 2, 3, 4, 5]), (NORMAL, [1, 2]), (LATER, []), (ServiceLevel("other"), [1, 2])]
+)
+def test_each_class_keeps_its_first_drafts(level: ServiceLevel, kept: list[int]) -> None:
+    request = Request("a", [1, 2], service_level=level)
+    request.spec_token_ids = [1, 2, 3, 4, 5]
+    DraftsByClass().start_step(StepView(0.0, [request], PolicyQueue(SchedulingPolicy()), 9, 4, 8, 64))
+    assert request.spec_token_ids == kept
+
+
+def test_a_negative_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match="the limit of drafts of 'urgent' must be at least 0, got -1"):
+        DraftsByClass({"urgent": -1})

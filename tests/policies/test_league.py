@@ -1,4 +1,4 @@
-"""The league: an order, a reason for each file that has none, and the same table for the same seed."""
+"""The league: an order, and a reason for each file that has none. The claims: each points the way that it says."""
 
 import json
 import os
@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from arena.claims import CLAIMS, Claim
 from arena.league import Entry, run_league
+from arena.loads import UnevenOutputs
+from arena.own_answers import kendalls_tau
 from course.sandbox.read_only import bubblewrap
 from labs.elective_policies import starter
 from mini_vllm.assembly.lineup import parse_lineup
-from tests.cli.conftest import Commands, mini_vllm  # noqa: F401 (a fixture)
+from tests.cli.conftest import Commands
 
 LINEUP = parse_lineup("solution:1-5")
 HEAD = """
@@ -43,6 +46,7 @@ JAILED = {
     "connects": ("import socket; socket.create_connection(ADDRESS, 2)", "Error: "),
     "looks around": ("import os; raise ValueError(sorted(filter(str.isdecimal, os.listdir('/proc')))[3:])", "[]"),
 }
+UNWRITTEN = "solution:1-5,starter:7"
 
 
 @pytest.fixture(scope="module")
@@ -92,18 +96,51 @@ def test_scores_are_compared_by_goodput_then_fairness_then_latency() -> None:
     assert sorted(best_first[1:] + best_first[:1], key=lambda entry: entry.score) == best_first
 
 
-def test_the_same_seed_gives_the_same_table_and_another_one_another(
-    mini_vllm: Commands,  # noqa: F811
-    files: list[Path],
-) -> None:
+def test_the_same_seed_gives_the_same_table_and_another_one_another(mini_vllm: Commands, files: list[Path]) -> None:
     quick = [path for path in files if path.stem in ("draws", "starter", "raises")]
     runs = [json.loads(mini_vllm("league", *quick, "--seed", seed, "--json").stdout) for seed in (1, 1, 2)]
     assert runs[0]["entries"] == runs[1]["entries"] != runs[2]["entries"]
     assert all(run["per_minute"] > 0 for run in runs)
 
 
-def test_the_table_names_its_order_and_its_rate(mini_vllm: Commands, files: list[Path]) -> None:  # noqa: F811
+def test_the_table_names_its_order_and_its_rate(mini_vllm: Commands, files: list[Path]) -> None:
     two = [path for path in files if path.stem in ("last_first", "raises")]
     shown = " ".join(mini_vllm("league", *two).output.split())
     assert "1 last_first" in shown
     assert all(text in shown for text in ("ZeroDivisionError", "then Jain's index", "2 files, ", " a minute"))
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_a_claim_is_shown_or_said_not_to_be(claim: Claim) -> None:
+    ours, holds = claim.measure(parse_lineup("solution:1-5"))
+    assert holds is claim.shown, ours
+
+
+@pytest.mark.parametrize("variation", [0.0, 0.5, 4.0])
+def test_uneven_outputs_have_the_mean_and_the_variation_that_they_name(variation: float) -> None:
+    lengths = [r.num_output_tokens for r in UnevenOutputs(20_000, 1.0, 400.0, variation).requests(0)]
+    mean = sum(lengths) / len(lengths)
+    squares = sum((length - mean) ** 2 for length in lengths) / len(lengths)
+    assert mean == pytest.approx(400, rel=0.05)
+    assert squares / mean**2 == pytest.approx(variation, rel=0.15, abs=0.01)
+
+
+def test_kendalls_tau_counts_pairs() -> None:
+    assert kendalls_tau([1, 2, 3], [10, 20, 30]) == 1
+    assert kendalls_tau([1, 2, 3], [30, 20, 10]) == -1
+    assert kendalls_tau([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(4 / 6)
+    assert kendalls_tau([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / (2 * 3) ** 0.5)
+
+
+def test_the_command_shows_what_is_said_beside_what_is_found(mini_vllm: Commands) -> None:
+    shown = " ".join(mini_vllm("claims", "sarathi").output.split())
+    assert "arXiv 2403.02310" in shown
+    assert "ms become" in shown
+    [record] = json.loads(mini_vllm("claims", "sarathi", "--json").stdout)
+    assert record["holds"] is True
+
+
+def test_a_claim_about_code_that_is_not_written_says_so_and_the_others_go_on(mini_vllm: Commands) -> None:
+    found = json.loads(mini_vllm("claims", "adaserve", "to completion", "--lineup", UNWRITTEN, "--json").stdout)
+    assert [record["holds"] for record in found] == [None, True]
+    assert "not measured: Phase 7" in found[0]["ours"]

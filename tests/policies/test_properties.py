@@ -15,18 +15,14 @@ from mini_vllm.core.policy.policy_queue import PolicyQueue
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.service_level import ServiceLevel
-from policies.ageing import Ageing
-from policies.around import Around
-from policies.budget_controller import BudgetController
-from policies.decode_or_prefill_first import DecodeFirst, PrefillFirst
-from policies.elastic_budget import ElasticBudget
+from policies.around import Around, DecodeFirst, PrefillFirst, StaticBatches
+from policies.elastic_budget import BudgetController, ElasticBudget
 from policies.feedback_queues import FeedbackQueues
 from policies.joint_order import JointOrder, outranked
 from policies.predictors import noisy, oracle
-from policies.priority import Priority
+from policies.priority import Ageing, Priority
 from policies.quality_of_experience import QualityOfExperience, Reading
 from policies.shortest_first import ShortestFirst
-from policies.static_batches import StaticBatches
 from policies.two_classes import TwoClasses
 from policies.victims import CheapestVictim, LeastComputedFirst
 from solutions.elective_policies import LeastSlackFirst, VirtualTokenCounter

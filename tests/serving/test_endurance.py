@@ -21,10 +21,8 @@ import pytest
 
 from bench.backend import BackendSettings
 from bench.serve.completion import complete
-from bench.serve.endpoint import Endpoint
-from bench.serve.peers import IGNORE_EOS, OURS, server_command
-from bench.serve.server_process import MeasuredServer
-from bench.serve.text_requests import TextRequest, words
+from bench.serve.server_process import IGNORE_EOS, OURS, MeasuredServer, server_command
+from bench.serve.text_requests import Endpoint, TextRequest, words
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from serving.hosts import KnownHosts
+from serving.limits import KnownHosts
 from serving.settings import ServerSettings
 from tests.serving.running import RawConnection, ServerUnderTest, serve_command, serving
 

@@ -1,16 +1,19 @@
-"""A learner's code that does not end, whatever stops it from ending, and an engine that dies: all are told why."""
+"""An engine in its own process, as in `mini-vllm serve`: a learner's code that never ends, an engine that dies."""
 
 import linecache
+import os
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
 
 import httpx
+import openai
 import psutil
 import pytest
 
@@ -26,12 +29,13 @@ from serving.cli import call_watch
 from serving.cli.call_watch import Call, watch_calls
 from serving.cli.engine_spec import EngineSpec
 from serving.served_model import max_tokens_of_request
-from tests.serving.page.conftest import watching
+from tests.serving.page.conftest import events, next_of, watching
 from tests.serving.running import (
     CHAT,
     COMPLETION,
     FAKE,
     HELLO,
+    MODEL,
     PATIENCE,
     RawConnection,
     ServerUnderTest,
@@ -41,6 +45,7 @@ from tests.serving.running import (
 
 SPEC = EngineSpec(FAKE, parse_lineup("solution:1-5"))
 GATE = threading.Event()
+FIELDS: Any = {"model": MODEL, "messages": HELLO, "max_tokens": 40, "seed": 3, "temperature": 0.7, "n": 2}
 COUNTS = "index = 3\n    while index:\n        index += 0"
 CATCHES = "while True:\n        try:\n            while True: pass\n        except BaseException: pass"
 WAITS = "import threading\n    threading.Event().wait()"
@@ -171,3 +176,65 @@ def test_long_work_in_many_short_calls_is_no_endless_call(monkeypatch: pytest.Mo
     threading.Thread(target=learners("gate.wait(20)"), daemon=True).start()
     wait_until(lambda: bool(given_up), "a call that waits is seen")
     GATE.set()
+
+
+@pytest.fixture
+def server() -> Iterator[ServerUnderTest]:
+    with serving(AsyncLLM(SPEC.open), shutdown_timeout=5) as server:
+        yield server
+
+
+def kill_engine(server: ServerUnderTest) -> None:
+    host = server.llm._host
+    assert isinstance(host, EngineProcess)
+    os.kill(host._process.pid or 0, signal.SIGKILL)
+    wait_until(lambda: not server.llm.is_alive, "the end is noticed")
+
+
+def test_the_metrics_are_those_of_the_engine(server: ServerUnderTest) -> None:
+    server.post(COMPLETION, prompt="abcd", max_tokens=7, ignore_eos=True)
+    text = httpx.get(f"{server.address}/metrics").text
+    counts = {"generation_tokens_total": 7, "prompt_tokens_total": 4, "e2e_request_latency_seconds_count": 1}
+    for name, value in counts.items():
+        assert f'vllm:{name}{{engine="0",model_name="mini-vllm"}} {value}.0' in text
+
+
+def test_the_page_sees_the_engine_s_steps(server: ServerUnderTest) -> None:
+    with httpx.Client(base_url=server.address) as http, watching(http) as stream:
+        assert next_of(stream, "hello")["num_blocks"] == 399
+        answer = server.post(COMPLETION, prompt="abcd", max_tokens=7, ignore_eos=True)[1]
+        ended = next(data for name, data in stream if name == "status" and data["newest"] == 6)
+        assert not ended["num_unfinished"]
+        next_of(stream, "picture")
+        bill = http.get(f"/live/bills/{answer['id']}-0").json()
+        assert (bill["num_prompt_tokens"], bill["num_steps"]) == (4, 7)
+        kill_engine(server)
+        assert any(name == "status" and not data["is_alive"] for name, data in stream)
+        assert http.get(f"/live/bills/{answer['id']}-0").json()["error"]["code"] == "engine_dead"
+    with httpx.Client(base_url=server.address) as http, http.stream("GET", "/live/stream") as reloaded:
+        assert reloaded.status_code == 200
+        assert not next_of(events(reloaded), "status")["is_alive"]
+
+
+def test_if_the_engine_dies_every_client_is_told(server: ServerUnderTest) -> None:
+    client = server.client_of()
+    server.llm.pause()
+    stream: Any = {**FIELDS, "n": 1, "stream": True}
+    waiting = httpx.stream("POST", f"{server.base_url}/chat/completions", json=stream, timeout=30)
+    kill_engine(server)
+    with waiting as answer:
+        assert answer.status_code == 503
+    for path in ("/health", "/metrics"):
+        answer = httpx.get(server.address + path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_dead")
+    with pytest.raises(openai.InternalServerError, match="the engine has ended: restart the server"):
+        client.chat.completions.create(**FIELDS)
+
+
+def test_a_stream_that_has_begun_ends_with_an_error(server: ServerUnderTest) -> None:
+    stream = server.client_of().chat.completions.create(**{**FIELDS, "max_tokens": 5000, "n": 1}, stream=True)
+    next(iter(stream))
+    server.llm.pause()
+    kill_engine(server)
+    with pytest.raises(openai.APIError, match="process has ended with code -9"):
+        list(stream)

@@ -1,15 +1,25 @@
-"""Experiments: settings as typed by a user, a sustainable rate, and the whole experiment in one call."""
+"""Experiments: settings as typed, named workloads, a sustainable rate, percentiles and goodput by hand."""
 
 from dataclasses import replace
+from itertools import pairwise
+from statistics import fmean, pstdev
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from course.simulator.calibration import Calibration
 from course.simulator.experiment import DEFAULT_LOAD, Experiment, parse_sweep
+from course.simulator.served import Served, Slo
+from course.simulator.summary import Spread
+from course.simulator.workloads import SYSTEM_TOKENS, WORKLOADS, make_requests, prompt_of
+from course.workloads.percentiles import percentiles
+from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
 
 LINEUP = parse_lineup("solution:1-5")
 SMALL = Experiment(num_requests=150)
+SAMPLES = st.lists(st.tuples(st.floats(0, 10), st.integers(1, 5)), min_size=1, max_size=30)
 
 
 def test_a_setting_changes_the_right_part_of_the_experiment() -> None:
@@ -99,3 +109,80 @@ def test_memory_that_is_short_leads_to_preemptions_and_a_cache_to_hits() -> None
     assert short.num_preemptions > 0
     assert SMALL.run(LINEUP).hit_rate > 0.5
     assert SMALL.with_setting("enable_prefix_caching", "off").run(LINEUP).hit_rate == 0.0
+
+
+@given(SAMPLES, st.lists(st.integers(1, 100), max_size=4))
+def test_a_value_counts_as_often_as_its_count_says(samples: list[tuple[float, int]], percents: list[int]) -> None:
+    values = sorted(value for value, count in samples for _ in range(count))
+    expected = [values[-(-percent * len(values) // 100) - 1] for percent in percents]
+    assert percentiles(values, percents) == expected
+    assert percentiles([value for value, _ in samples], percents, [count for _, count in samples]) == expected
+    assert Spread.of(samples).mean == pytest.approx(sum(values) / len(values))
+
+
+def test_percentiles_without_values_are_0_and_bad_percents_are_refused() -> None:
+    assert percentiles([], [50, 99]) == [0.0, 0.0]
+    assert Spread.of([]).mean == 0.0
+    for percents in ([0], [101], [50, -1]):
+        with pytest.raises(ValueError, match="percents must be over 0 and at most 100"):
+            percentiles([1.0], percents)
+
+
+def test_a_good_request_keeps_both_limits() -> None:
+    requests = [TimedRequest(float(n), str(n), [1] * 10, 5) for n in range(4)]
+    served = Served(requests, first_token_times=[0.5, 2.5, 2.5, 3.5], finished_times=[0.9, 2.9, 4.5, 3.9])
+    assert served.times_to_first_token == [0.5, 1.5, 0.5, 0.5]
+    assert served.mean_inter_token_latencies == pytest.approx([0.1, 0.1, 0.5, 0.1])
+    assert served.e2e_latencies == pytest.approx([0.9, 1.9, 2.5, 0.9])
+    slo = Slo(time_to_first_token=1.0, inter_token_latency=0.2)
+    assert served.share_good(slo) == 0.5
+    assert served.seconds == 4.5
+    assert served.goodput(slo) == pytest.approx(2 / 4.5)
+    assert served.output_tokens_per_second == pytest.approx(20 / 4.5)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_same_seed_gives_the_same_requests_in_order(name: str) -> None:
+    requests = make_requests(name, 300, rate=5.0, seed=3)
+    assert requests == make_requests(name, 300, rate=5.0, seed=3)
+    assert requests != make_requests(name, 300, rate=5.0, seed=4)
+    assert len(requests) == 300
+    assert all(before.arrival_time <= after.arrival_time for before, after in pairwise(requests))
+    assert all(r.num_prompt_tokens >= 1 and r.num_output_tokens >= 1 for r in requests)
+    assert len(list(requests[7].prompt_token_ids)) == requests[7].num_prompt_tokens
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_requests_arrive_at_the_rate_asked_for(name: str) -> None:
+    requests = make_requests(name, 20_000, rate=50.0)
+    assert len(requests) / requests[-1].arrival_time == pytest.approx(50.0, rel=0.1)
+
+
+def gaps(name: str) -> list[float]:
+    return [after.arrival_time - before.arrival_time for before, after in pairwise(make_requests(name, 20_000, 1.0))]
+
+
+def test_a_burst_varies_four_times_as_much_as_a_poisson_stream() -> None:
+    assert pstdev(gaps("mixed")) / fmean(gaps("mixed")) == pytest.approx(1.0, rel=0.05)
+    assert pstdev(gaps("burst")) / fmean(gaps("burst")) == pytest.approx(4.0, rel=0.1)
+
+
+def test_prompts_agree_exactly_as_far_as_their_text_is_shared() -> None:
+    requests = make_requests("chat", 400, rate=1.0)
+    for request in requests:
+        assert prompt_of(request).num_shared_tokens == SYSTEM_TOKENS
+    conversations = [[r for r in requests if prompt_of(r).conversation == number] for number in range(400)]
+    turns = next(found for found in conversations if len(found) > 1)
+    first, second = list(turns[0].prompt_token_ids), list(turns[1].prompt_token_ids)
+    assert second[: len(first)] == first
+    assert len(second) > len(first) + turns[0].num_output_tokens
+    other = next(r for r in requests if prompt_of(r).conversation != prompt_of(turns[0]).conversation)
+    stranger = list(other.prompt_token_ids)
+    assert stranger[:SYSTEM_TOKENS] == first[:SYSTEM_TOKENS]
+    assert not set(stranger[SYSTEM_TOKENS:]) & set(first[SYSTEM_TOKENS:])
+
+
+def test_some_passages_are_far_more_popular() -> None:
+    asked = [prompt_of(request).shared_prefix for request in make_requests("shared-prefix", 10_000, 1.0)]
+    assert asked.count(1) > 50 * asked.count(180)
+    assert len(set(asked)) > 150

@@ -9,7 +9,7 @@ import pytest
 
 from classroom.student_edition.edition import compose
 from mini_vllm.assembly.lineup import CHECKOUT
-from tools.site.assemble import assemble
+from tools.site.__main__ import assemble
 from tools.site.downloads import DownloadError, Downloads
 
 CACHE = CHECKOUT / "build" / "site-cache"

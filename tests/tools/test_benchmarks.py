@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from bench.backend import ServedRound
 from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM, ThroughputPlan
-from bench.served import ServedRound
 from bench.throughput import Results, as_record
 from course.workloads.timed_request import TimedRequest
 from tests.snapshots import Snapshots

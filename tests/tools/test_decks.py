@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.chromium import Pages
-from tools.decks.__main__ import BUILD, SOURCES
-from tools.decks.page import COMMENT, PARTS, PICTURE, Slide, deck_page, reveal_in, slides_in
+from tools.decks.__main__ import BUILD, COMMENT, PARTS, PICTURE, SOURCES, Slide, deck_page, reveal_in, slides_in
 
 DECKS = sorted(SOURCES.glob("*.md"))
 SLIDES = [(deck.stem, n, one) for deck in DECKS for n, one in enumerate(slides_in(deck.read_text("utf-8")), 1)]

@@ -3,9 +3,8 @@
 import sys
 
 from mini_vllm.assembly.lineup import CHECKOUT
-from tools.pictures.moving import moving_pictures
-from tools.pictures.screens import screens, serving_screens
-from tools.pictures.terminal import demo
+from tools.pictures.animated_gif import moving_pictures
+from tools.pictures.screens import demo, screens, serving_screens
 from tools.pictures.views import VIEWS
 
 PICTURES = CHECKOUT / "docs" / "pictures"

@@ -1,4 +1,4 @@
-"""Screenshots as an animated GIF that holds only what changes, in at most 255 colours a frame."""
+"""The film of the README, and screenshots as an animated GIF that holds only what changes, in 255 colours a frame."""
 
 import base64
 import struct
@@ -6,9 +6,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from course.browser.bare_page import open_widget
+from course.browser.chromium import headless_chromium
+from course.traces.recording import Recording
+from course.views.show import player
+from course.views.time_machine import time_machine
+from tools.pictures.views import RECORDED
+
 TRANSPARENT, CLEAR, END, MAX_CODES = 255, 256, 257, 4096
 
 CHANGED = Path(__file__).with_name("changed.js").read_text(encoding="utf-8")
+STEPS = range(3, 12)
+NUM_MOMENTS, MOMENT, READING = 6, 42, 1400
+SHARPNESS = 1.25
+MOMENTS = Path(__file__).with_name("moments.js").read_text(encoding="utf-8")
 
 
 def animated_gif(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> bytes:
@@ -78,3 +89,31 @@ def codes(pixels: bytes) -> Iterator[tuple[int, int]]:
         run = pixel
     yield run, num_bits
     yield END, num_bits
+
+
+def moving_pictures() -> dict[str, bytes]:
+    """Return the film on light and on dark paper."""
+    with headless_chromium() as browser:
+        return {f"film_{name}.gif": film(browser, dark=name == "dark") for name in ("light", "dark")}
+
+
+def film(browser: Any, *, dark: bool) -> bytes:
+    """Return some steps of the recorded run, the preemption among them."""
+    shown = player(time_machine(Recording.read(RECORDED)), step=STEPS[0])
+    page = open_widget(browser, shown, dark=dark, sharpness=SHARPNESS)
+    made = animated_gif(browser, screenshots(page))
+    page.close()
+    return made
+
+
+def screenshots(page: Any) -> Iterator[tuple[bytes, int]]:
+    """Yield the picture at every moment of the motion, then long enough to read it."""
+    picture = page.locator(".mvw-picture svg")
+    for step in STEPS:
+        page.evaluate("(step) => model.set('step', step)", step)
+        page.evaluate(MOMENTS, [MOMENT * place for place in range(1, NUM_MOMENTS)])
+        for moment in range(NUM_MOMENTS - 1 if step > STEPS[0] else 0):
+            page.evaluate("(moment) => hold(moment)", moment)
+            yield picture.screenshot(), MOMENT
+        page.evaluate("() => hold()")
+        yield picture.screenshot(), READING

@@ -1,19 +1,27 @@
-"""A notebook of the course in JupyterLab and the page of `mini-vllm serve`, both at a preemption: light and dark."""
+"""Pictures of screens at a preemption: a notebook in JupyterLab, the page of `mini-vllm serve`, the terminal."""
 
+import io
+import re
 import threading
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
+from rich.console import Console
 
+from cli.demo import plan_demo, run_info
 from course.browser.chromium import headless_chromium
-from mini_vllm import EngineConfig, parse_lineup
+from course.terminal.step_view import render_step
+from course.traces.recording import Recording
+from course.traces.run_state import RunState
+from course.views.time_machine.machine import states
+from course.views.time_machine.queues import record_of
+from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.engine.async_llm import AsyncLLM
 from serving.server import running_server
-from tools.jupyter.screen import Screen, write_notebook
-from tools.jupyter.server import copy_course, jupyterlab
+from tools.jupyter.server import Screen, copy_course, jupyterlab, write_notebook
 
 CELLS = (
     "from course.notebook import Lab, watch\n"
@@ -32,6 +40,7 @@ CHATS = (
 NOTES = "Notes: The kite of Mina is red. The drum of Ben is blue. The map of Ada is gray. The boat of Finn is green. "
 NAMES, THINGS = ("Mina", "Ben", "Ada", "Finn", "Lily", "Omar"), ("kite", "drum", "map", "boat", "hat", "bell")
 SIZE = {"width": 1280, "height": 800}
+WIDTH = 92
 
 
 def screens() -> dict[str, bytes]:
@@ -100,3 +109,32 @@ def wait_for_arrivals(page: Any, number: int) -> int:
     """Wait until so many requests have come to the engine that is held."""
     page.get_by_text(f"paused, {number} arrived since").wait_for()
     return number
+
+
+def demo() -> str:
+    """Return the demo's most interesting step as SVG."""
+    lineup = parse_lineup("solution")
+    plan = plan_demo(lineup)
+    llm = LLM(config=plan.config, lineup=lineup, record=True)
+    llm.chat(plan.conversations, SamplingParams(max_tokens=plan.max_tokens))
+    return svg_of(interesting_state(Recording(run_info(llm, plan), llm.engine.recorder.steps)))
+
+
+def interesting_state(recording: Recording) -> RunState:
+    """Return the state in the first step that computes a chunk of a prompt beside a hit and a decode."""
+    for state in states(recording):
+        shares = record_of(state)["scheduled"]
+        kinds = {state.status(share["id"]) for share in shares}
+        if any(share.get("hit") for share in shares) and kinds == {"prefill", "decode"}:
+            return state
+    raise ValueError("the demo has no step with a hit, a prefill and a decode")
+
+
+def svg_of(state: RunState) -> str:
+    """Draw the state as a terminal shows it, in fonts that the reader has: nothing is fetched."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(render_step(state, WIDTH - 2, "mini-vllm demo"))
+    svg = console.export_svg(title="mini-vllm demo", unique_id="demo")
+    svg = re.sub(r"@font-face\s*{.*?}\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace")
+    return re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from mini_vllm.core.request import Request
@@ -39,23 +40,18 @@ class KVConnector(Protocol):
 
         Not whole prompts: the last token is always computed here. None: not known yet, ask again in the next step.
         """
-        ...
 
     def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
         """The request has its block table now; the `num_external_tokens` after its prefix hit are to be loaded."""
-        ...
 
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must be held until they have been sent."""
-        ...
 
     def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
         """A request loses its blocks. Until the next forward pass they hold what it has computed."""
-        ...
 
     def build_connector_meta(self) -> KVConnectorMetadata:
         """Return what the worker side is to do in the step that was planned, once."""
-        ...
 
 
 class KVConnectorWorker(Protocol):
@@ -63,7 +59,6 @@ class KVConnectorWorker(Protocol):
 
     def start_step(self, metadata: KVConnectorMetadata) -> KVConnectorOutput:
         """Save and load the blocks of a step, before its forward pass; report what was sent and what was lost."""
-        ...
 
 
 class BlockStore(Protocol):
@@ -74,15 +69,12 @@ class BlockStore(Protocol):
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
         """Return how many of these blocks are stored, up to the first that is not; they count as used now."""
-        ...
 
     def get(self, block_hash: bytes) -> Any:
         """Return a block; None if it is not there. Then `lookup` does not find it any more either."""
-        ...
 
     def put(self, block_hash: bytes, block: Any) -> None:
         """Store a block on the host. Others are forgotten to make room for it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +88,23 @@ class KVTransferFunctions:
     make_host_store: Callable[[int], BlockStore]
     make_connector: Callable[[BlockStore, int, bool], KVConnector]
     make_worker: Callable[[BlockStore, Sequence[Any]], KVConnectorWorker]
+
+
+class SharedStore:
+    """A `BlockStore` around one: with a step in flight the scheduler looks up while the worker saves."""
+
+    def __init__(self, inner: BlockStore) -> None:
+        self.inner = inner
+        self._lock = Lock()
+
+    def lookup(self, block_hashes: Sequence[bytes]) -> int:
+        with self._lock:
+            return self.inner.lookup(block_hashes)
+
+    def get(self, block_hash: bytes) -> Any:
+        with self._lock:
+            return self.inner.get(block_hash)
+
+    def put(self, block_hash: bytes, block: Any) -> None:
+        with self._lock:
+            self.inner.put(block_hash, block)

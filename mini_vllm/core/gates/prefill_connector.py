@@ -16,7 +16,6 @@ class Prefill(Protocol):
 
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
         """Have the blocks of a prompt put into the store."""
-        ...
 
 
 class PrefillConnector:

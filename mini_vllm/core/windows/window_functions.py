@@ -15,11 +15,9 @@ class GroupPool(WholeBlockPool, Protocol):
     @property
     def num_free_blocks(self) -> int:
         """Length of the free queue."""
-        ...
 
     def is_free(self, block_id: int) -> bool:
         """Return whether a block is in the free queue; the null block never is."""
-        ...
 
 
 class AllocateGroups(Protocol):

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.bench.serve.stub import Stub, running_stub
-from tests.cli.conftest import mini_vllm
 from tests.own_thread import pytest_pyfunc_call
 
-__all__ = ["mini_vllm", "pytest_pyfunc_call"]
+__all__ = ["pytest_pyfunc_call"]
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,7 @@ import pytest
 
 from bench.serve.answer import ClientAnswer
 from bench.serve.completion import complete, run_round
-from bench.serve.endpoint import Endpoint
-from bench.serve.text_requests import TextRequest
+from bench.serve.text_requests import Endpoint, TextRequest
 from tests.bench.serve.stub import GAP, Stub
 
 

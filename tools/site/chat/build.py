@@ -7,8 +7,7 @@ from pathlib import Path
 
 from course.views.picture import read_asset
 from mini_vllm.assembly.lineup import CHECKOUT
-from tools.site.course_wheel import zipped
-from tools.site.downloads import run
+from tools.site.downloads import run, zipped
 
 HERE = Path(__file__).parent
 LIVE = "serving/live/page/"

@@ -13,8 +13,7 @@ from tempfile import TemporaryDirectory
 from classroom.student_edition.texts import CHECKS_IN_LINES, LINES_OF_CHECKS
 from course.palette import OKABE_ITO
 from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES
-from tools.site.website.gallery import FILMS, gallery_page, played
-from tools.site.website.one_file import one_file_page
+from tools.site.website.gallery import FILMS, gallery_page, one_file_page, played
 from tools.site.website.texts import hints_in, lab, page_text, up, with_hints
 
 HERE = Path(__file__).parent

@@ -1,0 +1,97 @@
+"""Prefix caches around phase 4's: one that hashes images, one that can be told to wait, one that requests may skip."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mini_vllm.core.gates.admission import ExtraKeys
+from mini_vllm.core.interfaces import HashBlock, PrefixCache
+from mini_vllm.core.request import Request
+
+ROOT_HASH = bytes(32)
+
+
+class ImagesInHashes:
+    """A `PrefixCache` around phase 4's that hashes requests with images itself, by phase 4's `hash_block`.
+
+    `extra_keys` is phase 11's. Phase 4 finds the hashes there when it looks, and adds none.
+    """
+
+    def __init__(self, inner: PrefixCache, hash_block: HashBlock, extra_keys: ExtraKeys, block_size: int) -> None:
+        self.inner = inner
+        self.hash_block = hash_block
+        self.extra_keys = extra_keys
+        self.block_size = block_size
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def update_block_hashes(self, request: Request) -> None:
+        if not request.mm_features:
+            self.inner.update_block_hashes(request)
+            return
+        hashes, size = request.block_hashes, self.block_size
+        for start in range(len(hashes) * size, request.num_tokens - size + 1, size):
+            parent, token_ids = hashes[-1] if hashes else ROOT_HASH, request.all_token_ids[start : start + size]
+            hashes.append(self.hash_block(parent, token_ids, self.extra_keys(request, start, start + size)))
+
+    def find_longest_cache_hit(self, request: Request) -> list[int]:
+        self.update_block_hashes(request)
+        return self.inner.find_longest_cache_hit(request)
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        self.update_block_hashes(request)
+        self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
+
+
+class DelayedCommits:
+    """A `PrefixCache` around phase 4's. (vLLM: `delay_cache_blocks` of `KVCacheManager.allocate_slots`.)
+
+    Phase 2 caches the blocks that it allocates. Under `delayed` it does not; the blocks are cached
+    once they are filled.
+    """
+
+    def __init__(self, inner: PrefixCache) -> None:
+        self.inner = inner
+        self._is_delayed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    @contextmanager
+    def delayed(self) -> Iterator[None]:
+        """Cache nothing until the end of the block."""
+        self._is_delayed = True
+        try:
+            yield
+        finally:
+            self._is_delayed = False
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        if not self._is_delayed:
+            self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
+
+
+class SkippablePrefixCache:
+    """A `PrefixCache` that finds nothing for a request with `skip_reading_prefix_cache`. (vLLM: `get_computed_blocks`.)
+
+    It is what phase 2 is given. Everything else is the inner cache's own method.
+    """
+
+    def __init__(self, inner: PrefixCache) -> None:
+        self.inner = inner
+        self.update_block_hashes = inner.update_block_hashes
+        self.pin = inner.pin
+        self.cache_full_blocks = inner.cache_full_blocks
+        self.evict = inner.evict
+        self.drop_uncomputed = inner.drop_uncomputed
+        self.cached_blocks = inner.cached_blocks
+        self.hit_rate = inner.hit_rate
+
+    def find_longest_cache_hit(self, request: Request) -> list[int]:
+        is_skipped = request.sampling_params.skip_reading_prefix_cache
+        return [] if is_skipped else self.inner.find_longest_cache_hit(request)

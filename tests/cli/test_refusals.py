@@ -1,0 +1,19 @@
+"""Each command refuses what it cannot do, in words that name it, with exit code 2 and no traceback."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Commands
+
+REFUSALS = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
+CASES = [(command, options, words) for command, cases in REFUSALS.items() for options, words in cases.items()]
+
+
+@pytest.mark.parametrize(("command", "options", "words"), CASES)
+def test_it_is_refused_with_a_reason(mini_vllm: Commands, command: str, options: str, words: str) -> None:
+    shown = mini_vllm(*command.split(), *shlex.split(options), exit_code=2).output
+    assert words in " ".join(shown.split())
+    assert "Traceback" not in shown
