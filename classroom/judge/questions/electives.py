@@ -1,5 +1,6 @@
 """Questions to the electives: phases 7 to 13."""
 
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -7,6 +8,7 @@ from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
 from classroom.judge.script import Script
 from course.labtest import phase9_plays, phase10_plays, phase11_plays, phase12_plays, phase13_plays
+from course.labtest.case_table import groups
 from course.labtest.moments import Living
 from course.labtest.phase7.counters import random_drafted
 from course.labtest.phase7.lookups import random_lookup
@@ -186,8 +188,10 @@ def corrections(rng: Random) -> JudgeQuestion:
 
 
 def table(rng: Random, phase: int, task: int) -> JudgeQuestion:
-    """Random cases of one task of a phase from 9 on."""
+    """Random cases of one task of a phase from 9 on, among the named ones of its graded tests, which vary all else."""
     plays, *names = PLAYS[phase]
-    cases = [plays.random_case(rng, task) for _ in range(MAX_CASES)]
     play = names[task - 1]
+    named = [group["cases"].values() for group in groups(plays, task) if group["play"] == play] if phase < 13 else []
+    cases = [*chain(*named), *(plays.random_case(rng, task) for _ in range(MAX_CASES))]
+    rng.shuffle(cases)
     return question(phase, "table", phase, play, cases, shown=[short(f"{play}{given}") for given in cases])

@@ -9,7 +9,7 @@ from typing import Any
 
 from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script, reference
-from classroom.worker.doubles import AnyShare, AnyVictim, ClampTable, LoggedMemory, Memory, ReservedMemory
+from classroom.worker.doubles import AnyShare, AnyVictim, ClampTable, LoggedMemory, Memory, ReservedMemory, drawn
 from course.labtest.moments import Living, varied
 from course.labtest.phase1.random_cases import random_situation, random_update
 from course.labtest.phase1.situations import Situation
@@ -77,7 +77,30 @@ def plan_cases(rng: Random, *, is_ample: bool) -> JudgeQuestion:
                 request.num_computed_tokens += plan.num_scheduled_tokens.get(request.request_id, 0)
                 if request.num_computed_tokens == request.num_tokens:
                     request.all_token_ids.append(7)
+    if not is_ample:
+        refusals(script, rng)
     return script.question()
+
+
+def refusals(script: Script, rng: Random) -> None:
+    """One request is refused its blocks and the next one is not; then one gets the blocks of two others at once."""
+    for num_free, preempts in ((3, False), (0, True)):
+        names, step = some_ids(rng, 4), rng.getrandbits(16)
+        asking = make_request(names[0], 24, num_computed_tokens=8)
+        running = [asking, *(make_request(name, 9, num_computed_tokens=8) for name in names[1:3])]
+        # Of a step in four `AnyVictim` preempts nobody; in others, by what it draws, the request itself comes last.
+        while preempts != (step % 4 > 0) or (preempts and drawn(asking, step) % 6 not in (3, 4)):
+            step += 1
+        tables = {request.request_id: [10 * at, 10 * at + 1] for at, request in enumerate(running)}
+        script.functions.schedule_step(
+            running,
+            StrictQueue([make_request(names[3], 4)]),
+            max_num_seqs=8,
+            max_num_batched_tokens=100,
+            kv=LoggedMemory(4, [7, 8, 9][:num_free], tables),
+            preemption=AnyVictim(step),
+            chunks=AnyShare(step, is_generous=True),
+        )
 
 
 def memory_of(situation: Situation, rng: Random, *, is_ample: bool) -> LoggedMemory:
@@ -217,7 +240,21 @@ def rooms(rng: Random, policy: Policy) -> JudgeQuestion:
         running[0].spec_token_ids = [5]
         memory, plan = ReservedMemory(2, [], tables), SchedulerOutput(9)
         preemption(policy).make_room(running[0], 1, running, StrictQueue(), plan, memory)
+    several_victims(rng, policy, preemption(policy))
     return script.question()
+
+
+def several_victims(rng: Random, policy: Policy, preemption: Any) -> None:
+    """One request needs the blocks of five others; by priority their tokens, which were planned already, return."""
+    asking, *others = (make_request(name, 12, num_computed_tokens=2) for name in some_ids(rng, 8))
+    tables = {request.request_id: [number] for number, request in enumerate((asking, *others))}
+    for rank, request in enumerate(others):
+        request.priority = rank + 1
+    plan = SchedulerOutput(9)
+    if policy == "priority":
+        plan.num_scheduled_tokens |= {request.request_id: rng.randrange(1, 9) for request in others}
+    running = [*others, asking] if policy == "priority" else [asking, *others]
+    preemption.make_room(asking, 10, running, StrictQueue(), plan, Memory(2, [], tables))
 
 
 @cache

@@ -16,7 +16,7 @@ from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
-from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.core.tokens_ahead import TokensAhead
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -62,6 +62,7 @@ class Place:
             num_spare_tokens=4 + (2 * drafts.num_speculative_tokens if drafts else 0),
         )
         self.engine = self._engine()
+        self._check_before_each_start()
 
     @property
     def finished(self) -> bool:
@@ -94,6 +95,16 @@ class Place:
         except InvariantError as error:
             return str(error)
         return self.tape.unknown
+
+    def _check_before_each_start(self) -> None:
+        """Check the tape in the thread that plans: the runner's thread would see it a step sooner or later."""
+        start_step = self.scheduler.start_step
+
+        def start_if_known(scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
+            self.tape.require_known()
+            return start_step(scheduler_output)
+
+        self.scheduler.start_step = start_if_known  # type: ignore[method-assign]
 
     def _record(self) -> Record:
         scheduler, record = self.scheduler, self.engine.recorder.steps[-1]
@@ -191,7 +202,6 @@ class Place:
             self._num_batches += 1
             if self._num_batches == self.scenario.failing_batch:
                 raise ForwardPassError
-            self.tape.require_known()
             return compute(batch)
 
         runner.execute_model = compute_or_fail  # type: ignore[method-assign]

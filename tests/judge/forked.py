@@ -1,0 +1,52 @@
+"""Situations of the judge, played in a fork of this process: Python and torch start once for a whole catalogue."""
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from classroom.judge.play import compare_answers
+from classroom.judge.question import JudgeQuestion
+from classroom.worker.answers import checked
+from classroom.worker.inside import answer
+from course.starter_status import lab_folder
+
+CPU_SECONDS = 60  # what is right may be slow: attention token by token
+ALL_RIGHT = 99  # a file may end the process with 0
+
+
+def first_wrong(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int | None:
+    """Play situations with a file in one new process; return the place of the first that goes wrong, None if none does.
+
+    A file that ends the process, or takes all its time, gets the first of them wrong.
+    """
+    child = os.fork()
+    if child == 0:
+        status = 0
+        try:
+            status = _play(phase, text, situations)
+        finally:
+            os._exit(status)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return None if code == ALL_RIGHT else max(code, 1) - 1
+
+
+def _play(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int:
+    """Return the number of the first situation that goes wrong, counted from 1; `ALL_RIGHT` if all go right."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    for number in range(3):
+        os.dup2(os.open(os.devnull, os.O_RDWR), number)
+    for name in [name for name in sys.modules if name.startswith("solutions.")]:
+        del sys.modules[name]
+    sys.modules["solutions"] = None  # type: ignore[assignment]
+    file = ModuleType(f"labs.{lab_folder(phase)}.starter")
+    sys.modules[file.__name__] = file
+    exec(compile(text, "starter.py", "exec"), file.__dict__)
+    for number, asked in enumerate(situations, start=1):
+        found = answer({phase: file}, {"driver": asked.driver, "arguments": asked.arguments})
+        answers = checked(json.loads(json.dumps(found.get("answer"))))
+        if not isinstance(answers, list) or compare_answers(asked, answers).status != "right":
+            return number
+    return ALL_RIGHT
