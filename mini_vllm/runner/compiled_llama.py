@@ -153,7 +153,7 @@ class CompiledLlama(LlamaModel):
             num_turned,
             *addresses(hidden, layer.attention_norm, qkv.weight, qkv.bias, layer.head_norm, *turns, room, heads),
         )
-        query, key, value = heads.split([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
+        query, key, value = torch.split(heads, [self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
         self.write_kv(key, value, key_cache, value_cache, batch.slot_mapping)
         attended = self.attention_of_layer[number](query, key_cache, value_cache, batch, self.head_dim**-0.5)
         gated = hidden.new_empty(rows, down.depth)

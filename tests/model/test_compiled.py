@@ -107,19 +107,17 @@ def test_k_and_v_reach_their_slots(dtype: torch.dtype, layout: str) -> None:
     if layout == "rows":
         key, value = key.contiguous(), value.contiguous()
     if layout == "heads are turned":
-        key, value = (
-            key.transpose(0, 1).contiguous().transpose(0, 1),
-            value.transpose(0, 1).contiguous().transpose(0, 1),
-        )
+        key, value = (one.transpose(0, 1).contiguous().transpose(0, 1) for one in (key, value))
     if layout == "two layouts":
         key = key.contiguous()
     slots = torch.tensor([9, 3, 0, 14, 4])
-    caches = [[torch.zeros(4, 4, 2, 8, dtype=dtype) for _ in range(2)] for _ in range(2)]
-    in_c(STEPS, SOURCE, KERNELS).write_kv(key, value, *caches[0], slots)
-    STEPS.write_kv(key, value, *caches[1], slots)
-    for found, expected in zip(*caches, strict=True):
-        assert torch.equal(found, expected)
-        assert found.count_nonzero() == key.numel()
+    written = []
+    for steps in (in_c(STEPS, SOURCE, KERNELS), STEPS):
+        keys, values = (torch.zeros(4, 4, 2, 8, dtype=dtype) for _ in range(2))
+        steps.write_kv(key, value, keys, values, slots)
+        written.append(torch.stack([keys, values]))
+    assert torch.equal(*written)
+    assert written[0].count_nonzero() == 2 * key.numel()
 
 
 @needs_compiler
