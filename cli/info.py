@@ -132,7 +132,7 @@ def check_compiler() -> Iterator[Finding]:
     """A C compiler is optional: without one a CPU attends in torch."""
     if importlib.util.find_spec("torch") is None:
         return
-    from mini_vllm.runner.compiled import can_compile, find_compiler
+    from mini_vllm.runner.c_library import can_compile, find_compiler
 
     found = find_compiler() if can_compile() else None
     yield Finding("C compiler", "OK", found or "none that works (optional; without it decodes attend through torch)")

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from mini_vllm.runner.compiled import can_compile
+from mini_vllm.runner.c_library import can_compile
 
 # With `REQUIRE_COMPILER` set they run in any case, and fail without one.
 needs_compiler = pytest.mark.skipif(

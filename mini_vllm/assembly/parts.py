@@ -189,9 +189,11 @@ def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
     """
     steps = runner_steps_for(impl)
     if device_type == "cpu" and (source := decode_attention_for(impl)) is not None:
-        from mini_vllm.runner.compiled import compiled_attention
+        from mini_vllm.runner.compiled import in_c, with_decodes_in_c
 
-        return replace(steps, paged_attention=compiled_attention(steps.paged_attention, source))
+        if impl == "starter":
+            return with_decodes_in_c(steps, source)
+        return in_c(steps, source, source.with_name("phase6_cpu_kernels.c"))
     kernels = triton_kernels_for(impl) if device_type == "cuda" else None
     if kernels is None:
         return steps
@@ -222,8 +224,8 @@ def decode_attention_of(impl: Impl) -> Path:
 
 def decode_attention_for(impl: Impl) -> Path | None:
     """Return that file if it can be used; None without a compiler, or while yours is not written."""
+    from mini_vllm.runner.c_library import can_compile
     from mini_vllm.runner.c_starter import unwritten_task
-    from mini_vllm.runner.compiled import can_compile
 
     source = decode_attention_of(impl)
     return source if not unwritten_task(source.read_text(encoding="utf-8")) and can_compile() else None

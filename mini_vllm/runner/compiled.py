@@ -1,27 +1,26 @@
-"""Phase 6's second optional task in the engine: decode attention in C, compiled for the model and this processor."""
+"""Phase 6 in C, compiled for the model and this processor: its second optional task, and the reference's kernels."""
 
-import ctypes
-import shutil
-import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor
 
+from mini_vllm.runner.c_library import LENGTH, NUMBER, POINTER, compile_library
 from mini_vllm.runner.c_starter import unwritten_task
-from mini_vllm.runner.steps import Decodes, FlatBatch, PagedAttention
+from mini_vllm.runner.steps import Decodes, FlatBatch, PagedAttention, RunnerSteps, WriteKV
 
 DTYPES = (torch.float32, torch.bfloat16)
-COMPILERS = ("cc", "gcc", "clang")
-OPTIONS = ("-O3", "-march=native", "-ffast-math", "-fPIC", "-c")
-POINTER, LENGTH = ctypes.c_void_p, ctypes.c_int64
-ARGUMENTS = (POINTER, LENGTH, LENGTH, POINTER, POINTER, POINTER, LENGTH, POINTER, POINTER, LENGTH, ctypes.c_float)
+QUERY_AND_CACHES = (POINTER, LENGTH, LENGTH, POINTER, POINTER)
+ARGUMENTS = {
+    "paged_decode_attention": (*QUERY_AND_CACHES, POINTER, LENGTH, POINTER, POINTER, LENGTH, NUMBER),
+    "paged_chunk_attention": (*QUERY_AND_CACHES, POINTER, LENGTH, POINTER, POINTER, POINTER, LENGTH, POINTER, NUMBER),
+    "reshape_and_cache": (POINTER, POINTER, LENGTH, POINTER, POINTER, POINTER, LENGTH),
+}
 
-DecodeAttention = Callable[..., None]
+CFunction = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,109 +39,126 @@ class Sizes:
         return cls(num_kv_heads, query.shape[1] // num_kv_heads, head_dim, block_size, query.dtype is torch.bfloat16)
 
     @property
-    def options(self) -> list[str]:
-        return [f"-D{field.name.upper()}={int(getattr(self, field.name))}" for field in fields(self)]
+    def options(self) -> tuple[str, ...]:
+        return tuple(f"-D{field.name.upper()}={int(getattr(self, field.name))}" for field in fields(self))
 
 
-def find_compiler() -> str | None:
-    """Return the path of a C compiler, or None."""
-    return next((found for name in COMPILERS if (found := shutil.which(name))), None)
+@dataclass(frozen=True, slots=True)
+class CFile:
+    """A C file as it was when an engine was made: an edit is for the next one. `is_ours`: nobody edits it."""
 
+    name: str
+    code: str
+    is_ours: bool = False
 
-@cache
-def can_compile() -> bool:
-    """Return whether there is a C compiler that takes our options; not every machine with one has its headers."""
-    if find_compiler() is None:
-        return False
-    with TemporaryDirectory() as folder:
-        source = Path(folder) / "nothing.c"
-        source.write_text('#include "decode_attention.h"\n#include <math.h>\n', encoding="ascii")
-        return not _compile(source, Sizes(1, 1, 1, 1, False), source.with_suffix(".so"))
+    @classmethod
+    def read(cls, path: Path, *, is_ours: bool = False) -> "CFile":
+        return cls(path.name, path.read_text(encoding="utf-8"), is_ours)
 
 
 @cache
-def compile_attention(name: str, code: str, sizes: Sizes) -> DecodeAttention:
-    """Return the `paged_decode_attention` of a file of this name with this code, compiled for these sizes.
+def compiled_function(name: str, file: CFile, sizes: Sizes) -> CFunction:
+    """Return a function of a file, compiled for these sizes when it is first needed.
 
     Raises `NotImplementedError` while the code has its line `#error`, and `ValueError` with the compiler's own words
     if it refuses it.
     """
-    if unwritten := unwritten_task(code):
+    if unwritten := unwritten_task(file.code):
         raise NotImplementedError(unwritten)
-    with TemporaryDirectory() as folder:
-        source, library = Path(folder) / name, Path(folder) / "attention.so"
-        source.write_text(code, encoding="utf-8")
-        if refusal := _compile(source, sizes, library):
-            raise ValueError(f"{name} cannot be compiled:\n{refusal}")
-        function = ctypes.CDLL(str(library)).paged_decode_attention
-    function.argtypes, function.restype = ARGUMENTS, None
-    attention: DecodeAttention = function
-    return attention
+    function = getattr(compile_library(file.name, file.code, sizes.options, is_kept=file.is_ours), name)
+    function.argtypes, function.restype = ARGUMENTS[name], None
+    typed: CFunction = function
+    return typed
 
 
-def _compile(source: Path, sizes: Sizes, library: Path) -> str:
-    """Compile a file to a library; return what the compiler says if it does not."""
-    compiler, include, compiled = find_compiler() or "cc", f"-I{Path(__file__).parent}", library.with_suffix(".o")
-    # The threads of torch compute, and no further ones: two pools would wait for each other.
-    threads = sorted(map(str, (Path(torch.__file__).parent / "lib").glob("libgomp*")))[:1]
-    openmp = ["-fopenmp"] if threads else []
-    # Two steps, since a library that is linked with -ffast-math turns off subnormal numbers in the whole process.
-    for arguments in (
-        [*OPTIONS, *openmp, include, *sizes.options, str(source), "-o", str(compiled)],
-        ["-shared", str(compiled), *threads, "-lm", "-o", str(library)],
-    ):
-        done = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
-        if done.returncode:
-            return done.stderr.strip() or f"exit code {done.returncode}"
-    return ""
+def with_decodes_in_c(steps: RunnerSteps, source: Path) -> RunnerSteps:
+    """Return steps in which requests with few tokens attend through the function of a C file, others as before."""
+    return replace(steps, paged_attention=compiled_attention(steps.paged_attention, CFile.read(source)))
 
 
-def compiled_attention(in_torch: PagedAttention, source: Path) -> PagedAttention:
-    """Return an attention in which requests with few tokens attend through the function of a C file.
+def in_c(steps: RunnerSteps, decodes: Path, kernels: Path) -> RunnerSteps:
+    """Return steps in which a second C file has the attention of chunks, and writes K and V."""
+    kernels_file, decodes_file = CFile.read(kernels, is_ours=True), CFile.read(decodes, is_ours=True)
+    attention = compiled_attention(steps.paged_attention, decodes_file, kernels_file)
+    return replace(steps, paged_attention=attention, write_kv=compiled_write_kv(steps.write_kv, kernels_file))
 
-    Chunks attend `in_torch`, and so do other dtypes than float32 and bfloat16. The file is read now and compiled when
-    it is first needed: what a later engine gets is the file as it is then.
-    """
-    code = source.read_text(encoding="utf-8")
+
+def compiled_attention(
+    in_torch: PagedAttention, decodes_file: CFile, chunks_file: CFile | None = None
+) -> PagedAttention:
+    """Return an attention through C; `in_torch` serves chunks that have no file, and other dtypes."""
 
     def paged_attention(
         query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float
     ) -> Tensor:
         if query.dtype not in DTYPES:
             return in_torch(query, key_cache, value_cache, batch, scale)
-        attend = compile_attention(source.name, code, Sizes.of(query, key_cache))
+        if query.stride(-1) != 1:
+            query = query.contiguous()
+        sizes, caches = Sizes.of(query, key_cache), (key_cache, value_cache)
+        attend = compiled_function("paged_decode_attention", decodes_file, sizes)
         decodes, chunks = batch.decodes_and_chunks
         if chunks is None:
-            return attend_rows(attend, query, key_cache, value_cache, decodes, scale)
+            return attend_rows(attend, query, *caches, decodes, scale)
         output = torch.empty(query.shape, dtype=query.dtype)
-        output[chunks.rows] = in_torch(query[chunks.rows], key_cache, value_cache, chunks.batch, scale)
+        if chunks_file is None:
+            output[chunks.rows] = in_torch(query[chunks.rows], *caches, chunks.batch, scale)
+        else:
+            compiled_function("paged_chunk_attention", chunks_file, sizes)(
+                *_query_and_caches(query, *caches),
+                batch.block_tables.data_ptr(),
+                batch.block_tables.stride(0),
+                batch.query_start_loc.data_ptr(),
+                batch.seq_lens.data_ptr(),
+                chunks.requests.data_ptr(),
+                len(chunks.requests),
+                output.data_ptr(),
+                scale,
+            )
         if len(decodes.rows):
-            rows = query[decodes.rows]
-            output[decodes.rows] = attend_rows(attend, rows, key_cache, value_cache, decodes, scale)
+            output[decodes.rows] = attend_rows(attend, query[decodes.rows], *caches, decodes, scale)
         return output
 
     return paged_attention
 
 
 def attend_rows(
-    attend: DecodeAttention, query: Tensor, key_cache: Tensor, value_cache: Tensor, decodes: Decodes, scale: float
+    attend: CFunction, query: Tensor, key_cache: Tensor, value_cache: Tensor, decodes: Decodes, scale: float
 ) -> Tensor:
     """Return the attention of rows [N, heads, head_dim], each over the blocks of its own table."""
-    if query.stride(-1) != 1:
-        query = query.contiguous()
     output = torch.empty(query.shape, dtype=query.dtype)
-    tables, seq_lens = decodes.block_tables, decodes.seq_lens
     attend(
-        query.data_ptr(),
-        query.stride(0),
-        query.stride(1),
-        key_cache.data_ptr(),
-        value_cache.data_ptr(),
-        tables.data_ptr(),
-        tables.stride(0),
-        seq_lens.data_ptr(),
+        *_query_and_caches(query, key_cache, value_cache),
+        decodes.block_tables.data_ptr(),
+        decodes.block_tables.stride(0),
+        decodes.seq_lens.data_ptr(),
         output.data_ptr(),
         len(query),
         scale,
     )
     return output
+
+
+def _query_and_caches(query: Tensor, key_cache: Tensor, value_cache: Tensor) -> tuple[int, ...]:
+    return query.data_ptr(), query.stride(0), query.stride(1), key_cache.data_ptr(), value_cache.data_ptr()
+
+
+def compiled_write_kv(in_torch: WriteKV, file: CFile) -> WriteKV:
+    """Return a `write_kv` through C; `in_torch` serves other dtypes, and heads that are no neighbours."""
+
+    def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor) -> None:
+        are_neighbours = key.stride() == value.stride() and key.stride()[1:] == (key.shape[2], 1)
+        if key.dtype not in DTYPES or not are_neighbours:
+            return in_torch(key, value, key_cache, value_cache, slot_mapping)
+        write = compiled_function("reshape_and_cache", file, Sizes.of(key, key_cache))
+        return write(
+            key.data_ptr(),
+            value.data_ptr(),
+            key.stride(0),
+            key_cache.data_ptr(),
+            value_cache.data_ptr(),
+            slot_mapping.data_ptr(),
+            len(key),
+        )
+
+    return write_kv

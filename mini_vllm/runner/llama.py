@@ -42,6 +42,10 @@ class LlamaLayer:
     gate_up: Product
     down: Product
 
+    @property
+    def products(self) -> tuple[Product, ...]:
+        return self.qkv, self.output, self.gate_up, self.down
+
 
 class LlamaModel(PagedModel):
     """A `PagedModel` of the Llama family that computes without transformers' modules, with the same weights."""
@@ -63,7 +67,7 @@ class LlamaModel(PagedModel):
         self.embedding: Tensor = decoder.embed_tokens.weight
         self.layers = [self._layer(layer) for layer in decoder.layers]
         self.last_norm: Tensor = decoder.norm.weight
-        self.logits: Product = self.model.lm_head
+        self.logits = self.product(self.model.lm_head)
         self.inv_freq: Tensor = decoder.rotary_emb.inv_freq.float()
         self.rotary_scale: float = decoder.rotary_emb.attention_scaling
 
@@ -75,13 +79,17 @@ class LlamaModel(PagedModel):
             head_norm = torch.cat([norm.weight.detach().expand(count, -1) for norm, count in counted])
         return LlamaLayer(
             attention_norm=layer.input_layernorm.weight,
-            qkv=joined(attention.q_proj, attention.k_proj, attention.v_proj),
+            qkv=self.product(attention.q_proj, attention.k_proj, attention.v_proj),
             head_norm=head_norm,
-            output=attention.o_proj,
+            output=self.product(attention.o_proj),
             mlp_norm=layer.post_attention_layernorm.weight,
-            gate_up=joined(mlp.gate_proj, mlp.up_proj),
-            down=mlp.down_proj,
+            gate_up=self.product(mlp.gate_proj, mlp.up_proj),
+            down=self.product(mlp.down_proj),
         )
+
+    def product(self, *layers: Any) -> Product:
+        """Return one product for linear layers with the same input."""
+        return joined(*layers) if len(layers) > 1 else layers[0]
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
@@ -139,13 +147,17 @@ def joined(*layers: Any) -> Product:
     return partial(linear, weight=weight, bias=bias)
 
 
-def paged_model(loaded: LoadedModel, steps: RunnerSteps, num_blocks: int, block_size: int) -> PagedModel:
-    """Return a model over its own cache: computed here if it is of the Llama family, else by transformers' modules."""
-    config = loaded.model.config
-    is_llama = (
-        type(loaded.model).__name__ in ARCHITECTURES
+def is_llama(model: Any) -> bool:
+    """Return whether this file computes what the modules of a model compute."""
+    config = model.config
+    return (
+        type(model).__name__ in ARCHITECTURES
         and config.hidden_act == "silu"
         and config.rope_parameters["rope_type"] in FIXED_ROPE_TYPES
     )
-    kind = LlamaModel if is_llama else PagedModel
+
+
+def paged_model(loaded: LoadedModel, steps: RunnerSteps, num_blocks: int, block_size: int) -> PagedModel:
+    """Return a model over its own cache: computed here if it is of the Llama family, else by transformers' modules."""
+    kind = LlamaModel if is_llama(loaded.model) else PagedModel
     return kind(loaded, steps.write_kv, steps.paged_attention, num_blocks, block_size, steps.windows)

@@ -82,8 +82,6 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
         loaded = _load_weights(name, config.dtype)
     if loaded.groups.has_windows:
         raise ValueError(f"the draft model must attend to all tokens, got windows of {loaded.groups.windows[-1]}")
-    if config.prepack_weights:
-        pack_linear_layers(loaded.model)
     return loaded
 
 

@@ -8,6 +8,7 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.windows.window_functions import require_window_functions
+from mini_vllm.runner.compiled_llama import packed_model
 from mini_vllm.runner.graphs import with_graphs
 from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
 from mini_vllm.runner.llama import paged_model
@@ -25,7 +26,8 @@ class OpenedModel:
     """
 
     def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps) -> None:
-        self.loaded, self.tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
+        self.loaded, self.tokenizer = load_model(model, config.dtype)
+        self.make_model = packed_model if config.prepack_weights else paged_model
         self.steps = steps
         groups = self.loaded.groups
         if groups.has_windows:
@@ -44,7 +46,7 @@ class OpenedModel:
 
         With the Triton kernels decode steps become CUDA graphs, unless the config sets `enforce_eager`.
         """
-        paged = paged_model(self.loaded, self.steps, num_blocks, block_size)
+        paged = self.make_model(self.loaded, self.steps, num_blocks, block_size)
         if not self.records_graphs:
             return paged
         return with_graphs(paged, self.max_num_seqs, longest_table=cdiv(self.max_model_len, block_size))
@@ -52,7 +54,7 @@ class OpenedModel:
     def draft_model_with_cache(self, num_blocks: int, block_size: int) -> ForwardPass:
         """Return the draft model over its own cache, with as many blocks."""
         assert self.draft_model is not None
-        return paged_model(self.draft_model, self.steps, num_blocks, block_size)
+        return self.make_model(self.draft_model, self.steps, num_blocks, block_size)
 
     def disk_store(self, path: str, max_bytes: int, block_size: int) -> DiskBlockStore:
         """Return the blocks of this model under `path`: those of others, in other weights, lie beside them."""

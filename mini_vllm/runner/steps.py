@@ -73,6 +73,7 @@ class FlatBatch:
         query_lens = [self.query_lens[request] for request in requests]
         return Chunks(
             rows,
+            requests,
             replace(
                 self,
                 input_ids=self.input_ids[rows],
@@ -98,9 +99,13 @@ class Decodes:
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The rows of a step's chunks, and the batch of these alone; its `logits_indices` are the whole step's."""
+    """The rows of a step's chunks, their requests' places in it, and the batch of these alone.
+
+    Its `logits_indices` are the whole step's.
+    """
 
     rows: Tensor
+    requests: Tensor
     batch: FlatBatch
 
 

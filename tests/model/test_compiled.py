@@ -1,5 +1,6 @@
-"""Attention in C in the engine: which steps use it, and that it computes what torch computes."""
+"""Phase 6 in C in the engine: which steps use it, and that it computes what torch computes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,25 +10,23 @@ from course.labtest.phase6.one_step import expect_paged_attention
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly import parts
 from mini_vllm.assembly.parts import decode_attention_for, runner_steps_for, runner_steps_on
-from mini_vllm.runner import compiled
-from mini_vllm.runner.compiled import Sizes, can_compile, compile_attention, compiled_attention
+from mini_vllm.runner import c_library
+from mini_vllm.runner.compiled import CFile, Sizes, compiled_attention, compiled_function, in_c
 from mini_vllm.runner.steps import FlatBatch
 from tests.compiler import needs_compiler
 
 STEPS = runner_steps_for("solution")
 SOURCE = Path(parts.__file__).resolve().parents[2] / "solutions" / "phase6_decode_attention.c"
+COMPILER = c_library.find_compiler()
+KERNELS = SOURCE.with_name("phase6_cpu_kernels.c")
 
 
 @pytest.mark.parametrize("compilers", [(), ("false",), ("true-but-not-there",)])
 def test_without_a_working_compiler_attention_is_torch(
     monkeypatch: pytest.MonkeyPatch, compilers: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr(compiled, "COMPILERS", compilers)
-    can_compile.cache_clear()
-    try:
-        assert runner_steps_on("solution", "cpu") == STEPS
-    finally:
-        can_compile.cache_clear()
+    monkeypatch.setattr(c_library, "COMPILERS", compilers)
+    assert runner_steps_on("solution", "cpu") == STEPS
 
 
 @needs_compiler
@@ -40,7 +39,7 @@ def test_an_unwritten_file_is_not_used() -> None:
 def test_what_the_compiler_refuses_is_said_in_its_words() -> None:
     code = "void paged_decode_attention(void) { int x = undeclared; }\n"
     with pytest.raises(ValueError, match=r"mine\.c cannot be compiled:\n[^$]*undeclared"):
-        compile_attention("mine.c", code, Sizes(1, 1, 8, 4, False))
+        compiled_function("paged_decode_attention", CFile("mine.c", code), Sizes(1, 1, 8, 4, False))
 
 
 @needs_compiler
@@ -48,10 +47,10 @@ def test_a_file_that_has_changed_is_compiled_again_for_the_next_engine(tmp_path:
     """In a notebook the process lives on while its learner edits."""
     source = tmp_path / "mine.c"
     source.write_text(SOURCE.read_text())
-    expect_paged_attention(compiled_attention(STEPS.paged_attention, source), [1], [5])
+    expect_paged_attention(compiled_attention(STEPS.paged_attention, CFile.read(source)), [1], [5])
     source.write_text(SOURCE.read_text().replace("/ state.total[head]", "/ (2 * state.total[head])"))
     with pytest.raises(pytest.fail.Exception):
-        expect_paged_attention(compiled_attention(STEPS.paged_attention, source), [1], [5])
+        expect_paged_attention(compiled_attention(STEPS.paged_attention, CFile.read(source)), [1], [5])
 
 
 @needs_compiler
@@ -66,11 +65,85 @@ def test_only_chunks_and_other_dtypes_attend_through_torch(dtype: torch.dtype) -
         # Slots that no token may read are not numbers here; torch reads them and hides them.
         return STEPS.paged_attention(query, key_cache.nan_to_num(), value_cache.nan_to_num(), batch, scale)
 
-    attention = compiled_attention(in_torch, SOURCE)
+    attention = compiled_attention(in_torch, CFile.read(SOURCE))
     expect_paged_attention(attention, [1, 9, 8, 30, 1], [30, 33, 8, 130, 1], group=3, dtype=dtype)
     expect_paged_attention(attention, [1, 1], [30, 33], dtype=dtype)
     only_chunks = [[9, 30]] * 2
     assert seen == ([[1, 9, 8, 30, 1]] * 2 + [[1, 1]] * 2 if dtype is torch.float16 else only_chunks)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("num_kv_heads", "group", "head_dim"), [(2, 4, 32), (1, 7, 20), (3, 1, 128), (4, 2, 8)])
+@pytest.mark.parametrize("block_size", [3, 16])
+def test_chunks_attend_in_c(num_kv_heads: int, group: int, head_dim: int, block_size: int, dtype: torch.dtype) -> None:
+    """Tiles of 16 tokens over 64 slots: chunks that fill them, that end within one, and that begin after many."""
+    steps = in_c(replace(STEPS, paged_attention=no_attention), SOURCE, KERNELS)
+    for queries, seq_lens in (([9], [9]), ([1, 9, 130, 16, 8], [30, 33, 130, 64, 8]), ([70, 1, 65], [200, 9, 193])):
+        expect_paged_attention(
+            steps.paged_attention,
+            queries,
+            seq_lens,
+            num_kv_heads=num_kv_heads,
+            group=group,
+            head_dim=head_dim,
+            block_size=block_size,
+            dtype=dtype,
+        )
+
+
+def no_attention(
+    query: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor, batch: FlatBatch, scale: float
+) -> torch.Tensor:
+    raise AssertionError("nothing of these tests attends in torch")
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("layout", ["columns of one product", "rows", "heads are turned", "two layouts"])
+def test_k_and_v_reach_their_slots(dtype: torch.dtype, layout: str) -> None:
+    heads = torch.randn(5, 7, 8).to(dtype)
+    key, value = heads[:, 3:5], heads[:, 5:7]
+    if layout == "rows":
+        key, value = key.contiguous(), value.contiguous()
+    if layout == "heads are turned":
+        key, value = (one.transpose(0, 1).contiguous().transpose(0, 1) for one in (key, value))
+    if layout == "two layouts":
+        key = key.contiguous()
+    slots = torch.tensor([9, 3, 0, 14, 4])
+    written = []
+    for steps in (in_c(STEPS, SOURCE, KERNELS), STEPS):
+        keys, values = (torch.zeros(4, 4, 2, 8, dtype=dtype) for _ in range(2))
+        steps.write_kv(key, value, keys, values, slots)
+        written.append(torch.stack([keys, values]))
+    assert torch.equal(*written)
+    assert written[0].count_nonzero() == 2 * key.numel()
+
+
+@needs_compiler
+def test_a_library_is_compiled_once_per_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next process finds it: here a call that does not ask this process first."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code, options = "int answer(void) { return ANSWER; }", ("-DANSWER=42",)
+    load, compile_it = c_library._library.__wrapped__, c_library._compile
+    assert load(COMPILER, "a.c", code, options, True).answer() == 42
+    [kept] = (tmp_path / "mini-vllm").iterdir()
+    kept.write_bytes(b"cut short")
+    monkeypatch.setattr(c_library, "_compile", lambda *arguments: "not again")
+    for changed in (options, ("-DANSWER=43",)):
+        with pytest.raises(ValueError, match="not again"):
+            load(COMPILER, "a.c", code, changed, True)
+    monkeypatch.setattr(c_library, "_compile", compile_it)
+    assert load(COMPILER, "a.c", code, options, True).answer() == 42
+    monkeypatch.setattr(c_library, "_compile", lambda *arguments: "not again")
+    assert load(COMPILER, "a.c", code, options, True).answer() == 42
+
+
+@needs_compiler
+def test_without_a_folder_for_caches_every_process_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert c_library._library.__wrapped__(COMPILER, "a.c", "int one(void) { return 1; }", (), True).one() == 1
 
 
 @needs_compiler

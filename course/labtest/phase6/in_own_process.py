@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mini_vllm.runner.compiled import compiled_attention
+from mini_vllm.runner.compiled import CFile, compiled_attention
 from mini_vllm.runner.steps import MAX_DECODE_TOKENS, FlatBatch
 
 NUM_THREADS = 2
@@ -45,7 +45,7 @@ class OwnProcess:
 
 def attend(source: Path, arguments: tuple[Any, ...]) -> Tensor:
     torch.set_num_threads(NUM_THREADS)
-    return compiled_attention(no_chunks, source)(*arguments)
+    return compiled_attention(no_chunks, CFile.read(source))(*arguments)
 
 
 def no_chunks(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:

@@ -1,0 +1,110 @@
+"""Compile a C file for this processor and load it; the engine's own files once per machine."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+HERE = Path(__file__).parent
+COMPILERS = ("cc", "gcc", "clang")
+OPTIONS = ("-O3", "-march=native", "-ffast-math", "-fPIC", "-c")
+POINTER, LENGTH, NUMBER = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+
+
+def find_compiler() -> str | None:
+    """Return the path of a C compiler, or None."""
+    return next((found for name in COMPILERS if (found := shutil.which(name))), None)
+
+
+def can_compile() -> bool:
+    """Return whether there is a C compiler that takes our options; not every machine with one has its headers."""
+    try:
+        compile_library("nothing.c", '#include "numbers.h"\n#include <math.h>\n', ("-DIS_BFLOAT16=0",))
+    except ValueError:
+        return False
+    return True
+
+
+def compile_library(name: str, code: str, options: tuple[str, ...], *, is_kept: bool = False) -> ctypes.CDLL:
+    """Return the library of a file of this name with this code, compiled with these options beside ours.
+
+    With `is_kept` it stays in the user's folder of caches, where the next process finds it: whatever it depends on is
+    part of its name. Raises `ValueError` with the compiler's own words if it refuses the code, or if there is none.
+    """
+    return _library(find_compiler(), name, code, options, is_kept)
+
+
+@cache
+def _library(compiler: str | None, name: str, code: str, options: tuple[str, ...], is_kept: bool) -> ctypes.CDLL:
+    if compiler is None:
+        raise ValueError(f"{name} cannot be compiled: there is none of the compilers {', '.join(COMPILERS)}")
+    with TemporaryDirectory() as folder:
+        source, library = Path(folder) / name, Path(folder) / "library.so"
+        kept = _cache_folder() / f"{source.stem}-{_digest(compiler, code, options)}.so"
+        if is_kept and (found := _load(kept)):
+            return found
+        source.write_text(code, encoding="utf-8")
+        if refusal := _compile(compiler, source, options, library):
+            raise ValueError(f"{name} cannot be compiled:\n{refusal}")
+        if is_kept:
+            _keep(library, kept)
+        return ctypes.CDLL(str(library))
+
+
+def _load(library: Path) -> ctypes.CDLL | None:
+    """Return a library, or None if there is none or a full disk has cut it short."""
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError:
+        return None
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mini-vllm"
+
+
+def _digest(compiler: str, code: str, options: tuple[str, ...]) -> str:
+    """Return a digest of all that a library depends on: with another one it is another file."""
+    headers = [header.read_text(encoding="utf-8") for header in sorted(HERE.glob("*.h"))]
+    return sha256(repr((code, options, OPTIONS, headers, _processor(compiler), torch.__file__)).encode()).hexdigest()
+
+
+@cache
+def _processor(compiler: str) -> str:
+    """Return what a compiler knows of itself and this processor: its version, the instructions that it may use."""
+    command = [compiler, "-march=native", "-E", "-dM", "-x", "c", os.devnull]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def _keep(library: Path, kept: Path) -> None:
+    """Copy a library into the cache, whole or not at all; a folder that cannot be written keeps nothing."""
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=kept.parent) as folder:
+            shutil.copy(library, folder)
+            (Path(folder) / library.name).replace(kept)
+    except OSError:
+        pass
+
+
+def _compile(compiler: str, source: Path, options: tuple[str, ...], library: Path) -> str:
+    """Compile a file to a library; return what the compiler says if it does not."""
+    compiled = library.with_suffix(".o")
+    # The threads of torch compute, and no further ones: two pools would wait for each other.
+    threads = sorted(map(str, (Path(torch.__file__).parent / "lib").glob("libgomp*")))[:1]
+    openmp = ["-fopenmp"] if threads else []
+    # Two steps, since a library that is linked with -ffast-math turns off subnormal numbers in the whole process.
+    for arguments in (
+        [*OPTIONS, *openmp, f"-I{HERE}", *options, str(source), "-o", str(compiled)],
+        ["-shared", str(compiled), *threads, "-lm", "-o", str(library)],
+    ):
+        done = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode:
+            return done.stderr.strip() or f"exit code {done.returncode}"
+    return ""

@@ -1,0 +1,91 @@
+"""The layers in C compute what the modules compute, row by row the same in every batch and on any number of threads."""
+
+import gc
+import weakref
+from copy import deepcopy
+
+import pytest
+import torch
+
+from mini_vllm import LLM, EngineConfig
+from mini_vllm.assembly.parts import runner_steps_on
+from mini_vllm.runner import compiled_llama
+from mini_vllm.runner.compiled_llama import CompiledLlama, can_be_compiled, packed_model
+from mini_vllm.runner.llama import LlamaModel
+from mini_vllm.runner.loading import LoadedModel
+from mini_vllm.runner.paged_model import PagedModel
+from tests.compiler import needs_compiler
+from tests.model.shapes import SERVED, random_model
+from tests.model.test_llama import BLOCK_SIZE, FAMILY, STEPS, loaded_family, logits_of, step
+
+pytestmark = needs_compiler
+
+
+def compiled(loaded: LoadedModel) -> CompiledLlama:
+    model = packed_model(loaded, STEPS, 31, BLOCK_SIZE)
+    assert isinstance(model, CompiledLlama)
+    return model
+
+
+def modules(loaded: LoadedModel) -> PagedModel:
+    return PagedModel(loaded, STEPS.write_kv, STEPS.paged_attention, 31, BLOCK_SIZE)
+
+
+@pytest.mark.parametrize("name", sorted(FAMILY.keys() - {"llama, biases"}))
+def test_logits_equal_those_of_the_modules(name: str) -> None:
+    expected, own = logits_of(modules(loaded_family(name))), compiled(loaded_family(name))
+    for found, right in zip(logits_of(own), expected, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-4)
+
+
+def test_bfloat16_is_as_near_to_float32_as_the_modules_are() -> None:
+    exact = logits_of(modules(loaded_family("qwen3")))
+    theirs = logits_of(modules(loaded_family("qwen3", torch.bfloat16)))
+    ours = logits_of(compiled(loaded_family("qwen3", torch.bfloat16)))
+    errors = [
+        sum(float((found - right).square().sum()) for found, right in zip(logits, exact, strict=True)) ** 0.5
+        for logits in (ours, theirs)
+    ]
+    assert errors[0] < 1.5 * errors[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_token_gets_the_same_numbers_in_every_batch(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five rows are a tile of 4 and one alone; 22 are two of 8, one of 4 and one of 2, here on two threads."""
+    loaded, steps = loaded_family("qwen2", dtype), runner_steps_on("solution", "cpu")
+    model, before = packed_model(loaded, steps, 31, BLOCK_SIZE), torch.get_num_threads()
+    alone = model.forward(step([5], [5]))
+    monkeypatch.setattr(compiled_llama, "MIN_SHARED_WORK", 0)
+    torch.set_num_threads(2)
+    together = model.forward(step([5, 9, 8], [5, 9, 8]))
+    torch.set_num_threads(before)
+    assert torch.equal(together[0], alone[0])
+    assert not torch.equal(together[1], alone[0])
+
+
+def test_models_that_c_does_not_compute_are_packed_as_before() -> None:
+    odd = deepcopy(FAMILY["llama"])
+    odd.intermediate_size = 77
+    for model in (random_model(odd), random_model(SERVED["gpt_neox"]), loaded_family("llama, biases").model):
+        assert not can_be_compiled(model)
+    assert type(packed_model(loaded_family("llama, biases"), STEPS, 31, BLOCK_SIZE)) is LlamaModel
+    assert not can_be_compiled(loaded_family("llama", torch.float16).model)
+
+
+def test_no_weight_is_held_twice() -> None:
+    loaded = loaded_family("llama")
+    weights = {name: weakref.ref(weight) for name, weight in loaded.model.named_parameters() if "_proj" in name}
+    storages = {name: weight().untyped_storage().nbytes() for name, weight in weights.items() if weight() is not None}  # type: ignore[union-attr]
+    assert min(storages.values()) > 0
+    own = compiled(loaded)
+    gc.collect()
+    assert all(weight.numel() == 0 for name, weight in own.model.named_parameters() if "_proj" in name)
+    assert own.embedding.numel() == 97 * 48
+
+
+def test_the_engine_computes_in_c_unless_told_otherwise() -> None:
+    kinds = [
+        type(LLM(config=EngineConfig(num_gpu_blocks=8, prepack_weights=packed)).engine.runner.model)  # type: ignore[attr-defined]
+        for packed in (True, False)
+    ]
+    assert kinds == [CompiledLlama, LlamaModel]
