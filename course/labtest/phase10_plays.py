@@ -150,7 +150,8 @@ def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: 
 
 def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Calls) -> Seen:
     """Ask for requests, allocate their blocks and plan; see what each step loads."""
-    connector, seen = phase10.BlockStoreConnector(GivenStore(dict.fromkeys(expanded(stored), 1)), block_size), dict[str, object]()
+    store = GivenStore(dict.fromkeys(expanded(stored), 1))
+    connector, seen = phase10.BlockStoreConnector(store, block_size), dict[str, object]()
     told: dict[str, tuple[Request, int]] = {}
     for number, (what, name, given) in enumerate(calls, start=1):
         if what == "ask":
@@ -167,7 +168,8 @@ def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Ca
 
 def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequence[str], calls: Calls) -> Seen:
     """End and preempt requests; see which blocks are held, and what each step saves."""
-    connector = phase10.BlockStoreConnector(GivenStore(dict.fromkeys(expanded(stored), 1)), block_size, saves_ended)
+    store = GivenStore(dict.fromkeys(expanded(stored), 1))
+    connector = phase10.BlockStoreConnector(store, block_size, saves_ended)
     seen: Seen = {}
     for number, (what, name, given) in enumerate(calls, start=1):
         if what == "step":

@@ -5,7 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 
+import pytest
+
+from course.labtest import phase13_plays
+from course.labtest.case_table import cases, check
 from course.labtest.expect import expect_equal, lab_failure
+from course.labtest.recorded import Answers
 from course.workloads.timed_request import TimedRequest
 from labs.elective_policies.runs import CONFIG, INPUT_WEIGHT, ONE_SLOT, OUTPUT_WEIGHT, STEP_SECONDS, Run, asked
 from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
@@ -117,6 +122,31 @@ def test_of_equal_counters_the_first_to_come_is_first(phase13: ModuleType) -> No
         random.Random(seed).shuffle(names)
         requests = [asked(name, 4, 1, 0.0, name[0]) for name in names]
         check_order(phase13, requests, " ".join(names), "Of tenants with equal counters the first to come is first.")
+
+
+def test_tenants_come_back_in_the_order_of_arrival(phase13: ModuleType) -> None:
+    names = ("x", "y", "z")
+    requests = [asked("x0", 60, 1, tenant="x"), asked("y0", 4, 1, tenant="y"), asked("w0", 1, 190, 0.5, "w")]
+    requests += [asked(f"{t}{n}", 4, 1, 1.005 + 1e-6 * k, t) for k, t in enumerate(names) for n in range(1, 7)]
+    run = Run(phase13.VirtualTokenCounter(tenant_weights={"w": 1000.0}), requests, ONE_SLOT)
+    place = run.order.index("x1") - 2
+    expect_equal(
+        {"x1 is among the first three of them": place <= 3},
+        {"x1 is among the first three of them": True},
+        rule="Several tenants may come back in one step: in the order of arrival, which may be a microsecond apart. So x "
+        "comes first and stays at 62, and y and z are lifted to that.",
+        situation=[
+            "one slot; x has had 62, y 6 and z nothing when all three come back while w runs, whose weight is 1000",
+            "x1 to x6 arrive at 1.005 s, y1 to y6 at 1.005001 s, z1 to z6 at 1.005002 s",
+            f"the order: {' '.join(run.order)}",
+        ],
+        hint="in which order does your code lift the three, and which tenants wait already when it lifts the second?",
+    )
+
+
+@pytest.mark.parametrize("name", cases(phase13_plays, 1))
+def test_who_is_served_when(phase13: ModuleType, answers: Answers, name: str) -> None:
+    check(phase13_plays, phase13, answers, 1, name)
 
 
 def test_a_light_tenant_never_waits_for_more_than_the_bound(phase13: ModuleType) -> None:
