@@ -186,11 +186,12 @@ def products(
 
 
 def random_images(rng: Random, contents: Sequence[str] = ("a", "cat", "cat2")) -> list[Image]:
-    """Return images in order, some of them without a gap; now and then many."""
+    """Return images in order, some of them without a gap; now and then many, all different."""
     images, at = list[Image](), 0
-    for _ in range(rng.choice((*range(5), *range(5), 60))):
+    count = rng.choice((*range(5), *range(5), 60))
+    for number in range(count):
         offset, length = at + rng.choice((0, 0, 1, 4)), rng.choice((1, 3, 6))
-        images.append((rng.choice(contents), offset, length))
+        images.append((f"image{number}" if count == 60 else rng.choice(contents), offset, length))
         at = offset + length
     return images
 

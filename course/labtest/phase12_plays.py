@@ -102,6 +102,21 @@ def common_hit(phase12: ModuleType, cached: Shares, windows: Ints, block_size: i
     return seen | kept(tables, given, cached)
 
 
+def long_hit(
+    phase12: ModuleType, num_blocks: int, missing: Ints, window: int, block_size: int, num_groups: int
+) -> Seen:
+    """Look for the hit of a window, alone or beside full attention; all blocks but those missing are cached."""
+    cached = [None if place in missing else 1000 + place for place in range(num_blocks)]
+    if num_groups == 1:
+        tables = [phase12.find_sliding_hit(cached, window, block_size)]
+    else:
+        tables = phase12.find_common_hit([list(range(1, num_blocks + 1)), cached], [None, window], block_size)
+    return {
+        f"table of group {group}": f"{len(table)} blocks, {table.count(NULL_BLOCK_ID)} null, the last is {table[-1:]}"
+        for group, table in enumerate(tables)
+    }
+
+
 def known(cached: Ints) -> list[int | None]:
     return [None if one < 0 else one for one in cached]
 

@@ -183,4 +183,4 @@ def random_slacks(rng: Random) -> tuple[Any, ...]:
         chosen = {limit: limits[limit] for limit in rng.sample(sorted(limits), rng.choice((0, 1, 1, 1, 2)))}
         at = rng.uniform(0, 0.3) if num_slots == 1 and rng.random() < 0.5 else 0.0
         asked.append((name, rng.randint(1, 80), rng.randint(1, 20), at, chosen))
-    return asked, num_slots, rng.randint(1, 8), rng.choice((1, 1, 3))
+    return asked, num_slots, rng.randint(1, 20), rng.choice((1, 1, 3))
