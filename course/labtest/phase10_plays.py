@@ -122,7 +122,7 @@ def _shown(transfers: Mapping[str, Sequence[BlockTransfer]]) -> dict[str, object
 
 
 def _in_short(transfers: Sequence[BlockTransfer]) -> object:
-    """Return the transfers; of many the first and the last, their number, and how many steps of them are as the first."""
+    """Return the transfers; of many the first, the last, their number, and how many follow alike."""
     shown = [[name_of(block_hash), int(block_id)] for block_hash, block_id in transfers]
     if len(shown) <= MAX_SHOWN:
         return shown

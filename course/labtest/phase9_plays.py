@@ -102,8 +102,12 @@ def many_states(phase9: ModuleType, num_states: int) -> Seen:
     num_alike = sum(one[0].get(0) == (state + 1) % num_states for state, one in enumerate(first))
     return {
         "states in which token 0 leads to the next one": num_alike,
-        "states with the same tokens when asked again": sum(one[0] == two[0] for one, two in zip(first, again)),
-        "states with the same array when asked again": sum(one[1] is two[1] for one, two in zip(first, again)),
+        "states with the same tokens when asked again": sum(
+            one[0] == two[0] for one, two in zip(first, again, strict=True)
+        ),
+        "states with the same array when asked again": sum(
+            one[1] is two[1] for one, two in zip(first, again, strict=True)
+        ),
         "rows of the DFA that are read again": rows.num_reads - num_reads,
     }
 

