@@ -144,6 +144,24 @@ def test_tenants_come_back_in_the_order_of_arrival(phase13: ModuleType) -> None:
     )
 
 
+def test_the_last_to_leave_the_queue_is_the_measure_when_none_waits(phase13: ModuleType) -> None:
+    requests = [asked("x0", 60, 130, tenant="x"), asked("y0", 4, 1, tenant="y")]
+    requests += [asked(f"{t}{n}", 4, 1, 1.005 + 1e-6 * k, t) for k, t in enumerate("zyx") for n in range(1, 4)]
+    order = Run(phase13.VirtualTokenCounter(), requests).order
+    expect_equal(
+        {"x1 comes after all of y and z": order.index("x1") == len(order) - 3},
+        {"x1 comes after all of y and z": True},
+        rule="If none waits, the least counter is that of the tenant whose request was the last to leave the queue: here "
+        "y's, which is 6. x has run since, and has had over 200.",
+        situation=[
+            "2 slots; x0 (60 prompt and 130 output tokens) and y0 (4 and 1) come at 0 s; at 1.005 s, while x0 runs,",
+            "come z1 to z3, y1 to y3 and x1 to x3 (4 and 1 each)",
+            f"the order: {' '.join(order)}",
+        ],
+        hint="whose request stands last in the plan in which the queue became empty?",
+    )
+
+
 @pytest.mark.parametrize("name", cases(phase13_plays, 1))
 def test_who_is_served_when(phase13: ModuleType, answers: Answers, name: str) -> None:
     check(phase13_plays, phase13, answers, 1, name)

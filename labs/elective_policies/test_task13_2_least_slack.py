@@ -134,8 +134,11 @@ def test_slack_in_seconds(phase13: ModuleType) -> None:
         begin_step(policy, 1.5)
         b.all_token_ids += [1] * num_first
         policy.sampled(b, num_first)
+        other = Request("E", [1] * 5)  # ends in the meantime
+        other.status = RequestStatus.FINISHED_STOPPED
         for now in (1.6, 2.0):
             begin_step(policy, now)
+            policy.sampled(other, 1)
         b.all_token_ids += [1] * (10 - num_first)
         b.num_computed_tokens = 14
         found = {one.request_id: round(policy.slack(one), 6) for one in (a, b, c, Request("D", [1]))}

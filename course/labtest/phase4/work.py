@@ -41,29 +41,3 @@ def check_cost(phase4: ModuleType, call: str) -> None:
         return work // num_blocks if call.endswith("per block") else work
 
     check_constant_work(work_with, call, "blocks", RULE, HINT)
-
-
-class CountedId(int):
-    """The id of a block, which counts with how many others it is compared."""
-
-    num_compared = 0
-
-    def __eq__(self, other: object) -> bool:
-        CountedId.num_compared += 1
-        return int(self) == other
-
-    __hash__ = int.__hash__
-
-
-def check_cost_among_equals(phase4: ModuleType) -> None:
-    """Check that evicting one of many equal blocks searches none of the others."""
-
-    def work_with(num_blocks: int) -> int:
-        cache, block_ids = phase4.HashPrefixCache(4), [CountedId(number) for number in range(num_blocks)]
-        for block_id in block_ids:
-            cache.cache_full_blocks(request_of("A", [1] * 4), [block_id], 0, 1)
-        CountedId.num_compared = 0
-        work = work_of(lambda: cache.evict(block_ids[num_blocks // 2]), str(phase4.__file__))
-        return work + CountedId.num_compared
-
-    check_constant_work(work_with, "evict, of one of many equal blocks", "equal blocks", RULE, HINT)
