@@ -123,11 +123,11 @@ def _shown(transfers: Mapping[str, Sequence[BlockTransfer]]) -> dict[str, object
 
 def _in_short(transfers: Sequence[BlockTransfer]) -> object:
     """Return the transfers; of many the first, the last, their number, and how many follow alike."""
-    shown = [[name_of(block_hash), int(block_id)] for block_hash, block_id in transfers]
+    shown = [(name_of(block_hash), int(block_id)) for block_hash, block_id in transfers]
     if len(shown) <= MAX_SHOWN:
-        return shown
+        return list(map(list, shown))
     steps = [(int(b[0][1:]) - int(a[0][1:]), b[1] - a[1]) for a, b in pairwise(shown)]
-    return [shown[0], f"{len(shown)} blocks, {steps.count(steps[0]) + 1} of them in a row", shown[-1]]
+    return [[*shown[0]], f"{len(shown)} blocks, {steps.count(steps[0]) + 1} of them in a row", [*shown[-1]]]
 
 
 def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: Calls) -> Seen:

@@ -151,8 +151,8 @@ def test_the_last_to_leave_the_queue_is_the_measure_when_none_waits(phase13: Mod
     expect_equal(
         {"x1 comes after all of y and z": order.index("x1") == len(order) - 3},
         {"x1 comes after all of y and z": True},
-        rule="If none waits, the least counter is that of the tenant whose request was the last to leave the queue: here "
-        "y's, which is 6. x has run since, and has had over 200.",
+        rule="If none waits, the least counter is that of the tenant whose request was the last to leave the queue: "
+        "here y's, which is 6. x has run since, and has had over 200.",
         situation=[
             "2 slots; x0 (60 prompt and 130 output tokens) and y0 (4 and 1) come at 0 s; at 1.005 s, while x0 runs,",
             "come z1 to z3, y1 to y3 and x1 to x3 (4 and 1 each)",
