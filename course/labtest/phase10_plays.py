@@ -17,6 +17,7 @@ Calls = Sequence[Sequence[Any]]
 ENDS = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED", "FINISHED_ABORTED", "FINISHED_ERROR")
 NUM_CACHES, NUM_BLOCKS = 4, 8
 MAX_SHOWN = 40
+PREFIX = "req-"  # of all ids
 
 
 def hash_of(name: str) -> bytes:
@@ -111,14 +112,14 @@ class GivenStore:
 
 def request_of(name: str, num_tokens: int, block_size: int) -> Request:
     """Return a request whose block i has the hash `name` + i. All but its first token are output."""
-    request = Request(name, [0])
+    request = Request(PREFIX + name, [0])
     request.all_token_ids.extend(range(1, num_tokens))
     request.block_hashes = [hash_of(f"{name}{index}") for index in range(num_tokens // block_size)]
     return request
 
 
 def _shown(transfers: Mapping[str, Sequence[BlockTransfer]]) -> dict[str, object]:
-    return {name: _in_short(of_request) for name, of_request in sorted(transfers.items())}
+    return {name.removeprefix(PREFIX): _in_short(of_request) for name, of_request in sorted(transfers.items())}
 
 
 def _in_short(transfers: Sequence[BlockTransfer]) -> object:
@@ -210,13 +211,13 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
     worker, seen = phase10.BlockStoreWorker(store, caches), dict[str, object]()
     for step, planned in enumerate(steps, start=1):
         to_load, to_save = (
-            {name: [BlockTransfer(hash_of(h), b) for h, b in transfers] for name, transfers in one.items()}
+            {PREFIX + name: [BlockTransfer(hash_of(h), b) for h, b in transfers] for name, transfers in one.items()}
             for one in planned
         )
         store.uses.clear()
         with OnDevice():
             output = worker.start_step(KVConnectorMetadata(to_load, to_save))
-        seen[f"{step}: reported sent"] = sorted(output.finished_sending)
+        seen[f"{step}: reported sent"] = sorted(name.removeprefix(PREFIX) for name in output.finished_sending)
         seen[f"{step}: reported received"] = sorted(output.finished_recving)
         seen[f"{step}: reported lost"] = sorted(map(int, output.invalid_block_ids))
         seen[f"{step}: blocks"] = [[_content(cache[block]) for cache in caches] for block in range(NUM_BLOCKS)]

@@ -1,6 +1,7 @@
 """What graded tests and judge see of a file for phase 9: each function plays one case and describes it."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from random import Random
 from types import ModuleType
 from typing import Any
@@ -109,6 +110,33 @@ def many_states(phase9: ModuleType, num_states: int) -> Seen:
             one[1] is two[1] for one, two in zip(first, again, strict=True)
         ),
         "rows of the DFA that are read again": rows.num_reads - num_reads,
+    }
+
+
+def large_vocabulary(phase9: ModuleType, vocab_size: int, end: int) -> Seen:
+    """Ask for the tokens of the one state that reads every byte but the last one of the vocabulary's."""
+    letters = range(1, 101)
+    words = [bytes(pair) for pair in product(letters, repeat=2)] + [bytes([letter]) for letter in letters] + [b"a" * 99]
+    trie = build_trie([*words, *[b""] * (vocab_size - len(words))])
+    dfa = Dfa([dict.fromkeys(letters[:-1], 0)], frozenset({0}))
+    found = phase9.RegexTokenMasks(dfa, trie, vocab_size, frozenset({end}))
+    bits = np.unpackbits(found.bitmask_row(0).view(np.uint8), bitorder="little").nonzero()[0].tolist()
+    tokens = sorted(map(int, found.next_states(0)))
+    return {"tokens allowed": [len(tokens), tokens[-2:]], "bits set": [len(bits), bits[-2:]]}
+
+
+def large_logits(phase9: ModuleType, vocab_size: int, seed: int) -> Seen:
+    """Apply random bits to one of two rows of so many logits; see how many tokens are forbidden, and which are last."""
+    import torch
+
+    words = np.random.default_rng(seed).integers(-(2**31), 2**31, (1, -(-vocab_size // 32)), dtype=np.int32)
+    given = torch.zeros(2, vocab_size)
+    phase9.apply_bitmask(given, torch.from_numpy(words), [1])
+    forbidden = (given[1] == float("-inf")).nonzero().flatten()
+    return {
+        "tokens forbidden in row 1": len(forbidden),
+        "their numbers added up": int(forbidden.sum()),
+        "forbidden in row 0": int((given[0] != 0).sum()),
     }
 
 
