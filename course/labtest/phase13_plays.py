@@ -24,6 +24,7 @@ BUDGET = 16  # of each slot: long prompts come in chunks
 # What the tenants of some letters are called: names that are alike, and the empty one.
 TENANTS = {"m": "", "n": "default", "o": "None", "p": "A", "q": "a", "r": "0", "s": "é", "t": "a1"}
 MAX_STEPS = 2000
+PREFIX = "a request called "  # of all ids
 
 
 class Served:
@@ -39,11 +40,12 @@ class Served:
         num_slots: int,
         step_of_victims: int = 0,
         num_at_once: int = 1,
+        budget: int = BUDGET,
     ) -> None:
         self.order: list[str] = []
         self.victims: list[str] = []
         self.amiss = ""
-        self.policy, self.num_slots, self.num_at_once = policy, num_slots, num_at_once
+        self.policy, self.num_slots, self.num_at_once, self.budget = policy, num_slots, num_at_once, budget
         self.queue, self.running, self.now = PolicyQueue(policy), list[Request](), 0.0
         to_come = sorted(map(request_of, asked), key=lambda request: request.arrival_time)
         for number in range(MAX_STEPS):
@@ -52,7 +54,7 @@ class Served:
             self.step()
             if number == step_of_victims:
                 running = list(self.running)
-                self.victims = [one.request_id for one in policy.victims(running)]
+                self.victims = [one.request_id.removeprefix(PREFIX) for one in policy.victims(running)]
                 if running != self.running:
                     self.amiss = "`victims` changes the list that it is given"
             if self.amiss or not (to_come or self.running or len(self.queue)):
@@ -63,7 +65,7 @@ class Served:
     def step(self) -> None:
         """Plan a step and compute it."""
         policy, running, queue = self.policy, self.running, self.queue
-        view = StepView(self.now, running, queue, 10_000, 4, self.num_slots, BUDGET * self.num_slots)
+        view = StepView(self.now, running, queue, 10_000, 4, self.num_slots, self.budget * self.num_slots)
         policy.start_step(view)
         if not policy.rank_is_fixed:
             queue.sort()
@@ -76,8 +78,8 @@ class Served:
                 self.amiss = "a slot stays empty"
                 break
             running.append(queue.pop_request())
-            self.order.append(running[-1].request_id)
-        shares = [(one, min(BUDGET, one.num_tokens - one.num_computed_tokens)) for one in running]
+            self.order.append(running[-1].request_id.removeprefix(PREFIX))
+        shares = [(one, min(self.budget, one.num_tokens - one.num_computed_tokens)) for one in running]
         if any(policy.token_limit(*share) < 1 for share in shares):
             self.amiss = "a request sits out"
         policy.scheduled(shares)
@@ -96,7 +98,7 @@ def request_of(asked: Asked) -> Request:
     name, num_prompt, num_output, at, limits = asked
     params, level = SamplingParams(max_tokens=num_output), ServiceLevel("promised", **limits)
     tenant = TENANTS.get(name[0], name[0])
-    return Request(name, [1] * num_prompt, params, arrival_time=at, tenant=tenant, service_level=level)
+    return Request(PREFIX + name, [1] * num_prompt, params, arrival_time=at, tenant=tenant, service_level=level)
 
 
 def shares(
@@ -107,11 +109,13 @@ def shares(
     seen_from: str,
     prices: Sequence[float] = (1.0, 2.0),
     num_at_once: int = 1,
+    budget: int = BUDGET,
 ) -> Seen:
     """Serve tenants by their counters; see the whole order, or what comes before each request of one tenant."""
     of_tenants = {TENANTS.get(letter, letter): weight for letter, weight in weights.items()}
     policy = phase13.VirtualTokenCounter(*prices, of_tenants)
-    run = Served(policy, asked, num_slots, num_at_once=num_at_once)
+    phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # state of the class would show
+    run = Served(policy, asked, num_slots, num_at_once=num_at_once, budget=budget)
     if not seen_from:
         return {"order": run.order, "amiss": run.amiss}
     seen: Seen = {}
@@ -127,6 +131,7 @@ def slacks(
 ) -> Seen:
     """Serve requests by their slack; see the order, and whom a lack of memory would hit at a step."""
     policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
+    phase13.LeastSlackFirst(7.0, 5.0)  # state of the class would show
     run = Served(policy, asked, num_slots, step_of_victims, num_at_once)
     return {"order": run.order, "victims": run.victims, "amiss": run.amiss}
 
@@ -150,16 +155,17 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
     many: Sequence[int] = range(1, 31)
     match rng.choice(("at once", "away", "idle", "runs")):
         case "at once":
-            tenants = rng.sample("mnopqrst", 4)
+            tenants, long = rng.sample("mnopqrst", 4), rng.choice((1, 1, 500))  # prompts of thousands of tokens
             asked: list[Asked] = [
-                (f"{t}{n}", rng.randint(1, 40), rng.randint(1, 3), 0.0, {}) for t in tenants for n in range(5)
+                (f"{t}{n}", long * rng.randint(1, 40), rng.randint(1, 3), 0.0, {}) for t in tenants for n in range(5)
             ]
             weights = {t: rng.choice((0.5, 1.0, 2.0, 4.0)) for t in tenants[1:]}
             if rng.random() < 0.5:
                 scale = 2.0 ** rng.choice((-10, 14))  # a power of 2: sums of charges are exact
                 weights = {t: scale * weights.get(t, 1.0) for t in tenants}
             prices = rng.choice(((1.0, 2.0), (2.0, 1.0), (0.25, 3.0), (1000.0, 1.0)))
-            return rng.sample(asked, len(asked)), weights, 1, "", prices, rng.choice((1, 1, 3))
+            budget = BUDGET if long == 1 else 40 * long
+            return rng.sample(asked, len(asked)), weights, 1, "", prices, rng.choice((1, 1, 3)), budget
         case "away":
             few = flood("b", range(1, 4), rng.choice((0.0, back)))
             return [much, *flood("a", many), *few, *flood("c", many, back)], odd, 1, "b"
