@@ -128,20 +128,22 @@ def test_who_is_served_and_who_gives_way(phase13: ModuleType, answers: Answers, 
 def test_slack_in_seconds(phase13: ModuleType) -> None:
     for num_first in (1, 3):  # with drafts the first tokens may be several
         policy = phase13.LeastSlackFirst(0.0001, 0.01)
-        a = Request("A", [1] * 300, arrival_time=1.9, service_level=ServiceLevel(ttft=0.5))
-        b = Request("B", [1] * 5, arrival_time=1.5, service_level=ServiceLevel(tpot=0.05))
-        c = Request("C", [1] * 100, SamplingParams(max_tokens=150), arrival_time=1, service_level=ServiceLevel(e2e=3))
+        a = Request("request A", [1] * 300, arrival_time=1.9, service_level=ServiceLevel(ttft=0.5))
+        b = Request("request B", [1] * 5, arrival_time=1.5, service_level=ServiceLevel(tpot=0.05))
+        c = Request(
+            "request C", [1] * 100, SamplingParams(max_tokens=150), arrival_time=1, service_level=ServiceLevel(e2e=3)
+        )
         begin_step(policy, 1.5)
         b.all_token_ids += [1] * num_first
         policy.sampled(b, num_first)
-        other = Request("E", [1] * 5)  # ends in the meantime
+        other = Request("request E", [1] * 5)  # ends in the meantime
         other.status = RequestStatus.FINISHED_STOPPED
         for now in (1.6, 2.0):
             begin_step(policy, now)
             policy.sampled(other, 1)
         b.all_token_ids += [1] * (10 - num_first)
         b.num_computed_tokens = 14
-        found = {one.request_id: round(policy.slack(one), 6) for one in (a, b, c, Request("D", [1]))}
+        found = {one.request_id[-1]: round(policy.slack(one), 6) for one in (a, b, c, Request("request D", [1]))}
         expect_equal(
             found,
             {"A": 0.36, "B": 0.0899, "C": 0.49, "D": float("inf")},
