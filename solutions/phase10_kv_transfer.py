@@ -83,7 +83,7 @@ class BlockStoreConnector:
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must be held, because the next step saves some of them.
 
-        Of aborted and failed requests nothing is saved.
+        Of aborted and failed requests nothing is saved. Whatever else was noted of a request is forgotten.
         """
         self._first_external.pop(request.request_id, None)  # it may have been asked about and never admitted
         has_ended_well = request.status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)

@@ -1,6 +1,7 @@
 """What graded tests and judge see of a file for phase 10: each function plays one case and describes it."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,34 @@ Seen = dict[str, object]  # what plain JSON can hold
 Calls = Sequence[Sequence[Any]]
 ENDS = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED", "FINISHED_ABORTED", "FINISHED_ERROR")
 NUM_CACHES, NUM_BLOCKS = 4, 8
+MAX_SHOWN = 40
+PREFIX = "req-"  # of all ids
+
+
+def hash_of(name: str) -> bytes:
+    """Return the hash of a block, as long as real ones are; hashes differ in their middle only."""
+    return name.encode().center(32, b".")
+
+
+def name_of(block_hash: bytes) -> str:
+    return bytes(block_hash).decode().strip(".")
+
+
+def expanded(stored: Sequence[str]) -> list[str]:
+    """Return the names of blocks; "A0-99" stands for A0 to A99."""
+    found = list[str]()
+    for name in stored:
+        first, _, last = name.partition("-")
+        found += [f"{name[0]}{index}" for index in range(int(first[1:]), int(last) + 1)] if last else [name]
+    return found
+
+
+def table_of(given: Any) -> list[int]:
+    """Return a block table; "5-99" stands for the blocks 5 to 99."""
+    if not isinstance(given, str):
+        return list(given)
+    first, last = map(int, given.split("-"))
+    return list(range(first, last + 1))
 
 
 def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
@@ -26,14 +55,27 @@ def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
         names |= set(given)
         if what == "put":
             block = torch.full((size // 4, 2), ord(given), dtype=torch.int16)  # its bytes are neither rows nor numbers
-            answer: object = store.put(given.encode(), block)
+            answer: object = store.put(hash_of(given), block)
         elif what == "lookup":
-            hashes = [name.encode() for name in given]
-            answer = _unless_changed(int(store.lookup(hashes)), [hash.decode() for hash in hashes], given)
+            hashes = [hash_of(name) for name in given]
+            answer = _unless_changed(int(store.lookup(hashes)), list(map(name_of, hashes)), given)
         else:
-            answer = _name(store.get(given.encode()))
+            answer = _name(store.get(hash_of(given)))
         seen[f"{number}. {what} {given}"] = answer
-    return seen | {"in the end": {name: _name(store.get(name.encode())) for name in sorted(names)}}
+    return seen | {"in the end": {name: _name(store.get(hash_of(name))) for name in sorted(names)}}
+
+
+def many_blocks(phase10: ModuleType, num_blocks: int) -> Seen:
+    """Fill a store with so many blocks, look for all of them as a prefix, and put one more."""
+    import torch
+
+    block, names = torch.zeros(2, dtype=torch.int16), [f"A{n}" for n in range(num_blocks)]
+    store, hashes = phase10.HostBlockStore(num_blocks * block.nbytes), list(map(hash_of, names))
+    for block_hash in hashes:
+        store.put(block_hash, block)
+    num_found = int(store.lookup(hashes))
+    store.put(hash_of("B0"), block)
+    return {"blocks found": num_found, "found after one more": int(store.lookup(hashes))}
 
 
 def _unless_changed(answer: object, now: Sequence[object], before: Sequence[object]) -> object:
@@ -49,7 +91,7 @@ class GivenStore:
     """A store that holds what a case says. It remembers uses; a `put` forgets what the case names."""
 
     def __init__(self, blocks: Mapping[str, Any], forgets: Mapping[str, str] | None = None) -> None:
-        self.blocks = {name.encode(): block for name, block in blocks.items()}
+        self.blocks = {hash_of(name): block for name, block in blocks.items()}
         self.forgets = forgets or {}
         self.uses: list[bytes] = []
 
@@ -63,24 +105,30 @@ class GivenStore:
         return self.blocks.get(block_hash)
 
     def put(self, block_hash: bytes, block: Any) -> None:
-        self.blocks.pop(self.forgets.get(block_hash.decode(), "").encode(), None)
+        self.blocks.pop(hash_of(self.forgets.get(name_of(block_hash), "")), None)
         self.blocks[block_hash] = block
         self.uses.append(block_hash)
 
 
-def _request(name: str, num_tokens: int, block_size: int) -> Request:
+def request_of(name: str, num_tokens: int, block_size: int) -> Request:
     """Return a request whose block i has the hash `name` + i. All but its first token are output."""
-    request = Request(name, [0])
+    request = Request(PREFIX + name, [0])
     request.all_token_ids.extend(range(1, num_tokens))
-    request.block_hashes = [f"{name}{index}".encode() for index in range(num_tokens // block_size)]
+    request.block_hashes = [hash_of(f"{name}{index}") for index in range(num_tokens // block_size)]
     return request
 
 
 def _shown(transfers: Mapping[str, Sequence[BlockTransfer]]) -> dict[str, object]:
-    return {
-        name: [[bytes(block_hash).decode(), int(block_id)] for block_hash, block_id in of_request]
-        for name, of_request in sorted(transfers.items())
-    }
+    return {name.removeprefix(PREFIX): _in_short(of_request) for name, of_request in sorted(transfers.items())}
+
+
+def _in_short(transfers: Sequence[BlockTransfer]) -> object:
+    """Return the transfers; of many the first, the last, their number, and how many follow alike."""
+    shown = [(name_of(block_hash), int(block_id)) for block_hash, block_id in transfers]
+    if len(shown) <= MAX_SHOWN:
+        return list(map(list, shown))
+    steps = [(int(b[0][1:]) - int(a[0][1:]), b[1] - a[1]) for a, b in pairwise(shown)]
+    return [[*shown[0]], f"{len(shown)} blocks, {steps.count(steps[0]) + 1} of them in a row", [*shown[-1]]]
 
 
 def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: Calls) -> Seen:
@@ -88,12 +136,12 @@ def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: 
 
     A fourth value is what the store has forgotten before the question.
     """
-    store = GivenStore(dict.fromkeys(stored, 1))
+    store = GivenStore(dict.fromkeys(expanded(stored), 1))
     connector, seen = phase10.BlockStoreConnector(store, block_size), dict[str, object]()
     for number, (name, num_tokens, num_computed_tokens, *forgotten) in enumerate(asked, start=1):
         for block in forgotten:
-            del store.blocks[block.encode()]
-        request = _request(name, num_tokens, block_size)
+            del store.blocks[hash_of(block)]
+        request = request_of(name, num_tokens, block_size)
         hashes = [*request.block_hashes]
         num_new, is_async = connector.get_num_new_matched_tokens(request, num_computed_tokens)
         label = f"{number}. {name}, {num_tokens} tokens, {num_computed_tokens} computed"
@@ -103,15 +151,16 @@ def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: 
 
 def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Calls) -> Seen:
     """Ask for requests, allocate their blocks and plan; see what each step loads."""
-    connector, seen = phase10.BlockStoreConnector(GivenStore(dict.fromkeys(stored, 1)), block_size), dict[str, object]()
+    store = GivenStore(dict.fromkeys(expanded(stored), 1))
+    connector, seen = phase10.BlockStoreConnector(store, block_size), dict[str, object]()
     told: dict[str, tuple[Request, int]] = {}
     for number, (what, name, given) in enumerate(calls, start=1):
         if what == "ask":
-            request = _request(name, given[0], block_size)
+            request = request_of(name, given[0], block_size)
             told[name] = request, connector.get_num_new_matched_tokens(request, given[1])[0]
         elif what == "allocate":
-            connector.update_state_after_alloc(told[name][0], table := list(given), told[name][1])
-            seen[f"{number}. allocate {name}"] = _unless_changed(None, table, given)
+            connector.update_state_after_alloc(told[name][0], table := table_of(given), told[name][1])
+            seen[f"{number}. allocate {name}"] = _unless_changed(None, table, table_of(given))
         else:
             seen[f"{number}. step"] = connector.build_connector_meta()
     # Shown in the end: a step that is in flight needs what it was told while others are planned.
@@ -120,20 +169,21 @@ def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Ca
 
 def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequence[str], calls: Calls) -> Seen:
     """End and preempt requests; see which blocks are held, and what each step saves."""
-    connector = phase10.BlockStoreConnector(GivenStore(dict.fromkeys(stored, 1)), block_size, saves_ended)
+    store = GivenStore(dict.fromkeys(expanded(stored), 1))
+    connector = phase10.BlockStoreConnector(store, block_size, saves_ended)
     seen: Seen = {}
     for number, (what, name, given) in enumerate(calls, start=1):
         if what == "step":
             seen[f"{number}. step"] = connector.build_connector_meta()
             continue
         num_tokens, num_computed_tokens, blocks = given
-        request, table = _request(name, num_tokens, block_size), list(blocks)
+        request, table = request_of(name, num_tokens, block_size), table_of(blocks)
         if what == "preempt":
             answer = connector.request_preempted(request, table, num_computed_tokens)
         else:
             request.status, request.num_computed_tokens = RequestStatus[what], num_computed_tokens
             answer = bool(connector.request_finished(request, table))
-        seen[f"{number}. {what} {name}"] = _unless_changed(answer, table, blocks)
+        seen[f"{number}. {what} {name}"] = _unless_changed(answer, table, table_of(blocks))
     return {
         label: [_shown(one.saves), _shown(one.loads)] if isinstance(one, KVConnectorMetadata) else one
         for label, one in seen.items()
@@ -161,22 +211,42 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
     worker, seen = phase10.BlockStoreWorker(store, caches), dict[str, object]()
     for step, planned in enumerate(steps, start=1):
         to_load, to_save = (
-            {name: [BlockTransfer(h.encode(), b) for h, b in transfers] for name, transfers in one.items()}
+            {PREFIX + name: [BlockTransfer(hash_of(h), b) for h, b in transfers] for name, transfers in one.items()}
             for one in planned
         )
         store.uses.clear()
         with OnDevice():
             output = worker.start_step(KVConnectorMetadata(to_load, to_save))
-        seen[f"{step}: reported sent"] = sorted(output.finished_sending)
+        seen[f"{step}: reported sent"] = sorted(name.removeprefix(PREFIX) for name in output.finished_sending)
         seen[f"{step}: reported received"] = sorted(output.finished_recving)
         seen[f"{step}: reported lost"] = sorted(map(int, output.invalid_block_ids))
         seen[f"{step}: blocks"] = [[_content(cache[block]) for cache in caches] for block in range(NUM_BLOCKS)]
-        seen[f"{step}: stored"] = {name.decode(): _parts(block) for name, block in sorted(store.blocks.items())}
+        seen[f"{step}: stored"] = {name_of(one): _parts(block) for one, block in sorted(store.blocks.items())}
         # Counted in blocks: how often one is used is free.
-        seen[f"{step}: used last"] = [name.decode() for name in dict.fromkeys(reversed(store.uses))]
+        seen[f"{step}: used last"] = list(map(name_of, dict.fromkeys(reversed(store.uses))))
         for cache in caches:
             cache += 1
-    return seen | {"stored in the end": {name.decode(): _parts(block) for name, block in sorted(store.blocks.items())}}
+    return seen | {"stored in the end": {name_of(one): _parts(block) for one, block in sorted(store.blocks.items())}}
+
+
+def many_moves(phase10: ModuleType, num_moves: int) -> Seen:
+    """Load so many blocks in one step and save as many others; see how many are right."""
+    import torch
+
+    caches = [torch.arange(2 * num_moves).view(-1, 1, 1, 1) + 1_000_000 * cache for cache in range(2)]
+    before, moves = [cache.clone() for cache in caches], range(num_moves)
+    store = GivenStore({f"h{n}": torch.full((2, 1, 1, 1), -1 - n) for n in moves})
+    to_load = [BlockTransfer(hash_of(f"h{n}"), n) for n in moves]
+    to_save = [BlockTransfer(hash_of(f"s{n}"), num_moves + n) for n in reversed(moves)]
+    output = phase10.BlockStoreWorker(store, caches).start_step(KVConnectorMetadata({"B": to_load}, {"A": to_save}))
+    saved = [store.blocks.get(block_hash) for block_hash, _ in to_save]
+    right = [torch.stack([cache[block] for cache in before]) for _, block in to_save]
+    return {
+        "blocks loaded": sum(all(int(cache[n]) == -1 - n for cache in caches) for n in moves),
+        "blocks stored": sum(one is not None and one.equal(other) for one, other in zip(saved, right, strict=True)),
+        "reported lost": len(output.invalid_block_ids),
+        "used last": list(map(name_of, dict.fromkeys(reversed(store.uses))))[:3],
+    }
 
 
 def _content(part: "Tensor") -> object:

@@ -12,12 +12,23 @@ if TYPE_CHECKING:
 
 Seen = dict[str, object]  # what plain JSON can hold
 Image = tuple[str, int, int]  # content, offset, length
-ADAPTERS = ("x", "y", "z", "")
+EMPTY = "''"
+ADAPTERS = ("x", "y", "z", "xy", EMPTY, "")  # the last one is none
 
 
 def request_of(name: str, images: Sequence[Image] = (), **settings: Any) -> Request:
-    features = tuple(MultiModalFeatureSpec(*image) for image in images)
-    return Request(name, [7] * 60, mm_features=features, **settings)
+    features = tuple(MultiModalFeatureSpec(copied(content), *place) for content, *place in images)
+    return Request(copied(name), [7] * 60, mm_features=features, **settings)
+
+
+def copied(text: str) -> str:
+    """Return an equal text that is another object, if it is longer than a character."""
+    return "".join(list(text))
+
+
+def key_of(text: str) -> str | None:
+    """Return a salt or the name of an adapter: an empty text stands for none, and `EMPTY` for an empty one."""
+    return "" if text == EMPTY else copied(text) or None
 
 
 def gate(phase11: ModuleType, max_loras: int, calls: Sequence[tuple[str, str, str]]) -> Seen:
@@ -27,7 +38,7 @@ def gate(phase11: ModuleType, max_loras: int, calls: Sequence[tuple[str, str, st
     """
     found, seen, requests = phase11.AdapterGate(max_loras), dict[str, object](), dict[str, Request]()
     for number, (what, name, adapter) in enumerate(calls, start=1):
-        request = requests.setdefault(name, request_of(name, adapter_id=adapter or None))
+        request = requests.setdefault(name, request_of(name, adapter_id=key_of(adapter)))
         answer: object = None
         match what:
             case "step":
@@ -40,7 +51,7 @@ def gate(phase11: ModuleType, max_loras: int, calls: Sequence[tuple[str, str, st
                 found.freed(request)
             case _:
                 answer = int(found.limit(request, 8, 5))
-        probes = [one for one in ADAPTERS if found.is_open(request_of("probe", adapter_id=one or None))]
+        probes = [one for one in ADAPTERS if found.is_open(request_of("probe", adapter_id=key_of(one)))]
         seen[f"{number}. {what} {name} {adapter}".strip()] = [
             answer,
             f"open to {', '.join(one or '-' for one in probes)}",
@@ -55,7 +66,7 @@ def encodings(phase11: ModuleType, cache_size: int, calls: Sequence[tuple[str, s
     """
     cache, seen = phase11.EncoderCacheManager(cache_size), dict[str, object]()
     for number, (what, name, content, length) in enumerate(calls, start=1):
-        request, image = request_of(name), MultiModalFeatureSpec(content, 0, length)
+        request, image = request_of(name), MultiModalFeatureSpec(copied(content), 0, length)
         match what:
             case "refer":
                 answer: object = bool(cache.refer(request, image))
@@ -126,7 +137,7 @@ def chunk(
 
 def keys(phase11: ModuleType, salt: str, adapter: str, images: Sequence[Image], start: int, end: int) -> Seen:
     """Ask for the extra keys of a block."""
-    request = request_of("r", images, cache_salt=salt or None, adapter_id=adapter or None)
+    request = request_of("r", images, cache_salt=key_of(salt), adapter_id=key_of(adapter))
     found = phase11.generate_block_hash_extra_keys(request, start, end)
     return {"extra keys": [*found], "type": "tuple" if isinstance(found, tuple) else type(found).__name__}
 
@@ -160,6 +171,7 @@ def products(
     for times in (9, 1):
         indices = torch.tensor([*rows] * times)
         inputs, output = numbers(len(indices), num_inputs), numbers(len(indices), num_outputs)
+        inputs *= 2**25 + 1  # whole numbers that float32 does not have
         beside = {"inputs": inputs, "lora_a": lora_a, "lora_b": lora_b, "indices": indices}
         before, copies = output.clone(), {name: one.clone() for name, one in beside.items()}
         arguments = [on_device(one) for one in (output, inputs, lora_a, lora_b, indices)]
@@ -174,12 +186,13 @@ def products(
     return seen | {"more operators for more rows": counts[0] > counts[1]}
 
 
-def random_images(rng: Random, contents: str = "abc") -> list[Image]:
-    """Return images in order, some of them without a gap."""
+def random_images(rng: Random, contents: Sequence[str] = ("a", "cat", "Cat", "cat2")) -> list[Image]:
+    """Return images in order, some of them without a gap; now and then many, all different."""
     images, at = list[Image](), 0
-    for _ in range(rng.randrange(5)):
+    count = rng.choice((*range(5), *range(5), 60))
+    for number in range(count):
         offset, length = at + rng.choice((0, 0, 1, 4)), rng.choice((1, 3, 6))
-        images.append((rng.choice(contents), offset, length))
+        images.append((f"image{number}" if count == 60 else rng.choice(contents), offset, length))
         at = offset + length
     return images
 
@@ -189,25 +202,35 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
     calls = list[tuple[Any, ...]]()
     match task:
         case 1:
-            adapter_of = {name: rng.choice(ADAPTERS) for name in "ABCDEF"}
+            names, num_seats = ("A", "B", "C", "C-1", "CC", "D"), rng.choice((1, 2, 3, 3, 300))
+            adapter_of = {name: rng.choice(ADAPTERS) for name in names}
+            if num_seats == 300:  # as many adapters, a request each, and one more
+                calls = [("plan", f"r{number}", f"a{number}") for number in range(300)]
             for _ in range(14):
-                what, name = rng.choice(("step", *("plan", "free", "limit", "plan") * 3)), rng.choice("ABCDEF")
+                what, name = rng.choice(("step", *("plan", "free", "limit", "plan") * 3)), rng.choice(names)
                 calls.append(("step", "", "") if what == "step" else (what, name, adapter_of[name]))
-            return rng.randint(1, 3), calls
+            return num_seats, calls
         case 2:
+            scale, lengths = rng.choice((1, 1, 1, 3000)), {"a": 2, "cat": 3, "cat2": 4, "d": 5}
+            if rng.random() < 0.04:  # an image of many users
+                calls = [("encode", f"user{number}", "a", scale * 2) for number in range(80)]
             for _ in range(24):
-                what, content = (
-                    rng.choice(("encode", "encode", "release", "release", "refer", "room")),
-                    rng.choice("abcd"),
-                )
-                calls.append((what, rng.choice("AB"), content, {"a": 2, "b": 3, "c": 4, "d": 5}[content]))
-            return rng.choice((6, 9, 12)), calls
+                what = rng.choice(("encode", "encode", "release", "release", "refer", "room"))
+                content = rng.choice([*lengths])
+                calls.append((what, rng.choice(("A", "A-1")), content, scale * lengths[content]))
+            return scale * rng.choice((6, 9, 12)), calls
         case 3:
-            limits, known = (rng.choice((3, 6, 9, 20)), rng.choice((3, 9, 20, 20))), rng.choice(("", "", "a", "bc"))
-            return random_images(rng), rng.randrange(12), rng.randint(1, 24), *limits, known
+            limits, known = (rng.choice((3, 6, 9, 20)), rng.choice((3, 9, 20, 20))), rng.choice(("", "", "a", "cat"))
+            images, scale = random_images(rng), rng.choice((1, 1, 1, 3000))
+            if len(images) > 5:  # there is room for all
+                limits, known = (400, 400), ""
+            scaled = [(content, scale * offset, scale * length) for content, offset, length in images]
+            computed, end = rng.randrange(12), rng.randint(1, 24) if len(images) < 6 else 400
+            return scaled, scale * computed, scale * end, *(scale * limit for limit in limits), [known] if known else []
         case 4:
-            start = rng.choice((0, 4, 8, 12))
-            return rng.choice(("", "s")), rng.choice(("", "x")), random_images(rng, "abc"), start, start + 4
-    num_adapters = rng.randint(1, 3)
-    rows = [rng.randrange(-1, num_adapters) for _ in range(rng.randint(1, 6))]
-    return rng.randint(1, 5), rng.randint(1, 5), rng.randint(1, 3), num_adapters, rows, rng.randrange(1000)
+            start, keys = rng.choice((0, 4, 8, 12)), ("", EMPTY, "s", " S x ")
+            end = start + rng.choice((4, 4, 4, 400))
+            return rng.choice(keys), rng.choice(keys), random_images(rng), start, end
+    num_adapters, rank = rng.choice((rng.randint(1, 3), rng.randint(1, 3), 70)), rng.choice((1, 2, 3, 3, 70))
+    rows = [rng.randrange(-1, num_adapters) for _ in range(rng.choice((*range(1, 7), 300)))]
+    return rng.randint(1, 5), rng.randint(1, 5), rank, num_adapters, rows, rng.randrange(1000)

@@ -75,8 +75,12 @@ def allocates(phase12: ModuleType, tables: Sequence[list[int]], num_blocks: int,
     """Ask for blocks for all groups; see the answer, the tables, the free queue, and which tables were pinned."""
     given, pool = tuple(map(list, tables)), ListedPool(free)
     new = phase12.allocate_groups(given, num_blocks, pool, pool.pin if status == "waiting" else None)
+    returned = None if new is None else [list(map(int, one)) for one in new]
+    for one in new or []:
+        if isinstance(one, list):
+            one.append(NULL_BLOCK_ID)  # the answer belongs to the caller, and is no table
     return {
-        "returned": None if new is None else [list(map(int, one)) for one in new],
+        "returned": returned,
         "tables": list(given),
         "free queue": pool.free,
         "pinned": pool.pinned,
@@ -96,6 +100,21 @@ def common_hit(phase12: ModuleType, cached: Shares, windows: Ints, block_size: i
     tables = phase12.find_common_hit(given, [window or None for window in windows], block_size)
     seen = {f"table of group {group}": list(map(int, table)) for group, table in enumerate(tables)}
     return seen | kept(tables, given, cached)
+
+
+def long_hit(
+    phase12: ModuleType, num_blocks: int, missing: Ints, window: int, block_size: int, num_groups: int
+) -> Seen:
+    """Look for the hit of a window, alone or beside full attention; all blocks but those missing are cached."""
+    cached = [None if place in missing else 1000 + place for place in range(num_blocks)]
+    if num_groups == 1:
+        tables = [phase12.find_sliding_hit(cached, window, block_size)]
+    else:
+        tables = phase12.find_common_hit([list(range(1, num_blocks + 1)), cached], [None, window], block_size)
+    return {
+        f"table of group {group}": f"{len(table)} blocks, {table.count(NULL_BLOCK_ID)} null, the last is {table[-1:]}"
+        for group, table in enumerate(tables)
+    }
 
 
 def known(cached: Ints) -> list[int | None]:
@@ -175,6 +194,22 @@ def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -
     return {"reads more after many tokens": made[-1] - made[0] > cache.numel() // 4}
 
 
+def average(phase12: ModuleType, window: int, block_size: int, computed: int, new: int) -> Seen:
+    """Let all keys be alike, so that a token sees the average of the numbers of the tokens in its window."""
+    import torch
+
+    length = computed + new
+    table = list(range(cdiv(length, block_size), 0, -1))
+    values = torch.zeros(len(table) + 1, block_size, 1, 64, dtype=torch.float64)
+    for position in range(length):
+        values[table[position // block_size], position % block_size] = position
+    query = torch.ones(new, 1, 64, dtype=torch.float64)
+    num_gone = max(0, computed - window + 1) // block_size
+    batch = batch_of([[computed, new]], [[NULL_BLOCK_ID] * num_gone + table[num_gone:]], block_size)
+    output = phase12.sliding_attention(query, torch.zeros_like(values), values, batch, 1.0, window)
+    return {f"token {computed + row}: average": round(float(output[row, 0, 0]), 2) for row in (0, new - 1)}
+
+
 def weights_of(output: "Tensor", longest: int) -> str:
     """Describe a result [longest + KEY_SIZE]: `7:0 8:2`, token 8 counts 4 times as much as token 7."""
     shares = output.tolist()
@@ -218,33 +253,38 @@ def batch_of(shares: Shares, tables: Shares, block_size: int) -> "FlatBatch":
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
     """Return what the play of a task is given in a random case."""
     block_size, window = rng.choice((1, 2, 4, 8)), rng.randint(1, 20)
-    ids = rng.sample(range(1, 60), 40)
+    scale = 50 if rng.random() < 0.1 else 1  # now and then hundreds of blocks
+    ids, window = rng.sample(range(1, rng.choice((60, 90_000)) * scale), 40 * scale), window * scale
     match task:
         case 1:
-            counts = sorted(rng.sample(range(1, 12 * block_size), min(5, 12 * block_size - 1)))
-            return ids[:12], window, block_size, counts
+            num_blocks = 12 * scale
+            counts = sorted(rng.sample(range(1, num_blocks * block_size), min(5, num_blocks * block_size - 1)))
+            return ids[:num_blocks], window, block_size, counts
         case 2:
             num_groups, status = rng.choice((1, 2)), rng.choice(("waiting", "waiting", "running"))
-            num_held, num_null = rng.randint(0, 5), rng.randint(0, 3)
-            tables = [ids[10 * group : 10 * group + num_held] for group in range(num_groups)]
+            num_held, num_null = rng.randint(0, 5 * scale), rng.randint(0, 3)
+            tables = [ids[10 * scale * group : 10 * scale * group + num_held] for group in range(num_groups)]
             tables[-1][:num_null] = [NULL_BLOCK_ID] * min(num_null, num_held)
-            free = ids[20 : 20 + rng.randint(2, 14)]
+            free, num_more = ids[20 * scale :][: rng.randint(2, 14 * scale)], rng.randint(0, 5 * scale)
+            if scale > 1:  # exactly enough, or one block too few
+                free = ids[20 * scale :][: num_groups * num_more - (rng.random() < 0.5)]
             if status == "waiting":
                 free += [one for table in tables for one in table if one and rng.random() < 0.5]
                 rng.shuffle(free)
-            return tables, num_held + rng.randint(0, 5), free, status
+            return tables, num_held + num_more, free, status
         case 3:
             return random_cached(rng, ids), window, block_size
         case 4:
             windows = rng.choice(([0], [window], [0, window], [0, window], [0, window]))
-            lists = [random_cached(rng, ids[20 * group :]) for group in range(len(windows))]
+            lists = [random_cached(rng, ids[len(ids) // 2 * group :]) for group in range(len(windows))]
             shortest = min(map(len, lists))
             return [one[:shortest] for one in lists], windows, block_size
+    window = rng.randint(1, 20)
     shares = [(rng.choice((0, 0, rng.randint(1, 30))), rng.choice((1, 1, rng.randint(2, 9)))) for _ in range(3)]
-    heads, seed = rng.choice(((1, 1), (2, 1), (2, 2), (1, 3))), rng.randrange(1000)
+    heads, seed = rng.choice(((1, 1), (2, 1), (2, 2), (1, 3), (3, 7))), rng.randrange(1000)
     return shares, window, block_size, heads, seed, seed % 5 == 0
 
 
 def random_cached(rng: Random, ids: Ints) -> list[int]:
-    missing = rng.choice((0.0, 0.1, 0.4))
-    return [-1 if rng.random() < missing else one for one in ids[: rng.randint(0, 14)]]
+    missing = rng.choice((0.0, 0.1, 0.4)) * (40 / len(ids) if len(ids) > 40 else 1)
+    return [-1 if rng.random() < missing else one for one in ids[: rng.randint(0, 14 * max(1, len(ids) // 40))]]

@@ -1,4 +1,4 @@
-"""What the judge sees of a file for phase 13: which request a small stand-in for an engine serves when.
+"""What graded tests and judge see of a file for phase 13: which request a small stand-in for an engine serves when.
 
 It has memory for all. Ranks are not seen, since fair files differ in them. Neither is which of two tenants comes first
 when the counter of one was lifted to that of the other: then all is seen from a third one.
@@ -21,19 +21,31 @@ Asked = tuple[str, int, int, float, dict[str, float]]
 Seen = dict[str, object]  # what plain JSON can hold
 STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
 BUDGET = 16  # of each seat: long prompts come in chunks
+# What the tenants of some letters are called: names that are alike, and the empty one.
+TENANTS = {"m": "", "n": "default", "o": "None", "p": "A", "q": "a", "r": "0", "s": "é", "t": "a1"}
 MAX_STEPS = 2000
+PREFIX = "a request called "  # of all ids
 
 
 class Served:
-    """A run: the names in the order of admission, the victims at a step, and the first thing that no policy may do."""
+    """A run: the names in the order of admission, the victims at a step, and the first thing that no policy may do.
+
+    `num_at_once` output tokens come in a step, as with drafts.
+    """
 
     def __init__(
-        self, policy: SchedulingPolicy, asked: Sequence[Asked], num_seats: int, step_of_victims: int = 0
+        self,
+        policy: SchedulingPolicy,
+        asked: Sequence[Asked],
+        num_seats: int,
+        step_of_victims: int = 0,
+        num_at_once: int = 1,
+        budget: int = BUDGET,
     ) -> None:
         self.order: list[str] = []
         self.victims: list[str] = []
         self.amiss = ""
-        self.policy, self.num_seats = policy, num_seats
+        self.policy, self.num_seats, self.num_at_once, self.budget = policy, num_seats, num_at_once, budget
         self.queue, self.running, self.now = PolicyQueue(policy), list[Request](), 0.0
         to_come = sorted(map(request_of, asked), key=lambda request: request.arrival_time)
         for number in range(MAX_STEPS):
@@ -41,7 +53,10 @@ class Served:
                 self.queue.add_request(to_come.pop(0))
             self.step()
             if number == step_of_victims:
-                self.victims = [one.request_id for one in policy.victims(list(self.running))]
+                running = list(self.running)
+                self.victims = [one.request_id.removeprefix(PREFIX) for one in policy.victims(running)]
+                if running != self.running:
+                    self.amiss = "`victims` changes the list that it is given"
             if self.amiss or not (to_come or self.running or len(self.queue)):
                 return
             self.now += STEP_SECONDS
@@ -50,7 +65,7 @@ class Served:
     def step(self) -> None:
         """Plan a step and compute it."""
         policy, running, queue = self.policy, self.running, self.queue
-        view = StepView(self.now, running, queue, 10_000, 4, self.num_seats, BUDGET * self.num_seats)
+        view = StepView(self.now, running, queue, 10_000, 4, self.num_seats, self.budget * self.num_seats)
         policy.start_step(view)
         if not policy.rank_is_fixed:
             queue.sort()
@@ -63,32 +78,44 @@ class Served:
                 self.amiss = "a seat stays empty"
                 break
             running.append(queue.pop_request())
-            self.order.append(running[-1].request_id)
-        shares = [(one, min(BUDGET, one.num_tokens - one.num_computed_tokens)) for one in running]
+            self.order.append(running[-1].request_id.removeprefix(PREFIX))
+        shares = [(one, min(self.budget, one.num_tokens - one.num_computed_tokens)) for one in running]
         if any(policy.token_limit(*share) < 1 for share in shares):
             self.amiss = "a request sits out"
         policy.scheduled(shares)
         for request, num_tokens in shares:
             request.num_computed_tokens += num_tokens
             if request.num_computed_tokens == request.num_tokens:
-                request.all_token_ids.append(1)
+                num_new = min(self.num_at_once, request.sampling_params.max_tokens - request.num_output_tokens)
+                request.all_token_ids += [1] * num_new
                 if request.num_output_tokens == request.sampling_params.max_tokens:
                     request.status = RequestStatus.FINISHED_LENGTH_CAPPED
                     running.remove(request)
-                policy.sampled(request, 1)
+                policy.sampled(request, num_new)
 
 
 def request_of(asked: Asked) -> Request:
     name, num_prompt, num_output, at, limits = asked
     params, level = SamplingParams(max_tokens=num_output), ServiceLevel("promised", **limits)
-    return Request(name, [1] * num_prompt, params, arrival_time=at, tenant=name[0], service_level=level)
+    tenant = TENANTS.get(name[0], name[0])
+    return Request(PREFIX + name, [1] * num_prompt, params, arrival_time=at, tenant=tenant, service_level=level)
 
 
 def shares(
-    phase13: ModuleType, asked: Sequence[Asked], weights: Mapping[str, float], num_seats: int, seen_from: str
+    phase13: ModuleType,
+    asked: Sequence[Asked],
+    weights: Mapping[str, float],
+    num_seats: int,
+    seen_from: str,
+    prices: Sequence[float] = (1.0, 2.0),
+    num_at_once: int = 1,
+    budget: int = BUDGET,
 ) -> Seen:
     """Serve tenants by their counters; see the whole order, or what comes before each request of one tenant."""
-    run = Served(phase13.VirtualTokenCounter(1.0, 2.0, weights), asked, num_seats)
+    of_tenants = {TENANTS.get(letter, letter): weight for letter, weight in weights.items()}
+    policy = phase13.VirtualTokenCounter(*prices, of_tenants)
+    phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # state of the class would show
+    run = Served(policy, asked, num_seats, num_at_once=num_at_once, budget=budget)
     if not seen_from:
         return {"order": run.order, "amiss": run.amiss}
     seen: Seen = {}
@@ -99,9 +126,13 @@ def shares(
     return seen | {"amiss": run.amiss}
 
 
-def slacks(phase13: ModuleType, asked: Sequence[Asked], num_seats: int, step_of_victims: int) -> Seen:
+def slacks(
+    phase13: ModuleType, asked: Sequence[Asked], num_seats: int, step_of_victims: int, num_at_once: int = 1
+) -> Seen:
     """Serve requests by their slack; see the order, and whom a lack of memory would hit at a step."""
-    run = Served(phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS), asked, num_seats, step_of_victims)
+    policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
+    phase13.LeastSlackFirst(7.0, 5.0)  # state of the class would show
+    run = Served(policy, asked, num_seats, step_of_victims, num_at_once)
     return {"order": run.order, "victims": run.victims, "amiss": run.amiss}
 
 
@@ -124,11 +155,17 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
     many: Sequence[int] = range(1, 31)
     match rng.choice(("at once", "away", "idle", "runs")):
         case "at once":
-            tenants = rng.sample("mnopqrst", 4)
+            tenants, long = rng.sample("mnopqrst", 4), rng.choice((1, 1, 500))  # prompts of thousands of tokens
             asked: list[Asked] = [
-                (f"{t}{n}", rng.randint(1, 40), rng.randint(1, 3), 0.0, {}) for t in tenants for n in range(5)
+                (f"{t}{n}", long * rng.randint(1, 40), rng.randint(1, 3), 0.0, {}) for t in tenants for n in range(5)
             ]
-            return rng.sample(asked, len(asked)), {t: rng.choice((0.5, 1.0, 2.0, 4.0)) for t in tenants[1:]}, 1, ""
+            weights = {t: rng.choice((0.5, 1.0, 2.0, 4.0)) for t in tenants[1:]}
+            if rng.random() < 0.5:
+                scale = 2.0 ** rng.choice((-10, 14))  # a power of 2: sums of charges are exact
+                weights = {t: scale * weights.get(t, 1.0) for t in tenants}
+            prices = rng.choice(((1.0, 2.0), (2.0, 1.0), (0.25, 3.0), (1000.0, 1.0)))
+            budget = BUDGET if long == 1 else 40 * long
+            return rng.sample(asked, len(asked)), weights, 1, "", prices, rng.choice((1, 1, 3)), budget
         case "away":
             few = flood("b", range(1, 4), rng.choice((0.0, back)))
             return [much, *flood("a", many), *few, *flood("c", many, back)], odd, 1, "b"
@@ -152,4 +189,4 @@ def random_slacks(rng: Random) -> tuple[Any, ...]:
         chosen = {limit: limits[limit] for limit in rng.sample(sorted(limits), rng.choice((0, 1, 1, 1, 2)))}
         at = rng.uniform(0, 0.3) if num_seats == 1 and rng.random() < 0.5 else 0.0
         asked.append((name, rng.randint(1, 80), rng.randint(1, 20), at, chosen))
-    return asked, num_seats, rng.randint(1, 8)
+    return asked, num_seats, rng.randint(1, 20), rng.choice((1, 1, 3))

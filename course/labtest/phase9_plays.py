@@ -1,6 +1,7 @@
 """What graded tests and judge see of a file for phase 9: each function plays one case and describes it."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from random import Random
 from types import ModuleType
 from typing import Any
@@ -26,15 +27,26 @@ def steps(phase9: ModuleType, regex: str, text: str) -> Seen:
     return seen | {"the automaton": "as before" if nfa == build_nfa(parse_regex(regex)) else "changed"}
 
 
-def walks(phase9: ModuleType, regex: str, alphabet: str, texts: Sequence[str]) -> Seen:
-    """Walk through the DFA with texts; see how far each one comes and whether it may end there, or a refusal."""
+def walks(phase9: ModuleType, regex: str, alphabet: str, texts: Sequence[Any]) -> Seen:
+    """Walk through the DFA with texts; see how far each one comes and whether it may end there, or a refusal.
+
+    A long text is given as what it begins with, how often that comes, and its end.
+    """
     chars = frozenset(range(256) if alphabet == "all" else alphabet.encode())
     try:
         dfa = phase9.build_dfa(build_nfa(parse_regex(regex)), chars)
     except ValueError as error:
         names_limit = str(MAX_DFA_STATES) in str(error).replace(",", "")
         return {"build_dfa": f"a ValueError that names {MAX_DFA_STATES:,}" if names_limit else f"ValueError: {error}"}
-    return {repr(text): _walked(dfa, text.encode()) for text in texts}
+    return {_named(text): _walked(dfa, _whole(text).encode()) for text in texts}
+
+
+def _named(text: Any) -> str:
+    return repr(text) if isinstance(text, str) else f"{text[1]} times {text[0]!r}, then {text[2]!r}"
+
+
+def _whole(text: Any) -> str:
+    return text if isinstance(text, str) else text[0] * text[1] + text[2]
 
 
 def _walked(dfa: Dfa, text: bytes) -> str:
@@ -80,15 +92,71 @@ def masks(
     return seen | {"bitmask_row asked again": "the same array" if is_kept else "another array"}
 
 
-def logits(phase9: ModuleType, num_rows: int, vocab_size: int, rows: Sequence[int], seed: int) -> Seen:
-    """Apply random bits to `rows` of logits; see which tokens are forbidden in each row."""
+def many_states(phase9: ModuleType, num_states: int) -> Seen:
+    """Ask for the tokens and the bits of all states of a ring, and then for all of them again."""
+    rows = CountedRows({ord("a"): (state + 1) % num_states} for state in range(num_states))
+    found = phase9.RegexTokenMasks(Dfa(rows, frozenset({0})), build_trie(WORDS), len(WORDS), frozenset({7}))
+    states = range(num_states)
+    first = [(dict(found.next_states(state)), found.bitmask_row(state)) for state in states]
+    num_reads = rows.num_reads
+    again = [(dict(found.next_states(state)), found.bitmask_row(state)) for state in states]
+    num_alike = sum(one[0].get(0) == (state + 1) % num_states for state, one in enumerate(first))
+    return {
+        "states in which token 0 leads to the next one": num_alike,
+        "states with the same tokens when asked again": sum(
+            one[0] == two[0] for one, two in zip(first, again, strict=True)
+        ),
+        "states with the same array when asked again": sum(
+            one[1] is two[1] for one, two in zip(first, again, strict=True)
+        ),
+        "rows of the DFA that are read again": rows.num_reads - num_reads,
+    }
+
+
+def large_vocabulary(phase9: ModuleType, vocab_size: int, end: int) -> Seen:
+    """Ask for the tokens of the one state that reads every byte but the last one of the vocabulary's."""
+    letters = range(1, 101)
+    words = [bytes(pair) for pair in product(letters, repeat=2)] + [bytes([letter]) for letter in letters] + [b"a" * 99]
+    trie = build_trie([*words, *[b""] * (vocab_size - len(words))])
+    dfa = Dfa([dict.fromkeys(letters[:-1], 0)], frozenset({0}))
+    found = phase9.RegexTokenMasks(dfa, trie, vocab_size, frozenset({end}))
+    bits = np.unpackbits(found.bitmask_row(0).view(np.uint8), bitorder="little").nonzero()[0].tolist()
+    tokens = sorted(map(int, found.next_states(0)))
+    return {"tokens allowed": [len(tokens), tokens[-2:]], "bits set": [len(bits), bits[-2:]]}
+
+
+def large_logits(phase9: ModuleType, vocab_size: int, seed: int) -> Seen:
+    """Apply random bits to one of two rows of so many logits; see how many tokens are forbidden, and which are last."""
     import torch
+
+    words = np.random.default_rng(seed).integers(-(2**31), 2**31, (1, -(-vocab_size // 32)), dtype=np.int32)
+    given = torch.zeros(2, vocab_size)
+    phase9.apply_bitmask(given, torch.from_numpy(words), [1])
+    forbidden = (given[1] == float("-inf")).nonzero().flatten()
+    return {
+        "tokens forbidden in row 1": len(forbidden),
+        "their numbers added up": int(forbidden.sum()),
+        "forbidden in row 0": int((given[0] != 0).sum()),
+    }
+
+
+def logits(phase9: ModuleType, num_rows: int, vocab_size: int, rows: Sequence[int], seed: int) -> Seen:
+    """Apply random bits to `rows` of logits, as on a GPU; see which tokens are forbidden in each row.
+
+    The seed also chooses the dtype, and whether the rows come as a list or as a tuple.
+    """
+    import torch
+
+    from course.labtest.device_tensors import OnDevice, on_device
 
     size = (len(rows), -(-vocab_size // 32))
     words = np.random.default_rng(seed).integers(-(2**31), 2**31, size, dtype=np.int32)
-    numbers = torch.arange(num_rows * vocab_size, dtype=torch.float32).view(num_rows, vocab_size) - 9
+    dtype = torch.bfloat16 if seed % 3 == 1 else torch.float32
+    numbers = torch.arange(num_rows * vocab_size, dtype=dtype).view(num_rows, vocab_size) - 9
     given = numbers.clone()
-    phase9.apply_bitmask(given, torch.from_numpy(words), list(rows))
+    with OnDevice():
+        arguments = on_device(given), on_device(torch.from_numpy(words))
+        phase9.apply_bitmask(*arguments, tuple(rows) if seed % 2 else list(rows))
     is_forbidden = given == float("-inf")
     seen: Seen = {"the tensor that was given": "as before" if given.equal(numbers) else "changed in place"}
     for row in range(num_rows):
@@ -120,8 +188,12 @@ def follows(phase9: ModuleType, tables: Sequence[Mapping[Any, int]], calls: Sequ
         match name:
             case "accept":
                 answer: object = bool(grammar.accept_tokens("r", argument))
+            case "accept, so often":
+                answer = bool(grammar.accept_tokens("r", argument[:1] * argument[1]))
             case "validate":
                 answer = [int(token) for token in grammar.validate_tokens(argument)]
+            case "validate, so often":
+                answer = f"{len(grammar.validate_tokens(argument[:1] * argument[1]))} of them"
             case "rollback":
                 grammar.rollback(min(argument, grammar.num_processed_tokens))
                 answer = "done"

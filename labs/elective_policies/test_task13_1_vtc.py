@@ -5,7 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 
+import pytest
+
+from course.labtest import phase13_plays
+from course.labtest.case_table import cases, check
 from course.labtest.expect import expect_equal, lab_failure
+from course.labtest.recorded import Answers
 from course.workloads.timed_request import TimedRequest
 from labs.elective_policies.runs import CONFIG, INPUT_WEIGHT, ONE_SEAT, OUTPUT_WEIGHT, STEP_SECONDS, Run, asked
 from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
@@ -117,6 +122,49 @@ def test_of_equal_counters_the_first_to_come_is_first(phase13: ModuleType) -> No
         random.Random(seed).shuffle(names)
         requests = [asked(name, 4, 1, 0.0, name[0]) for name in names]
         check_order(phase13, requests, " ".join(names), "Of tenants with equal counters the first to come is first.")
+
+
+def test_tenants_come_back_in_the_order_of_arrival(phase13: ModuleType) -> None:
+    names = ("x", "y", "z")
+    requests = [asked("x0", 60, 1, tenant="x"), asked("y0", 4, 1, tenant="y"), asked("w0", 1, 190, 0.5, "w")]
+    requests += [asked(f"{t}{n}", 4, 1, 1.005 + 1e-6 * k, t) for k, t in enumerate(names) for n in range(1, 7)]
+    run = Run(phase13.VirtualTokenCounter(tenant_weights={"w": 1000.0}), requests, ONE_SLOT)
+    place = run.order.index("x1") - 2
+    expect_equal(
+        {"x1 is among the first three of them": place <= 3},
+        {"x1 is among the first three of them": True},
+        rule="Several tenants may come back in one step: in the order of arrival, which may be a microsecond "
+        "apart. So x comes first and stays at 62, and y and z are lifted to that.",
+        situation=[
+            "one seat; x has had 62, y 6 and z nothing when all three come back while w runs, whose weight is 1000",
+            "x1 to x6 arrive at 1.005 s, y1 to y6 at 1.005001 s, z1 to z6 at 1.005002 s",
+            f"the order: {' '.join(run.order)}",
+        ],
+        hint="in which order does your code lift the three, and which tenants wait already when it lifts the second?",
+    )
+
+
+def test_the_last_to_leave_the_queue_is_the_measure_when_none_waits(phase13: ModuleType) -> None:
+    requests = [asked("x0", 60, 130, tenant="x"), asked("y0", 4, 1, tenant="y")]
+    requests += [asked(f"{t}{n}", 4, 1, 1.005 + 1e-6 * k, t) for k, t in enumerate("zyx") for n in range(1, 4)]
+    order = Run(phase13.VirtualTokenCounter(), requests).order
+    expect_equal(
+        {"x1 comes after all of y and z": order.index("x1") == len(order) - 3},
+        {"x1 comes after all of y and z": True},
+        rule="If none waits, the least counter is that of the tenant whose request was the last to leave the queue: "
+        "here y's, which is 6. x has run since, and has had over 200.",
+        situation=[
+            "2 seats; x0 (60 prompt and 130 output tokens) and y0 (4 and 1) come at 0 s; at 1.005 s, while x0 runs,",
+            "come z1 to z3, y1 to y3 and x1 to x3 (4 and 1 each)",
+            f"the order: {' '.join(order)}",
+        ],
+        hint="whose request stands last in the plan in which the queue became empty?",
+    )
+
+
+@pytest.mark.parametrize("name", cases(phase13_plays, 1))
+def test_who_is_served_when(phase13: ModuleType, answers: Answers, name: str) -> None:
+    check(phase13_plays, phase13, answers, 1, name)
 
 
 def test_a_light_tenant_never_waits_for_more_than_the_bound(phase13: ModuleType) -> None:

@@ -5,12 +5,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import ModuleType
 
+import pytest
+
+from course.labtest import phase13_plays
+from course.labtest.case_table import cases, check
+from course.labtest.cost import check_keeps_nothing
 from course.labtest.expect import expect_equal, lab_failure
+from course.labtest.recorded import Answers
 from course.workloads.timed_request import TimedRequest
 from labs.elective_policies.runs import CONFIG, ONE_SEAT, STEP_SECONDS, Run, asked
 from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
+from mini_vllm.sampling_params import SamplingParams
 
 MARGIN = 0.25 * STEP_SECONDS
 
@@ -32,6 +42,10 @@ def check_kept(run: Run, what: str, hint: str) -> None:
         )
     if not run.preempted:
         check_no_idle_step(run, what)
+
+
+def begin_step(policy: SchedulingPolicy, now: float) -> None:
+    policy.start_step(StepView(now, [], FCFSRequestQueue(), 99, 4, 2, 16))
 
 
 def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[TimedRequest]:
@@ -104,6 +118,56 @@ def test_of_equal_slack_the_first_to_come_is_first(phase13: ModuleType) -> None:
             situation=f"one seat; all arrive at 0 s in this order, each with {level}",
             hint="what does your rank compare beside the slack?",
         )
+
+
+@pytest.mark.parametrize("name", cases(phase13_plays, 2))
+def test_who_is_served_and_who_gives_way(phase13: ModuleType, answers: Answers, name: str) -> None:
+    check(phase13_plays, phase13, answers, 2, name)
+
+
+def test_slack_in_seconds(phase13: ModuleType) -> None:
+    for num_first in (1, 3):  # with drafts the first tokens may be several
+        policy = phase13.LeastSlackFirst(0.0001, 0.01)
+        a = Request("request A", [1] * 300, arrival_time=1.9, service_level=ServiceLevel(ttft=0.5))
+        b = Request("request B", [1] * 5, arrival_time=1.5, service_level=ServiceLevel(tpot=0.05))
+        c = Request(
+            "request C", [1] * 100, SamplingParams(max_tokens=150), arrival_time=1, service_level=ServiceLevel(e2e=3)
+        )
+        begin_step(policy, 1.5)
+        b.all_token_ids += [1] * num_first
+        policy.sampled(b, num_first)
+        other = Request("request E", [1] * 5)  # ends in the meantime
+        other.status = RequestStatus.FINISHED_STOPPED
+        for now in (1.6, 2.0):
+            begin_step(policy, now)
+            policy.sampled(other, 1)
+        b.all_token_ids += [1] * (10 - num_first)
+        b.num_computed_tokens = 14
+        found = {one.request_id[-1]: round(policy.slack(one), 6) for one in (a, b, c, Request("request D", [1]))}
+        expect_equal(
+            found,
+            {"A": 0.36, "B": 0.0899, "C": 0.49, "D": float("inf")},
+            rule="Slack is the time until a promise would be broken, less the work before it.",
+            situation=["the four requests of the handout at 2 s", f"B's first {num_first} came by the step at 1.6 s"],
+            hint="when is the token of this request due, and how much work is before it? The handout's table has both.",
+        )
+
+
+def test_finished_requests_are_forgotten(phase13: ModuleType) -> None:
+    policy = phase13.LeastSlackFirst()
+
+    def use(name: str) -> Request:
+        request = Request(name, [1], SamplingParams(max_tokens=2), service_level=ServiceLevel(tpot=1.0))
+        for status in (RequestStatus.RUNNING, RequestStatus.FINISHED_LENGTH_CAPPED):
+            request.all_token_ids.append(1)
+            request.status = status
+            policy.sampled(request, 1)
+            begin_step(policy, 0.01)
+        return request
+
+    rule = "A policy forgets requests that are finished."
+    hint = "what does your policy keep of a request from its first token on, and which line takes it out?"
+    check_keeps_nothing(phase13, use, policy, what="requests with two tokens each", rule=rule, hint=hint)
 
 
 def test_when_blocks_run_out_the_one_that_can_wait_gives_way(phase13: ModuleType) -> None:

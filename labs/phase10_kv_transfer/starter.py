@@ -59,7 +59,7 @@ class BlockStoreConnector:
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must be held, because the next step saves some of them.
 
-        Of aborted and failed requests nothing is saved.
+        Of aborted and failed requests nothing is saved. Whatever else was noted of a request is forgotten.
         """
         raise NotImplementedError("Phase 10, task 4: request_finished")
 

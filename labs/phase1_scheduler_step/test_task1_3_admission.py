@@ -71,6 +71,18 @@ def test_a_hit_counts_as_computed(phase1: ModuleType) -> None:
     )
 
 
+def test_a_hit_of_thousands_of_blocks_counts_whole(phase1: ModuleType) -> None:
+    check_step(
+        phase1,
+        Situation([], [make_request("A", 20_003)], budget=20, block_size=4, hits={"A": [*range(9000, 4000, -1)]}),
+        rule="All hit blocks are computed already, however many there are.",
+        hint="5,000 hit blocks of 4 tokens: how many of A's 20,003 tokens are left?",
+        plan="A:3",
+        running="[A 20000/20003]",
+        budget_left=17,
+    )
+
+
 def test_admits_is_given_the_hits_the_running_requests_and_the_memory(phase1: ModuleType) -> None:
     waiting = [make_request("A", 30), make_request("B", 3)]
     scene = Scene(Situation([decoding("R")], waiting, block_size=4, hits={"A": [32, 31]}))

@@ -88,6 +88,20 @@ def test_tokens_behind_a_stop_are_dropped(phase1: ModuleType) -> None:
     )
 
 
+def test_hundreds_of_tokens_of_one_step_are_kept(phase1: ModuleType) -> None:
+    tokens = list(range(100, 1000))
+    running = [caught_up("A", max_tokens=2000), caught_up("B", max_tokens=600)]
+    Update(running, {"A": tokens, "B": tokens}, max_model_len=5000).check(
+        phase1,
+        "All sampled tokens up to a stop are appended and returned, however many there are.",
+        "is there a limit in your code besides the stop?",
+        returned={"A": tokens, "B": tokens[:600]},
+        running="A",
+        finished={"B": "length"},
+        freed="B",
+    )
+
+
 def test_requests_finish_in_the_order_of_the_step(phase1: ModuleType) -> None:
     running = [caught_up(name) for name in "ABCD"]
     sampled = {"A": [EOS], "B": [EOS], "C": [11], "D": [EOS]}

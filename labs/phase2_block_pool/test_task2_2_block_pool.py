@@ -107,6 +107,17 @@ def test_touch_adds_one_holder_each_time(phase2: ModuleType) -> None:
     harness.check_handed_out("Three holders, three frees: it is free.", "how many holders has block 2?", 1, [2])
 
 
+def test_tens_of_thousands_may_hold_a_block(phase2: ModuleType) -> None:
+    harness = PoolHarness(phase2, 4)
+    harness.history.append("touch(2), 70,000 times, then free_blocks([2]), 69,999 times")
+    for _ in range(70_000):
+        harness.pool.touch(2)
+    harness.pool.free_blocks([2] * 69_999)
+    harness.check_handed_out("One holder is left, however many there were.", "how far does your count go?", 2, [1, 3])
+    harness.free_blocks([2])
+    harness.check_handed_out("The last holder frees the block.", "how far does your count go?", 1, [2])
+
+
 def test_freeing_evicts_nothing(phase2: ModuleType) -> None:
     harness = PoolHarness(phase2, 4)
     block_ids = harness.get_new_blocks(2)

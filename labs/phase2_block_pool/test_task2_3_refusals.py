@@ -50,6 +50,26 @@ def test_a_request_can_have_every_block(phase2: ModuleType, num_usable: int) -> 
     )
 
 
+@pytest.mark.parametrize("lookahead", [0, 3, 9, 33])
+@pytest.mark.parametrize(("num_held", "num_idle"), [(2, 0), (0, 2), (2, 3)])
+def test_every_free_block_may_be_used(phase2: ModuleType, num_held: int, num_idle: int, lookahead: int) -> None:
+    harness = ManagerHarness(phase2, 20)
+    if num_held:
+        harness.allocate(make_request("A", 4 * num_held + 4), 4 * num_held)
+    hits = list(range(1, num_held + num_idle + 1))
+    request, num_new = make_request("B", 100), 80 - 4 * len(hits) - lookahead
+    harness.allocate(request, num_new + 1, hits, lookahead)
+    rule = "Exactly enough is enough: no block is kept back, whether hits are held or free, and with lookahead slots. "
+    rule += "One token more is refused."
+    hint = (
+        f"of {len(hits)} hit blocks A holds {num_held}. How many blocks does B take from the free queue, and how many "
+    )
+    hint += "are there?"
+    harness.check(rule, hint, returned=None, num_free=20 - num_held)
+    harness.allocate(request, num_new, hits, lookahead)
+    harness.check(rule, hint, returned=list(range(len(hits) + 1, 21)), num_free=0)
+
+
 def test_room_in_the_last_block_needs_no_free_block(phase2: ModuleType) -> None:
     harness = ManagerHarness(phase2, 2)
     request = make_request("A", 20)

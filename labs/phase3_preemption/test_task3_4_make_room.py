@@ -46,6 +46,19 @@ def test_several_victims_until_it_fits(phase3: ModuleType) -> None:
     )
 
 
+def test_as_many_victims_as_it_takes(phase3: ModuleType) -> None:
+    running = [make_request("A", 4000, num_computed_tokens=4), *(runner(f"r{number}", 4) for number in range(600))]
+    harness = RoomHarness(running, num_blocks=601)
+    harness.make_room(phase3.RecomputePreemption("fcfs"), running[0], 4 * 599)
+    harness.check(
+        "Victims are preempted until the request in need holds its slots, however many that takes.",
+        "599 blocks are needed, and each victim holds 1. How many times may your loop go round?",
+        make_room=True,
+        RUNNING=["A", "r0"],
+        WAITING=[f"r{number}" for number in range(1, 600)],
+    )
+
+
 def test_a_victim_whose_blocks_are_shared_frees_too_little(phase3: ModuleType) -> None:
     running = [runner(name) for name in "ABCD"]
     tables = {"A": [1, 2], "B": [1, 3], "C": [1, 4], "D": [1, 4]}

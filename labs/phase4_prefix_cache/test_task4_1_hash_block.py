@@ -30,6 +30,9 @@ ALIKE = (
         "\N{ARABIC-INDIC DIGIT SEVEN}",
         "\U0001f600",
         "\U0001f601",
+        "\uf600",  # the lower 16 bits of the one
+        "\U00010061",  # and of an a
+        "\u0161",  # which has the lower 8 bits of this one, too
     ),
     *("x" * 64 + "1", "x" * 64 + "2", "x" * 300 + "1", "x" * 300 + "2"),
 )
@@ -240,7 +243,7 @@ def test_extra_keys_never_run_together(phase4: ModuleType) -> None:
         "'",
         *ALIKE,
     ]
-    pairs = [*product(words, words)]
+    pairs = [*product(words, words), *pairs_with_equal_lengths()]
     for mark in ("", *SEPARATORS, *map("".join, product(MARKS, repeat=2)), *MARKS):
         pairs += [(f"a{mark}b", "c"), ("a", f"b{mark}c"), (f"a{mark}", None), (None, f"{mark}a")]
     check_all_different(
@@ -248,6 +251,16 @@ def test_extra_keys_never_run_together(phase4: ModuleType) -> None:
         rule="Different extra keys have different hashes, whatever characters are in them: users choose their salts.",
         hint="can both keys be read back from the bytes that you hash, and None told from a text?",
     )
+
+
+def pairs_with_equal_lengths() -> list[tuple[str, str]]:
+    """Return pairs of keys that run together if each stands after its length modulo 256, and perhaps after a mark."""
+    pairs, end = list[tuple[str, str]](), "e" * 20
+    for tag in ("", "x", "s"):
+        for length in dict.fromkeys((chr(len(end)), chr(len(tag + end)))):
+            begin = "b" * (256 - len(length + tag))
+            pairs += [("", begin + length + tag + end), (length + tag + begin, end)]
+    return pairs
 
 
 def test_extra_keys_that_are_all_none_do_not_count(phase4: ModuleType) -> None:

@@ -97,13 +97,17 @@ def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None
     for number in range(2000):
         pin(cache, request_of(f"cold {number}", [1, 2, 3, 4]), [], RecordingPool())
     rates.append(cache.hit_rate())
+    many = request_of("many", [7] * 100_001)
+    for hit_blocks in ([1] * 20_000, *[[]] * 39):
+        pin(cache, many, hit_blocks, RecordingPool())
+    rates.append(cache.hit_rate())
     expect_equal(
         [round(float(rate), 6) for rate in rates],
-        [round(rate, 6) for rate in (0.0, 0 / 4, 8 / 14, 20 / 28, 24 / 42, 24 / 8042)],
+        [round(rate, 6) for rate in (0.0, 0 / 4, 8 / 14, 20 / 28, 24 / 42, 24 / 8042, 80_024 / 4_008_082)],
         rule="hit_rate is hit tokens over all tokens of the requests, counted at each admission; 0.0 before the first.",
         situation="at the start | admitted: 4 tokens, no hit | then 10 tokens, 2 hit blocks of 4 |\n"
         "then 14 tokens, 6 of them generated, 3 hit blocks | the same request again after a preemption, 1 hit block |\n"
-        "then 2,000 requests of 4 tokens without a hit",
+        "then 2,000 requests of 4 tokens without a hit | one of 100,001 tokens with 20,000 hit blocks, 39 without",
         hint="for each of these admissions: how many tokens count as hit, and how many in all?",
     )
 

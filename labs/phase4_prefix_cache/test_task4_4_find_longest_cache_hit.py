@@ -58,6 +58,19 @@ def test_hits_at_block_size_16(phase4: ModuleType, num_tokens: int, num_hit: int
     )
 
 
+def test_a_hit_may_have_thousands_of_blocks(phase4: ModuleType) -> None:
+    cache, tokens, table = phase4.HashPrefixCache(2), [n % 900 for n in range(10_001)], list(range(9000, 4000, -1))
+    commit(cache, request_of("first", tokens), table, 0, 5000)
+    found = hit(cache, request_of("second", tokens))
+    expect_equal(
+        {"blocks hit": len(found), "the last of them": found[-1:]},
+        {"blocks hit": 5000, "the last of them": [4001]},
+        rule="A hit runs to the first unknown block, however many blocks come before it.",
+        situation="blocks of 2; 10,001 tokens, cached in the blocks 9000 to 4001; the same tokens again",
+        hint="what ends your loop besides an unknown block, and the last token?",
+    )
+
+
 def test_hit_ends_at_the_first_unknown_block(phase4: ModuleType) -> None:
     request = request_of("first", [*ABC, 41])
     cache = phase4.HashPrefixCache(4)

@@ -156,7 +156,9 @@ def test_guard_counts_the_blocks_that_are_held_for_drafts(
     check_guard(phase5, answers, request_in(WAITING, "W", 14), [], [request_in(RUNNING, "A", 9, computed=8)], kv)
 
 
-@pytest.mark.parametrize(("num_running", "num_free"), [(20, 40), (20, 41), (70, 90), (70, 91), (70, 130)])
+@pytest.mark.parametrize(
+    ("num_running", "num_free"), [(20, 40), (20, 41), (70, 90), (70, 91), (70, 130), (600, 620), (600, 621)]
+)
 def test_guard_counts_every_one_of_many_running_requests(
     phase5: ModuleType, answers: Answers, num_running: int, num_free: int
 ) -> None:
@@ -165,6 +167,11 @@ def test_guard_counts_every_one_of_many_running_requests(
     check_guard(
         phase5, answers, request_in(WAITING, "W", 336), [], running, FrozenKV(16, num_running + num_free, tables)
     )
+
+
+@pytest.mark.parametrize("num_free", [49_999, 50_000])
+def test_guard_counts_to_the_last_of_many_free_blocks(phase5: ModuleType, answers: Answers, num_free: int) -> None:
+    check_guard(phase5, answers, request_in(WAITING, "W", 50_000), [], [], FrozenKV(1, num_free, {}))
 
 
 def test_guard_answers_follow_the_state_of_the_moment(phase5: ModuleType, answers: Answers) -> None:

@@ -161,6 +161,20 @@ def test_a_token_of_a_long_context_sees_itself_and_not_the_next_one(
     )
 
 
+def test_an_answer_is_not_the_next_one(phase6: ModuleType) -> None:
+    batch = [row_of("A", 5, 1, [1, 2]), row_of("B", 2, 3, [3, 4])]
+    flat, keys = naive_flat_batch(batch, 4), torch.zeros(5, 4, 1, 2)
+    answers = [phase6.paged_attention(torch.ones(4, 1, 2), keys, keys + one, flat, 0.5) for one in (1, 2)]
+    first, second = (answer.double().round(decimals=3).unique().tolist() for answer in answers)
+    expect_equal(
+        {"the first answer": first, "the second": second},
+        {"the first answer": [1.0], "the second": [2.0]},
+        rule="Each call returns numbers of its own and keeps nothing for the next: another layer has other caches.",
+        situation=f"two calls with one batch, all V are 1 and then 2; compared after both\n{describe_rows(batch, 4)}",
+        hint="where does the tensor that you return come from: is it made in the call?",
+    )
+
+
 def test_many_long_requests(phase6: ModuleType) -> None:
     # 8 decodes of about 1,095 tokens are two groups of one shape in the engine. After them: 100 short ones and chunks.
     long = [row_of(f"R{number}", 1099 - number, 1, range(69 * number, 69 * number + 69)) for number in range(1, 9)]

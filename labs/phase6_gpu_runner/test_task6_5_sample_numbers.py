@@ -9,7 +9,15 @@ import torch
 
 from course.labtest.expect import Told, expect_equal
 from course.labtest.phase6.devices import call_on_a_device
-from course.labtest.phase6.sampling_checks import Row, logs, naive_sample, random_row, sampled, told_of_row
+from course.labtest.phase6.sampling_checks import (
+    Row,
+    expect_tokens,
+    logs,
+    naive_sample,
+    random_row,
+    sampled,
+    told_of_row,
+)
 from course.labtest.phase6.threads import one_thread as one_thread
 from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.sampling_params import SamplingParams
@@ -34,6 +42,36 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
         rule="The last kept token is chosen even if rounding leaves the sum below the draw.",
         situation=f"2000 tokens, draw {largest}; yours chose {yours}",
         hint="what does your walk return when no sum exceeds the draw?",
+    )
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.1, 1e4])
+def test_a_temperature_of_any_size_divides_the_logits(phase6: ModuleType, temperature: float) -> None:
+    # Shares of 0.269 and 0.731, at any of these temperatures.
+    rows = [([0.0, temperature], SamplingParams(temperature=temperature), draw) for draw in (0.25, 0.28)]
+    expect_tokens(
+        phase6,
+        rows,
+        [0, 1],
+        [f"draw {draw}" for *_, draw in rows],
+        rule="Only with temperature 0 is the likeliest token taken. Any other one divides the logits, however small.",
+        situation=f"logits 0 and {temperature:g}, temperature {temperature:g}: they are 0 and 1 when divided",
+        hint="with which number does your code compare the temperature, and where?",
+    )
+
+
+@pytest.mark.parametrize("top_p", [0.9995, 1 - 2**-20])
+def test_a_top_p_just_below_1_is_a_cut(phase6: ModuleType, top_p: float) -> None:
+    rare = (1 - top_p) / 2
+    rows = [(logs(rare, 1 - rare), SamplingParams(temperature=1.0, top_p=top_p), draw) for draw in (0.0, 1 - 2**-53)]
+    expect_tokens(
+        phase6,
+        rows,
+        [1, 1],
+        ["draw 0", "the largest draw"],
+        rule="A top_p below 1 is a cut, however close to 1 it is: what comes after the token that crosses it is out.",
+        situation=f"probabilities {rare:.3g} and the rest, top_p {top_p:.8f}: the likeliest token alone crosses it",
+        hint="from which number on does your code take top_p for no cut?",
     )
 
 

@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from course.labtest.cost import check_keeps_nothing
 from course.labtest.expect import expect_equal, fail_with_smallest
 from course.labtest.phase7.lookups import check_lookup, check_reads, lookup_report, random_lookup
 from course.labtest.recorded import Answers
@@ -95,6 +96,27 @@ def test_the_drafts_are_a_list_of_their_own(phase7: ModuleType, answers: Answers
         "for the text [4, 5, 6, 4]; compared: all of them afterwards",
         hint="which list do you return, and what else refers to it?",
     )
+
+
+def test_the_beginning_of_a_long_text_counts(phase7: ModuleType) -> None:
+    text = [5, 6, 7, 8, *range(100, 100_000), 5, 6, 7]
+    expect_equal(
+        list(phase7.propose_by_lookup(text, 3, 2, 3)),
+        [8, 100, 101],
+        rule="The whole text is looked through, however long it is.",
+        situation="a text of 99,907 tokens that begins with 5, 6, 7, 8, 100, 101 and ends with 5, 6, 7",
+        hint="where does your search begin?",
+    )
+
+
+def test_lookups_leave_nothing_behind(phase7: ModuleType) -> None:
+    def use(name: str) -> None:
+        number = int(name.split()[-1]) + (1000 if name.startswith("then") else 0)
+        phase7.propose_by_lookup([number, 3, number], 2, 1, 3)
+
+    rule = "Nothing is remembered between calls: a server would keep a copy of each text at each of its lengths."
+    hint = "which list, dict or cache outside of the function does a call add to?"
+    check_keeps_nothing(phase7, use, what="texts were looked through", rule=rule, hint=hint)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -7,7 +7,7 @@ import pytest
 
 from course.labtest.expect import expect_equal
 from course.labtest.moments import Living
-from course.labtest.phase7.counters import check_schedule_drafts, drafted, random_drafted, scheduling_of
+from course.labtest.phase7.counters import check_schedule_drafts, drafted, random_drafted, scheduling_of, state_of
 from course.labtest.recorded import Answers
 
 
@@ -38,6 +38,22 @@ def test_placeholders_come_before_the_drafts(
 ) -> None:
     request = drafted(10, 4, [-1, -1, -1], computed=computed, placeholders=placeholders)
     check_schedule_drafts(phase7, request, expected)
+
+
+def test_each_object_keeps_its_settings(phase7: ModuleType) -> None:
+    settings = [(4, True), (7, True), (4, False)]
+    objects = [phase7.SpeculativeScheduling(*one) for one in settings]
+    kept = list(map(state_of, objects))
+    alike = [
+        f"{settings[one]} and {settings[other]}" for one, other in ((0, 1), (0, 2), (1, 2)) if kept[one] == kept[other]
+    ]
+    expect_equal(
+        {"objects that keep the same": alike},
+        {"objects that keep the same": []},
+        rule="`__init__` keeps both settings in the object: task 7.3 asks for them, and two engines have two objects.",
+        situation=f"three objects with (num_speculative_tokens, drafter_has_kv_cache) = {settings}",
+        hint="where does your `__init__` put what it is given: into `self`, or nowhere, or into the class?",
+    )
 
 
 def test_without_drafts_there_are_none(phase7: ModuleType) -> None:

@@ -97,7 +97,7 @@ def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
         )
 
 
-@pytest.mark.parametrize("part", [2**-8, 2**-12])
+@pytest.mark.parametrize("part", [2**-8, 2**-12, 2**-22])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 def test_a_small_surplus_is_a_surplus(phase7: ModuleType, answers: Answers, part: float, dtype: torch.dtype) -> None:
     drafter, target = [0.5 + part, 0.25, 0.25 - part], [0.5, 0.25, 0.25]

@@ -79,6 +79,15 @@ def test_without_drafts_the_step_that_brings_the_last_token_is_the_last_one(
     )
 
 
+def test_a_long_answer_ends_like_a_short_one(phase8: ModuleType) -> None:
+    check_row(
+        scheduling_of(phase8, 0),
+        [in_flight(40, known, 100_000, 0, 0) for known in (50_000, 99_998, 99_999)],
+        [False, False, True],
+        "max_tokens=100,000; one step is in flight, which samples one token",
+    )
+
+
 @pytest.mark.parametrize("max_tokens", [8, 3, 2, 1])
 @pytest.mark.parametrize(("num_drafts", "most"), [(2, 2), (1, 1), (1, 4), (4, 4), (0, 3), (16, 16)])
 def test_with_drafts_only_one_token_is_certain(phase8: ModuleType, max_tokens: int, num_drafts: int, most: int) -> None:

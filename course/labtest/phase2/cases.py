@@ -77,7 +77,7 @@ def _shown(harness: ManagerHarness, with_free: bool) -> dict[str, object]:
 def _random_call(
     rng: random.Random, name: str, request: Request | None, num_usable: int, block_size: int
 ) -> tuple[Request, int, Sequence[int], int]:
-    lookahead = rng.choice((0, 0, 0, 1, 3))
+    lookahead = rng.choice((0, 0, 0, 1, 3, 20))
     if request is not None:
         return request, rng.choice((1, 1, 1, 2, 5, max(1, block_size - 1), block_size, block_size + 1)), (), lookahead
     num_tokens, num_hits = rng.randint(1, 4 * block_size + 3), rng.choice((0, 1, 2, 3))

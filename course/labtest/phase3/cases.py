@@ -10,6 +10,8 @@ RANKS: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = (
     ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorted as texts they are in another order
     ((999, 1000, 1001), (1.75e9 + 0.25, 1.75e9 + 0.5, 1.75e9 + 0.75)),  # seconds since 1970, as time.time() counts
     ((0, 1), (5.0, 5.0001, 5.0002)),  # prompts that were sent together
+    ((0, 1), (5.0, 5.0 + 2**-30, 5.0 + 2**-21)),  # a billionth of a second apart
+    ((0, 1), (1.75e9, 1.75e9 + 2**-22, 1.75e9 + 2**-21)),  # as close as a float of today can tell
     ((-(10**8), 0, 10**8, 10**8 + 1), (1.75e9, 1.75e9 + 1e-4, 1.75e9 + 5)),
 )
 

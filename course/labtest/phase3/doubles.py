@@ -6,7 +6,7 @@ import pytest
 
 from mini_vllm.core.request import Request
 
-MAX_CALLS = 500  # a loop that never ends would fill memory first
+MAX_CALLS = 2000  # a loop that never ends would fill memory first
 
 
 class SharedBlocksKV:

@@ -29,6 +29,12 @@ def scheduling_of(phase7: ModuleType, num_drafts: int = 4, *, has_kv_cache: bool
     return scheduling
 
 
+def state_of(thing: object) -> dict[str, object]:
+    """Return what an object itself keeps, in its dict or its slots."""
+    slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
+    return dict(getattr(thing, "__dict__", {})) | {name: getattr(thing, name, None) for name in slots}
+
+
 def drafted(
     num_prompt: int, num_outputs: int, drafts: list[int], *, computed: int, placeholders: int = 0, name: str = "A"
 ) -> Request:

@@ -25,6 +25,7 @@ FIRST_DRAFTS = (
 )
 NO_STAND_IN_LEFT = "No stand-in is computed: a place for which there is no draft is left out, and the share is shorter."
 FROZEN = "correct_share returns a new share and changes nothing: the scheduler keeps the original plan."
+OTHER_TABLES = [[0, 4, 9]]  # of a second group of layers, as phase 12 has them
 Kept = tuple[Request, list[int], bool]  # the request, the blocks and `needs_token` of a share
 
 
@@ -66,7 +67,8 @@ def check_share(
         request = living.now(varied(request, living.random))
         request.num_computed_tokens += living.random.choice([0, 3])  # the step after this one may be planned, too
     stand_ins, blocks, drafts = [-1] * plan.num_stand_ins, [7, 3, 9], list(plan.drafts)
-    share = ScheduledRequest(request, plan.start, plan.size, blocks, needs_token, stand_ins)
+    tables = [blocks, *map(list, OTHER_TABLES)]
+    share = ScheduledRequest(request, plan.start, plan.size, blocks, needs_token, stand_ins, block_tables=tables)
     before = fields_of(request)
     lines = [
         f"planned: {counted(plan.size, 'token')} from {plan.start} on, at the end of them "
@@ -116,9 +118,9 @@ def check_result(result: ScheduledRequest | None, plan: PlannedShare, planned: K
     assert result is not None
     expect_equal(
         _kept(result, planned),
-        ["request", "block_ids", "needs_token"],
+        ["request", "block_ids", "needs_token", "block_tables"],
         rule="The corrected share is that of the same request object, with the same blocks and the same `needs_token`.",
-        situation=[*lines, "compared: which of the three are still those of the planned share"],
+        situation=[*lines, "compared: which of the four are still those of the planned share"],
         hint="how do you make the new share: what do you copy, and what do you leave out?",
     )
     expected = {
@@ -151,5 +153,6 @@ def _kept(result: ScheduledRequest, planned: Kept) -> list[str]:
         "request": result.request is request,
         "block_ids": shown(result.block_ids) == block_ids,
         "needs_token": result.needs_token == needs_token,
+        "block_tables": [shown(table) for table in result.block_tables] == [block_ids, *OTHER_TABLES],
     }
     return [name for name, is_kept in kept.items() if is_kept]
