@@ -128,7 +128,7 @@ def test_tenants_come_back_in_the_order_of_arrival(phase13: ModuleType) -> None:
     names = ("x", "y", "z")
     requests = [asked("x0", 60, 1, tenant="x"), asked("y0", 4, 1, tenant="y"), asked("w0", 1, 190, 0.5, "w")]
     requests += [asked(f"{t}{n}", 4, 1, 1.005 + 1e-6 * k, t) for k, t in enumerate(names) for n in range(1, 7)]
-    run = Run(phase13.VirtualTokenCounter(tenant_weights={"w": 1000.0}), requests, ONE_SLOT)
+    run = Run(phase13.VirtualTokenCounter(tenant_weights={"w": 1000.0}), requests, ONE_SEAT)
     place = run.order.index("x1") - 2
     expect_equal(
         {"x1 is among the first three of them": place <= 3},

@@ -14,7 +14,7 @@ from torch import nn
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.core.tokenizer import Message
-from mini_vllm.runner import loading, packed_linear
+from mini_vllm.runner import compiled_llama, loading, packed_linear
 from mini_vllm.runner.packed_linear import PackedLinear, SharedColumns, can_pack, pack_linear_layers
 from tests.model.shapes import SERVED, random_model
 
@@ -27,8 +27,9 @@ QUESTIONS = ["What is the capital of Norway?", "Count from 3 to 9.", "Tell me a 
 
 @pytest.fixture(autouse=True)
 def on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU, where there is one, packs nothing."""
+    """A GPU, where there is one, packs nothing; a compiler, where there is one, computes the layers in C."""
     monkeypatch.setattr(loading, "pick_device", lambda: CPU)
+    monkeypatch.setattr(compiled_llama, "can_be_compiled", lambda model: False)
 
 
 def answers(config: EngineConfig) -> tuple[LLM, list[list[int]]]:
