@@ -155,6 +155,7 @@ def answers() -> dict[TextRequest, str]:
 
 
 @pytest.mark.endurance
+@pytest.mark.timeout(SECONDS + 1800)
 def test_nothing_is_left_of_a_load_and_a_sigterm_loses_no_answer(answers: dict[TextRequest, str]) -> None:
     allow_many_connections()
     server = MeasuredServer(server_command(OURS, BackendSettings(str(EMBEDDED_MODEL), kv_cache_tokens=32_768)))
@@ -177,6 +178,7 @@ def test_nothing_is_left_of_a_load_and_a_sigterm_loses_no_answer(answers: dict[T
 
 
 @pytest.mark.endurance
+@pytest.mark.timeout(SECONDS + 1800)
 def test_failing_steps_end_their_own_requests_alone(answers: dict[TextRequest, str]) -> None:
     engine, steps = build_engine(CONFIG, SOLUTION), count(1)
     execute = engine.runner.execute_model
