@@ -2,11 +2,15 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.backend import Arrivals, BackendSettings, Load, OnProgress, ServedRound
@@ -17,12 +21,14 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.runner import compiled, compiled_llama
 from mini_vllm.sampling_params import SamplingParams
 
 KINDS = {
+    "layers in C (products, norms, rotation)": ("before_attention", "after_attention", "last_product"),
     "matrix products": ("linear", "addmm", "aten.mm", "aten.bmm", "aten.matmul"),
-    "attention": ("scaled_dot_product",),
-    "copies of K and V": ("index_select", "index_copy", "aten.index.", "index_put"),
+    "attention": ("scaled_dot_product", "paged_decode_attention", "paged_chunk_attention"),
+    "copies of K and V": ("index_select", "index_copy", "aten.index.", "index_put", "reshape_and_cache"),
 }
 REST = "everything else"
 
@@ -138,6 +144,33 @@ class OperatorStopwatch(TorchDispatchMode):
         return result
 
 
+@contextmanager
+def timed_c_functions(stopwatch: OperatorStopwatch) -> Iterator[None]:
+    """Add up the seconds of each function in C, too, which torch does not see."""
+
+    def timed(name: str, function: Callable[..., None]) -> Callable[..., None]:
+        def call(*arguments: Any) -> None:
+            start = perf_counter()
+            function(*arguments)
+            stopwatch.seconds[name] += perf_counter() - start
+
+        return call
+
+    def in_layers(dtype: torch.dtype) -> SimpleNamespace:
+        found = layer_functions(dtype)
+        return SimpleNamespace(**{name: timed(name, getattr(found, name)) for name in compiled_llama.SIGNATURES})
+
+    def in_phase6(name: str, *rest: Any) -> Callable[..., None]:
+        return timed(name, compiled_function(name, *rest))
+
+    layer_functions, compiled_function = compiled_llama.layer_functions, compiled.compiled_function
+    with (
+        patch.object(compiled_llama, "layer_functions", in_layers),
+        patch.object(compiled, "compiled_function", in_phase6),
+    ):
+        yield
+
+
 class ProfiledBackend:
     """mini-vLLM as a backend that also reports its seconds by operator."""
 
@@ -152,7 +185,7 @@ class ProfiledBackend:
         microseconds between operators, so the total of the second round is not used.
         """
         served = self.ours.serve(requests, on_progress, load)
-        with OperatorStopwatch() as stopwatch:
+        with OperatorStopwatch() as stopwatch, timed_c_functions(stopwatch):
             # Reversed prompts are as long, and the prefix cache knows none of them.
             turned = [replace(request, prompt_token_ids=request.prompt_token_ids[::-1]) for request in requests]
             self.ours.serve(turned, on_progress, load)
