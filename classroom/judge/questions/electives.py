@@ -191,7 +191,7 @@ def table(rng: Random, phase: int, task: int) -> JudgeQuestion:
     """Random cases of one task of a phase from 9 on, among the named ones of its graded tests, which vary all else."""
     plays, *names = PLAYS[phase]
     play = names[task - 1]
-    named = [group["cases"].values() for group in groups(plays, task) if group["play"] == play] if phase < 13 else []
+    named = [group["cases"].values() for group in groups(plays, task) if group["play"] == play]
     cases = [*chain(*named), *(plays.random_case(rng, task) for _ in range(MAX_CASES))]
     rng.shuffle(cases)
     return question(phase, "table", phase, play, cases, shown=[short(f"{play}{given}") for given in cases])
