@@ -24,8 +24,9 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.runner import compiled, compiled_llama
 from mini_vllm.sampling_params import SamplingParams
 
+LAYERS_IN_C = "layers in C (products, norms, rotation)"
 KINDS = {
-    "layers in C (products, norms, rotation)": ("before_attention", "after_attention", "last_product"),
+    LAYERS_IN_C: ("before_attention", "after_attention", "last_product"),
     "matrix products": ("linear", "addmm", "aten.mm", "aten.bmm", "aten.matmul"),
     "attention": ("scaled_dot_product", "paged_decode_attention", "paged_chunk_attention"),
     "copies of K and V": ("index_select", "index_copy", "aten.index.", "index_put", "reshape_and_cache"),
@@ -194,10 +195,11 @@ class ProfiledBackend:
 
 
 def by_kind(operators: Iterable[tuple[str, float]], all_seconds: float) -> dict[str, float]:
-    """Add up (operator, seconds) by kind; the remainder of `all_seconds` is the rest."""
+    """Add up (operator, seconds) by kind, where there is any; the remainder of `all_seconds` is the rest."""
     seconds = dict.fromkeys(KINDS, 0.0)
     for name, spent in operators:
         for kind, parts in KINDS.items():
             if any(part in name for part in parts):
                 seconds[kind] += spent
-    return {**seconds, REST: max(0.0, all_seconds - sum(seconds.values()))}
+    found = {kind: spent for kind, spent in seconds.items() if spent}
+    return {**found, REST: max(0.0, all_seconds - sum(seconds.values()))}
