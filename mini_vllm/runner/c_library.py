@@ -25,7 +25,8 @@ def find_compiler() -> str | None:
 def can_compile() -> bool:
     """Return whether there is a C compiler that takes our options; not every machine with one has its headers."""
     try:
-        compile_library("nothing.c", '#include "numbers.h"\n#include <math.h>\n', ("-DIS_BFLOAT16=0",))
+        trial = '#include "numbers.h"\n#include <math.h>\n'
+        compile_library("nothing.c", trial, ("-DIS_BFLOAT16=0",), is_kept=True)
     except ValueError:
         return False
     return True
@@ -93,11 +94,16 @@ def _keep(library: Path, kept: Path) -> None:
         pass
 
 
+def torch_threads() -> list[str]:
+    """Return the path of the OpenMP library whose threads torch computes on, if it is GCC's; macOS has another one."""
+    return sorted(map(str, (Path(torch.__file__).parent / "lib").glob("libgomp*")))[:1]
+
+
 def _compile(compiler: str, source: Path, options: tuple[str, ...], library: Path) -> str:
     """Compile a file to a library; return what the compiler says if it does not."""
     compiled = library.with_suffix(".o")
     # The threads of torch compute, and no further ones: two pools would wait for each other.
-    threads = sorted(map(str, (Path(torch.__file__).parent / "lib").glob("libgomp*")))[:1]
+    threads = torch_threads()
     openmp = ["-fopenmp"] if threads else []
     # Two steps, since a library that is linked with -ffast-math turns off subnormal numbers in the whole process.
     for arguments in (

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from mini_vllm.runner.c_library import HERE, LENGTH, NUMBER, POINTER, can_compile, compile_library
+from mini_vllm.runner.c_library import HERE, LENGTH, NUMBER, POINTER, can_compile, compile_library, torch_threads
 from mini_vllm.runner.llama import LlamaModel, is_llama, paged_model
 from mini_vllm.runner.loading import LoadedModel
 from mini_vllm.runner.packed_linear import pack_linear_layers
@@ -46,7 +46,9 @@ def layer_functions(dtype: torch.dtype) -> Any:
 
 def can_be_compiled(model: Any) -> bool:
     """Return whether C computes this model's layers: a Llama on a CPU, without biases but those of Q, K and V."""
-    if not is_llama(model) or model.device.type != "cpu" or model.dtype not in DTYPES or not can_compile():
+    if not is_llama(model) or model.device.type != "cpu" or model.dtype not in DTYPES:
+        return False
+    if not torch_threads() or not can_compile():  # on one thread it would be slower than torch on all
         return False
     decoder = model.model.layers[0]
     has_biases = any(layer.bias is not None for layer in (decoder.self_attn.o_proj, decoder.mlp.down_proj))

@@ -20,9 +20,10 @@ typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4), may_alias
 typedef uint32_t words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t integers __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
+/* What is no number stays none where it comes first: a model's broken weights must show in its logits. */
 INLINE lanes larger(lanes one, lanes other) {
-    integers is_larger = one > other; /* all bits set, or none */
-    return (lanes)(((integers)one & is_larger) | ((integers)other & ~is_larger));
+    integers is_larger = other > one; /* all bits set, or none */
+    return (lanes)(((integers)other & is_larger) | ((integers)one & ~is_larger));
 }
 
 /* e to the power of numbers, off by 2e-7 of it at most; as if -87 and 88 were the smallest and the largest number. */
