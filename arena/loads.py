@@ -14,9 +14,9 @@ from itertools import chain, islice, repeat
 from math import isfinite
 from pathlib import Path
 from random import Random
-from typing import Any, overload
+from typing import Any
 
-from course.simulator.workloads import SyntheticPrompt, make_requests
+from course.simulator.workloads import LazyPrompt, SyntheticPrompt, make_requests
 from course.workloads import urgency
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.core.service_level import ServiceLevel
@@ -104,26 +104,16 @@ def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedReques
 
 
 @dataclass(frozen=True, slots=True)
-class HashedPrompt(Sequence[int]):
+class HashedPrompt(LazyPrompt):
     """A prompt of which only the hashes of its blocks are known: two prompts agree as far as their hashes do."""
 
     num_tokens: int
     hash_ids: tuple[int, ...]
     block_size: int
 
-    def __len__(self) -> int:
-        return self.num_tokens
-
     def __iter__(self) -> Iterator[int]:
         tokens = chain.from_iterable(repeat(hash_id, self.block_size) for hash_id in self.hash_ids)
         return islice(chain(tokens, repeat(0)), self.num_tokens)
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-    def __getitem__(self, index: int | slice) -> int | list[int]:
-        return list(self)[index]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 LAYERS_IN_C = "layers in C (products, norms, rotation)"
 KINDS = {
-    LAYERS_IN_C: ("before_attention", "after_attention", "last_product"),
+    LAYERS_IN_C: ("before_attention", "after_attention", "compute_logits"),
     "matrix products": ("linear", "addmm", "aten.mm", "aten.bmm", "aten.matmul"),
     "attention": ("scaled_dot_product", "paged_decode_attention", "paged_chunk_attention"),
     "copies of K and V": ("index_select", "index_copy", "aten.index.", "index_put", "reshape_and_cache"),

@@ -12,8 +12,25 @@ from course.workloads.timed_request import TimedRequest
 WorkloadName = Literal["chat", "documents", "shared-prefix", "mixed", "burst"]
 
 
+class LazyPrompt(Sequence[int]):
+    """Token ids that are made when they are read, by the `__iter__` of a subclass."""
+
+    __slots__ = ()
+    num_tokens: int
+
+    def __len__(self) -> int:
+        return self.num_tokens
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return list(self)[index]
+
+
 @dataclass(frozen=True, slots=True)
-class SyntheticPrompt(Sequence[int]):
+class SyntheticPrompt(LazyPrompt):
     """`num_tokens` token ids that agree with another prompt's exactly as far as the two share their text.
 
     The first `num_shared_tokens` are the same in every prompt with the same `shared_prefix`. The rest belongs to
@@ -25,21 +42,11 @@ class SyntheticPrompt(Sequence[int]):
     shared_prefix: int = 0
     num_shared_tokens: int = 0
 
-    def __len__(self) -> int:
-        return self.num_tokens
-
     def __iter__(self) -> Iterator[int]:
         shared = min(self.num_shared_tokens, self.num_tokens)
         own = self.num_tokens - shared
         # Odd and even ids: shared and own parts never agree.
         return chain(repeat(2 * self.shared_prefix + 1, shared), repeat(2 * self.conversation, own))
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[int]: ...
-    def __getitem__(self, index: int | slice) -> int | list[int]:
-        return list(self)[index]
 
     def scaled(self, factor: float) -> "SyntheticPrompt":
         """Return the prompt with its lengths multiplied by `factor`, at least one token long."""

@@ -1,4 +1,4 @@
-"""K and V on their way, step by step: blocks that are loading, loaded, or held until they are sent, and who waits."""
+"""K and V on their way, step by step: blocks that are loading, loaded, or held until sent, and what waits."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

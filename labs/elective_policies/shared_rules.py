@@ -18,8 +18,8 @@ def check_no_idle_step(run: Run, what: str) -> None:
     """Fail if a step left budget and a seat unused although a request could have had them (memory was plenty)."""
     if run.idle_steps:
         lab_failure(
-            rule="A policy decides who comes first, not whether the engine works: no step leaves a seat and budget "
-            "unused while a request waits.",
+            rule="A policy decides which request comes first, not whether the engine works: no step leaves a seat and "
+            "budget unused while a request waits.",
             situation=what,
             expected="no such step",
             yours=f"{len(run.idle_steps)} of them, the first is {run.idle_steps[0]}",

@@ -189,11 +189,9 @@ def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
     """
     steps = runner_steps_for(impl)
     if device_type == "cpu" and (source := decode_attention_for(impl)) is not None:
-        from mini_vllm.runner.compiled import in_c, with_decodes_in_c
+        from mini_vllm.runner.compiled import in_c
 
-        if impl == "starter":
-            return with_decodes_in_c(steps, source)
-        return in_c(steps, source, source.with_name("phase6_cpu_kernels.c"))
+        return in_c(steps, source, None if impl == "starter" else source.with_name("phase6_cpu_kernels.c"))
     kernels = triton_kernels_for(impl) if device_type == "cuda" else None
     if kernels is None:
         return steps

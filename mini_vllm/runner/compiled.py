@@ -45,7 +45,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class CFile:
-    """A C file as it was when an engine was made: an edit is for the next one. `is_ours`: nobody edits it."""
+    """A C file as it was when an engine was made: an edit is for the next one. `is_ours`: it is not a learner's."""
 
     name: str
     code: str
@@ -71,13 +71,13 @@ def compiled_function(name: str, file: CFile, sizes: Sizes) -> CFunction:
     return typed
 
 
-def with_decodes_in_c(steps: RunnerSteps, source: Path) -> RunnerSteps:
-    """Return steps in which requests with few tokens attend through the function of a C file, others as before."""
-    return replace(steps, paged_attention=compiled_attention(steps.paged_attention, CFile.read(source)))
+def in_c(steps: RunnerSteps, decodes: Path, kernels: Path | None = None) -> RunnerSteps:
+    """Return steps in which requests with few tokens attend through the function of a C file.
 
-
-def in_c(steps: RunnerSteps, decodes: Path, kernels: Path) -> RunnerSteps:
-    """Return steps in which a second C file has the attention of chunks, and writes K and V."""
+    The reference has a second file, `kernels`, through which chunks attend, and K and V are written.
+    """
+    if kernels is None:
+        return replace(steps, paged_attention=compiled_attention(steps.paged_attention, CFile.read(decodes)))
     kernels_file, decodes_file = CFile.read(kernels, is_ours=True), CFile.read(decodes, is_ours=True)
     attention = compiled_attention(steps.paged_attention, decodes_file, kernels_file)
     return replace(steps, paged_attention=attention, write_kv=compiled_write_kv(steps.write_kv, kernels_file))

@@ -25,10 +25,10 @@ START = (LENGTH, LENGTH, NUMBER)  # rows, threads, and what a norm adds to the m
 SIGNATURES = {
     "columns_of_a_panel": (),
     "pack": (POINTER, LENGTH, LENGTH, POINTER),
-    "product_alone": (LENGTH, LENGTH, LENGTH, LENGTH, *[POINTER] * 4),
+    "linear": (LENGTH, LENGTH, LENGTH, LENGTH, *[POINTER] * 4),
     "before_attention": (*START, *[LENGTH] * 4, *[POINTER] * 9),
     "after_attention": (*START, *[LENGTH] * 3, *[POINTER] * 8),
-    "last_product": (*START, LENGTH, LENGTH, *[POINTER] * 5),
+    "compute_logits": (*START, LENGTH, LENGTH, *[POINTER] * 5),
 }
 
 
@@ -81,7 +81,7 @@ class PanelProduct:
         """Multiply inputs [rows, depth], for a layer that adapters are added to."""
         inputs = inputs.contiguous()
         output = torch.empty(len(inputs), self.width, dtype=inputs.dtype)
-        layer_functions(inputs.dtype).product_alone(
+        layer_functions(inputs.dtype).linear(
             len(inputs),
             threads_for(len(inputs) * self.weight.numel()),
             self.depth,
@@ -168,7 +168,7 @@ class CompiledLlama(LlamaModel):
         product = self.logits
         assert isinstance(product, PanelProduct)
         logits = last.new_empty(len(last), product.width)
-        layer_functions(last.dtype).last_product(
+        layer_functions(last.dtype).compute_logits(
             len(last),
             threads_for(product.weight.numel() * len(last)),
             self.norm_eps,

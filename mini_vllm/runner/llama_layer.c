@@ -174,14 +174,14 @@ void after_attention(int64_t num_rows, int64_t num_threads, float epsilon, int64
 }
 
 /* One product: outputs [rows, width] of inputs [rows, depth]. */
-void product_alone(int64_t num_rows, int64_t num_threads, int64_t depth, int64_t width, const number *restrict inputs,
+void linear(int64_t num_rows, int64_t num_threads, int64_t depth, int64_t width, const number *restrict inputs,
                    const number *panels, const number *bias, number *restrict output) {
 #pragma omp parallel num_threads((int)num_threads)
     multiply(num_rows, inputs, depth, panels, bias, output, width);
 }
 
 /* The logits [rows, vocab_size] of rows of the last layer. */
-void last_product(int64_t num_rows, int64_t num_threads, float epsilon, int64_t hidden_size, int64_t vocab_size,
+void compute_logits(int64_t num_rows, int64_t num_threads, float epsilon, int64_t hidden_size, int64_t vocab_size,
                   const number *restrict hidden, const number *norm_weight, const number *weight,
                   number *restrict normed, number *restrict logits) {
 #pragma omp parallel num_threads((int)num_threads)
