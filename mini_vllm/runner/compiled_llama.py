@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.c_library import HERE, LENGTH, NUMBER, POINTER, can_compile, compile_library, torch_threads
 from mini_vllm.runner.llama import LlamaModel, is_llama, paged_model
 from mini_vllm.runner.loading import LoadedModel
@@ -72,8 +73,8 @@ class PanelProduct:
         biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
         plain = torch.cat([layer.weight.detach() for layer in layers])
         functions, (width, depth) = layer_functions(plain.dtype), plain.shape
-        columns = functions.columns_of_a_panel()
-        weight = torch.empty(-(-width // columns) * columns * depth, dtype=plain.dtype)
+        pair = 2 * functions.columns_of_a_panel()  # panels are multiplied in pairs
+        weight = torch.empty(cdiv(width, pair) * pair * depth, dtype=plain.dtype)
         functions.pack(plain.data_ptr(), width, depth, weight.data_ptr())
         return cls(weight, torch.cat(biases) if biases else None, depth, width)
 

@@ -71,12 +71,11 @@ INLINE void tile(int rows, const number *inputs, int64_t depth, const number *le
  * partner's after them. Each thread takes panels of its own: a weight is read once. */
 INLINE void product(int64_t num_rows, const number *inputs, int64_t depth, const number *panels, const number *bias,
                     number *output, int64_t width, Result result) {
-    int64_t kept = result == GATE ? LANES : 2 * LANES, size = depth * LANES;
+    int64_t kept = result == GATE ? LANES : 2 * LANES;
 #pragma omp for schedule(static)
     for (int64_t first = 0; first < width; first += kept) {
-        const number *left = panels + first * depth, *right = left + (result == GATE ? width * depth : size);
+        const number *left = panels + first * depth, *right = left + (result == GATE ? width : LANES) * depth;
         int64_t columns = width - first < kept ? width - first : kept, row = 0;
-        if (columns <= LANES && result != GATE) right = left; /* there is no second panel */
 #define TILE(rows) tile(rows, inputs + row * depth, depth, left, right, bias ? bias + first : 0, \
                         output + row * width + first, width, columns, result)
         for (; row + ROWS <= num_rows; row += ROWS) TILE(ROWS);
@@ -129,9 +128,9 @@ INLINE void turn(number *head, const float *cosine, const float *sine, int64_t h
 
 int64_t columns_of_a_panel(void) { return LANES; }
 
-/* Reorder a weight [num_columns, depth] into panels; columns past the last are zeros. */
+/* Reorder a weight [num_columns, depth] into an even number of panels; columns past the last are zeros. */
 void pack(const number *restrict weight, int64_t num_columns, int64_t depth, number *restrict panels) {
-    for (int64_t first = 0; first < num_columns; first += LANES)
+    for (int64_t first = 0; first < (num_columns + 2 * LANES - 1) / (2 * LANES) * 2 * LANES; first += LANES)
         for (int64_t place = 0; place < depth; place++)
             for (int64_t column = first; column < first + LANES; column++)
                 panels[first * depth + (place - place % PAIR) * LANES + (column - first) * PAIR + place % PAIR] =

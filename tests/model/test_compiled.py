@@ -130,13 +130,15 @@ def test_a_library_is_compiled_once_per_machine(tmp_path: Path, monkeypatch: pyt
     [kept] = (tmp_path / "mini-vllm").iterdir()
     kept.write_bytes(b"cut short")
     monkeypatch.setattr(c_library, "_compile", lambda *arguments: "not again")
-    for changed in (options, ("-DANSWER=43",)):
-        with pytest.raises(ValueError, match="not again"):
-            load(COMPILER, "a.c", code, changed, True)
+    with pytest.raises(ValueError, match="not again"):
+        load(COMPILER, "a.c", code, options, True)
     monkeypatch.setattr(c_library, "_compile", compile_it)
     assert load(COMPILER, "a.c", code, options, True).answer() == 42
     monkeypatch.setattr(c_library, "_compile", lambda *arguments: "not again")
     assert load(COMPILER, "a.c", code, options, True).answer() == 42
+    for changed in (("a.c", code, ("-DANSWER=43",)), ("a.c", code + "\n", options)):
+        with pytest.raises(ValueError, match="not again"):
+            load(COMPILER, *changed, True)
 
 
 @needs_compiler
