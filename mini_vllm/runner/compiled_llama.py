@@ -1,6 +1,6 @@
 """The forward pass of a Llama with its layers in C (`llama_layer.c`), where there is a compiler.
 
-In torch a layer is fifteen operators, and starting them costs a small model more than its arithmetic. Here it is two
+In torch a layer is dozens of operators, and starting them costs a small model more than its arithmetic. Here it is two
 calls, with phase 6 between them.
 """
 

@@ -1,6 +1,6 @@
 /* What a layer of the Llama family computes before and after its attention, as one call each.
  *
- * In torch it is fifteen operators, and starting them costs a small model more than its arithmetic. IS_BFLOAT16 is set
+ * In torch it is dozens of operators, and starting them costs a small model more than its arithmetic. IS_BFLOAT16 is set
  * by the engine, which compiles this file for the processor that it runs on.
  *
  * Weights are read as panels of LANES columns, written by `pack`: [panel][depth / PAIR][LANES][PAIR]. A tile multiplies
