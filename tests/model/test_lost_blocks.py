@@ -34,8 +34,7 @@ def plain() -> list[str]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_prefill_process_that_does_wrong_changes_no_text(plain: list[str], folder: Path, fault: str) -> None:
-    config = replace(TIGHT, async_scheduling=FAULTS.index(fault) % 2 == 1)
-    llm = engine(config, kv_connector="prefill", prefill_timeout=TIMEOUT)
+    llm = engine(TIGHT, kv_connector="prefill", prefill_timeout=TIMEOUT)
     connector: Any = llm.engine.scheduler.gates.connector
     right = connector.prefill
     right.close()
