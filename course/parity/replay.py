@@ -169,8 +169,9 @@ def compare(scenario: Scenario, lineup: Lineup, policy: SchedulingPolicy | None 
     for number, recorded in enumerate(scenario.steps):
         ours = replay.run_step(number)
         for field in COMPARED:
-            if as_json(ours[field]) != recorded[field]:  # type: ignore[literal-required]
-                return ReplayDifference(number, field, recorded[field], as_json(ours[field]))  # type: ignore[literal-required]
+            value = ours[field]  # type: ignore[literal-required]
+            if value != recorded[field] and as_json(value) != recorded[field]:
+                return ReplayDifference(number, field, recorded[field], as_json(value))
         for field in GATE_FIELDS:
             if field in recorded and as_json(replay.gate_fields.get(field)) != _comparable(field, recorded[field]):
                 return ReplayDifference(number, field, recorded[field], as_json(replay.gate_fields.get(field)))

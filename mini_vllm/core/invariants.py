@@ -83,9 +83,8 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
     require(request.num_output_placeholders >= 0, f"{name} has {request.num_output_placeholders} placeholders")
     tables = scheduler.block_tables(name)
     # A request whose K and V came from elsewhere holds them before it runs.
-    is_loading = request.status is RequestStatus.WAITING_FOR_REMOTE_KVS
-    has_loaded = scheduler.gates.awaits_others and computed > 0
-    if request.status is not RequestStatus.RUNNING and not is_loading and not has_loaded:
+    waits = request.status not in (RequestStatus.RUNNING, RequestStatus.WAITING_FOR_REMOTE_KVS)
+    if waits and not (computed > 0 and scheduler.gates.awaits_others):
         require(computed == 0, f"{name} waits with {computed} computed tokens")
         require(not any(tables), f"{name} waits but holds {sum(map(len, tables))} blocks")
         return
@@ -111,7 +110,9 @@ def check_pool(scheduler: Scheduler) -> None:
     free = kv.free_block_ids()
     require(len(free) == kv.num_free_blocks, f"{len(free)} blocks in the free queue, {kv.num_free_blocks} counted")
     require(len(set(free)) == len(free), f"a block is in the free queue twice: {free}")
-    require(dict(holders) == kv.ref_counts(), f"holders {dict(holders)}, reference counts {kv.ref_counts()}")
+    counts = kv.ref_counts()
+    if dict(holders) != counts:
+        raise InvariantError(f"holders {dict(holders)}, reference counts {counts}")
     require(not holders.keys() & set(free), f"free and held: {holders.keys() & set(free)}")
     require(0 not in holders and 0 not in free, "block 0 is the null block: never free, never held")
     num_known = len(free) + len(holders)

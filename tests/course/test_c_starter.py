@@ -1,4 +1,7 @@
-"""The optional task in C: the reference without its body, and tests that run where a compiler is."""
+"""The optional task in C: the reference without its body, and tests that run where a compiler is.
+
+That the reference passes is among the first tests of `lab.py`.
+"""
 
 import re
 import shutil
@@ -25,13 +28,6 @@ def test_starter_solution_and_header_have_the_same_signature() -> None:
 def test_the_starter_is_untouched_and_names_its_task() -> None:
     assert unwritten_task(STARTER.read_text()) == "Phase 6, task 9: paged_decode_attention"
     assert unwritten_task(SOLUTION.read_text()) is None
-
-
-@needs_compiler
-def test_the_reference_passes(tmp_path: Path) -> None:
-    cases = graded("solution", tmp_path / "report.xml", TESTS)
-    assert len(cases) > 25
-    assert [case.get("name") for case in cases if len(list(case))] == []
 
 
 @needs_compiler

@@ -18,7 +18,6 @@ from classroom.one_file import compose as composed
 from cli.main import app
 from course.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from mini_vllm.assembly.lineup import CHECKOUT
 from tests.course.conftest import module_at
 
 STORY = "Once upon a time"
@@ -50,18 +49,6 @@ def test_it_has_at_most_1200_lines_and_its_title_counts_them(path: Path) -> None
     assert text.startswith(f'"""A vLLM in {num_lines:,} lines')
 
 
-def test_mypy_and_ruff_find_nothing(path: Path) -> None:
-    config = f"--config={CHECKOUT / 'pyproject.toml'}"
-    cache = f"--cache-dir={CHECKOUT / '.mypy_cache' / 'one_file'}"
-    for check in (
-        ["ruff", "check", config],
-        ["ruff", "format", "--check", config],
-        ["mypy", "--strict", "--config-file=", cache],
-    ):
-        done = run([sys.executable, "-m", *check, str(path)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_each_name_is_defined_once_and_no_text_names_what_is_not_there(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
@@ -85,11 +72,13 @@ def names_of(node: ast.AST) -> Iterator[str]:
 def test_its_decisions_are_those_of_the_public_traces_whatever_the_settings(module: ModuleType) -> None:
     used: dict[str, set[object]] = {}
     for file in PUBLIC_FILES[:3]:
-        plain = [one for one in read_scenarios(file) if not one.electives and not one.defects]
-        assert len(plain) > 40
-        for scenario in plain:
-            for name, value in replay(module, scenario).items():
-                used.setdefault(name, set()).add(value)
+        num_plain = 0
+        for scenario in read_scenarios(file):
+            if not scenario.electives and not scenario.defects:
+                num_plain += 1
+                for name, value in replay(module, scenario).items():
+                    used.setdefault(name, set()).add(value)
+        assert num_plain > 40
     assert set(module.EngineConfig.__slots__) == used.keys() | {"admission_guard", "seed", "dtype"}
     assert [name for name, values in used.items() if len(values) == 1] == [], "settings that no trace changes"
 

@@ -15,7 +15,7 @@ from cli.main import app
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm_labs.launcher import start_parser
-from tests.course.conftest import clean_environment, module_at, run
+from tests.course.conftest import clean_environment, module_at
 from tests.course.released_text import Command, ReleasedText, released_texts
 from tests.course.surface import PHASES, solution_path
 
@@ -36,7 +36,6 @@ NOT_THERE = re.compile(
     r"\bsolutions?/|\bsolution:|LAB_IMPL=solution|\btests/|\bmutants?\b|mini-vllm release|"
     r"\bthe reference(?! counts?\b)|\bteacher's\b"
 )
-NBVAL = ("-p", "nbval.plugin", "--nbval-lax")
 NEEDS_THE_REFERENCE = ("release",)
 OF_THE_LAUNCHER = "start"  # of an installed course; tests/course/test_wheel.py runs it
 STALLS = {  # the handouts say that these end with an error
@@ -201,9 +200,3 @@ def test_every_trace_stages_and_generate_command_runs_on_written_starters(
     results = json.loads(done.stdout)
     for line, (exit_code, output, exception) in results.items():
         assert exit_code == (1 if line in STALLS else 0), f"{line}: {exception}\n{output}"
-
-
-def test_the_tour_runs_on_an_untouched_edition(student: Path) -> None:
-    done = run(student, "pytest", "-q", "-p", "no:cacheprovider", *NBVAL, "notebooks", PYTHONPATH=str(student))
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert re.search(r"\d+ passed", done.stdout)

@@ -9,6 +9,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 WATCHED = (str(ROOT / "mini_vllm"), str(ROOT / "solutions"))
+CHECKS = str(ROOT / "mini_vllm" / "core" / "invariants.py")  # reads only: at each of its lines the state is the same
 
 
 class Interruption:
@@ -38,7 +39,8 @@ def interrupted_at(line: int, error: BaseException, since: str = "") -> Iterator
     def on_call(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal counts
         counts = counts or frame.f_code.co_name == since
-        return on_line if frame.f_code.co_filename.startswith(WATCHED) and not fired.place else None
+        file = frame.f_code.co_filename
+        return on_line if file.startswith(WATCHED) and file != CHECKS and not fired.place else None
 
     before = sys.gettrace()
     sys.settrace(on_call)

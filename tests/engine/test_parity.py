@@ -1,15 +1,16 @@
 """Our decisions are vLLM's, block id for block id, also without some phases, as far as the recordings are in scope."""
 
 import copy
+import gc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from course.parity.by_phase import comparable, compare_until_failure, phases_needed
 from course.parity.replay import ReplayDifference, compare, run_free_of_defects
-from course.parity.scenario import PUBLIC_FILES, PUBLIC_TRACES, Scenario, output_token, prompt_token, read_scenarios
+from course.parity.scenario import PUBLIC_FILES, Scenario, output_token, prompt_token, read_scenarios
 from course.parity.verdict import KNOWN_DEFECTS
 from labs.phase2_block_pool import starter
 from mini_vllm.assembly.lineup import parse_lineup
@@ -18,14 +19,30 @@ from solutions import phase4_prefix_cache
 from solutions.phase2_block_pool import PagedKVCacheManager
 
 REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
-SCENARIOS = [scenario for file in PUBLIC_FILES for scenario in read_scenarios(file)]
-TO_MATCH = [scenario for scenario in SCENARIOS if not scenario.defects]
-WITH_DEFECTS = [scenario for scenario in SCENARIOS if scenario.defects]
-OF_THE_COURSE = [s for name in ("named.jsonl", "random.jsonl.gz") for s in read_scenarios(PUBLIC_TRACES / name)]
+NUM_OF_THE_COURSE = 64 + 246  # those of the first two files
 
 
-def named(name: str) -> Scenario:
-    return next(scenario for scenario in SCENARIOS if scenario.name == name)
+@pytest.fixture(scope="module")
+def scenarios() -> Iterator[list[Scenario]]:
+    """All recordings, for this file alone: a gigabyte, through which the garbage collector would walk for seconds."""
+    gc.disable()
+    try:
+        found = [scenario for file in PUBLIC_FILES for scenario in read_scenarios(file)]
+    finally:
+        gc.enable()
+    gc.freeze()
+    yield found
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="module")
+def of_the_course(scenarios: list[Scenario]) -> list[Scenario]:
+    return scenarios[:NUM_OF_THE_COURSE]
+
+
+@pytest.fixture(scope="module")
+def to_match(scenarios: list[Scenario]) -> list[Scenario]:
+    return [scenario for scenario in scenarios if not scenario.defects]
 
 
 def altered(scenario: Scenario, alter: Callable[[dict[str, Any]], None]) -> Scenario:
@@ -34,11 +51,11 @@ def altered(scenario: Scenario, alter: Callable[[dict[str, Any]], None]) -> Scen
     return Scenario(line)
 
 
-def test_recordings_of_absent_electives_are_reported_with_a_reason() -> None:
-    assert len(SCENARIOS) == 64 + 246 + 400 + 320
-    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
+def test_recordings_of_absent_electives_are_reported_with_a_reason(scenarios: list[Scenario]) -> None:
+    assert len(scenarios) == NUM_OF_THE_COURSE + 400 + 320
+    assert len({scenario.name for scenario in scenarios}) == len(scenarios)
     six = parse_lineup("solution")
-    assert Counter(s.out_of_scope(six) for s in SCENARIOS if s.kind != "named") == {
+    assert Counter(s.out_of_scope(six) for s in scenarios if s.kind != "named") == {
         None: 300 + 60,
         "phase 7 (speculative decoding)": 100,
         "phase 8 (async scheduling)": 246,
@@ -46,7 +63,7 @@ def test_recordings_of_absent_electives_are_reported_with_a_reason() -> None:
         "phase 11 (admission gates)": 40 + 60 + 40,
         "phase 12 (sliding windows)": 80,
     }
-    for scenario in SCENARIOS:
+    for scenario in scenarios:
         assert scenario.out_of_scope(REFERENCE) is None
         config, reason = scenario.line["config"], scenario.out_of_scope(six)
         uses_elective = (
@@ -72,22 +89,25 @@ def test_recordings_of_absent_electives_are_reported_with_a_reason() -> None:
         ("gates", 18),
     ],
 )
-def test_every_recording_is_matched_block_by_block(kind: str, number: int) -> None:
-    scenarios = [scenario for scenario in TO_MATCH if scenario.kind == kind]
-    assert len(scenarios) == number
-    differences = {s.name: str(difference) for s in scenarios if (difference := compare(s, REFERENCE))}
+def test_every_recording_is_matched_block_by_block(to_match: list[Scenario], kind: str, number: int) -> None:
+    chosen = [scenario for scenario in to_match if scenario.kind == kind]
+    assert len(chosen) == number
+    differences = {s.name: str(difference) for s in chosen if (difference := compare(s, REFERENCE))}
     assert differences == {}
 
 
-def test_recordings_with_a_defect_run_without_it_to_the_end() -> None:
-    assert {defect for scenario in WITH_DEFECTS for defect in scenario.defects} == KNOWN_DEFECTS
-    for scenario in WITH_DEFECTS:
+def test_recordings_with_a_defect_run_without_it_to_the_end(scenarios: list[Scenario]) -> None:
+    with_defects = [scenario for scenario in scenarios if scenario.defects]
+    assert {defect for scenario in with_defects for defect in scenario.defects} == KNOWN_DEFECTS
+    for scenario in with_defects:
         run_free_of_defects(scenario, REFERENCE)
         assert compare(scenario, REFERENCE) is not None, "this recording shows no defect"
 
 
-def test_an_engine_with_the_defect_of_the_recording_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = named("priority_victim_leaves_uncomputed_cached_blocks")
+def test_an_engine_with_the_defect_of_the_recording_is_caught(
+    scenarios: list[Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = next(s for s in scenarios if s.name == "priority_victim_leaves_uncomputed_cached_blocks")
     monkeypatch.setattr(phase4_prefix_cache.HashPrefixCache, "drop_uncomputed", lambda *_: None)
     assert compare(scenario, REFERENCE) is None, "with the defect our decisions equal the recording's"
 
@@ -120,9 +140,9 @@ def test_an_engine_with_the_defect_of_the_recording_is_caught(monkeypatch: pytes
     ],
 )
 def test_an_altered_recording_is_reported_with_its_step_and_field(
-    kind: str, field: str, alter: Callable[[dict[str, Any]], None]
+    to_match: list[Scenario], kind: str, field: str, alter: Callable[[dict[str, Any]], None]
 ) -> None:
-    scenario = next(one for one in TO_MATCH if one.kind == kind)
+    scenario = next(one for one in to_match if one.kind == kind)
     number = next(i for i, step in enumerate(scenario.steps) if i > 0 and step["output"])
     difference = compare(altered(scenario, lambda trace: alter(trace["steps"][number])), REFERENCE)
     assert difference is not None
@@ -131,8 +151,8 @@ def test_an_altered_recording_is_reported_with_its_step_and_field(
     assert str(difference).startswith(f"step {number}, {field}\n  recorded  ")
 
 
-def test_an_altered_summary_is_reported_after_the_last_step() -> None:
-    scenario = TO_MATCH[0]
+def test_an_altered_summary_is_reported_after_the_last_step(to_match: list[Scenario]) -> None:
+    scenario = to_match[0]
 
     def alter(trace: dict[str, Any]) -> None:
         next(iter(trace["requests"].values()))["preemptions"] += 1
@@ -142,10 +162,10 @@ def test_an_altered_summary_is_reported_after_the_last_step() -> None:
     assert (difference.step, difference.field) == (len(scenario.steps), "requests")
 
 
-def test_the_tokens_of_the_recordings_follow_their_description() -> None:
+def test_the_tokens_of_the_recordings_follow_their_description(scenarios: list[Scenario]) -> None:
     assert [prompt_token("A", index) for index in range(4)] == [354, 460, 902, 324]
     assert [output_token("A", index) for index in range(4)] == [495, 201, 707, 141]
-    for scenario in SCENARIOS:
+    for scenario in scenarios:
         for request_id, request in scenario.line["requests"].items():
             assert len(scenario.prompt(request_id)) == request["prompt_len"]
 
@@ -173,16 +193,18 @@ def test_a_line_that_is_not_a_trace_is_refused_with_its_number(tmp_path: Any) ->
         ("solution:1-3,solution:5", 98),
     ],
 )
-def test_the_phases_that_are_there_decide_as_recorded(phases: str, num_scenarios: int) -> None:
+def test_the_phases_that_are_there_decide_as_recorded(
+    of_the_course: list[Scenario], phases: str, num_scenarios: int
+) -> None:
     lineup = parse_lineup(phases)
-    chosen = comparable(OF_THE_COURSE, lineup)
+    chosen = comparable(of_the_course, lineup)
     result = compare_until_failure(chosen, lineup)
     assert result.failure is None, result.failure
     assert len(result.agreed) == num_scenarios
 
 
-def test_each_kind_of_need_is_recorded() -> None:
-    counts = Counter(phase for scenario in OF_THE_COURSE for phase in phases_needed(scenario))
+def test_each_kind_of_need_is_recorded(of_the_course: list[Scenario]) -> None:
+    counts = Counter(phase for scenario in of_the_course for phase in phases_needed(scenario))
     assert min(counts[phase] for phase in range(1, 6)) > 100
     assert (counts[7], counts[8]) == (29 + 7, 30 + 7)
 
@@ -193,10 +215,12 @@ class HeadFirst(PagedKVCacheManager):
         super().free(request, num_computed_tokens)
 
 
-def test_the_first_difference_is_in_the_fewest_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_difference_is_in_the_fewest_phases(
+    of_the_course: list[Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(starter, "PagedKVCacheManager", HeadFirst)
     lineup = parse_lineup("solution:1,starter:2,solution:3-5")
-    result = compare_until_failure(comparable(OF_THE_COURSE, lineup), lineup)
+    result = compare_until_failure(comparable(of_the_course, lineup), lineup)
     assert result.failure is not None
     assert phases_needed(result.failure.scenario) == {1, 2}
     assert result.suspects == [1, 2]

@@ -7,6 +7,7 @@ several steps. Every request is valid; bad input has its own tests.
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from typing import Any
 from zlib import crc32
@@ -21,6 +22,7 @@ from mini_vllm.runner.drafts.proposer import PromptLookup
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from tests.engine.runners import install_spy
 
+parsed = cache(parse_lineup)  # which looks for the solutions in the file system: a third of building a small engine
 MAX_MODEL_LEN = 40
 PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed in range(3))
 
@@ -75,7 +77,7 @@ def draft_half_right(engine: LLMEngine) -> None:
 
 def make_engine(config: EngineConfig, lineup: str = "solution:1-5", *, record: bool = False) -> LLMEngine:
     """Return an engine on the fake model whose clock advances by 1 at each reading."""
-    engine = build_engine(config, parse_lineup(lineup), record=record)
+    engine = build_engine(config, parsed(lineup), record=record)
     ticks = count()
     engine.clock = lambda: float(next(ticks))
     return engine

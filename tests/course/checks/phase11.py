@@ -46,5 +46,5 @@ def keys(images: Sequence[Image], start: int, end: int) -> int:
 
 def recordings() -> int:
     """Return how many recordings need the phase and show no defect of vLLM."""
-    scenarios = [scenario for file in PUBLIC_FILES for scenario in read_scenarios(file)]
+    scenarios = (scenario for file in PUBLIC_FILES for scenario in read_scenarios(file))
     return sum(11 in scenario.electives and not scenario.defects for scenario in scenarios)

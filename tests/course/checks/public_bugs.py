@@ -1,10 +1,11 @@
 """What the `<!-- check: ... -->` comments of `docs/public_bugs.md` may call."""
 
+from functools import cache
 from unittest.mock import patch
 
 from course.labtest.support import make_request
 from solutions import phase4_prefix_cache as phase4
-from tests.engine.test_public_bugs import BUGS, all_traces, traces_of
+from tests.engine.test_public_bugs import BUGS, all_traces
 
 
 def num_hashes(num_tokens: int, num_lookups: int) -> int:
@@ -20,11 +21,17 @@ def num_bugs() -> int:
     return len(BUGS)
 
 
+@cache
+def recorded() -> list[list[str]]:
+    """Return the defects of each recorded trace."""
+    return [one.defects for one in all_traces()]
+
+
 def num_traces(defect: str) -> int:
     """Return how many recorded traces name a defect."""
-    return sum(defect in one.defects for one in all_traces())
+    return sum(defect in defects for defects in recorded())
 
 
 def num_alone(defect: str) -> int:
     """Return how many name it and no other defect."""
-    return len(traces_of(defect))
+    return recorded().count([defect])

@@ -1,0 +1,19 @@
+"""The engine in one file has the style and the types of the rest."""
+
+import sys
+from pathlib import Path
+from subprocess import run
+
+from classroom.one_file import compose as composed
+from mini_vllm.assembly.lineup import CHECKOUT
+from tests.cli.conftest import Commands
+
+
+def test_mypy_and_ruff_find_nothing(mini_vllm: Commands, tmp_path: Path) -> None:
+    mini_vllm("one-file", tmp_path / "file")
+    # With the settings of `make lint` mypy finds what that has read of PyTorch in the cache.
+    for check in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy", "--strict"]):
+        config = f"--config{'-file' if check[0] == 'mypy' else ''}={CHECKOUT / 'pyproject.toml'}"
+        command = [sys.executable, "-m", *check, config, str(tmp_path / "file" / composed.FILE_NAME)]
+        done = run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
