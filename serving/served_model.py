@@ -52,7 +52,8 @@ class ServedModel:
         self.require_running()
         seconds = self.llm.seconds_in_step
         if seconds > self.settings.step_timeout:
-            raise unavailable(f"the engine has been in one step for {seconds:.0f} seconds", "engine_stuck")
+            about = f"the engine has been in one step for {seconds:.0f} seconds. {self.llm.notice}"
+            raise unavailable(about.rstrip(), "engine_stuck")
 
     def room_for(self, num_prompt_tokens: int) -> int:
         """Return the maximum length of an answer in tokens, at least 1."""

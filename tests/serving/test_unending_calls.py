@@ -167,7 +167,7 @@ def test_long_work_in_many_short_calls_is_no_endless_call(monkeypatch: pytest.Mo
     monkeypatch.setattr(call_watch, "LIMIT", 0.3)
     monkeypatch.setattr(call_watch, "PAUSE", 0.01)
     given_up: list[str] = []
-    watch_calls(given_up.append)
+    watch_calls(given_up.append, lambda notice: None)
     short, end = learners("return sum(range(2000))"), time.monotonic() + 1.5
     while time.monotonic() < end:
         short()
