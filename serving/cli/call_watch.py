@@ -15,7 +15,7 @@ from course.sandbox.explain import hint_for, lines_of
 from course.sandbox.frames import is_learners
 
 LIMIT, PAUSE = 8.0, 0.25  # seconds that a call may take, and between two looks
-NOTICE = 6.0  # seconds by the clock after which a call is told of, then after twice as many: the machine may be slow
+NOTICE = 4.0  # seconds by the clock after which a call is told of, then after twice as many: the machine may be slow
 IDLE, WAITING_FACTOR = 0.1, 10  # a call with less CPU time has only waited; one that looks now and then may take longer
 
 

@@ -161,8 +161,8 @@ def test_a_notice_comes_by_the_clock_and_less_and_less_often(monkeypatch: pytest
         monkeypatch.setattr(time, "monotonic", lambda now=seconds: float(now))
         if notice := call.notice(0):
             told[seconds] = notice
-    assert list(told) == [6, 12, 24]
-    assert told[6] == "One call into your code has taken 6 seconds so far, 0.5 of them CPU time. Now:"
+    assert list(told) == [4, 8, 16]
+    assert told[4] == "One call into your code has taken 4 seconds so far, 0.5 of them CPU time. Now:"
 
 
 def test_a_step_cannot_fork_the_engine() -> None:
