@@ -73,7 +73,8 @@ class StreamedAnswer(Response):
     """Sends the events of all choices straight to the connection, without a generator in between.
 
     The status line waits for the first output, so a request that the engine refuses gets the status of its error; a
-    later error becomes an event. If the client goes away, the choices are aborted.
+    later error becomes an event. If the client goes away, the choices are aborted. A notice becomes a comment, which
+    clients skip, and does not wait.
     """
 
     def __init__(self, request: GenerateRequest) -> None:
@@ -81,31 +82,45 @@ class StreamedAnswer(Response):
         self._request = request
         self._choices = [ChoiceEvents(request, index) for index in range(len(request.choices))]
         self._last: dict[int, RequestOutput] = {}
+        self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Left open, the generator would abort its choices only when it is collected.
-        async with ended_by_disconnect(receive), aclosing(self._request.outputs()) as outputs:
-            first = await self._next(outputs)
-            if first is not None and first[1].error is not None:
-                raise engine_error(first[1].error)
-            await send(START)
-            await self._send_events(first, outputs, send)
+        self._send, streams = send, self._request.served.streams
+        streams.add(self._tell)
+        try:
+            # Left open, the generator would abort its choices only when it is collected.
+            async with ended_by_disconnect(receive), aclosing(self._request.outputs()) as outputs:
+                await self._send_events(outputs)
+        finally:
+            streams.remove(self._tell)
 
-    async def _send_events(self, item: Item | None, outputs: Outputs, send: Send) -> None:
+    async def _tell(self, notice: str) -> None:
+        lines = [f": {line}\n" for line in notice.splitlines()]
+        await self._write("".join([*lines, "\n"]).encode())
+
+    async def _write(self, events: bytes, *, more: bool = True) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            await self._send(START)
+        if events:
+            await self._send({"type": "http.response.body", "body": events, "more_body": more})
+
+    async def _send_events(self, outputs: Outputs) -> None:
         """Send the events of all outputs. An error ends them."""
         try:
-            while item is not None:
+            while (item := await self._next(outputs)) is not None:
                 index, output = item
                 self._last[index] = output
-                if events := self._choices[index].of(output):
-                    await send({"type": "http.response.body", "body": events, "more_body": True})
+                if output.error is None or self._has_begun:
+                    await self._write(self._choices[index].of(output))
                 if output.error is not None:
                     raise engine_error(output.error)
-                item = await self._next(outputs)
             end = self._usage() + DONE
         except ApiError as error:
+            if not self._has_begun:
+                raise
             end = event(error.body) + DONE
-        await send({"type": "http.response.body", "body": end, "more_body": False})
+        await self._write(end, more=False)
 
     async def _next(self, outputs: Outputs) -> Item | None:
         """Return the next output and its choice, None after the last. Raises `ApiError`."""

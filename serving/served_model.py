@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from mini_vllm.core.tokenizer import Message
 from mini_vllm.engine.async_llm import AsyncLLM
@@ -23,12 +24,22 @@ class ServedModel:
         self.names = (self.name, *settings.adapters)
         self.created = int(time.time())
         self.max_model_len = llm.config.max_model_len or 0
+        self.streams: set[Callable[[str], Awaitable[None]]] = set()  # which are told of notices
         self.params_n = BucketCounts(HISTOGRAMS["request_params_n"][1])
         self._max_tokens = self.max_model_len
 
     async def open(self) -> None:
         """Ask the engine for the longest request that it can serve."""
         self._max_tokens = await self.llm.call(max_tokens_of_request)
+
+    async def pass_on_notices(self) -> None:
+        """Tell the open streams whenever a call into the engine takes long, until the task is cancelled."""
+        told = ""
+        while True:
+            await asyncio.sleep(0.25)
+            before, told = told, self.llm.notice
+            if told not in ("", before):
+                await asyncio.gather(*(tell(told) for tell in self.streams), return_exceptions=True)
 
     def require(self, name: str | None) -> None:
         """Raise `ApiError` (404) if a request names neither this model nor an adapter; no name means this one."""
@@ -52,7 +63,8 @@ class ServedModel:
         self.require_running()
         seconds = self.llm.seconds_in_step
         if seconds > self.settings.step_timeout:
-            raise unavailable(f"the engine has been in one step for {seconds:.0f} seconds", "engine_stuck")
+            about = f"the engine has been in one step for {seconds:.0f} seconds. {self.llm.notice}"
+            raise unavailable(about.rstrip(), "engine_stuck")
 
     def room_for(self, num_prompt_tokens: int) -> int:
         """Return the maximum length of an answer in tokens, at least 1."""

@@ -43,9 +43,10 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
         await llm.call(keep_recent_steps)
         await llm.call(keep_statistics)
         await served.open()
-        logging_statistics = asyncio.create_task(log_statistics(llm))
+        tasks = [asyncio.create_task(log_statistics(llm)), asyncio.create_task(served.pass_on_notices())]
         yield
-        logging_statistics.cancel()
+        for task in tasks:
+            task.cancel()
 
     # Routes read bodies themselves, so a schema would show no fields.
     app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)

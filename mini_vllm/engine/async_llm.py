@@ -1,6 +1,7 @@
 """`AsyncLLM`: many asyncio tasks on one engine. (vLLM: `v1/engine/async_llm.py`.)"""
 
 import asyncio
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -23,6 +24,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 Result = TypeVar("Result")
 SECONDS_FOR_LAST_STEP = 2.0
+logger = logging.getLogger(__name__)
 
 
 class AsyncLLM:
@@ -30,20 +32,21 @@ class AsyncLLM:
 
     If `engine` is an engine, the thread is in this process. If it is a function that opens one, the engine gets a
     separate process, so that the readers' Python never delays a step. That function, and those passed to `call` and
-    `call_during_step`, must then be picklable. `watch` is called where the engine is, with a function that ends it.
+    `call_during_step`, must then be picklable. `watch` is called where the engine is. `notice` tells of a call that
+    takes long so far; it is empty while there is none.
     """
 
     def __init__(self, engine: LLMEngine | OpenEngine, watch: Watch | None = None) -> None:
-        self.is_shutting_down, self.reason_of_death = False, ""
+        self.is_shutting_down, self.reason_of_death, self.notice = False, "", ""
         # None: the reader has left, but the id stays in use until the engine has ended the request.
         self._collectors: dict[str, OutputCollector | None] = {}
         self._host: EngineThread | EngineProcess = (
             EngineThread(engine, self._deliver, self._fail_all)
             if isinstance(engine, LLMEngine)
-            else EngineProcess(engine, self._deliver, self._fail_all, watch)
+            else EngineProcess(engine, self._deliver, self._fail_all, watch, self._notify)
         )
         if watch and isinstance(self._host, EngineThread):
-            watch(self._host.give_up)
+            watch(self._host.give_up, self._notify)
         self.config: EngineConfig = self._host.config
         self.tokenizer: Tokenizer = self._host.tokenizer
 
@@ -172,7 +175,8 @@ class AsyncLLM:
         while self.is_alive and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         if self.is_alive:
-            self._fail_all(EngineDeadError(f"the engine is in a step that has lasted {self.seconds_in_step:.0f} s"))
+            about = f"the engine is in a step that has lasted {self.seconds_in_step:.0f} s"
+            self._fail_all(EngineDeadError(f"{about}. {self.notice}" if self.notice else about))
             self._host.abandon()
 
     def _abort(self, request_id: str) -> None:
@@ -209,6 +213,10 @@ class AsyncLLM:
                 for _, output in items:  # on another thread: sending may wait for this one to read
                     self._collectors[output.request_id] = None
                     threading.Thread(target=self._abort, args=(output.request_id,), daemon=True).start()
+
+    def _notify(self, notice: str) -> None:
+        self.notice = notice
+        logger.warning("%s", notice or "That call has ended: the engine goes on.")
 
     def _fail_all(self, error: EngineDeadError) -> None:
         """Let all readers fail: nothing will come any more."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from mini_vllm.config import EngineConfig
@@ -28,6 +29,7 @@ from mini_vllm.engine.output_pieces import (
     OpenEngine,
     OutputPiece,
     PieceJoiner,
+    Tell,
     Watch,
 )
 from mini_vllm.outputs import RequestOutput
@@ -40,11 +42,13 @@ logger = logging.getLogger(__name__)
 class EngineProcess:
     """Starts a process with an `EngineThread` in it, and has its methods. Functions for them must be picklable.
 
-    `deliver` and `on_death` are called on a thread of this process. Raises what `open_engine` raises, and
+    `deliver`, `on_death` and `notify` are called on a thread of this process. Raises what `open_engine` raises, and
     `EngineDeadError` if the process ends before there is an engine.
     """
 
-    def __init__(self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath, watch: Watch | None) -> None:
+    def __init__(
+        self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath, watch: Watch | None, notify: Tell
+    ) -> None:
         # A forked process would believe that torch's threads run, and they would not.
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
@@ -53,7 +57,7 @@ class EngineProcess:
         self._process = spawn.Process(target=run_engine, args=arguments, name="mini-vllm-engine", daemon=True)
         self._process.start()
         # The process ends when this end of the pipe closes, but `multiprocessing` would wait for it before that.
-        atexit.register(self._process.kill)
+        atexit.register(self.abandon)
         theirs.close()
         # Callers are on several threads. Reading results must not need the lock for sending: a message that does not
         # fit into the pipe waits for the process, which may itself wait for its results to be read.
@@ -66,7 +70,7 @@ class EngineProcess:
             raise
         self.config: EngineConfig = opened.config
         self.tokenizer: Tokenizer = opened.tokenizer
-        self._deliver, self._on_death = deliver, on_death
+        self._deliver, self._on_death, self._notify = deliver, on_death, notify
         self._pieces = PieceJoiner()
         self._pending: dict[int, Future[Any]] = {}
         self._call_ids = count()
@@ -114,8 +118,8 @@ class EngineProcess:
         self._send_unless_ended("end")
 
     def abandon(self) -> None:
-        """Kill the process at once, in the middle of a step."""
-        self._process.kill()
+        """Kill the process at once, in the middle of a step, with what was started in it."""
+        kill_group(self._process)
 
     def give_up(self, reason: str) -> None:
         """Kill the process, once it has written its stack to standard error; readers and callers fail with `reason`."""
@@ -174,6 +178,8 @@ class EngineProcess:
         """Give the process up if its heartbeat stops. Looks are counted, because the machine may have slept."""
         last, num_silent = 0.0, 0
         while not self._over.wait(1.0):
+            if not self._process.is_alive():
+                self.abandon()  # what was started in it may have outlived it, and hold its end of the pipe
             num_silent = num_silent + 1 if self._clocks[1].value == last else 0
             last = self._clocks[1].value
             if num_silent == SECONDS_OF_SILENCE:
@@ -182,10 +188,9 @@ class EngineProcess:
     def _join_process(self) -> None:
         """Make sure that the process has ended. It ends by itself once it has closed its end of the pipe."""
         self._process.join(SECONDS_TO_EXIT)
-        if self._process.is_alive():
-            self.abandon()
-            self._process.join()
-        atexit.unregister(self._process.kill)
+        self.abandon()
+        self._process.join()
+        atexit.unregister(self.abandon)
         with self._sending:
             self._connection.close()
 
@@ -193,26 +198,34 @@ class EngineProcess:
         """Handle a message: outputs, the result of a call, or that the engine's thread has ended."""
         if isinstance(message, EngineReply):
             with self._noting:
-                future = self._pending.pop(message.call_id)
+                future = self._pending.pop(message.call_id, None)
             if isinstance(message.result, RequestOutput):  # of a request that was aborted
                 self._pieces.forget(message.result.request_id)
-            message.complete(future)
+            if future:  # else its caller has been told of the death
+                message.complete(future)
         elif isinstance(message, EngineDeadError):
             self._note_death(message)
             self.abandon()
+        elif isinstance(message, str):
+            self._notify(message)
         else:
             assert isinstance(message, list)
             outputs = [self._pieces.join(OutputPiece._make(piece)) for piece in message]
             self._deliver([output for output in outputs if output is not None])
 
     def _complete_pending(self) -> None:
-        """Note that the process is gone, and let everything fail that waits for a result or an output."""
+        """Note that the process is gone."""
         if self._error is None and not self._is_ending:
             self._note_death(self._death_error())
         elif self._error is None:
             self._on_death(self._death_error())  # some outputs of its last step may be missing
         with self._noting:
             self._over.set()
+        self._fail_pending()
+
+    def _fail_pending(self) -> None:
+        """Let everything fail that waits for a result."""
+        with self._noting:
             pending, self._pending = self._pending, {}
         for call_id, future in pending.items():
             error = EngineDeadError(*self._error.args) if self._error else ShuttingDownError("the engine has shut down")
@@ -223,7 +236,15 @@ class EngineProcess:
             self._error = error
             logger.error("%s", error)
             self._on_death(error)
+            self._fail_pending()
 
     def _death_error(self) -> EngineDeadError:
         code = self._process.exitcode
         return EngineDeadError(f"the engine's process has ended{'' if code is None else f' with code {code}'}")
+
+
+def kill_group(process: BaseProcess) -> None:
+    """Kill a process that leads a group, and all that was started in it, which may have outlived it."""
+    with suppress(AttributeError, OSError):  # on Windows, before it leads one, or nothing is left
+        os.killpg(process.pid or 0, signal.SIGKILL)
+    process.kill()

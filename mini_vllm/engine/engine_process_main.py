@@ -13,7 +13,7 @@ import traceback
 from concurrent.futures import Future
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NoReturn
 
 from mini_vllm.engine.engine_thread import EngineThread, StepClock
 from mini_vllm.engine.output_pieces import Call, EngineReply, Opened, OpenEngine, Watch, piece_of
@@ -28,6 +28,7 @@ def run_engine(
 
     The clock `beat` is set twice a second, unless native code holds the interpreter's lock.
     """
+    lead_group()
     # Ctrl-C reaches every process of a terminal, but the server decides when to end: it lets running requests finish.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -46,6 +47,25 @@ def run_engine(
     PipeServer(connection).serve(engine, watch, step)
 
 
+def lead_group() -> None:
+    """Let all that a learner's code starts in this process end with it. A copy of the process itself is refused."""
+    sys.addaudithook(refuse_fork)
+    if sys.platform != "win32":
+        os.setsid()
+
+
+def refuse_fork(event: str, _: object) -> None:
+    if event in ("os.fork", "os.forkpty"):
+        raise RuntimeError(f"{event}() in an engine would make a second one, which answers the same requests")
+
+
+def end_group() -> NoReturn:
+    """End this process at once, with all that was started in it."""
+    if sys.platform != "win32":
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
 def end_with_parent(beat: StepClock) -> None:
     """End this process when the one that started it is gone, even while a model is loading or a step runs."""
     parent = multiprocessing.parent_process()
@@ -53,14 +73,15 @@ def end_with_parent(beat: StepClock) -> None:
     if sys.platform == "linux":
         import fcntl
 
-        # Native code that holds the interpreter's lock stops this thread; signals end it, or show its stack.
-        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+        # Native code that holds the interpreter's lock stops this thread; a signal to the group ends it.
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
+    if sys.platform != "win32":
         faulthandler.register(signal.SIGUSR1)
     while parent.is_alive():
         beat.value = time.monotonic()
         parent.join(0.5)
-    os._exit(1)
+    end_group()
 
 
 class PipeServer:
@@ -76,12 +97,12 @@ class PipeServer:
         thread = EngineThread(engine, self._send_outputs, self._send, step_clock)
         self._send(Opened(thread.config, thread.tokenizer))
         if watch:
-            watch(thread.give_up)
+            watch(thread.give_up, self._send)
         try:
             while (call := self._connection.recv()).method != "end":
                 self._begin(thread, call)
         except (EOFError, OSError):
-            os._exit(1)  # the server is gone: no reader is left for the outputs of this step
+            end_group()  # the server is gone: no reader is left for the outputs of this step
         thread.end()
         thread.join()
 

@@ -13,7 +13,10 @@ from mini_vllm.outputs import CompletionOutput, MetricValues, RequestMetrics, Re
 
 Logprobs = list[TokenLogprobs | None]
 OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
-Watch = Callable[[Callable[[str], None]], None]  # watches the engine where it is; its argument ends it, with a reason
+Tell = Callable[[str], None]
+# Watches the engine where it is. The first argument ends it, with a reason; the second is told what takes long, and an
+# empty text once that has ended.
+Watch = Callable[[Tell, Tell], None]
 Method = Literal["call", "call_during_step", "abort", "step_once", "pause", "resume", "end"]  # of `EngineThread`
 
 

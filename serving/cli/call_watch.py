@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
@@ -15,16 +15,30 @@ from course.sandbox.explain import hint_for, lines_of
 from course.sandbox.frames import is_learners
 
 LIMIT, PAUSE = 8.0, 0.25  # seconds that a call may take, and between two looks
+NOTICE = 4.0  # seconds by the clock after which a call is told of, then after twice as many: the machine may be slow
 IDLE, WAITING_FACTOR = 0.1, 10  # a call with less CPU time has only waited; one that looks now and then may take longer
 
 
-@dataclass
+@dataclass(eq=False)
 class Call:
     """A call into a starter, its outermost frame, since it was first seen."""
 
     outermost: FrameType
     cpu_start: float
     num_looks: int = 0
+    began: float = field(default_factory=time.monotonic)
+    next_notice: float = field(default_factory=lambda: NOTICE)
+
+    def notice(self, thread: int) -> str:
+        """Return what is true of a call that takes long, and blames nobody; empty if that is not due."""
+        seconds = time.monotonic() - self.began
+        if seconds < self.next_notice:
+            return ""
+        self.next_notice = 2 * seconds
+        cpu_seconds = cpu_time(thread) - self.cpu_start
+        return (
+            f"One call into your code has taken {seconds:.0f} seconds so far, {cpu_seconds:.1f} of them CPU time. Now:"
+        )
 
     def verdict(self, thread: int) -> tuple[str, str] | None:
         """Return what is wrong with this call after another look, and a hint; None if nothing is."""
@@ -40,13 +54,17 @@ class Call:
         return None
 
 
-def watch_calls(give_up: Callable[[str], None]) -> None:
-    """Start a thread that calls `give_up` with an explanation once any thread is in a call that does not end."""
-    threading.Thread(target=_watch, args=(give_up,), name="mini-vllm-calls", daemon=True).start()
+def watch_calls(give_up: Callable[[str], None], notify: Callable[[str], None]) -> None:
+    """Start a thread that calls `give_up` with an explanation once any thread is in a call that does not end.
+
+    Before that `notify` gets what is known of a call that takes long, and an empty text if it ends after all.
+    """
+    threading.Thread(target=_watch, args=(give_up, notify), name="mini-vllm-calls", daemon=True).start()
 
 
-def _watch(give_up: Callable[[str], None]) -> None:
+def _watch(give_up: Callable[[str], None], notify: Callable[[str], None]) -> None:
     calls: dict[int, Call] = {}
+    told: Call | None = None
     while True:
         time.sleep(PAUSE)
         before, calls = calls, {}
@@ -62,6 +80,12 @@ def _watch(give_up: Callable[[str], None]) -> None:
                 words, hint = verdict
                 give_up("\n".join([words, *lines_of(frames, in_loop=True), f"Hint: {hint}"]))
                 return
+            if words := call.notice(thread):
+                told = call
+                notify("\n".join([words, *lines_of(frames, in_loop=True)]))
+        if told and told not in calls.values():
+            told = None
+            notify("")
 
 
 def cpu_time(thread: int) -> float:

@@ -98,6 +98,7 @@ class OpenPages:
         return {
             "is_alive": self.served.llm.is_alive,
             "reason": self.served.llm.reason_of_death,
+            "notice": self.served.llm.notice,
             "steps_per_second": self.pace.steps_per_second,
             "requests_per_second": self.crowd.requests_per_second,
             "num_refused": self.crowd.num_refused,

@@ -80,8 +80,9 @@ class Front:
             return replica.note_silence()
         except httpx.HTTPError as error:
             return f"it cannot be reached: {error}"
-        replica.num_silent = 0
-        return "" if answer.status_code == 200 else str(answer.json()["error"]["message"])
+        replica.num_silent, told = 0, answer.json()
+        replica.notice = told.get("message", "")
+        return "" if answer.status_code == 200 else str(told["error"]["message"])
 
     async def health(self) -> JSONResponse:
         """Return which replicas take requests, and why the others do not; 503 if none does."""

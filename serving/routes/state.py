@@ -24,6 +24,8 @@ def state_router(served: ServedModel) -> APIRouter:
     @router.get("/health")
     async def health() -> JSONResponse:
         served.require_responsive()
+        if served.llm.notice:  # the engine might not answer
+            return JSONResponse({"status": "slow", "message": served.llm.notice})
         counts = await served.llm.call_during_step(counts_of)
         if counts.leak and counts.gauges["kv_cache_usage_perc"] == 1:
             raise unavailable(f"no block is left: {counts.leak}", "blocks_leaked")

@@ -1,16 +1,28 @@
 """A server that is killed leaves no process, whatever it and its engines were doing, and whichever process it was."""
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 
+from mini_vllm.assembly.lineup import CHECKOUT
 from tests.serving.running import COMPLETION, PATIENCE, RawConnection, ServerUnderTest, serve_command, wait_until
 
+STARTS_WHAT_NEVER_ENDS = """
+import os, subprocess, threading
+from solutions import phase1_scheduler_step as phase1
+def schedule_step(*given, **named):
+    threading.Thread(target=threading.Event().wait).start()
+    subprocess.Popen(["sleep", "998"])
+    os.system("sleep 999")
+phase1.schedule_step = schedule_step
+"""
 COMMAND = [sys.executable, "-m", "cli", "serve", "--port", "0", "--lineup", "solution:1-5", "--fake-model"]
 FLEET = ("--data-parallel-size", "2")
 
@@ -42,14 +54,47 @@ def test_a_killed_server_leaves_no_process(served: tuple["subprocess.Popen[str]"
         if state == "paused":
             assert http.post("/live/pace", json={"steps_per_second": 0}).status_code == 200
         if state != "idle":
-            connection = RawConnection(ServerUnderTest(address, None, None))  # type: ignore[arg-type]
-            connection.ask(COMPLETION, stream=True, max_tokens=1900, ignore_eos=True)
+            connection = stream_of(address)
         if state == "streaming":
             connection.read_until(b"data: ")
         processes = family(process)
         assert len(processes) >= 2
         process.kill()
         require_gone(processes)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
+@pytest.mark.parametrize("options", [(), FLEET], ids=["one", "fleet"])
+@pytest.mark.parametrize("ending", ["SIGTERM", "server killed", "engine killed"])
+def test_what_a_step_has_started_ends_too(
+    options: tuple[str, ...], ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(STARTS_WHAT_NEVER_ENDS)  # Python imports it first
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(CHECKOUT)]))
+    with serve_command("--shutdown-timeout", "1", *options) as (process, address), stream_of(address):
+        wait_until(lambda: len(sleeping(process)) == 2, "the step has started both")
+        started, began = sleeping(process), time.monotonic()
+        if ending == "SIGTERM":
+            process.terminate()
+            process.wait(PATIENCE)
+            assert time.monotonic() - began < 1.0 + 5.0
+        elif ending == "server killed":
+            process.kill()
+        else:
+            for one in started[0].parents()[:-1]:
+                if "spawn_main" in str(one.cmdline()):
+                    one.kill()
+        require_gone(started)
+
+
+def stream_of(address: str) -> RawConnection:
+    connection = RawConnection(ServerUnderTest(address, None, None))  # type: ignore[arg-type]
+    connection.ask(COMPLETION, stream=True, max_tokens=1900, ignore_eos=True)
+    return connection
+
+
+def sleeping(process: "subprocess.Popen[str]") -> list[psutil.Process]:
+    return [one for one in family(process) if one.name() == "sleep"]
 
 
 @pytest.mark.parametrize("options", [(), FLEET], ids=["one", "fleet"])

@@ -1,7 +1,9 @@
 """Which replica gets a request: by turns, by load, by the prefix that it knows; and what a prefix is."""
 
 import asyncio
+import os
 import random
+import signal
 from types import SimpleNamespace
 from typing import Any
 
@@ -198,6 +200,17 @@ def test_the_metrics_of_all_replicas_are_one_page() -> None:
     assert 'vllm:prompt_tokens_total{engine="2",model_name="m"} 7.0' in lines
     assert sum(line.startswith("# TYPE vllm:prompt_tokens_total counter") for line in lines) == 1
     assert sum("num_requests_running{" in line for line in lines) == 2
+
+
+def test_the_first_silence_of_a_replica_is_told_and_the_second_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    signals: list[Any] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: signals.append(number))
+    monkeypatch.setattr(os, "killpg", lambda pid, number: signals.append(number))
+    replica = Replica(0, SimpleNamespace(pid=7, kill=lambda: signals.append("kill")), "http://silent")  # type: ignore[arg-type]
+    assert (replica.note_silence(), signals) == ("", [signal.SIGUSR1])
+    assert "has not answered for 4 seconds" in replica.notice
+    assert "has not answered for 8 seconds" in replica.note_silence()
+    assert signals[1:] == [signal.SIGKILL, "kill"]
 
 
 def test_what_an_engine_that_has_ended_refuses_goes_to_another_one() -> None:

@@ -29,6 +29,7 @@ from serving.cli import call_watch
 from serving.cli.call_watch import Call, watch_calls
 from serving.cli.engine_spec import EngineSpec
 from serving.served_model import max_tokens_of_request
+from solutions import phase1_scheduler_step
 from tests.serving.page.conftest import events, next_of, watching
 from tests.serving.running import (
     CHAT,
@@ -52,11 +53,12 @@ WAITS = "import threading\n    threading.Event().wait()"
 NATIVE = "import itertools\n    sum(itertools.repeat(0))"
 CRASHES = "import ctypes\n    ctypes.string_at(0)"
 EXITS = "import os\n    os._exit(3)"
+FORKS = "import os\n    os.fork() or os._exit(0)"
 
 
 def learners(body: str, name: str = "schedule_step") -> Callable[..., Any]:
     """Return a function that a learner could have written in phase 1."""
-    namespace: dict[str, Any] = {"gate": GATE}
+    namespace: dict[str, Any] = {"gate": GATE, "reference": phase1_scheduler_step.schedule_step}
     exec(compile(f"def {name}(*args, **kwargs):\n    {body}", starter.__file__, "exec"), namespace)
     return namespace[name]  # type: ignore[no-any-return]
 
@@ -124,6 +126,56 @@ def test_an_engine_in_the_servers_own_process_is_given_up_too(
         GATE.set()
 
 
+@pytest.mark.parametrize("body", ["gate.wait()", "while not gate.wait(0.01): pass", "while not gate.is_set(): pass"])
+def test_a_call_that_takes_long_is_told_before_it_is_judged_and_withdrawn(
+    body: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(call_watch, "NOTICE", 0.3)
+    monkeypatch.setattr(call_watch, "LIMIT", 600.0)
+    GATE.clear()
+    engine = build_engine(FAKE, parse_lineup("solution:1-5"))
+    put_in(engine, f"{body}\n    return reference(*args, **kwargs)", is_in_call=False)
+    words = "One call into your code has taken"
+    with serving(AsyncLLM(engine, watch_calls)) as server, httpx.Client(base_url=server.address) as http:
+        with watching(http) as page, RawConnection(server) as connection:
+            connection.ask(COMPLETION, stream=True, max_tokens=3, ignore_eos=True)
+            assert words in connection.read_until(b"of them CPU time").decode()
+            assert "starter.py:2, in" in connection.read_until(b"\n\n").decode()
+            told = next(data["notice"] for name, data in page if name == "status" and data["notice"])
+            health = httpx.get(f"{server.address}/health")
+            assert (health.status_code, health.json()["status"]) == (200, "slow")
+            for text in (told, health.json()["message"], caplog.text):
+                assert words in text
+                assert "starter.py:2, in schedule_step" in text
+            GATE.set()
+            assert b'"finish_reason":"length"' in connection.read_until(b"data: [DONE]")
+            assert any(name == "status" and not data["notice"] for name, data in page)
+            assert httpx.get(f"{server.address}/health").json() == {"status": "ok"}
+        assert "That call has ended: the engine goes on." in caplog.text
+
+
+def test_a_notice_comes_by_the_clock_and_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_watch, "cpu_time", lambda thread: 1.0)
+    call, told = Call(sys._getframe(), 0.5, began=0.0), dict[int, str]()
+    for seconds in range(30):
+        monkeypatch.setattr(time, "monotonic", lambda now=seconds: float(now))
+        if notice := call.notice(0):
+            told[seconds] = notice
+    assert list(told) == [4, 8, 16]
+    assert told[4] == "One call into your code has taken 4 seconds so far, 0.5 of them CPU time. Now:"
+
+
+def test_a_step_cannot_fork_the_engine() -> None:
+    with serving(AsyncLLM(partial(open_with, FORKS), watch_calls)) as server:
+        host = server.llm._host
+        assert isinstance(host, EngineProcess)
+        for _ in range(2):
+            status, error = server.post(COMPLETION, prompt="abc")
+            assert (status, "would make a second one" in error["message"]) == (500, True)
+        assert not psutil.Process(host._process.pid).children()
+        assert server.post("/tokenize", prompt="abc")[0] == 200
+
+
 def test_native_code_that_holds_the_interpreter_is_told_and_its_line_shown(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,7 +219,7 @@ def test_long_work_in_many_short_calls_is_no_endless_call(monkeypatch: pytest.Mo
     monkeypatch.setattr(call_watch, "LIMIT", 0.3)
     monkeypatch.setattr(call_watch, "PAUSE", 0.01)
     given_up: list[str] = []
-    watch_calls(given_up.append)
+    watch_calls(given_up.append, lambda notice: None)
     short, end = learners("return sum(range(2000))"), time.monotonic() + 1.5
     while time.monotonic() < end:
         short()

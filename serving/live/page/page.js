@@ -32,12 +32,17 @@ function showProblem({ message }, lasts = LASTS) {
   find("connection").textContent = message;
 }
 
-// The reason has several lines: it stands above everything, and stays.
+// The reason has several lines: it stands above everything, and stays. So does a notice until it is withdrawn.
 function showDeath(reason) {
   showProblem({ message: "The engine has ended." }, Infinity);
   engine.showEmpty(true, "The engine has ended.");
-  find("death").hidden = false;
-  find("death").textContent = `The engine has ended: restart the server.\n${reason}`;
+  showAbove(`The engine has ended: restart the server.\n${reason}`);
+}
+
+function showAbove(words = "") {
+  if (find("death").textContent === words) return; // it would be read out again
+  find("death").hidden = !words;
+  find("death").textContent = words;
 }
 
 function forgetProblem() {
@@ -54,7 +59,7 @@ const requests = new Requests();
 const connection = new Connection({
   state: showState,
   hello(facts) {
-    find("death").hidden = true;
+    showAbove();
     requests.clear();
     engine.facts = facts;
     chats.model = facts.model;
@@ -68,7 +73,8 @@ const connection = new Connection({
   },
   status(status) {
     forgetProblem();
-    if (!status.is_alive) showDeath(status.reason);
+    if (status.is_alive) showAbove(status.notice);
+    else showDeath(status.reason);
     controls.take(status);
     engine.takeStatus(status);
   },

@@ -346,6 +346,17 @@ def test_a_preemption_is_shown_on_demand_and_few_requests_are_listed(open_page: 
         page.close()
 
 
+def test_a_call_that_takes_long_stands_above_the_page_until_it_ends(open_page: Any, fresh_server: Any) -> None:
+    page = open_page(fresh_server)
+    page.wait_for_selector("#connection[data-state=open]")
+    fresh_server.llm._notify("One call into your code\n  labs/phase1:3, in schedule_step")
+    page.wait_for_selector("#death:not([hidden])")
+    assert page.locator("#death").text_content() == "One call into your code\n  labs/phase1:3, in schedule_step"
+    fresh_server.llm._notify("")
+    page.wait_for_selector("#death[hidden]", state="attached")
+    page.close()
+
+
 def test_the_death_of_the_engine_stands_above_the_page(open_page: Any, fresh_server: Any) -> None:
     page = open_page(fresh_server)
     page.wait_for_selector("#connection[data-state=open]")
