@@ -71,8 +71,9 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
     shown = [group[0] for group in groups.values()]
     first = {phase_of(report.nodeid): report for report in reversed(shown)}
     for report in shown:
+        before, hint = first[phase_of(report.nodeid)], getattr(report, "hint", "")
         # A test of something else may fail for the same mistake: its question is one for later.
-        if report is not first[phase_of(report.nodeid)] and not hasattr(report, "hint"):
+        if report is not before and not (hint and hint == getattr(before, "hint", "")):
             retell_as(report, str(report.longrepr).rstrip().replace(HINT, LATER))
     reporter.stats["failed"] = [report for report in failures if report not in graded] + shown[::-1]
     _count(reporter, FAILED[1], [report for group in groups.values() for report in group[1:]])
