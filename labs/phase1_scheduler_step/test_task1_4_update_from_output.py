@@ -19,7 +19,7 @@ def test_sampled_tokens_are_appended(phase1: ModuleType) -> None:
     Update([caught_up("A"), caught_up("B", 3)], {"B": [12], "A": [11]}).check(
         phase1,
         "Every sampled token is appended to its request, and returned as kept.",
-        "which tokens has this step brought for each request? Into which of its lists do they go, and into your answer?",
+        "what has this step brought for each request? Into which of its lists do these go, and into your answer?",
         returned={"A": [11], "B": [12]},
         running="A B",
     )
