@@ -40,7 +40,9 @@ def test_evict_returns_whether_the_block_was_cached(phase4: ModuleType) -> None:
         },
         rule="evict forgets the one block and returns whether it was in the cache.",
         situation="blocks 7, 5, 9 are cached",
-        hint="every block that is handed out is evicted first: must it have been in the cache?",
+        hint="every block that is handed out is evicted first: must it have been in the cache?"
+        if answers["block 5, cached"]
+        else "which value does each way through your evict return?",
     )
 
 
