@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 
-from course.grading.hints import hint_for, with_hint
+from course.grading.hints import HINT, hint_for, with_hint
 from course.grading.plan import load_whole_plan
 from course.grading.results import alike_line, mistake_in
 from course.labtest.reports import phase_of, words
 
 FAILED = ("failed", "failed alike", "random cases not shown yet", "not written")
 TASK = re.compile(r"test_task(\d+_\d+)")
+LATER = "\nHint, if this still fails when what is printed last is mended: "
 
 
 def is_random(item: pytest.Item) -> bool:
-    """Return whether a graded test compares random cases: it is given a seed, or named so."""
+    """Return whether a graded test compares random cases: it is given a seed, or it or its case is named so."""
     callspec = getattr(item, "callspec", None)
-    return (callspec is not None and "seed" in callspec.params) or "_agree" in item.name
+    return (callspec is not None and ("seed" in callspec.params or callspec.id == "random")) or "_agree" in item.name
 
 
 def add_hints(reporter: pytest.TerminalReporter) -> None:
@@ -37,8 +38,12 @@ def add_hints(reporter: pytest.TerminalReporter) -> None:
             hint = hint_for(f"{phase.number}.{task.number}", answers) if is_complete else ""
             for report in failed.values() if hint else ():
                 report.hint = hint
-                summary = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")
-                report.longrepr = words(report.location, summary, with_hint(str(report.longrepr), hint))
+                retell_as(report, with_hint(str(report.longrepr), hint))
+
+
+def retell_as(report: Any, text: str) -> None:
+    summary = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")
+    report.longrepr = words(report.location, summary, text)
 
 
 def failed_in(reporter: pytest.TerminalReporter) -> list[Any]:
@@ -64,6 +69,12 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
         if len(group) > 1:
             group[0].sections.append(("alike", alike_line([report.nodeid for report in group[1:]])))
     shown = [group[0] for group in groups.values()]
+    first = {phase_of(report.nodeid): report for report in reversed(shown)}
+    for report in shown:
+        before, hint = first[phase_of(report.nodeid)], getattr(report, "hint", "")
+        # A test of something else may fail for the same mistake: its question is one for later.
+        if report is not before and not (hint and hint == getattr(before, "hint", "")):
+            retell_as(report, str(report.longrepr).rstrip().replace(HINT, LATER))
     reporter.stats["failed"] = [report for report in failures if report not in graded] + shown[::-1]
     _count(reporter, FAILED[1], [report for group in groups.values() for report in group[1:]])
     _count(reporter, FAILED[2], later)

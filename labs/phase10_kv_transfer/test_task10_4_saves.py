@@ -23,9 +23,11 @@ def test_of_ended_requests_nothing_is_kept(phase10: ModuleType) -> None:
     def use(name: str) -> Request:
         request = phase10_plays.request_of(name, 12, 4)
         connector.get_num_new_matched_tokens(request, 0)
-        if name[-1] in "02468":  # the others are aborted while they wait
+        if name[-1] in "02468":
             connector.update_state_after_alloc(request, [7, 5, 9], 0)
-        request.num_computed_tokens, request.status = 11, RequestStatus.FINISHED_STOPPED
+            request.num_computed_tokens, request.status = 11, RequestStatus.FINISHED_STOPPED
+        else:  # it never ran
+            request.status = RequestStatus.FINISHED_ABORTED if name[-1] in "135" else RequestStatus.FINISHED_ERROR
         connector.request_finished(request, [7, 5, 9])
         connector.build_connector_meta()
         return request

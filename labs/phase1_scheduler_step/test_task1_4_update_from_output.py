@@ -10,7 +10,7 @@ from course.labtest.cost import check_constant_work, check_keeps_nothing, work_o
 from course.labtest.expect import difference_report, fail_with_smallest
 from course.labtest.phase1.cases import NUM_STATES, SEEDS
 from course.labtest.phase1.random_cases import random_update
-from course.labtest.phase1.updates import EOS, Update, caught_up, what_differs
+from course.labtest.phase1.updates import EOS, FIRST_OF_ALL, FREED, Update, caught_up, what_differs
 from course.labtest.recorded import Answers
 from mini_vllm.core.request import Request
 
@@ -19,7 +19,7 @@ def test_sampled_tokens_are_appended(phase1: ModuleType) -> None:
     Update([caught_up("A"), caught_up("B", 3)], {"B": [12], "A": [11]}).check(
         phase1,
         "Every sampled token is appended to its request, and returned as kept.",
-        "which list of the request holds prompt and outputs together?",
+        "what has this step brought for each request? Into which of its lists do these go, and into your answer?",
         returned={"A": [11], "B": [12]},
         running="A B",
     )
@@ -99,6 +99,7 @@ def test_hundreds_of_tokens_of_one_step_are_kept(phase1: ModuleType) -> None:
         running="A",
         finished={"B": "length"},
         freed="B",
+        hint_fits=lambda yours: len(yours["outputs"]["A"]) < len(tokens),
     )
 
 
@@ -113,6 +114,7 @@ def test_requests_finish_in_the_order_of_the_step(phase1: ModuleType) -> None:
         running="C",
         finished={"A": "stop", "B": "stop", "D": "stop"},
         freed="D B A",
+        hint_fits=lambda yours: sorted(yours[FREED]) == list("ABD"),
     )
 
 
@@ -172,6 +174,7 @@ def test_token_0_is_a_token_like_any_other(phase1: ModuleType) -> None:
         finished={"C": "stop"},
         freed="C",
         stop_reasons={"C": 0},
+        hint_fits=lambda yours: not yours["finished"] or any(0 not in kept for kept in yours["outputs"].values()),
     )
 
 
@@ -185,6 +188,7 @@ def test_plan_and_sampled_tokens_are_left_as_they_are(phase1: ModuleType) -> Non
         running="B",
         finished={"A": "stop"},
         freed="A",
+        hint_fits=lambda yours: bool(yours["also changed"]),
     )
 
 
@@ -231,9 +235,7 @@ def test_updates_agree_with_a_slow_model(phase1: ModuleType, answers: Answers, s
                 expected,
                 rule="A random update does not follow the rules in the handout.",
                 situation=update.before,
-                hint=what_differs(yours, expected, labels=expected)
-                or "take the requests in the order of the step and their tokens one by one: which is the first that "
-                "differs?",
+                hint=what_differs(yours, expected, labels=expected) or FIRST_OF_ALL,
             )
         )
     fail_with_smallest(reports)

@@ -167,5 +167,5 @@ def test_a_long_queue_costs_no_more_than_a_short_one(phase2: ModuleType, call: s
         call,
         "free blocks",
         "append, remove and popleft take constant time: the length of the queue does not matter.",
-        "a block that knows its neighbours can leave without a search. Where do you search?",
+        "a block knows its neighbours, the queue its length. Which line of yours goes through the blocks, or copies?",
     )

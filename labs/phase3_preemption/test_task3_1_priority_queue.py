@@ -50,6 +50,13 @@ def test_prepending_does_not_jump_the_queue(phase3: ModuleType) -> None:
         "V was preempted and is less urgent than A. Which of the two is served first?",
         list("WAVB"),
     )
+    harness.add(waiter("D", 2, 0.0))
+    harness.prepend(waiter("C", 2, 1.0))
+    harness.check(
+        "A preempted request finds its place by the same rule as any other: there is no front to go back to.",
+        "C was preempted and has the priority of D. Which of the two arrived first?",
+        ["D", "C"],
+    )
 
 
 def test_peek_and_iteration_take_nothing_out(phase3: ModuleType) -> None:

@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
+from course.labtest.expect import alone, expect_equal
 from course.labtest.phase4.cases import ABC, request_of, update
 from course.labtest.phase4.work import check_cost
 from course.labtest.support import make_request
@@ -75,12 +75,20 @@ def test_hashes_grow_with_the_request(phase4: ModuleType) -> None:
     for token in ABC[2:]:
         growing.all_token_ids.append(token)
         counts.append(len(update(cache, growing)))
+    salted = request_of("D", ABC[:5], salt="s")
+    update(cache, salted)
+    salted.all_token_ids += ABC[5:]
+    with_salt = update(cache, salted) == update(cache, request_of("C", ABC, salt="s"))
+    same = growing.block_hashes == at_once
     expect_equal(
-        {"hashes after each token": counts, "same as at once": growing.block_hashes == at_once},
-        {"hashes after each token": [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3], "same as at once": True},
+        {"hashes after each token": counts, "same as at once": same, "D's as C's": with_salt},
+        {"hashes after each token": [0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3], "same as at once": True, "D's as C's": True},
         rule="Generated tokens fill blocks like prompt tokens, and the hashes do not depend on when they were made.",
-        situation="B has the first 2 tokens of A as its prompt and then generates the other 10 one by one",
-        hint="which tokens belong to the request now? With 2 hashes there, at which of them does the next block begin?",
+        situation="B has the first 2 tokens of A as its prompt and then generates the other 10 one by one\n"
+        "C and D have A's tokens and a salt: C is updated once, D with 5 of them and with all 12",
+        hint="which blocks take the salt: at the first update, and at a later one?"
+        if same and not with_salt
+        else "which tokens belong to the request now? With 2 hashes there, at which of them does the next block begin?",
     )
 
 
@@ -89,12 +97,16 @@ def test_hashes_that_are_there_stay(phase4: ModuleType) -> None:
     marked, other = request_of("A", ABC), request_of("B", ABC)
     marked.block_hashes, other.block_hashes = [b"x" * 32], [b"y" * 32]
     after, after_other = update(cache, marked), update(cache, other)
+    rest_follows = after[1:] != after_other[1:]
+    yours = {"number": len(after), "first": after[:1], "the rest follows from the first": rest_follows}
+    expected = {"number": 3, "first": [b"x" * 32], "the rest follows from the first": True}
     expect_equal(
-        {"number": len(after), "first": after[:1], "the rest follows from the first": after[1:] != after_other[1:]},
-        {"number": 3, "first": [b"x" * 32], "the rest follows from the first": True},
+        yours,
+        expected,
         rule="An update appends after the last hash that is there and hashes nothing a second time.",
         situation="block_hashes of A already has one entry (a mark put there by the test), A has 3 full blocks",
-        hint="an update runs at every step: what may it cost for a request of 100,000 tokens?",
+        hint=alone(yours, expected, ["number"])
+        or "an update runs at every step: what may it cost for a request of 100,000 tokens?",
     )
 
 

@@ -39,7 +39,7 @@ def test_equal_blocks_are_cached_side_by_side(phase4: ModuleType) -> None:
         {"cached": [2, 3, 5, 7, 9], "same hash": True},
         rule="Two blocks may hold the same content; the cache has both.",
         situation="A, B, C are in blocks 7, 5, 9; a second request has computed A and B too, and commits them as 2, 3",
-        hint="does the second block with a hash replace the first in your map, or join it?",
+        hint="does the second block with a hash replace the first in your map, join it, or stay outside?",
     )
 
 

@@ -110,7 +110,7 @@ def test_of_equal_blocks_the_first_cached_wins(
         expected,
         rule="Of several blocks with the same content the hit takes the one that was cached first.",
         situation=f"equal blocks, cached in this order: {[table[0] for table in tables]}",
-        hint="what does your map keep when the same hash comes a second time?",
+        hint="what does your map keep when the same hash comes a second time, and by what does your lookup choose?",
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from course.grading.results import mistake_in
+from course.labtest.grouping import LATER
 from tests.grading.checkout import Checkout, solution
 
 UNUSABLE = "The test could not go on after this answer of yours (TypeError: int() argument).\n"
@@ -23,6 +24,11 @@ def test_the_first_named_failure_stands_last(output: str) -> None:
     headings = [line for line in output.splitlines() if line.startswith("____")]
     assert "test_clamp_chunks_and_budgets[8-10-0-8]" in headings[-1], output
     assert output.count("which of the three is the smallest here") == 1
+
+
+def test_questions_of_the_others_are_for_later(output: str) -> None:
+    assert output.count("\nHint: ") == 1
+    assert output.count(LATER) == output.count("\n____") - 1 > 0
 
 
 def test_tests_that_fail_alike_are_named_and_counted(output: str) -> None:

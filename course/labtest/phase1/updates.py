@@ -1,7 +1,8 @@
 """One call of `update_from_output`: what goes in and what came out. Nothing here is to be filled in."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
+from typing import Any
 
 from course.labtest.expect import BESIDE, alone, expect_equal, explained
 from course.labtest.phase1.doubles import BlockCountingKV, CallLog
@@ -13,6 +14,9 @@ from mini_vllm.sampling_params import SamplingParams
 EOS = 2
 DECIDED = ("all_token_ids", "status", "stop_reason")
 FREED = "freed, in order"
+FIRST_OF_ALL = (
+    "take the requests in the order of the step and their tokens one by one: which is the first that differs?"
+)
 OTHER_FREES = (
     "`kv.free` alone is called otherwise than expected. For which requests, in which order, with which number?"
 )
@@ -90,8 +94,12 @@ class Update:
         finished: Mapping[str, str] | None = None,
         freed: str = "",
         stop_reasons: Mapping[str, int] | None = None,
+        hint_fits: Callable[[Mapping[str, Any]], bool] = bool,
     ) -> None:
-        """Make the call and compare. What a request keeps is appended to its outputs, nothing else is."""
+        """Make the call and compare. What a request keeps is appended to its outputs, nothing else is.
+
+        The hint is shown only for an outcome that it fits.
+        """
         expected = {
             "returned": dict(returned),
             "RUNNING": running.split(),
@@ -103,6 +111,7 @@ class Update:
         }
         self.apply(phase1, rule)
         yours = self.outcome()
+        hint = hint if hint_fits(yours) else FIRST_OF_ALL
         hint = what_differs(yours, expected, (*BESIDE, "stop reasons")) or hint
         expect_equal(yours, expected, rule=rule, situation=self.before, hint=hint)
 

@@ -43,6 +43,10 @@ ANSWER = (
     "the tables are as expected, the answer is not. Which blocks were taken from the free queue in this call, and "
     "which list do you return?"
 )
+REFUSED_BEFORE = (
+    "a call before the last one was refused: its answer is None, and it should have got its blocks. How many did it "
+    "need, and how many were free?"
+)
 LABELS = {
     "returned": "allocate_slots",
     "tables": "block tables",
@@ -66,6 +70,7 @@ class ManagerHarness:
         self.names: list[str] = []
         self.raw_answer: Any = None
         self.answer: list[int] | None = None
+        self.is_refused = self.was_refused = False
 
     def allocate(
         self,
@@ -88,10 +93,12 @@ class ManagerHarness:
         extra = {"num_lookahead_tokens": lookahead} if lookahead else {}
         given_hits = list(hits) if isinstance(hits, list) else tuple(hits)
         before = fields_of(request) | {"hit_blocks": list(hits)}
+        self.was_refused |= self.is_refused
         with learners_call(self.history, ALLOCATE_HINTS):
             self.raw_answer = self.kv.allocate_slots(request, num_new_tokens, given_hits, **extra)
         self.answer = None if self.raw_answer is None else as_block_ids(self.raw_answer, "allocate_slots", self.history)
         self.history[-1] += f"  -> {self.answer}"
+        self.is_refused = self.answer is None
         self._check_unchanged("allocate_slots", before, fields_of(request) | {"hit_blocks": list(given_hits)})
         if self.answer is not None and advance:
             request.num_computed_tokens += len(hits) * self.block_size + num_new_tokens
@@ -199,4 +206,7 @@ class ManagerHarness:
         if alone(yours, wanted, [LABELS["cache_calls"]]):
             other = other_call(self.calls, expected.get("cache_calls", ()), LABELS["cache_calls"])
             hint = f"the calls alone differ, the rest is as expected. {other}"
+        if given.get("returned", ()) is None:
+            self.is_refused = False  # as it should be
+        hint = REFUSED_BEFORE if self.was_refused else hint
         expect_equal(yours, wanted, rule=rule, situation=self.history, hint=hint)

@@ -21,9 +21,9 @@ RULE_OF_CAPS = "A request gets the tokens it has not computed, cut by the caps i
 USED_BEFORE = "\nthe policy was asked before, about this request at other moments and about others of its name"
 ALONE = "a new policy, asked about a copy of the request"
 HINT_OF_CAPS = {
-    WAITING: "which caps hold for a request that is not RUNNING, and in which order?",
-    PREEMPTED: "a preempted request waits like any other: which caps hold for it?",
-    RUNNING: "which caps hold for a request that is RUNNING already?",
+    WAITING: "how many tokens are left by the argument, and which caps hold for a request that is not RUNNING?",
+    PREEMPTED: "a preempted request waits like others: how many tokens are left by the argument, and which caps hold?",
+    RUNNING: "how many tokens are left to compute, and which caps hold for a request that is RUNNING already?",
 }
 
 
