@@ -106,7 +106,7 @@ def mask_share(engine: LLMEngine, batch_size: int, num_rounds: int, grammar: Str
         seconds.append(time.perf_counter() - started)
         return masked
 
-    masks.apply = timed  # type: ignore[method-assign]
+    masks.apply = timed  # type: ignore[method-assign, assignment]
     settings = {"structured_outputs": grammar, "ignore_eos": False}
     for _ in range(num_rounds + 1):
         seconds.clear()
