@@ -37,7 +37,7 @@ class PrefillClient:
         self.store = store
         self.like = like
         self.timeout = timedelta(seconds=timeout)
-        self.is_lost = False
+        self._is_given_up = False
         self._rendezvous = distributed.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
         command = [sys.executable, "-m", module, str(self._rendezvous.port)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment_of_prefill(backend))
@@ -49,6 +49,11 @@ class PrefillClient:
         self._thread.start()
         atexit.register(self.close)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing comes any more. A process that ends while it connects is not noticed by gloo."""
+        return self._is_given_up or self.process.poll() is not None
+
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
         """Ask for the blocks of a prompt. The future is done when all have come, or when none will come any more."""
         future = Future[None]()
@@ -57,7 +62,7 @@ class PrefillClient:
 
     def close(self) -> None:
         """End the process; what is asked from now on does not come."""
-        self.is_lost = True
+        self._is_given_up = True
         self.process.kill()
         self.process.wait()
         self._thread.join(timeout=1)
@@ -77,7 +82,7 @@ class PrefillClient:
                         self.store.put(block_hash, peer.receive_block(self.like))
                     future.set_result(None)
         except Exception as error:  # of the store, too: without this thread every request would wait in vain
-            if not self.is_lost:
+            if not self._is_given_up:
                 logger.warning("the prefill process is given up, prompts are computed here: %s", error)
-            self.is_lost = True
+            self._is_given_up = True
             self.process.kill()
