@@ -4,16 +4,18 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from bench.engine_rounds import CONFIG, answer_all, build_engines
 from bench.models import LARGE_VOCABULARY, RANDOM_MODEL, save_random_model
 from course.terminal.progress import ProgressReport
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 EMBEDDED, LARGER, WIDE = "embedded model", "150 M model, random weights", "Qwen3-0.6B's shape, 2 layers, random weights"
@@ -32,14 +34,28 @@ SHAPE = StructuredOutputsParams(regex=r"[A-Za-z ,.!?\n]*#")
 UNDER_A_REGEX = {"under a regex": {"structured_outputs": SHAPE, "ignore_eos": False}}
 
 
+GRAMMARS = {
+    "phase 9, a regex": SHAPE,
+    "llguidance, the same as a grammar": StructuredOutputsParams(grammar=f"start: /{SHAPE.regex}/"),
+    "llguidance, a JSON schema": StructuredOutputsParams(
+        json={"type": "array", "items": {"type": "string", "maxLength": 20}, "minItems": 100}
+    ),
+}
+MASKED_BATCH_SIZES = (16, 64)
+
+
 @dataclass(frozen=True)
 class SamplingCase:
-    """A model at a batch size: tokens per second by way, one figure per round."""
+    """A model at a batch size: tokens per second by way, one figure per round.
+
+    `mask_shares` are the medians of the time that masks take, as a share of all, by grammar.
+    """
 
     model: str
     batch_size: int
     vocab_size: int
     rates: dict[str, list[float]]
+    mask_shares: dict[str, float]
 
     def share_of_greedy(self, way: str) -> float:
         return median(self.rates[way]) / median(self.rates[GREEDY])
@@ -68,7 +84,36 @@ def measure_sampling(
                     for way, settings in ways.items():
                         rates[way].append(tokens_per_second(engine, batch_size, NUM_TOKENS[model], settings))
                 counted = {way: figures[1:] for way, figures in rates.items()}
-                yield SamplingCase(model, batch_size, engine.runner.vocab_size, counted)
+                shares = dict[str, float]()
+                if has_grammars and model == EMBEDDED and batch_size in MASKED_BATCH_SIZES:
+                    for name, grammar in GRAMMARS.items():
+                        if "llguidance" in name and find_spec("llguidance") is None:
+                            continue
+                        report(f"masks, {name}, batch {batch_size}")
+                        shares[name] = mask_share(engine, batch_size, num_rounds, grammar)
+                yield SamplingCase(model, batch_size, engine.runner.vocab_size, counted, shares)
+
+
+def mask_share(engine: LLMEngine, batch_size: int, num_rounds: int, grammar: StructuredOutputsParams) -> float:
+    """Return which share of the time goes to masks, a grammar in every row: the median of the rounds after a first."""
+    masks = cast(PagedModelRunner, engine.runner).masks
+    assert masks is not None
+    seconds, shares = [0.0], []
+
+    def timed(*args: Any) -> Any:
+        started = time.perf_counter()
+        masked = type(masks).apply(masks, *args)
+        seconds.append(time.perf_counter() - started)
+        return masked
+
+    masks.apply = timed  # type: ignore[method-assign, assignment]
+    settings = {"structured_outputs": grammar, "ignore_eos": False}
+    for _ in range(num_rounds + 1):
+        seconds.clear()
+        rate = tokens_per_second(engine, batch_size, NUM_TOKENS[EMBEDDED], settings)
+        shares.append(sum(seconds) * rate / (batch_size * NUM_TOKENS[EMBEDDED]))
+    del masks.apply
+    return median(shares[1:])
 
 
 def tokens_per_second(engine: LLMEngine, batch_size: int, num_tokens: int, settings: dict[str, Any]) -> float:

@@ -32,8 +32,12 @@ class StructuredOutputsParams:
         if len(given) != 1:
             names = ", ".join(self.__slots__)
             raise ValueError(f"structured_outputs must have exactly one of {names}; got {', '.join(given) or 'none'}")
-        if self.choice is not None and (isinstance(self.choice, str) or not self.choice or "" in self.choice):
+        are_texts = isinstance(self.choice, tuple | list) and all(one and isinstance(one, str) for one in self.choice)
+        if self.choice is not None and not (self.choice and are_texts):
             raise ValueError(f"structured_outputs.choice must be a tuple of texts, none empty, got {self.choice!r}")
+        for name, kind in (("regex", str), ("grammar", str), ("json_object", bool)):
+            if (value := getattr(self, name)) is not None and not isinstance(value, kind):
+                raise ValueError(f"structured_outputs.{name} must be of type {kind.__name__}, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)

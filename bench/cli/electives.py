@@ -161,12 +161,13 @@ def bench_sampling(
     lineup: LineupText = None,
     rounds: Rounds = 5,
     threads: Threads = None,
-    quick: Annotated[bool, typer.Option("--quick", help="The embedded model, batch 1 and 4, one round.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The embedded model, batch 1, 4 and 16, one round.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Generate greedily, at a temperature, with cuts, under a regex.
 
     Three models, the last with a vocabulary of 151,936; batch 1 to 64. The regex needs phase 9 and the embedded model.
+    At batch 16 and 64: which share of the time goes to masks, of phase 9 and of llguidance (if it is installed).
     """
     from bench.engine_rounds import BATCH_SIZES
     from bench.sampling import EMBEDDED, LARGER, WIDE, measure_sampling
@@ -177,7 +178,7 @@ def bench_sampling(
         raise ValueError(f"lineup {team}: sampling needs phase 6")
     num_threads = threads_to_use(threads)
     console.print(whose_code(team), markup=False)
-    models, sizes = ((EMBEDDED,), BATCH_SIZES[:2]) if quick else ((EMBEDDED, LARGER, WIDE), BATCH_SIZES)
+    models, sizes = ((EMBEDDED,), BATCH_SIZES[:3]) if quick else ((EMBEDDED, LARGER, WIDE), BATCH_SIZES)
     console.print(f"{len(models) * len(sizes)} cases. In percent: of greedy.", style=FAINT)
     console.print("Two cuts: top_k 50, then top_p 0.9.", style=FAINT)
     with measuring("Loading torch and the model", 40 if quick else 120 * rounds) as report:
@@ -198,3 +199,5 @@ def show_sampling(console: Console, case: "SamplingCase") -> None:
         figures = f"{median(found):,.0f} tokens/s ({min(found):,.0f} to {max(found):,.0f})"
         share = case.share_of_greedy(way)
         console.print(measured_bar(way, median(found), fastest, f"{figures}, {share:.0%}", ours=True))
+    for grammar, share in case.mask_shares.items():
+        console.print(f"masks, {grammar}: {share:.1%} of the time", style=FAINT, markup=False)

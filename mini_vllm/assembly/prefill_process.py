@@ -28,7 +28,7 @@ def main(port: int) -> None:
         while engine.has_unfinished_requests():
             engine.step()
 
-    serve(port, compute, engine.transfers.store)
+    serve(port, compute, engine.transfers.store, config.kv_transfer_config.prefill_backend)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from mini_vllm.core.tokenizer import Tokenizer
 def llguidance() -> Any:
     """Return the package. Raises `ValueError` with the command that installs it."""
     try:
-        import_module("llguidance.numpy")  # reached through the package
         return import_module("llguidance")
     except ImportError:
         install = "pip install 'mini-vllm-labs[structured]'"
@@ -48,7 +47,6 @@ class LLGuidanceGrammar:
         self.matcher = matcher
         self.eos_token_ids = eos_token_ids
         self.tokens: list[int] = []
-        self._fill = llguidance().numpy.fill_next_token_bitmask
 
     @property
     def num_processed_tokens(self) -> int:
@@ -82,7 +80,7 @@ class LLGuidanceGrammar:
         if self.is_terminated():
             bitmask[row] = -1
             return
-        self._fill(self.matcher, bitmask, row)
+        memoryview(bitmask[row]).cast("B")[:] = self.matcher.compute_bitmask()
         if self.matcher.is_error():  # it would allow the end of the text, and nothing else
             raise ValueError(f"llguidance failed: {self.matcher.get_error().splitlines()[0]}")
 

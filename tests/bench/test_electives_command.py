@@ -67,10 +67,13 @@ def test_a_lineup_without_the_elective_is_refused(
 def test_sampling_is_measured_beside_greedy_text(mini_vllm: Commands) -> None:
     record = json.loads(mini_vllm("bench", "sampling", *QUICK, "--json").stdout)
     assert record["lineup"] == "solution:1-6,solution:9"
-    assert [case["batch_size"] for case in record["cases"]] == [1, 4]
+    assert [case["batch_size"] for case in record["cases"]] == [1, 4, 16]
+    assert [len(case["mask_shares"]) for case in record["cases"]] == [0, 0, 3]
+    assert all(0 < share < 0.7 for share in record["cases"][2]["mask_shares"].values())
     for case in record["cases"]:
         assert list(case["rates"]) == ["greedy", "temperature 0.8", "0.8 with two cuts", "under a regex"]
         assert all(len(rates) == 1 and rates[0] > 0 for rates in case["rates"].values())
     shown = mini_vllm("bench", "sampling", *QUICK).stdout
-    assert shown.count("temperature 0.8") == 2
+    assert shown.count("temperature 0.8") == 3
+    assert shown.count("% of the time") == 3
     assert "100%" in shown

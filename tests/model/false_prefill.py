@@ -19,6 +19,7 @@ FAULTS = (
     "ends before it is ready",
     "is never ready",
     "does not answer",
+    "ends while it connects",
     "ends between two blocks",
     "stops between two blocks",
     "announces too many blocks",
@@ -37,6 +38,8 @@ def main(port: int, fault: str, folder: str) -> None:
         time.sleep(600)
     rendezvous = distributed.TCPStore("127.0.0.1", port, 2, is_master=False)  # type: ignore[attr-defined]
     rendezvous.set("ready", "1")
+    if fault == "ends while it connects":
+        os._exit(1)
     peer = Peer(rendezvous, PREFILL, timedelta(minutes=1))
     with suppress(RuntimeError):  # the other one has gone
         while True:

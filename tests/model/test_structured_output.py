@@ -135,6 +135,10 @@ def _allowed(grammar: Grammar, vocab_size: int) -> list[int]:
         ({"regex": "a", "choice": ("b",)}, "exactly one of"),
         ({}, "exactly one of"),
         ({"choice": ()}, "choice must be"),
+        *[({"choice": wrong}, "choice must be") for wrong in ("ab", ("a", 5), (b"a",), 5)],
+        *[({"regex": wrong}, "regex must be of type str, got") for wrong in (5, b"a", ["a"])],
+        ({"grammar": 5}, "grammar must be of type str, got 5"),
+        ({"json_object": "yes"}, "json_object must be of type bool, got 'yes'"),
     ],
 )
 def test_what_cannot_be_compiled_is_refused_with_the_reason(what: dict[str, Any], message: str) -> None:
@@ -147,6 +151,19 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(what: dict[str, Any]
 def test_without_phase_9_a_request_is_refused() -> None:
     with pytest.raises(ValueError, match=r"phases 6 .* and 9"):
         LLM(lineup=parse_lineup("solution:1-6")).generate("Hi", params(regex="a"))
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("method", ["ngram", "draft_model", None])
+@pytest.mark.parametrize("grammar", ["start: /a/ start", "start: start", 'start: "a" start | start'])
+def test_a_grammar_without_an_end_ends_its_request_alone(grammar: str, method: Any, *, is_late: bool) -> None:
+    """llguidance allows the first token in its mask, and fails when it reads it: in the masks or in the drafts."""
+    speculation = SpeculativeConfig(method, adaptive=False) if method else None
+    llm = engine(replace(ROOMY, speculative_config=speculation, async_scheduling=is_late))
+    nowhere, fine = llm.generate(["a a a a a"] * 2, [params(grammar=grammar), params(regex="[ab]{9}")])
+    assert nowhere.outputs[0].finish_reason == "error"
+    assert nowhere.error in (DEAD_END, "llguidance failed: NoExtensionBias")
+    assert re.fullmatch("[ab]{9}", fine.outputs[0].text)
 
 
 @pytest.mark.parametrize("error", ["too many states", DEAD_END])

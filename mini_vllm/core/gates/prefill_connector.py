@@ -12,7 +12,9 @@ from mini_vllm.core.request import Request
 class Prefill(Protocol):
     """What computes prompts elsewhere."""
 
-    is_lost: bool
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing comes any more."""
 
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
         """Have the blocks of a prompt put into the store."""

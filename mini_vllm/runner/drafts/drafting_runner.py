@@ -68,13 +68,19 @@ class DraftingRunner:
 def _legal(
     scheduled: ScheduledRequest, sampled: Mapping[str, Sequence[int]], drafts: Mapping[str, Sequence[int]]
 ) -> list[int]:
-    """Return the drafts of a request with a grammar, up to the first one that it forbids."""
+    """Return the drafts of a request with a grammar, up to the first one that it forbids.
+
+    None where the grammar fails: the next step's mask fails as well, and ends this request alone.
+    """
     request = scheduled.request
     if request.grammar is None or not drafts.get(request.request_id):
         return []
-    grammar = request.compiled_grammar()
-    follow(grammar, request, sampled[request.request_id])
-    return grammar.validate_tokens(drafts[request.request_id])
+    try:
+        grammar = request.compiled_grammar()
+        follow(grammar, request, sampled[request.request_id])
+        return grammar.validate_tokens(drafts[request.request_id])
+    except ValueError:
+        return []
 
 
 def _with_probs(scheduled: ScheduledRequest, draft_probs: Mapping[str, Any]) -> ScheduledRequest:

@@ -15,7 +15,7 @@ from threading import Thread
 from torch import Tensor, distributed
 
 from mini_vllm.core.gates.connector import BlockStore
-from mini_vllm.runner.kv_transfer.peer import DECODE, Peer
+from mini_vllm.runner.kv_transfer.peer import DECODE, Peer, environment_of_prefill, require_backend
 
 logger = logging.getLogger(__name__)
 
@@ -24,17 +24,23 @@ class PrefillClient:
     """Starts a prefill process and puts the blocks that it sends into a store, in a thread, one prompt after the other.
 
     A process that ends, does not answer within `timeout` seconds, or sends another shape than that of `like` is never
-    asked again. `opening` is what the process reads to build its engine.
+    asked again. `opening` is what the process reads to build its engine. Blocks come by `backend`, gloo or nccl.
+
+    Raises `ValueError` if this machine has no such backend.
     """
 
-    def __init__(self, module: str, opening: bytes, store: BlockStore, like: Tensor, timeout: float) -> None:
+    def __init__(
+        self, module: str, opening: bytes, store: BlockStore, like: Tensor, timeout: float, backend: str = "gloo"
+    ) -> None:
+        require_backend(backend)
+        self.backend = backend
         self.store = store
         self.like = like
         self.timeout = timedelta(seconds=timeout)
-        self.is_lost = False
+        self._is_given_up = False
         self._rendezvous = distributed.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
         command = [sys.executable, "-m", module, str(self._rendezvous.port)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment_of_prefill(backend))
         assert self.process.stdin is not None
         with suppress(BrokenPipeError), self.process.stdin as pipe:
             pipe.write(opening)
@@ -42,6 +48,11 @@ class PrefillClient:
         self._thread = Thread(target=self._run, name="mini-vllm-prefill", daemon=True)
         self._thread.start()
         atexit.register(self.close)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing comes any more. A process that ends while it connects is not noticed by gloo."""
+        return self._is_given_up or self.process.poll() is not None
 
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
         """Ask for the blocks of a prompt. The future is done when all have come, or when none will come any more."""
@@ -51,7 +62,7 @@ class PrefillClient:
 
     def close(self) -> None:
         """End the process; what is asked from now on does not come."""
-        self.is_lost = True
+        self._is_given_up = True
         self.process.kill()
         self.process.wait()
         self._thread.join(timeout=1)
@@ -62,16 +73,16 @@ class PrefillClient:
                 if self.process.poll() is not None:
                     raise RuntimeError(f"it has ended with the status {self.process.returncode}")
                 time.sleep(0.02)
-            peer = Peer(self._rendezvous, DECODE, self.timeout)
+            peer = Peer(self._rendezvous, DECODE, self.timeout, self.backend)
             while True:
                 future, token_ids, block_hashes = self._asked.get()
                 if future.set_running_or_notify_cancel():
                     peer.send_prompt(token_ids, block_hashes)
                     for block_hash in block_hashes[: peer.receive_num_blocks(self.like, len(block_hashes))]:
-                        self.store.put(block_hash, peer.receive(self.like))
+                        self.store.put(block_hash, peer.receive_block(self.like))
                     future.set_result(None)
         except Exception as error:  # of the store, too: without this thread every request would wait in vain
-            if not self.is_lost:
+            if not self._is_given_up:
                 logger.warning("the prefill process is given up, prompts are computed here: %s", error)
-            self.is_lost = True
+            self._is_given_up = True
             self.process.kill()
