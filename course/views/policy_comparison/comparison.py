@@ -32,7 +32,7 @@ class PolicyComparison:
     load: int = 150
     num_gpu_blocks: int = 800
     prediction_sigma: float = SIGMA
-    num_requests: int = 80  # few enough that a knob which is dragged gets all its figures
+    num_requests: int = 76  # few enough that a knob which is dragged gets all its figures
     gpu: str = "H100"
     model: str = "Llama-3.1-8B"
     policies: tuple[str, ...] = COMPARED
