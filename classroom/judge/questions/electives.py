@@ -56,7 +56,7 @@ def rollbacks(rng: Random) -> JudgeQuestion:
     script, living = Script(7), Living(rng)
     speculation = script.functions.SpeculativeScheduling(8, False)
     for _ in range(MAX_CASES):
-        num_drafts, request = rng.randrange(1, 6), living.now(random_drafted(rng))
+        num_drafts, request = rng.choice((*range(1, 6), 12)), living.now(random_drafted(rng))
         is_victim = rng.random() < 0.25
         if rng.random() < 0.5:
             speculation.schedule_drafts(request)
@@ -182,7 +182,8 @@ def corrections(rng: Random) -> JudgeQuestion:
         samples, num_scheduled = num_stand_ins > 0 or rng.random() < 0.5, num_known + num_stand_ins
         request = living.now(random_drafted(rng))
         request.num_computed_tokens = computed + num_scheduled + rng.choice((0, 0, 3))  # the next step is planned, too
-        planned = ScheduledRequest(request, computed, num_scheduled, [3, 1], samples, [-1] * num_stand_ins)
+        stand_ins, tables = [-1] * num_stand_ins, rng.choice(((), ([3, 1], [8, 2])))
+        planned = ScheduledRequest(request, computed, num_scheduled, [3, 1], samples, stand_ins, None, tables)
         script.functions.correct_share(planned, num_rejected, drafts)
     return script.question()
 

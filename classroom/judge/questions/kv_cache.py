@@ -20,7 +20,7 @@ MARKS = " ,|:;/-_.=+()[]\n\t\0\1\2\x1f\"'"
 # Texts that an encoding, a normal form or a cut makes equal.
 SEPARATORS = ("', '", '", "', "','", '","', " | ", " - ", "|||", "###", "::=")
 WORDS = (*MARKS, *("", "a", "b", "ab", "A", "a ", "None", "null", "[]", "0", "7", "07", "\N{ARABIC-INDIC DIGIT SEVEN}"))
-WORDS += ("山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss", "\U0001f600", "\U0001f601")
+WORDS += ("山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss", "\U0001f600", "\U0001f601", "\U00010041")
 LIKE_SALTS = (*WORDS, "x" * 64 + "1", "x" * 64 + "2", "x" * 300 + "1", "x" * 300 + "2")
 
 

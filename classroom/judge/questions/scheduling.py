@@ -13,6 +13,7 @@ from classroom.worker.doubles import AnyShare, AnyVictim, ClampTable, LoggedMemo
 from course.labtest.moments import Living, varied
 from course.labtest.phase1.random_cases import random_situation, random_update
 from course.labtest.phase1.situations import Situation
+from course.labtest.phase1.updates import Update, caught_up
 from course.labtest.phase3.random_room import random_room, three_steps
 from course.labtest.phase5.memories import blocks_counted, random_memory
 from course.labtest.strict_queue import StrictQueue
@@ -123,8 +124,9 @@ def memory_of(situation: Situation, rng: Random, *, is_ample: bool) -> LoggedMem
 def update_cases(rng: Random) -> JudgeQuestion:
     """Steps with one or several new tokens for each request, in an order different from the running list's."""
     script = Script(1)
-    for number in range(12):
-        update = random_update(rng, many=1 + number % 3)
+    alike = [caught_up(name, max_tokens=1000) for name in ("e", "é", "fi", "ﬁ")]
+    long = Update(alike, {request.request_id: rng.choices(range(100, 200), k=40) for request in alike})
+    for update in (long, *(random_update(rng, many=1 + number % 3) for number in range(12))):
         script.functions.update_from_output(
             update.scheduler_output,
             update.sampled,
@@ -176,7 +178,12 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
         lopsided.add_request(Request(f"n{place}", [1], priority=place + 1000 * is_left))
     for request in rng.sample(list(lopsided), 8):
         lopsided.remove_request(request)
-    for one in (*queues, lopsided):
+    near = script.functions.PriorityRequestQueue()  # of one priority; ids are no help, and every other one is a victim
+    for place in rng.sample(range(16), 16):
+        request = Request(f"v{15 - place:02}", [1], arrival_time=1 + place / 10**8)
+        request.status = (RequestStatus.WAITING, RequestStatus.PREEMPTED)[place % 2]
+        (near.prepend_request if place % 2 else near.add_request)(request)
+    for one in (*queues, lopsided, near):
         empty(one, script, outside, rng)
     return script.question()
 
