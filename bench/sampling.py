@@ -32,8 +32,6 @@ WAYS: dict[str, dict[str, Any]] = {
 # Greedy, every row masked. A text that must end in a sign that the model does not write does not end too early.
 SHAPE = StructuredOutputsParams(regex=r"[A-Za-z ,.!?\n]*#")
 UNDER_A_REGEX = {"under a regex": {"structured_outputs": SHAPE, "ignore_eos": False}}
-
-
 GRAMMARS = {
     "phase 9, a regex": SHAPE,
     "llguidance, the same as a grammar": StructuredOutputsParams(grammar=f"start: /{SHAPE.regex}/"),

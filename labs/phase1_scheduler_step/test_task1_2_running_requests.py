@@ -20,7 +20,7 @@ def test_running_served_in_order_until_the_budget_ends(phase1: ModuleType) -> No
         Situation(running, [], budget=10),
         rule="Running requests are served in the order of RUNNING, whatever their priority and arrival time, and the "
         "last one gets what is left of the budget.",
-        hint="how many tokens has C left to compute, how much of the budget is left then, and who is next?",
+        hint="how many tokens has C left to compute, how much of the budget is left then, and which request is next?",
         plan="C:7  A:3",
         running="[C 2/9, A 2/9, B 2/9]",
         budget_left=0,

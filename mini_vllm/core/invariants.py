@@ -111,7 +111,7 @@ def check_pool(scheduler: Scheduler) -> None:
     require(len(free) == kv.num_free_blocks, f"{len(free)} blocks in the free queue, {kv.num_free_blocks} counted")
     require(len(set(free)) == len(free), f"a block is in the free queue twice: {free}")
     counts = kv.ref_counts()
-    if dict(holders) != counts:
+    if dict(holders) != counts:  # not `require`: its words would print both dicts in every step
         raise InvariantError(f"holders {dict(holders)}, reference counts {counts}")
     require(not holders.keys() & set(free), f"free and held: {holders.keys() & set(free)}")
     require(0 not in holders and 0 not in free, "block 0 is the null block: never free, never held")

@@ -30,7 +30,7 @@ class Call:
     next_notice: float = field(default_factory=lambda: NOTICE)
 
     def notice(self, thread: int) -> str:
-        """Return what is true of a call that takes long, and blames nobody; empty if that is not due."""
+        """Return what is known of a call that takes long so far; empty if that is not due."""
         seconds = time.monotonic() - self.began
         if seconds < self.next_notice:
             return ""

@@ -1,4 +1,4 @@
-"""`mini-vllm judge` and `release`: files and output. Verdicts are in `tests/judge`, editions in `tests/course`."""
+"""`mini-vllm judge` and `release`: files and output. Verdicts have their own tests, editions are in `tests/course`."""
 
 import csv
 import json
@@ -60,7 +60,7 @@ def test_the_first_differing_call_and_step_are_shown(mini_vllm: Commands, tmp_pa
     for phase in range(1, 5):
         (tmp_path / f"phase{phase}.py").write_text(solution(phase), encoding="utf-8")
     (tmp_path / "phase5.py").write_text(mutant(5, "ignores the threshold"), encoding="utf-8")
-    options = ["--no-jail", "--situations", "1", "--seed", SEED, "--reveal"]
+    options = ["--no-jail", "--situations", "2", "--seed", SEED, "--reveal"]
     mini_vllm("judge", tmp_path, *options, "--feedback", tmp_path / "out")
     text = (tmp_path / "out" / f"{tmp_path.name}.txt").read_text()
     for words in ("is the first that differs", "num_new_tokens(request=", "expected", "prompt tokens", SEED):

@@ -183,9 +183,8 @@ def test_what_cannot_work_is_refused(lineup: str, settings: dict[str, Any], mess
         )
 
 
-@pytest.mark.parametrize(
-    ("fault", "is_late"), [("none", False), ("none", True), ("killed", True), ("hangs", False), ("wrong shape", True)]
-)
+@pytest.mark.parametrize("fault", ["none", "killed", "hangs", "wrong shape"])
+@pytest.mark.parametrize("is_late", [False, True])
 def test_prompts_come_from_a_prefill_process_or_are_computed_here(plain: list[str], fault: str, is_late: bool) -> None:
     llm = engine(replace(TIGHT, async_scheduling=is_late), kv_connector="prefill", prefill_timeout=60.0)
     connector: Any = llm.engine.scheduler.gates.connector

@@ -44,6 +44,13 @@ def command(page: Any, name: str, **arguments: str) -> None:
     )
 
 
+def num_tests_of_phase_1() -> int:
+    """Return how many graded tests pytest finds in the checkout: in the tab all of them run."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "labs/phase1_scheduler_step"]
+    done = subprocess.run(command, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.count("::")
+
+
 @pytest.mark.timeout(1200)
 def test_a_learners_way(browser: Any, address: str, tmp_path: Path) -> None:
     strangers: list[str] = []
@@ -61,7 +68,7 @@ def test_a_learners_way(browser: Any, address: str, tmp_path: Path) -> None:
         command(page, "docmanager:open", path=NOTEBOOK)
         page.wait_for_function(READY)
         report = page.evaluate(RUN, "from course.notebook import Lab; print(Lab(1).test().text)")
-        assert re.search(r"^\d{2,} passed in", report, re.MULTILINE), report
+        assert re.search(rf"^{num_tests_of_phase_1()} passed in", report, re.MULTILINE), report
         assert "Oslo" in page.evaluate(RUN, TALK)
         command(page, "notebook:run-all-cells")
         page.wait_for_selector("input[type=range]", state="attached")

@@ -23,14 +23,8 @@ from tools.benchmarks.page import page
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
 RECORDS = CHECKOUT / "docs" / "benchmarks"
 # transformers needs minutes for each workload of this model: one round, and the axes are the embedded model's.
-RANDOM_MODEL = (
-    "bench",
-    "throughput",
-    "--model",
-    "random-150m",
-    *("--rounds", "1", "--batch", "none"),
-    "--temperature=0",
-)
+ONE_ROUND = ("--rounds", "1", "--batch", "none", "--temperature", "0")
+RANDOM_MODEL = ("bench", "throughput", "--model", "random-150m", *ONE_ROUND)
 RUNS: dict[str, tuple[str, ...]] = {
     "throughput-random-150m-float32": RANDOM_MODEL,
     "throughput-embedded-float32": ("bench", "throughput"),

@@ -89,7 +89,7 @@ def refusals(script: Script, rng: Random) -> None:
         names, step = some_ids(rng, 4), rng.getrandbits(16)
         asking = make_request(names[0], 24, num_computed_tokens=8)
         running = [asking, *(make_request(name, 9, num_computed_tokens=8) for name in names[1:3])]
-        # Of a step in four `AnyVictim` preempts nobody; in others, by what it draws, the request itself comes last.
+        # Of a step in four `AnyVictim` preempts no request; in others, by what it draws, the request itself comes last.
         while preempts != (step % 4 > 0) or (preempts and drawn(asking, step) % 6 not in (3, 4)):
             step += 1
         tables = {request.request_id: [10 * at, 10 * at + 1] for at, request in enumerate(running)}
