@@ -48,8 +48,9 @@ def test_a_prefill_process_that_does_wrong_changes_no_text(plain: list[str], fol
     connector.prefill = client
     while fault not in FAULTS[:2] and not client._rendezvous.check(["ready"]):
         time.sleep(0.05)
-    if fault == FAULTS[0]:
+    if fault in (FAULTS[0], "ends while it connects"):
         client.process.wait()
+        assert client.is_lost, "noticed at once, and not after the timeout"
     assert [texts(llm), texts(llm)] == [plain, plain]
     assert client.is_lost == (fault not in ("is never ready", "sends nothing at all"))
     client.close()
