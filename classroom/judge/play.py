@@ -1,5 +1,6 @@
 """Put one question to a learner's file in a worker and compare the answers with the reference's."""
 
+import json
 from itertools import islice
 from typing import Any
 
@@ -31,7 +32,8 @@ def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
 
 
 def compare_answers(asked: JudgeQuestion, found: list[Json]) -> Outcome:
-    if same(asked.expected, found):
+    # As texts most right answers are equal already, and a million values are compared in a tenth of the time.
+    if json.dumps(asked.expected) == json.dumps(found) or same(asked.expected, found):
         return Outcome("right")
     pairs = zip(asked.expected, found, strict=False)
     first = next((theirs for ours, theirs in pairs if not same(ours, theirs)), None)
