@@ -1,5 +1,6 @@
 """`mini-vllm parity`: replay recorded decisions of vLLM and compare them with this engine's."""
 
+import gc
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -72,6 +73,7 @@ def require_scheduling_phases(lineup: Lineup) -> None:
 
 def load(path: Path) -> list[Scenario]:
     """Read a whole trace file; exit with 2 if it is not one."""
+    gc.disable()  # it would walk through hundreds of megabytes again and again, for most of the time
     try:
         scenarios = list(read_scenarios(path))
         for scenario in scenarios:
@@ -84,6 +86,8 @@ def load(path: Path) -> list[Scenario]:
         fail(f"{path} is not text: {error}", 2)
     except ValueError as error:
         fail(str(error) if str(path) in str(error) else f"{path}: {error}", 2)
+    finally:
+        gc.enable()
     return scenarios
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from course.parity.scenario import PUBLIC_TRACES
 from course.sandbox import time_limit
 from course.sandbox.errors import OutOfTime
 from course.sandbox.time_limit import limited_calls
@@ -52,7 +53,7 @@ def made(source: str, name: str) -> object:
         ["generate", "--lineup", "starter:1", "--fake-model", "Hello"],
         ["stages", "--lineup", "starter:1"],
         ["oracle", "--phase", "1"],
-        ["parity", "--lineup", "starter:1,solution:2-5"],
+        ["parity", "--lineup", "starter:1,solution:2-5", str(PUBLIC_TRACES / "named.jsonl")],
         ["simulate", "--lineup", "starter:1,solution:2-5", "--requests", "10"],
     ],
     ids=lambda arguments: arguments[0],

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from cli import incidents as command
 from cli.main import app
-from course.simulator.incidents import incidents
-from mini_vllm import parse_lineup
+from course.simulator.incidents import Incident, Runs, incidents
+from mini_vllm import Lineup, parse_lineup
 from tests.cli.conftest import Commands
 
 
@@ -60,8 +60,24 @@ def test_a_calibration_is_written_checked_and_used(mini_vllm: Commands, tmp_path
     assert record["cost_model"] == json.loads(Path(path).read_text())["cost"]
 
 
+run_incident = Incident.run
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[tuple[str, int, Lineup], Runs]:
+    """The runs of an incident of a seed with a lineup, which take a second and are the same every time."""
+    return {}
+
+
 @pytest.fixture(autouse=True)
-def two_of_the_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_of_the_ten(monkeypatch: pytest.MonkeyPatch, found: dict[tuple[str, int, Lineup], Runs]) -> None:
+    def run_once(incident: Incident, lineup: Lineup) -> Runs:
+        key = (incident.title, incident.experiment.seed, lineup)
+        if key not in found:
+            found[key] = run_incident(incident, lineup)
+        return found[key]
+
+    monkeypatch.setattr(Incident, "run", run_once)
     monkeypatch.setattr(command, "incidents", lambda seed: incidents(seed)[:2])
     monkeypatch.setenv("COLUMNS", "100")
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from tests.course.released_text import read
+from tests.edition.released_text import read
 
 ROOT = Path(__file__).parents[2]
 YAML_FILES = sorted([*ROOT.glob(".github/**/*.yml"), ROOT / ".pre-commit-config.yaml", ROOT / "CITATION.cff"])

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.course.conftest import module_at
+from tests.edition.conftest import module_at
 
 ROOT = Path(__file__).parents[2]
 

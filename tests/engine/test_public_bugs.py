@@ -1,7 +1,8 @@
 """The oracle finds the first step in which two lineups differ, and the phase: bugs reported of other engines."""
 
-from collections.abc import Iterator
+from collections import defaultdict
 from importlib import import_module
+from itertools import chain
 from types import ModuleType
 
 import pytest
@@ -37,14 +38,14 @@ def with_bug(name: str, lineup: str, monkeypatch: pytest.MonkeyPatch) -> tuple[L
     return broken_lineup, phases
 
 
-def all_traces() -> Iterator[Scenario]:
-    """Yield the recorded traces one at a time: together they are a gigabyte."""
-    return (one for file in PUBLIC_FILES for one in read_scenarios(file))
-
-
-def traces_of(defect: str) -> list[Scenario]:
-    """Return the recorded traces that show this defect of vLLM and no other."""
-    return [one for one in all_traces() if list(one.defects) == [defect]]
+@pytest.fixture(scope="module")
+def with_one_defect() -> dict[str, list[Scenario]]:
+    """The recorded traces that show one defect of vLLM and no other, by the defect."""
+    found = defaultdict[str, list[Scenario]](list)
+    for one in chain.from_iterable(map(read_scenarios, PUBLIC_FILES)):  # all together are a gigabyte
+        if len(one.defects) == 1:
+            found[one.defects[0]].append(one)
+    return found
 
 
 @pytest.mark.parametrize("bug", BUGS)
@@ -57,17 +58,21 @@ def test_the_oracle_finds_the_bug_and_its_phase(bug: str, monkeypatch: pytest.Mo
     assert find_culprit(workload_for(seed, 10), settings_for(seed), mine, right) == phases
 
 
-def test_with_index_slip_our_decisions_are_vllms_where_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_index_slip_our_decisions_are_vllms_where_it_shows(
+    with_one_defect: dict[str, list[Scenario]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine, _ = with_bug(next(bug for bug in BUGS if "index_slip" in bug), EVERYTHING, monkeypatch)
-    traces = traces_of("index_slip")
+    traces = with_one_defect["index_slip"]
     assert len(traces) == 5
     assert not any(replay.compare(trace, mine) for trace in traces)
     assert all(replay.compare(trace, parse_lineup(EVERYTHING)) for trace in traces)
 
 
-def test_with_flipped_skips_our_decisions_are_vllms_where_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_flipped_skips_our_decisions_are_vllms_where_it_shows(
+    with_one_defect: dict[str, list[Scenario]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine, _ = with_bug(next(bug for bug in BUGS if "flipped_skips" in bug), EVERYTHING, monkeypatch)
-    traces = traces_of("flipped_skips")
+    traces = with_one_defect["flipped_skips"]
     assert len(traces) == 68
     assert all(replay.compare(trace, parse_lineup(EVERYTHING)) for trace in traces)
     for trace in traces:

@@ -30,7 +30,7 @@ def test_every_task_with_code_of_its_own_has_some_and_the_seals_hold_what_is_cho
 
 
 def test_a_seal_is_not_read_by_turning_or_unpacking_it() -> None:
-    """That no file has their code as plain text is what tests/course/test_release.py shows."""
+    """That no file has their code as plain text is what tests/edition/test_release.py shows."""
     words = {word for found in chosen().values() for one in found for word in one.cost.split() if len(word) > 8}
     for path in FOLDER.iterdir():
         text = path.read_text(encoding="utf-8")

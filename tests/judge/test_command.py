@@ -1,4 +1,4 @@
-"""`mini-vllm judge` and `release`: files and output. Verdicts have their own tests, editions are in `tests/course`."""
+"""`mini-vllm judge` and `release`: files and output. Verdicts have their own tests, editions are in `tests/edition`."""
 
 import csv
 import json

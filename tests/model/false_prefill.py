@@ -1,4 +1,4 @@
-"""`python -m tests.model.false_prefill PORT`: a prefill process that does one thing wrong.
+"""`python -m tests.model.false_prefill PORT`: a prefill process that does one thing wrong, or "none".
 
 Standard input has its name and a folder, from which the right blocks come.
 """

@@ -1,6 +1,7 @@
 """KV transfer with a prefill process that does one thing wrong, and with stores that lose blocks at any moment."""
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +17,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from mini_vllm import LLM, EngineConfig
 from mini_vllm.runner.kv_transfer.peer import DECODE, PREFILL, Peer, environment_of_prefill
 from mini_vllm.runner.kv_transfer.prefill_client import PrefillClient
 from tests.model.false_prefill import FAULTS
-from tests.model.test_kv_transfer import ROOMY, SETTINGS, TIGHT, engine, texts
+from tests.model.test_kv_transfer import GREEDY, PROMPTS, ROOMY, SETTINGS, TIGHT, engine, texts
 
 TIMEOUT = 5.0
+SOON = 1.0  # where the whole of it is waited for
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +40,23 @@ def plain() -> list[str]:
     return texts(engine(ROOMY))
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_prefill_process_that_does_wrong_changes_no_text(plain: list[str], folder: Path, fault: str) -> None:
-    llm = engine(TIGHT, kv_connector="prefill", prefill_timeout=TIMEOUT)
+def with_false_prefill(
+    config: EngineConfig, fault: str, folder: Path, timeout: float
+) -> tuple[LLM, Any, PrefillClient]:
+    """Return an engine whose prefill process has a fault, its connector and its client."""
+    llm = engine(config, kv_connector="prefill", prefill_timeout=timeout)
     connector: Any = llm.engine.scheduler.gates.connector
     right = connector.prefill
     right.close()
     opening = f"{fault};{folder}".encode()
-    client = PrefillClient("tests.model.false_prefill", opening, right.store, right.like, TIMEOUT)
-    connector.prefill = client
+    connector.prefill = PrefillClient("tests.model.false_prefill", opening, right.store, right.like, timeout)
+    return llm, connector, connector.prefill
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_prefill_process_that_does_wrong_changes_no_text(plain: list[str], folder: Path, fault: str) -> None:
+    waits = fault in ("is never ready", "does not answer", "stops between two blocks")
+    llm, _, client = with_false_prefill(TIGHT, fault, folder, SOON if waits else TIMEOUT)
     while fault not in FAULTS[:2] and not client._rendezvous.check(["ready"]):
         time.sleep(0.05)
     if fault in (FAULTS[0], "ends while it connects"):
@@ -53,6 +64,26 @@ def test_a_prefill_process_that_does_wrong_changes_no_text(plain: list[str], fol
         assert client.is_lost, "noticed at once, and not after the timeout"
     assert [texts(llm), texts(llm)] == [plain, plain]
     assert client.is_lost == (fault not in ("is never ready", "sends nothing at all"))
+    client.close()
+
+
+@pytest.mark.parametrize("fault", ["killed", "hangs", "wrong shape"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_prefill_process_that_is_lost_after_a_prompt_changes_no_text(
+    plain: list[str], folder: Path, fault: str, is_late: bool
+) -> None:
+    llm, connector, client = with_false_prefill(replace(TIGHT, async_scheduling=is_late), "none", folder, 60.0)
+    first = llm.generate(PROMPTS[3], GREEDY)[0]
+    assert (first.metrics.num_cached_tokens, first.outputs[0].text) == (48, plain[3])
+    match fault:
+        case "killed":
+            client.process.kill()
+        case "hangs":
+            client.process.send_signal(signal.SIGSTOP)
+            connector.timeout = 0.2
+        case "wrong shape":
+            client.like = client.like[:1]
+    assert [texts(llm), texts(llm)] == [plain, plain]
     client.close()
 
 

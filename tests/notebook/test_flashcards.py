@@ -13,7 +13,7 @@ from course.flashcards import Flashcard, all_cards, anki
 from course.flashcards.cards import FIGURES, figure_of, written_cards
 from course.notebook.recall import Missed, Recall
 from course.views.prediction import Question
-from tests.course.record_cards import found
+from tests.handouts.record_cards import found
 
 WRITTEN = written_cards()
 FOUND = json.loads(FIGURES.read_text(encoding="utf-8"))
@@ -24,7 +24,7 @@ BACKWARDS = re.compile(r"^(And|Now|Then|The same)\b")
 
 @pytest.mark.parametrize(("key", "card"), WRITTEN, ids=[figure_of(key, card)[:40] for key, card in WRITTEN])
 def test_an_answer_is_what_its_check_finds(key: str, card: dict[str, str]) -> None:
-    assert found(key, card["check"]) == FOUND[figure_of(key, card)], "python -m tests.course.record_cards"
+    assert found(key, card["check"]) == FOUND[figure_of(key, card)], "python -m tests.handouts.record_cards"
     assert "{it" in card["answer"]
     words = re.sub(r"\{.*?\}", "", card["answer"])
     assert not re.search(r"(?<![A-Z\d])\d", words), "a number of an answer comes from its check"

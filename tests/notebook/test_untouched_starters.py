@@ -7,7 +7,7 @@ import pytest
 from nbclient import NotebookClient
 
 from classroom.student_edition.edition import compose, write
-from tests.course.conftest import without_solutions
+from tests.edition.conftest import without_solutions
 from tests.notebook.cells import NOTEBOOKS
 from tests.notebook.files import new_code_cell, read
 

@@ -5,6 +5,6 @@ from course.simulator.gpus import find_gpu as find_gpu
 from course.simulator.model_shapes import find_model_shape as find_model_shape
 from course.simulator.roofline import kv_bytes_per_token as kv_bytes_per_token
 from course.simulator.roofline import saturation_batch as saturation_batch
-from tests.course.checks.phase7 import tokens_per_step as tokens_per_step
-from tests.course.checks.routing import hit_percent as hit_percent
-from tests.course.checks.routing import p99_ms as p99_ms
+from tests.handouts.checks.phase7 import tokens_per_step as tokens_per_step
+from tests.handouts.checks.routing import hit_percent as hit_percent
+from tests.handouts.checks.routing import p99_ms as p99_ms

@@ -15,8 +15,8 @@ import pytest
 from course.parity.scenario import PUBLIC_TRACES
 from course.starter_status import LABS, lab_folder, phase_in, starter_path
 from course.terminal.learner_lineup import activation
-from tests.course.conftest import run
 from tests.course.surface import solution_path
+from tests.edition.conftest import run
 
 
 def test_every_graded_test_of_a_new_edition_fails_and_names_a_task_of_its_own_phase(

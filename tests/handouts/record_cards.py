@@ -1,4 +1,4 @@
-"""`python -m tests.course.record_cards` finds the figures of all flash cards again and records them."""
+"""`python -m tests.handouts.record_cards` finds the figures of all flash cards again and records them."""
 
 import importlib
 import json
@@ -9,7 +9,7 @@ from course.flashcards.cards import FIGURES, figure_of, written_cards
 
 def found(key: str, check: str) -> Any:
     """Return what a check finds now, as JSON holds it."""
-    module = importlib.import_module(f"tests.course.checks.{key}")
+    module = importlib.import_module(f"tests.handouts.checks.{key}")
     return json.loads(json.dumps(eval(check, dict(vars(module)))))
 
 

@@ -15,9 +15,9 @@ from cli.main import app
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm_labs.launcher import start_parser
-from tests.course.conftest import clean_environment, module_at
-from tests.course.released_text import Command, ReleasedText, released_texts
 from tests.course.surface import PHASES, solution_path
+from tests.edition.conftest import clean_environment, module_at
+from tests.edition.released_text import Command, ReleasedText, released_texts
 
 OUR_FOLDERS = (
     "labs",
@@ -37,7 +37,7 @@ NOT_THERE = re.compile(
     r"\bthe reference(?! counts?\b)|\bteacher's\b"
 )
 NEEDS_THE_REFERENCE = ("release",)
-OF_THE_LAUNCHER = "start"  # of an installed course; tests/course/test_wheel.py runs it
+OF_THE_LAUNCHER = "start"  # of an installed course; tests/edition/test_wheel.py runs it
 STALLS = {  # the handouts say that these end with an error
     "trace --lineup starter:1-2 --num-gpu-blocks 21"
 }

@@ -22,7 +22,7 @@ from mini_vllm.engine.admission import require_servable
 from mini_vllm.engine.errors import StalledError
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
-from tests.course.checks.runs import numbers_in_error
+from tests.handouts.checks.runs import numbers_in_error
 
 USE = re.compile(r"(\w)(?:(-)|\+(\d+)(?:@([\d,]+))?)")
 Answer = list[int] | None

@@ -24,8 +24,8 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from policies.elastic_budget import ElasticBudget
 from solutions.phase1_scheduler_step import clamp
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
-from tests.course.checks.phase1 import plan_running
-from tests.course.checks.runs import add, engine_with, finish, stage, traced_steps
+from tests.handouts.checks.phase1 import plan_running
+from tests.handouts.checks.runs import add, engine_with, finish, stage, traced_steps
 
 Plan = dict[str, int]
 

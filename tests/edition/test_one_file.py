@@ -18,7 +18,7 @@ from classroom.one_file import compose as composed
 from cli.main import app
 from course.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from tests.course.conftest import module_at
+from tests.edition.conftest import module_at
 
 STORY = "Once upon a time"
 PROMPTS = [STORY, "One day, a girl", f"{STORY}, there was a", "The", f"{STORY}, there was a dog"]

@@ -6,9 +6,7 @@ from functools import cache
 
 import torch
 
-from cli.parity import load
 from course.labtest.phase7.counters import drafted
-from course.parity.scenario import PUBLIC_TRACES
 from course.simulator.cost_model import roofline
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
@@ -24,6 +22,7 @@ from solutions.phase7_speculative_decoding import (
     rejection_sample,
     select_logits_rows,
 )
+from tests.handouts.checks.recorded import of_the_course
 
 GPU = find_gpu("H100")
 BOUND = roofline(GPU, find_model_shape("Llama-3.1-8B"))
@@ -98,9 +97,7 @@ def sampled_again(draft: Sequence[float], target: Sequence[float]) -> tuple[floa
     return tuple(round(100 * (one + (1 - sum(kept)) * p)) for one, p in zip(kept, target, strict=True))
 
 
-@cache
 def num_traces(phases: str) -> int:
     """Return how many recorded traces are in scope of phases `phases` of the reference, and need phase 7."""
     lineup = parse_lineup(f"solution:{phases}")
-    scenarios = [one for name in ("named.jsonl", "random.jsonl.gz") for one in load(PUBLIC_TRACES / name)]
-    return sum(7 in one.electives and one.out_of_scope(lineup) is None for one in scenarios)
+    return sum(7 in one.electives and one.out_of_scope(lineup) is None for one in of_the_course())

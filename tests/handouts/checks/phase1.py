@@ -21,7 +21,7 @@ from mini_vllm.core.step_record import StepRecord
 from solutions import phase1_scheduler_step as phase1
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
-from tests.course.checks.runs import traced_steps
+from tests.handouts.checks.runs import traced_steps
 
 Plan = dict[str, int]
 

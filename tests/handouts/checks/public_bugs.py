@@ -1,11 +1,11 @@
 """What the `<!-- check: ... -->` comments of `docs/public_bugs.md` may call."""
 
-from functools import cache
 from unittest.mock import patch
 
 from course.labtest.support import make_request
 from solutions import phase4_prefix_cache as phase4
-from tests.engine.test_public_bugs import BUGS, all_traces
+from tests.engine.test_public_bugs import BUGS
+from tests.handouts.checks.recorded import all_recorded
 
 
 def num_hashes(num_tokens: int, num_lookups: int) -> int:
@@ -21,17 +21,11 @@ def num_bugs() -> int:
     return len(BUGS)
 
 
-@cache
-def recorded() -> list[list[str]]:
-    """Return the defects of each recorded trace."""
-    return [one.defects for one in all_traces()]
-
-
 def num_traces(defect: str) -> int:
     """Return how many recorded traces name a defect."""
-    return sum(defect in defects for defects in recorded())
+    return sum(defect in one.defects for one in all_recorded())
 
 
 def num_alone(defect: str) -> int:
     """Return how many name it and no other defect."""
-    return recorded().count([defect])
+    return sum(one.defects == [defect] for one in all_recorded())

@@ -18,8 +18,8 @@ from solutions import phase3_preemption as phase3
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
-from tests.course.checks.phase2 import blocks, decoded, trace_of
-from tests.course.checks.runs import numbers_in_error
+from tests.handouts.checks.phase2 import blocks, decoded, trace_of
+from tests.handouts.checks.runs import numbers_in_error
 
 Row = tuple[str, int, int] | tuple[str, int, int, int]  # name, computed tokens, tokens, priority
 

@@ -10,8 +10,8 @@ from cli.hint import all_hints, readable
 from course.grading.plan import load_whole_plan
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
-from tests.course.conftest import run
 from tests.course.surface import solution_path
+from tests.edition.conftest import run
 from tools.first_green import WAY, words_before
 
 MAX_WORDS = 1_500

@@ -54,7 +54,7 @@ def namespace(place: str) -> dict[str, object]:
     """Return what the checks of one document may call: all that is in `checks/phase1.py` for phase 1, and so on."""
     document = re.match(r"phase\d+|[a-z_]+", place)
     assert document is not None
-    module = importlib.import_module(f"tests.course.checks.{document[0]}")
+    module = importlib.import_module(f"tests.handouts.checks.{document[0]}")
     return vars(module)
 
 

@@ -12,7 +12,7 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
-from tests.course.checks.runs import add, engine_with, finish, stage, traced_steps
+from tests.handouts.checks.runs import add, engine_with, finish, stage, traced_steps
 
 
 def _engine(block_size: int = 16, num_gpu_blocks: int = 1001, max_num_batched_tokens: int = 4096) -> LLMEngine:

@@ -13,8 +13,8 @@ import yaml
 from course.grading.plan import load_plan
 from course.starter_status import starter_path
 from lab import set_up
-from tests.course.conftest import clean_environment
 from tests.course.surface import solution_path
+from tests.edition.conftest import clean_environment
 
 WORKFLOW = ".github/workflows/grade.yml"
 

@@ -20,11 +20,16 @@ def num_requests() -> int:
 
 
 @cache
+def experiment() -> Experiment:
+    return Experiment(WORKLOAD, num_requests(), None, 0).with_rate()
+
+
+@cache
 def served(router: str, num_replicas: int) -> FleetServed:
-    experiment = Experiment(WORKLOAD, num_requests(), None, 0).with_rate()
-    assert experiment.rate is not None
-    requests = make_requests(WORKLOAD, num_requests(), experiment.rate / 0.7 * LOAD * num_replicas, 0)
-    engines = experiment.resolved_engine(), experiment.cost, parse_lineup("solution")
+    one = experiment()
+    assert one.rate is not None
+    requests = make_requests(WORKLOAD, num_requests(), one.rate / 0.7 * LOAD * num_replicas, 0)
+    engines = one.resolved_engine(), one.cost, parse_lineup("solution")
     return simulate_fleet(requests, *engines, ROUTERS[router](), num_replicas)
 
 

@@ -1,8 +1,8 @@
 """What the checks of `docs/teaching.md` may call: the minutes of a class, the points of the judge, the exams."""
 
 from classroom.judge.groups import TEST_GROUPS
-from tests.course.checks.labs import sizes
 from tests.grading.checkout import PHASES
+from tests.handouts.checks.labs import sizes
 from tests.mutants.exam import bank
 
 

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from functools import cache
 
 from classroom.judge.planned_ahead import Pipeline
-from cli.parity import load
 from course.labtest.phase8.cases import request_with
-from course.parity.scenario import PUBLIC_TRACES
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
 from solutions import phase8_async_scheduling as reference
 from solutions.phase8_async_scheduling import PlaceholderScheduling
+from tests.handouts.checks.recorded import of_the_course
 
 Row = tuple[int, int, int, int]
 
@@ -75,10 +74,8 @@ def corrected(start: int, size: int, places: int, rejected: int, drafts: Sequenc
     return result.num_computed_tokens, result.num_scheduled_tokens, list(result.draft_token_ids)
 
 
-@cache
 def traces_for(*electives: int) -> int:
     """Return how many recorded traces need phase 8 and are in the scope of phases 1 to 5 with these electives."""
     team = parse_lineup(",".join(["solution:1-5", *(f"solution:{phase}" for phase in electives)]))
-    scenarios = [one for name in ("named.jsonl", "random.jsonl.gz") for one in load(PUBLIC_TRACES / name)]
-    found = [one for one in scenarios if one.line["config"]["async_scheduling"]]
+    found = [one for one in of_the_course() if one.line["config"]["async_scheduling"]]
     return len([one for one in found if not one.out_of_scope(team)])

@@ -24,7 +24,7 @@ from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch
 from solutions import phase6_gpu_runner as phase6
-from tests.course.checks.runs import add, engine_with, finish
+from tests.handouts.checks.runs import add, engine_with, finish
 
 GIB = 2**30
 HANDOUT = CHECKOUT / "labs" / "phase6_gpu_runner" / "README.md"

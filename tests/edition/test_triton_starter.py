@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from course.starter_status import touched_in
-from tests.course.conftest import run
 from tests.course.surface import ROOT, functions, parse, surface
+from tests.edition.conftest import run
 
 STARTER = ROOT / "labs" / "phase6_gpu_runner" / "starter_triton.py"
 SOLUTION = ROOT / "solutions" / "phase6_triton_kernels.py"

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from course.labtest import phase11_plays
 from course.labtest.phase11_plays import Image
-from course.parity.scenario import PUBLIC_FILES, read_scenarios
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import MultiModalFeatureSpec
 from mini_vllm.runner.loading import load_model
 from solutions import phase11_admission_gates as reference
 from tests.engine.workloads import drain, make_engine
+from tests.handouts.checks.recorded import all_recorded
 
 CAT, DOG = ("cat", 3, 6), ("dog", 12, 6)
 
@@ -46,5 +46,4 @@ def keys(images: Sequence[Image], start: int, end: int) -> int:
 
 def recordings() -> int:
     """Return how many recordings need the phase and show no defect of vLLM."""
-    scenarios = (scenario for file in PUBLIC_FILES for scenario in read_scenarios(file))
-    return sum(11 in scenario.electives and not scenario.defects for scenario in scenarios)
+    return sum(11 in scenario.electives and not scenario.defects for scenario in all_recorded())

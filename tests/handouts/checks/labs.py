@@ -5,7 +5,7 @@ from math import ceil
 
 from course.sandbox.time_limit import seconds_for
 from course.starter_status import starter_path
-from tests.course.checks.runs import add, engine_with, finish
+from tests.handouts.checks.runs import add, engine_with, finish
 
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 WORDS_A_MINUTE = 150

@@ -11,7 +11,7 @@ from course.starter_status import starter_path
 from mini_vllm.runner.c_starter import unwritten_task
 from tests.compiler import needs_compiler
 from tests.course.surface import ROOT, solution_path
-from tests.course.test_triton_starter import graded
+from tests.edition.test_triton_starter import graded
 
 STARTER = ROOT / "labs" / "phase6_gpu_runner" / "starter_decode_attention.c"
 SOLUTION = ROOT / "solutions" / "phase6_decode_attention.c"
