@@ -67,7 +67,6 @@ def test_a_chunk_before_the_last_known_token_takes_nothing(
         (3, 6, 15, 3, 5),
         (9, 8, 20, 0, 7),
         (9, 34, 62, 16, 16),  # a step with 16 drafts and one with 16 more
-        (4, 1, 7, 0, 2),  # resumed while a token is expected: what is known is computed, the expected token is not
     ],
 )
 def test_every_draft_has_a_placeholder_too(
