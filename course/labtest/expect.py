@@ -14,6 +14,8 @@ MAX_LINES = 12
 MAX_COLUMNS = 120
 MAX_ENTRIES = 60
 MAX_CHARACTERS = 600
+MAX_CALL, ENDING = 400, 40  # characters of one call: its beginning, and its answer
+MAX_CALLS, LAST_CALLS = 40, 10
 LONG_START = "x" * 300  # of ids that differ in their ends only
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
@@ -72,13 +74,14 @@ def alone(yours: Mapping[str, object], expected: Mapping[str, object], labels: I
     return ""
 
 
-def other_call(yours: Sequence[object], expected: Sequence[object], label: str) -> str:
-    """Return a question about the first call that is not as expected, empty if all are."""
+def other_call(
+    yours: Sequence[object], expected: Sequence[object], label: str, rules: Mapping[str, str] | None = None
+) -> str:
+    """Return a question about the first call that is not as expected, empty if all are; `rules` has some by method."""
     for number, (mine, right) in enumerate(zip_longest(yours, expected, fillvalue="none"), start=1):
         if mine != right:
-            return (
-                f"By the rules, call number {number} of `{label}` is {right}; yours is {mine}. Which rule is it about?"
-            )
+            asked = (rules or {}).get(str(right).partition("(")[0], "Which rule is it about?")
+            return f"By the rules, call number {number} of `{label}` is {right}; yours is {mine}. {asked}"
     return ""
 
 
@@ -188,10 +191,19 @@ def _report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
     lines = [line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} ..." for line in lines]
     parts = [told["rule"], "", *(f"  {line}" for line in lines), "", *comparison]
     if calls:
-        parts += ["", "  your calls, in order:", *(f"    {call}" for call in calls)]
+        parts += ["", "  your calls, in order:", *(f"    {call}" for call in _without_the_middle(calls))]
     text = "\n".join([*parts, f"Hint: {told['hint']}"]).replace("\u0301", "\\u0301")  # an accent of its own is not seen
     text = text.replace(LONG_START, "x...x")
     return Report.of(text, Failure(told["rule"], list(lines), rows, list(calls), told["hint"], told.get("shares")))
+
+
+def _without_the_middle(calls: Sequence[str]) -> list[str]:
+    """Return calls as a terminal can show them: neither thousands of them nor one with a list of thousands."""
+    shown = [call if len(call) <= MAX_CALL else f"{call[:MAX_CALL]} ... {call[-ENDING:]}" for call in calls]
+    if len(shown) > MAX_CALLS:
+        first = MAX_CALLS - LAST_CALLS
+        shown[first:-LAST_CALLS] = [f"... {len(calls) - MAX_CALLS} more ..."]
+    return shown
 
 
 def _table(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:

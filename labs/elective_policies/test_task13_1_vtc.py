@@ -70,6 +70,11 @@ def check_order(phase13: ModuleType, requests: Sequence[TimedRequest], expected:
     )
 
 
+@pytest.mark.parametrize("name", cases(phase13_plays, 1))
+def test_who_is_served_when(phase13: ModuleType, answers: Answers, name: str) -> None:
+    check(phase13_plays, phase13, answers, 1, name)
+
+
 def test_tenants_that_wait_are_served_within_the_bound(phase13: ModuleType) -> None:
     for seed in range(3):
         requests = [*flood("a", "chat", 60, seed), *flood("b", "documents", 60, seed), *flood("c", "mixed", 60, seed)]
@@ -160,11 +165,6 @@ def test_the_last_to_leave_the_queue_is_the_measure_when_none_waits(phase13: Mod
         ],
         hint="whose request stands last in the plan in which the queue became empty?",
     )
-
-
-@pytest.mark.parametrize("name", cases(phase13_plays, 1))
-def test_who_is_served_when(phase13: ModuleType, answers: Answers, name: str) -> None:
-    check(phase13_plays, phase13, answers, 1, name)
 
 
 def test_a_light_tenant_never_waits_for_more_than_the_bound(phase13: ModuleType) -> None:

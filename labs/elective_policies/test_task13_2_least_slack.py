@@ -69,6 +69,34 @@ def hidden_schedule(seed: int, num_output: int, kinds: Sequence[str]) -> list[Ti
     return requests
 
 
+def test_slack_in_seconds(phase13: ModuleType) -> None:
+    for num_first in (1, 3):  # with drafts the first tokens may be several
+        policy = phase13.LeastSlackFirst(0.0001, 0.01)
+        a = Request("request A", [1] * 300, arrival_time=1.9, service_level=ServiceLevel(ttft=0.5))
+        b = Request("request B", [1] * 5, arrival_time=1.5, service_level=ServiceLevel(tpot=0.05))
+        c = Request(
+            "request C", [1] * 100, SamplingParams(max_tokens=150), arrival_time=1, service_level=ServiceLevel(e2e=3)
+        )
+        begin_step(policy, 1.5)
+        b.all_token_ids += [1] * num_first
+        policy.sampled(b, num_first)
+        other = Request("request E", [1] * 5)  # ends in the meantime
+        other.status = RequestStatus.FINISHED_STOPPED
+        for now in (1.6, 2.0):
+            begin_step(policy, now)
+            policy.sampled(other, 1)
+        b.all_token_ids += [1] * (10 - num_first)
+        b.num_computed_tokens = 14
+        found = {one.request_id[-1]: round(policy.slack(one), 6) for one in (a, b, c, Request("request D", [1]))}
+        expect_equal(
+            found,
+            {"A": 0.36, "B": 0.0899, "C": 0.49, "D": float("inf")},
+            rule="Slack is the time until a promise would be broken, less the work before it.",
+            situation=["the four requests of the handout at 2 s", f"B's first {num_first} came by the step at 1.6 s"],
+            hint="when is the token of this request due, and how much work is before it? The handout's table has both.",
+        )
+
+
 def test_what_can_come_in_time_comes_in_time(phase13: ModuleType) -> None:
     for seed in range(8):
         for num_output, kinds in ((1, ["ttft"]), (3, ["e2e", "ttft"])):
@@ -123,34 +151,6 @@ def test_of_equal_slack_the_first_to_come_is_first(phase13: ModuleType) -> None:
 @pytest.mark.parametrize("name", cases(phase13_plays, 2))
 def test_who_is_served_and_who_gives_way(phase13: ModuleType, answers: Answers, name: str) -> None:
     check(phase13_plays, phase13, answers, 2, name)
-
-
-def test_slack_in_seconds(phase13: ModuleType) -> None:
-    for num_first in (1, 3):  # with drafts the first tokens may be several
-        policy = phase13.LeastSlackFirst(0.0001, 0.01)
-        a = Request("request A", [1] * 300, arrival_time=1.9, service_level=ServiceLevel(ttft=0.5))
-        b = Request("request B", [1] * 5, arrival_time=1.5, service_level=ServiceLevel(tpot=0.05))
-        c = Request(
-            "request C", [1] * 100, SamplingParams(max_tokens=150), arrival_time=1, service_level=ServiceLevel(e2e=3)
-        )
-        begin_step(policy, 1.5)
-        b.all_token_ids += [1] * num_first
-        policy.sampled(b, num_first)
-        other = Request("request E", [1] * 5)  # ends in the meantime
-        other.status = RequestStatus.FINISHED_STOPPED
-        for now in (1.6, 2.0):
-            begin_step(policy, now)
-            policy.sampled(other, 1)
-        b.all_token_ids += [1] * (10 - num_first)
-        b.num_computed_tokens = 14
-        found = {one.request_id[-1]: round(policy.slack(one), 6) for one in (a, b, c, Request("request D", [1]))}
-        expect_equal(
-            found,
-            {"A": 0.36, "B": 0.0899, "C": 0.49, "D": float("inf")},
-            rule="Slack is the time until a promise would be broken, less the work before it.",
-            situation=["the four requests of the handout at 2 s", f"B's first {num_first} came by the step at 1.6 s"],
-            hint="when is the token of this request due, and how much work is before it? The handout's table has both.",
-        )
 
 
 def test_finished_requests_are_forgotten(phase13: ModuleType) -> None:

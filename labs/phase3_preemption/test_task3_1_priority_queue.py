@@ -16,8 +16,12 @@ from mini_vllm.core.request import Request
 
 def test_the_smallest_priority_number_comes_first(phase3: ModuleType) -> None:
     harness = PriorityQueueHarness(phase3)
-    harness.add(waiter("A", 501), waiter("B", -1), waiter("C", 3), waiter("D", 0), waiter("E", 500))
-    harness.check("A smaller number is more urgent, below 0 too.", "which request is served first?", list("BDCEA"))
+    harness.add(waiter("A", 501, 1), waiter("B", -1, 5), waiter("C", 3, 3), waiter("D", 0, 4), waiter("E", 500, 2))
+    harness.check(
+        "A smaller number is more urgent, below 0 too, whenever the request came.",
+        "which request is served first, and what does your queue compare first?",
+        list("BDCEA"),
+    )
 
 
 def test_ties_go_to_the_earlier_arrival(phase3: ModuleType) -> None:

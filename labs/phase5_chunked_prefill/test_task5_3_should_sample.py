@@ -40,7 +40,9 @@ def check_sampling(
         "situation": situation,
         "hint": "the logits of a token predict the next one: after which token is the next one not known yet?",
     }
-    if is_used and yours != right:
+    if not isinstance(yours, bool):
+        told["hint"] = "`should_sample` returns a bool, True or False. What does yours return here?"
+    elif is_used and yours != right:
 
         def ask(copies: Sequence[Request]) -> bool:
             return policy_of(phase5, max_model_len=max_model_len).should_sample(copies[0], num_computed)

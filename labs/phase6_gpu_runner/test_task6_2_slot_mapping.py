@@ -17,11 +17,23 @@ from course.labtest.phase6.batches import (
 from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.core.step import ScheduledRequest
 
+PAST_THE_TABLE = (
+    "Hint: a share's positions begin at the `num_computed_tokens` of the ScheduledRequest. At which one does yours "
+    "begin, at which does it end, and which block of the table is that?"
+)
+
 
 def check_slots(phase6: ModuleType, batch: Sequence[ScheduledRequest], block_size: int, expected: list[int]) -> None:
+    def slots(given: Sequence[ScheduledRequest]) -> list[int]:
+        try:
+            return whole_numbers(phase6.compute_slot_mapping(given, block_size), "compute_slot_mapping")
+        except IndexError as error:
+            error.add_note(PAST_THE_TABLE)
+            raise
+
     check_on(
         batch,
-        lambda given: whole_numbers(phase6.compute_slot_mapping(given, block_size), "compute_slot_mapping"),
+        slots,
         expected,
         block_size,
         function="compute_slot_mapping",

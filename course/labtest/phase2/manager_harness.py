@@ -47,6 +47,13 @@ REFUSED_BEFORE = (
     "a call before the last one was refused: its answer is None, and it should have got its blocks. How many did it "
     "need, and how many were free?"
 )
+UNHELD = "`ref_counts` alone differs: it names blocks with 0 holders. Which blocks belong in it?"
+CALL_RULES = {
+    "cache_full_blocks": "Its numbers count full blocks: by the tokens computed before the call, and by those known "
+    "after it. From what does your code count each?",
+    "drop_uncomputed": "A block is full with its last token: with 3 of 4 it is not. At which place of the table, first "
+    "block first, does your list begin?",
+}
 LABELS = {
     "returned": "allocate_slots",
     "tables": "block tables",
@@ -201,10 +208,12 @@ class ManagerHarness:
         wanted = {LABELS[name]: given[name] for name in LABELS if name in given}
         yours = self.shown(expected)
         hint = alone(yours, wanted, (LABELS["num_free"], LABELS["usage"])) or hint
+        if alone(yours, wanted, [LABELS["holders"]]) and 0 in self.holders().values():
+            hint = UNHELD
         if "tables" in expected and alone(yours, wanted, [LABELS["returned"]]):
             hint = ANSWER
         if alone(yours, wanted, [LABELS["cache_calls"]]):
-            other = other_call(self.calls, expected.get("cache_calls", ()), LABELS["cache_calls"])
+            other = other_call(self.calls, expected.get("cache_calls", ()), LABELS["cache_calls"], CALL_RULES)
             hint = f"the calls alone differ, the rest is as expected. {other}"
         if given.get("returned", ()) is None:
             self.is_refused = False  # as it should be

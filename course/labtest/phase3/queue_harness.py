@@ -18,6 +18,10 @@ QUEUE_HINTS = (
     ),
 )
 ITERATION = "`pop_request` has the right order and iteration has not: what puts the requests in order there?"
+PEEK = (
+    "iteration has the right order and `peek_request` has not: at which place does it look for the most urgent one, "
+    "and is it there after each of the calls above?"
+)
 
 
 def rank(request: Request) -> str:
@@ -79,6 +83,7 @@ class PriorityQueueHarness:
         popped = [self.name(self.pop()) for _ in names] if yours["length"] == len(names) else []
         if alone(yours, expected, ["order"]) and popped == list(names):
             expect_equal(yours, expected, rule=rule, situation=before, hint=ITERATION)
+        hint = PEEK if alone(yours, expected, ["peek_request"]) else hint
         expect_equal(yours, expected, rule=rule, situation=before, hint=hint)
         expect_equal(
             {"popped, in order": popped, "length": len(self.queue)},

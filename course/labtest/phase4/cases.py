@@ -24,11 +24,17 @@ CRASH_HINTS = (
     ),
     CrashHint(
         KeyError,
-        "a hash is missing in your map from hash to blocks: which line takes it out while a block with it is left?",
+        "a block still leads to a hash that is no longer in your map from hash to blocks. Was the hash taken out too "
+        "early, or was the block kept too long?",
         inside="evict",
         word="\\x",  # the key is a hash; a block id is printed as a number
     ),
-    CrashHint(KeyError, "a block need not be in the cache: what if it was never cached?", inside="evict"),
+    CrashHint(
+        KeyError,
+        "was the block never cached, or is it out of one of your two maps and still in the other? What do `evict` and "
+        "`drop_uncomputed` take out of each?",
+        inside="evict",
+    ),
     CrashHint(ValueError, BYTES_PER_TOKEN, inside="hash_block", word="range(0, 256)"),
     CrashHint((OverflowError, struct.error), BYTES_PER_TOKEN, inside="hash_block"),
     CrashHint(KeyError, "a hash need not be in the cache: where does a hit end?", inside="find_longest_cache_hit"),
