@@ -75,20 +75,19 @@ def follow(grammar: Grammar, request: "Request", newest: Sequence[int] = ()) -> 
                 raise ValueError(DEAD_END)
 
 
-def masks_after_drafts(
-    grammar: Grammar, request_id: str, draft_token_ids: Sequence[int], bitmask: Bitmask
-) -> list[bytes]:
-    """Return the bits of the mask before each draft and after the last one, as far as the grammar allows the drafts.
+def fill_after_drafts(
+    grammar: Grammar, request_id: str, draft_token_ids: Sequence[int], bitmask: Bitmask, row: int
+) -> None:
+    """Fill the rows before each draft and after the last one, from `row` on, as far as the grammar allows the drafts.
 
-    `bitmask` [1, cdiv(vocab, 32)] is written over. The grammar is in the end where it was before.
+    The grammar is in the end where it was before.
     """
-    grammar.fill_bitmask(bitmask, 0)
-    masks = [bitmask.tobytes()]
+    grammar.fill_bitmask(bitmask, row)
+    num_accepted = 0
     for token_id in draft_token_ids:
         if not grammar.accept_tokens(request_id, [token_id]):
             break
-        grammar.fill_bitmask(bitmask, 0)
-        masks.append(bitmask.tobytes())
-    if len(masks) > 1:
-        grammar.rollback(len(masks) - 1)
-    return masks
+        num_accepted += 1
+        grammar.fill_bitmask(bitmask, row + num_accepted)
+    if num_accepted:
+        grammar.rollback(num_accepted)

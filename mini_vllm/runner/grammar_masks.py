@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.grammar import DEAD_END, Bitmask, StructuredOutputFunctions, follow, masks_after_drafts
+from mini_vllm.core.grammar import DEAD_END, Bitmask, StructuredOutputFunctions, fill_after_drafts, follow
 from mini_vllm.runner.logits_processors import Rows
 
 MAX_KEPT_BYTES = 32 << 20  # 5,457 masks of the embedded model's 1,537 tokens
@@ -21,7 +21,6 @@ class GrammarMasks:
     def __init__(self, functions: StructuredOutputFunctions) -> None:
         self.functions = functions
         self._kept: dict[bytes, Tensor] = {}  # [vocab] by the bits of a mask: 0, or minus infinity
-        self._bitmask: Bitmask = np.empty((1, 0), dtype=np.int32)  # one row, into which grammars write
 
     def apply(self, rows: Rows, logits: Tensor) -> tuple[Tensor, dict[str, str]]:
         """Return logits [S, vocab] with minus infinity where a grammar forbids a token, and errors by request id.
@@ -31,36 +30,33 @@ class GrammarMasks:
         """
         if all(one.request.grammar is None for one, _ in rows):
             return logits, {}
-        masks, errors = self._masks(rows, cdiv(logits.shape[1], 32))
+        bitmask, errors = self._fill(rows, cdiv(logits.shape[1], 32))
+        masks = bitmask.view(f"V{bitmask[0].nbytes}")[:, 0].tolist()  # the bytes of each row
         try:
             added = [self._kept[mask] for mask in masks]
         except KeyError:
+            for row, mask in enumerate(masks):
+                if not any(mask):  # never kept, so it comes here
+                    errors.setdefault(rows[row][0].request.request_id, DEAD_END)
+                    masks[row] = b"\xff" * len(mask)
             self._keep(masks, logits)
             added = [self._kept[mask] for mask in masks]
         return torch.stack(added).add_(logits), errors
 
-    def _masks(self, rows: Rows, num_words: int) -> tuple[list[bytes], dict[str, str]]:
-        """Return the bits of each row's mask, all ones where no grammar is, and errors by request id."""
-        if self._bitmask.shape[1] != num_words:
-            self._bitmask = np.empty((1, num_words), dtype=np.int32)
-        all_allowed, nothing_allowed = b"\xff" * 4 * num_words, bytes(4 * num_words)
-        masks, errors = list[bytes](), dict[str, str]()
-        for scheduled, num_drafts in rows:
-            if num_drafts:  # its mask came with the row before the drafts
+    def _fill(self, rows: Rows, num_words: int) -> tuple[Bitmask, dict[str, str]]:
+        """Return a mask for each row [S, num_words], all ones where no grammar is, and errors by request id."""
+        bitmask, errors = np.full((len(rows), num_words), -1, dtype=np.int32), dict[str, str]()
+        for row, (scheduled, num_drafts) in enumerate(rows):
+            request = scheduled.request
+            if num_drafts or request.grammar is None:  # the rows after drafts come with the one before them
                 continue
-            request, own = scheduled.request, list[bytes]()
-            if request.grammar is not None:
-                try:
-                    grammar = request.compiled_grammar()
-                    follow(grammar, request)
-                    own = masks_after_drafts(grammar, request.request_id, scheduled.draft_token_ids, self._bitmask)
-                except ValueError as error:
-                    errors[request.request_id] = str(error)
-                if nothing_allowed in own:
-                    errors[request.request_id], own = DEAD_END, []
-            masks += own
-            masks += [all_allowed] * (1 + len(scheduled.draft_token_ids) - len(own))
-        return masks, errors
+            try:
+                grammar = request.compiled_grammar()
+                follow(grammar, request)
+                fill_after_drafts(grammar, request.request_id, scheduled.draft_token_ids, bitmask, row)
+            except ValueError as error:
+                errors[request.request_id] = str(error)
+        return bitmask, errors
 
     def _keep(self, masks: list[bytes], logits: Tensor) -> None:
         """Work out what masks add to a row of logits. What is kept is forgotten when it becomes too much."""
