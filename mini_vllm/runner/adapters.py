@@ -27,9 +27,9 @@ KEY = re.compile(r"base_model\.model\.model\.layers\.(\d+)\.(?:self_attn|mlp)\.(
 # Settings that tell how an adapter was trained, or what its files show. Others change the product, or more than these
 # layers, so all of them must be off; those that PEFT will have one day, too.
 HARMLESS = frozenset(
-    "r lora_alpha target_modules exclude_modules layers_to_transform layers_pattern fan_in_fan_out lora_dropout task_type "
-    "auto_mapping peft_version base_model_name_or_path revision inference_mode megatron_core loftq_config eva_config "
-    "corda_config lora_ga_config qalora_group_size runtime_config ensure_weight_tying".split()
+    "r lora_alpha target_modules exclude_modules layers_to_transform layers_pattern fan_in_fan_out lora_dropout "
+    "task_type auto_mapping peft_version base_model_name_or_path revision inference_mode megatron_core loftq_config "
+    "eva_config corda_config lora_ga_config qalora_group_size runtime_config ensure_weight_tying".split()
 )
 OFF = (False, None, [], {})
 SUPPORTED: Mapping[str, tuple[Any, ...]] = {
@@ -173,5 +173,6 @@ def require_fit(adapters: Sequence[Adapter], num_layers: int, products: Any) -> 
             if layer >= num_layers or seen != ((rank, num_inputs), (out, rank)):
                 raise ValueError(
                     f"adapter {adapter.name!r}: lora_A and lora_B of {module} in layer {layer} are {seen[0]} and "
-                    f"{seen[1]}, but the model has {num_layers} layers, and there [{rank}, {num_inputs}] and [{out}, {rank}]"
+                    f"{seen[1]}, but the model has {num_layers} layers, and there [{rank}, {num_inputs}] and "
+                    f"[{out}, {rank}]"
                 )

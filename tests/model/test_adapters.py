@@ -141,10 +141,11 @@ def test_files_that_cannot_be_read_are_refused_in_words(folders: dict[str, str],
     folder = Path(changed(folders["wide"], tmp_path))
     tensors, config = folder / "adapter_model.safetensors", folder / "adapter_config.json"
     whole = tensors.read_bytes()
-    for path, content in ((tensors, whole[:-9]), (tensors, whole[:5]), (config, b"[]"), (config, b"{}"), (config, b"{")):
+    damaged = (tensors, whole[:-9]), (tensors, whole[:5]), (config, b"[]"), (config, b"{}"), (config, b"{")
+    for path, content in damaged:
         before = path.read_bytes()
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="must have adapter_config.json"):
+        with pytest.raises(ValueError, match="must have adapter_config"):
             load_adapter("x", folder)
         path.write_bytes(before)
     assert load_adapter("x", folder).rank == 8
