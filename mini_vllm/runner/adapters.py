@@ -31,7 +31,7 @@ HARMLESS = frozenset(
     "task_type auto_mapping peft_version base_model_name_or_path revision inference_mode megatron_core loftq_config "
     "eva_config corda_config lora_ga_config qalora_group_size runtime_config ensure_weight_tying".split()
 )
-OFF = (False, None, [], {})
+OFF: tuple[Any, ...] = (False, None, [], {})
 SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
     "bias": ("none",),
