@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from mini_vllm.assembly.elective_parts import (
@@ -134,7 +135,7 @@ def _paged(
     speculation: SpeculationFunctions | None,
     adapters: Mapping[str, str],
 ) -> OpenedRunner:
-    from mini_vllm.runner.adapters import load_adapter, with_adapters
+    from mini_vllm.runner.adapters import digest_of, load_adapter, with_adapters
     from mini_vllm.runner.drafts.random_drafts import RandomDraftModel, RandomDraftRunner
     from mini_vllm.runner.loading import pick_device
     from mini_vllm.runner.opening import OpenedModel
@@ -168,7 +169,7 @@ def _paged(
         opened.num_gpu_blocks,
         with_cache,
         draft_model_with_cache,
-        disk_store=opened.disk_store,
+        disk_store=partial(opened.disk_store, adapters=digest_of(loaded)),
         block_like=opened.block_like,
         kv_caches=lambda runner: runner.model.kv_caches,
         windows=opened.loaded.groups.windows,

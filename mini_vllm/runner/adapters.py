@@ -8,12 +8,14 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import accumulate
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from mini_vllm.core.step import ScheduledRequest
@@ -22,14 +24,18 @@ from mini_vllm.runner.paged_model import ForwardPass
 
 Bgmv = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
 KEY = re.compile(r"base_model\.model\.model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+_proj)\.lora_([AB])\.weight")
-SUPPORTED: Mapping[str, tuple[Any, ...]] = {  # other values change the product, or more than these layers
+# Settings that tell how an adapter was trained, or what its files show. Others change the product, or more than these
+# layers, so all of them must be off; those that PEFT will have one day, too.
+HARMLESS = frozenset(
+    "r lora_alpha target_modules exclude_modules layers_to_transform layers_pattern fan_in_fan_out lora_dropout "
+    "task_type auto_mapping peft_version base_model_name_or_path revision inference_mode megatron_core loftq_config "
+    "eva_config corda_config lora_ga_config qalora_group_size runtime_config ensure_weight_tying".split()
+)
+OFF: tuple[Any, ...] = (False, None, [], {})
+SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
     "bias": ("none",),
-    "modules_to_save": (None, []),
-    "use_dora": (False,),
-    "use_rslora": (False,),
-    "rank_pattern": ({}, None),
-    "alpha_pattern": ({}, None),
+    "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),  # others change the model's own weights
 }
 
 
@@ -38,6 +44,7 @@ class Adapter:
     """An adapter's A [r, in] and B [out, r] by layer and module, and the factor alpha / r of their product."""
 
     name: str
+    rank: int
     scale: float
     weights: dict[tuple[int, str, str], Tensor]
 
@@ -49,31 +56,46 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
         config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
         with safe_open(folder / "adapter_model.safetensors", framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
-    except (OSError, ValueError) as error:
+        rank, alpha = int(config["r"]), float(config["lora_alpha"])
+    except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         raise ValueError(
-            f"adapter {name!r}: {folder} must have adapter_config.json and adapter_model.safetensors: {error}"
+            f"adapter {name!r}: {folder} must have adapter_config.json, with r and lora_alpha, and "
+            f"adapter_model.safetensors: {error!r}"
         ) from error
-    for setting, legal in SUPPORTED.items():
-        if (value := config.get(setting, legal[0])) not in legal:
-            raise ValueError(f"adapter {name!r}: {setting} must be {legal[0]!r}, got {value!r}")
+    if rank < 1 or not isfinite(alpha):
+        raise ValueError(f"adapter {name!r}: r must be at least 1 and lora_alpha a number, got {rank} and {alpha}")
+    for setting, value in config.items():
+        if setting not in HARMLESS and value not in (legal := SUPPORTED.get(setting, OFF)):
+            wanted = "off" if legal is OFF else repr(legal[0])
+            raise ValueError(f"adapter {name!r}: {setting} must be {wanted}, got {value!r}")
     places = {key: KEY.fullmatch(key) for key in tensors}
     if unknown := [key for key, place in places.items() if place is None]:
         raise ValueError(f"adapter {name!r} changes {unknown[0]}: only linear layers of attention and MLP can be")
     weights = {(int(place[1]), place[2], place[3]): tensors[key] for key, place in places.items() if place}
-    return Adapter(name, config["lora_alpha"] / config["r"], weights)
+    return Adapter(name, rank, alpha / rank, weights)
+
+
+def digest_of(adapters: Sequence[Adapter]) -> bytes:
+    """Return what tells adapters from others with the same names; empty without any."""
+    digest = sha256()
+    for adapter in adapters:
+        digest.update(repr((adapter.name, adapter.scale)).encode())
+        for place, weight in sorted(adapter.weights.items()):
+            digest.update(repr(place).encode() + weight.float().numpy().tobytes())
+    return digest.digest() if adapters else b""
 
 
 class StepAdapters:
     """Which adapter each row of the current step has: `indices` [T] int64, -1 for none; None if no row has any."""
 
     def __init__(self, names: Sequence[str], device: torch.device) -> None:
-        self.index_of = {name: index for index, name in enumerate(names)}
+        self.index_of: dict[str | None, int] = {name: index for index, name in enumerate(names)}
         self.device = device
         self.indices: Tensor | None = None
 
     def start_step(self, batch: Sequence[ScheduledRequest]) -> None:
         """Set the rows of a step; a request has as many as it computes tokens."""
-        found = [self.index_of.get(one.request.adapter_id or "", -1) for one in batch]
+        found = [self.index_of.get(one.request.adapter_id, -1) for one in batch]
         counts = torch.tensor([one.num_scheduled_tokens for one in batch])
         indices = torch.tensor(found).repeat_interleave(counts)
         self.indices = indices.to(self.device) if max(found) >= 0 else None
@@ -113,7 +135,7 @@ def stacked(
     Each module has its own rows of A, and B joins them to its own outputs alone. r is the largest rank; what a smaller
     one leaves is 0. B holds the factor alpha / r.
     """
-    rank = max(len(weight) for one in adapters for (_, _, side), weight in one.weights.items() if side == "A")
+    rank = max(adapter.rank for adapter in adapters)
     lora_a = torch.zeros(len(adapters), len(outputs) * rank, num_inputs)
     lora_b = torch.zeros(len(adapters), sum(outputs.values()), len(outputs) * rank)
     for index, adapter in enumerate(adapters):
@@ -147,10 +169,10 @@ def require_fit(adapters: Sequence[Adapter], num_layers: int, products: Any) -> 
         for layer, module, _ in adapter.weights:
             a, b = (adapter.weights.get((layer, module, one)) for one in "AB")
             seen = (None if a is None else tuple(a.shape), None if b is None else tuple(b.shape))
-            num_inputs, out = sizes.get(module, (0, 0))
-            rank = 0 if a is None else len(a)
+            rank, (num_inputs, out) = adapter.rank, sizes.get(module, (0, 0))
             if layer >= num_layers or seen != ((rank, num_inputs), (out, rank)):
                 raise ValueError(
                     f"adapter {adapter.name!r}: lora_A and lora_B of {module} in layer {layer} are {seen[0]} and "
-                    f"{seen[1]}, but the model has {num_layers} layers, and there [r, {num_inputs}] and [{out}, r]"
+                    f"{seen[1]}, but the model has {num_layers} layers, and there [{rank}, {num_inputs}] and "
+                    f"[{out}, {rank}]"
                 )

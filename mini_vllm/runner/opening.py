@@ -56,9 +56,12 @@ class OpenedModel:
         assert self.draft_model is not None
         return self.make_model(self.draft_model, self.steps, num_blocks, block_size)
 
-    def disk_store(self, path: str, max_bytes: int, block_size: int) -> DiskBlockStore:
-        """Return the blocks of this model under `path`: those of others, in other weights, lie beside them."""
-        weights = sha256(repr(self.loaded.model.config).encode())
+    def disk_store(self, path: str, max_bytes: int, block_size: int, adapters: bytes = b"") -> DiskBlockStore:
+        """Return the blocks of this model under `path`: those of others, in other weights, lie beside them.
+
+        `adapters` is a digest of what it is served with: a block's hash has an adapter's name alone.
+        """
+        weights = sha256(repr(self.loaded.model.config).encode() + adapters)
         for parameter in self.loaded.model.parameters():  # embeddings and norms, if the linear layers are packed
             weights.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return DiskBlockStore(Path(path) / weights.hexdigest()[:16], max_bytes, self.block_like(block_size))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from peft import PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import save_file
 from torch import Tensor
 from typer.testing import CliRunner
@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from cli.main import app
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import SpeculativeConfig
-from mini_vllm.runner.adapters import KEY
+from mini_vllm.config import KVTransferConfig, SpeculativeConfig
+from mini_vllm.runner.adapters import KEY, load_adapter
 from mini_vllm.runner.loading import EMBEDDED_MODEL, load_model
 from tests.model.generation import transformers_greedy
 
@@ -115,10 +115,18 @@ Q_OF_0 = Q_OF_9.replace("99", "0")
 @pytest.mark.parametrize(
     ("weights", "settings", "message"),
     [
-        ({}, {"use_dora": True}, "use_dora must be False, got True"),
+        ({}, {"use_dora": True}, "use_dora must be off, got True"),
         ({}, {"bias": "all"}, "bias must be 'none', got 'all'"),
+        ({}, {"init_lora_weights": "pissa"}, "init_lora_weights must be True, got 'pissa'"),
+        ({}, {"alora_invocation_tokens": [9, 9]}, r"alora_invocation_tokens must be off, got \[9, 9\]"),
+        ({}, {"layer_replication": [[0, 2], [1, 4]]}, "layer_replication must be off"),
+        ({}, {"a_setting_of_tomorrow": 0.5}, "a_setting_of_tomorrow must be off, got 0.5"),
+        ({}, {"lora_alpha": None}, "with r and lora_alpha"),
+        ({}, {"r": 0}, "r must be at least 1"),
+        ({}, {"r": 9}, r"are \(8, \d+\) and \(\d+, 8\), but .* there \[9, \d+\]"),
         ({"base_model.model.lm_head.lora_A.weight": torch.ones(2, 2)}, {}, "changes base_model.model.lm_head"),
         ({Q_OF_9: torch.ones(2, 2)}, {}, r"q_proj in layer 99 are \(2, 2\) and None, but the model has"),
+        ({Q_OF_0: torch.tensor(1.0)}, {}, r"are \(\) and \(\d+, 8\)"),
         ({Q_OF_0: torch.ones(8, 2)}, {}, r"are \(8, 2\) and \(\d+, 8\)"),
     ],
 )
@@ -127,6 +135,52 @@ def test_what_is_not_supported_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         LLM(config=ROOMY, lineup=LINEUP, adapters={"x": changed(folders["wide"], tmp_path, weights, **settings)})
+
+
+def test_files_that_cannot_be_read_are_refused_in_words(folders: dict[str, str], tmp_path: Path) -> None:
+    folder = Path(changed(folders["wide"], tmp_path))
+    tensors, config = folder / "adapter_model.safetensors", folder / "adapter_config.json"
+    whole = tensors.read_bytes()
+    damaged = (tensors, whole[:-9]), (tensors, whole[:5]), (config, b"[]"), (config, b"{}"), (config, b"{")
+    for path, content in damaged:
+        before = path.read_bytes()
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="must have adapter_config"):
+            load_adapter("x", folder)
+        path.write_bytes(before)
+    assert load_adapter("x", folder).rank == 8
+
+
+def test_what_peft_writes_is_read(model: Any, tmp_path: Path) -> None:
+    """All settings of an adapter that PEFT has saved itself, with everything that it writes by default."""
+    settings = LoraConfig(r=2, lora_alpha=3, target_modules=["q_proj"], lora_dropout=0.1, layers_to_transform=[1])
+    get_peft_model(load_model()[0].model, settings).save_pretrained(str(tmp_path))
+    adapter = load_adapter("x", tmp_path)
+    assert (adapter.rank, adapter.scale, len(adapter.weights)) == (2, 1.5, 2)
+
+
+def test_an_adapter_without_a_name_is_not_that_of_requests_without_one(folders: dict[str, str]) -> None:
+    llm = LLM(config=ROOMY, lineup=LINEUP, adapters={"": folders["wide"]})
+    params = SamplingParams(12, ignore_eos=True)
+    plain, adapted = (one.outputs[0].text for one in llm.generate([PROMPTS[1]] * 2, params, adapter=[None, ""]))
+    assert plain == LLM(config=ROOMY, lineup=LINEUP).generate(PROMPTS[1], params)[0].outputs[0].text != adapted
+
+
+def test_stored_blocks_of_another_adapter_with_the_same_name_are_no_hits(
+    folders: dict[str, str], expected: dict[tuple[str, str | None], list[int]], tmp_path: Path
+) -> None:
+    disk = KVTransferConfig("disk", shared_storage_path=str(tmp_path))
+    found = []
+    for folder in ("wide", "mlp", "mlp"):
+        lineup = parse_lineup("solution:1-11")
+        llm = LLM(config=replace(ROOMY, kv_transfer_config=disk), lineup=lineup, adapters={"x": folders[folder]})
+        params = SamplingParams(NUM_TOKENS, ignore_eos=True)
+        output = llm.generate(PROMPTS[1], params, adapter="x")[0]
+        wanted = expected[PROMPTS[1], folder]
+        assert output.outputs[0].token_ids[: len(wanted)] == wanted
+        llm.generate("Milo", params)  # the step that saves what the text before has left
+        found.append(output.metrics.num_cached_tokens)
+    assert found[:2] == [0, 0] != found[2:]
 
 
 def test_wrong_names_and_places_are_refused_in_words(folders: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.config import SpeculativeConfig
+from mini_vllm.config import KVTransferConfig, SpeculativeConfig
 from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.runner.layer_groups import LayerGroups
@@ -138,6 +138,12 @@ def test_without_phase_12_a_model_with_windows_is_refused(tmp_path: Path, *, den
     lineup = parse_lineup("solution:1-5" if dense else "solution:1-6")
     with pytest.raises(ValueError, match=r"needs phase 12 \(sliding windows\)"):
         LLM(str(saved("mistral", tmp_path)), lineup=lineup, dense=dense)
+
+
+def test_kv_transfer_is_refused_for_a_model_with_windows(tmp_path: Path) -> None:
+    config = EngineConfig(kv_transfer_config=KVTransferConfig("host"))
+    with pytest.raises(ValueError, match="a model without sliding windows"):
+        LLM(str(saved("mistral", tmp_path)), config=config, lineup=parse_lineup("solution:1-10,solution:12"))
 
 
 def test_a_window_as_long_as_the_longest_text_is_none() -> None:
