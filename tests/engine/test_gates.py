@@ -253,3 +253,23 @@ def test_images_that_can_never_be_encoded_are_refused(images: list[MultiModalFea
         engine.add_request("r", [7] * 10, mm_features=images)
     with pytest.raises(ValueError, match="need max_num_encoder_input_tokens"):
         engine_with().add_request("r", [7] * 10, mm_features=[image_of("cat")])
+
+
+def test_images_whose_hit_shrinks_while_their_request_waits_do_not_stall_the_engine() -> None:
+    sizes: dict[str, Any] = {"max_model_len": 32, "num_gpu_blocks": 6, "block_size": 4, "encoder_cache_size": 4}
+    config = EngineConfig(max_num_encoder_input_tokens=4, check_invariants=True, **sizes)
+    engine = make_engine(config, "solution:1-5,solution:11")
+    prompt = list(range(1, 17))
+    images = [MultiModalFeatureSpec("first", 0, 4), MultiModalFeatureSpec("second", 10, 4)]
+    engine.add_request("leaves a hit", prompt, SamplingParams(max_tokens=1), mm_features=images)
+    drain(engine)
+    engine.add_request("takes the blocks", [99] * 8, SamplingParams(max_tokens=12))
+    engine.step()
+    engine.add_request("waits", prompt, SamplingParams(max_tokens=1), mm_features=images)
+    engine.step()
+    cache = next(gate.cache for gate in engine.scheduler.gates.gates if isinstance(gate, EncoderGate))
+    assert cache.cached == {"second": {"waits"}}, "its hit has 12 tokens, with the first image"
+    waited = engine.scheduler.requests["waits"]
+    outputs = drain(engine)
+    assert (waited.num_cached_tokens, outputs["waits"].outputs[0].finish_reason) == (0, "length")
+    check_drained(engine.scheduler)

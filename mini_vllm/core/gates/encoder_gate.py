@@ -47,6 +47,12 @@ class EncoderGate(Gate):
             if image.end <= request.num_computed_tokens:  # its K and V are in the cache, so nothing reads it again
                 self.cache.release(request, image)
 
+    def give_up(self, request: Request) -> bool:
+        held = [one for one in request.mm_features if request.request_id in self.cache.cached.get(one.identifier, ())]
+        for image in held:  # whoever still needs it finds it, or encodes it again
+            self.cache.release(request, image)
+        return bool(held)
+
     def take_freed(self) -> list[str]:
         """Return the contents that have gone since the last call, in order."""
         freed, self.cache.freed = self.cache.freed, []

@@ -26,6 +26,10 @@ class Gate:
     def advanced(self, request: Request) -> None:
         """The tokens of the plan count as computed."""
 
+    def give_up(self, request: Request) -> bool:
+        """Nothing can be planned: let go of what is kept for a request; return whether anything was."""
+        return False
+
 
 class GrammarGate(Gate):
     """A request waits while its grammar is being compiled. (vLLM: WAITING_FOR_FSM.)"""

@@ -1,6 +1,6 @@
 """All gates together, and how phases 1, 2 and 5 meet them: through a queue, a chunk policy and a KV cache."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mini_vllm.core.gates.connector import KVConnector, KVConnectorOutput
 from mini_vllm.core.gates.gate import Gate, failure_of
@@ -46,6 +46,10 @@ class NoGates:
     def end_plan(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         """Phase 1 has made its plan; its tokens do not count as computed yet."""
 
+    def break_stall(self, requests: Iterable[Request]) -> bool:
+        """Nothing was planned and nothing is under way: return whether the next plan may be another one."""
+        return False
+
     def advanced(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         """The tokens of the plan count as computed."""
 
@@ -75,6 +79,7 @@ class AdmissionGates(NoGates):
     ) -> None:
         self.gates = gates
         self._errors: dict[str, str] = {}
+        self._is_stalled = False
         self.transfers = transfers
         self.waiting = PassingQueue(waiting, self._look)
         self.chunks = GatedChunks(chunks, self)
@@ -107,6 +112,18 @@ class AdmissionGates(NoGates):
             if request_id in scheduler_output.num_scheduled_tokens:
                 requests[request_id].keep_computed(num_tokens)
         self.kv.num_loaded_tokens = {}
+        self._is_stalled = self._is_stalled and not scheduler_output.num_scheduled_tokens
+
+    def break_stall(self, requests: Iterable[Request]) -> bool:
+        """Let go of all images, where vLLM 0.13.0 would stand still for ever.
+
+        A request that was refused uses images that its hit did not cover. If the hit shrinks before it is admitted, it
+        needs an earlier image as well, and its own use of the later one can leave no room for that.
+        """
+        if self._is_stalled:
+            return False  # it did not help
+        self._is_stalled = sum(gate.give_up(request) for gate in self.gates for request in requests) > 0
+        return self._is_stalled
 
     def advanced(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         for request_id in scheduler_output.num_scheduled_tokens:
