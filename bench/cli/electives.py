@@ -167,7 +167,8 @@ def bench_sampling(
     """Generate greedily, at a temperature, with cuts, under a regex.
 
     Three models, the last with a vocabulary of 151,936; batch 1 to 64. The regex needs phase 9 and the embedded model.
-    At batch 16 and 64: which share of the time goes to masks, of phase 9 and of llguidance (if it is installed).
+    At batch 16 and 64 of the first two: which share of the time goes to masks, of phase 9 and of llguidance (if it is
+    installed).
     """
     from bench.engine_rounds import BATCH_SIZES
     from bench.sampling import EMBEDDED, LARGER, WIDE, measure_sampling

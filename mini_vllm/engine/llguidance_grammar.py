@@ -24,7 +24,7 @@ class Vocabulary:
     bos_token_id = None
 
     def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
-        token_bytes = tokenizer.token_bytes()
+        token_bytes = tokenizer.token_bytes()[:vocab_size]
         token_bytes += [b""] * (vocab_size - len(token_bytes))  # a model may have more logits than tokens
         self.tokenizer = tokenizer
         self.eos_token_id = min(tokenizer.eos_token_ids)
@@ -80,7 +80,8 @@ class LLGuidanceGrammar:
         if self.is_terminated():
             bitmask[row] = -1
             return
-        memoryview(bitmask[row]).cast("B")[:] = self.matcher.compute_bitmask()
+        mask = memoryview(bitmask[row]).cast("B")
+        mask[:] = self.matcher.compute_bitmask()[: len(mask)]  # it has a bit more than there are tokens
         if self.matcher.is_error():  # it would allow the end of the text, and nothing else
             raise ValueError(f"llguidance failed: {self.matcher.get_error().splitlines()[0]}")
 

@@ -75,7 +75,7 @@ class StructuredOutputManager:
     @cached_property
     def _vocabulary(self) -> tuple[TrieNode, frozenset[int]]:
         """The trie of the vocabulary, and the bytes that occur in it."""
-        token_bytes = self.tokenizer.token_bytes()
+        token_bytes = self.tokenizer.token_bytes()[: self.vocab_size]
         return build_trie(token_bytes), frozenset(b"".join(token_bytes))
 
     @cached_property

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from jsonschema import validate  # type: ignore[import-untyped]
@@ -15,8 +16,11 @@ from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.automaton import Dfa, build_trie
-from mini_vllm.core.grammar import DEAD_END, Grammar
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.grammar import DEAD_END, Grammar, StructuredOutputFunctions
+from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, Vocabulary, llguidance
+from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.runner import grammar_masks
 from mini_vllm.sampling_params import StructuredOutputsParams
 from solutions import phase9_structured_output as solution
@@ -121,6 +125,31 @@ def test_masks_are_those_of_llguidance(regex: str) -> None:
 
 def _allowed(grammar: Grammar, vocab_size: int) -> list[int]:
     return [token for token in range(vocab_size) if grammar.validate_tokens([token])]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return engine().engine.tokenizer
+
+
+@pytest.mark.parametrize("vocab_size", [1504, 1505, 1536, 1537, 1568, 2048, 8191, 8192])
+def test_a_model_may_have_more_or_fewer_logits_than_there_are_tokens(tokenizer: Tokenizer, vocab_size: int) -> None:
+    functions = StructuredOutputFunctions(solution.build_dfa, RegexTokenMasks, RegexGrammar, solution.apply_bitmask)
+    manager = StructuredOutputManager(functions, tokenizer, vocab_size)
+    same: list[dict[str, Any]] = [{"regex": "[a-z]+ [A-Z]#"}, {"grammar": "start: /[a-z]+ [A-Z]#/"}]
+    ours, other = (manager.grammar_init(StructuredOutputsParams(**one)).result() for one in same)
+    for token_id in tokenizer.encode("abc X#"):
+        assert _filled(ours, vocab_size) == _filled(other, vocab_size) != []
+        assert ours.accept_tokens("", [token_id])
+        assert other.accept_tokens("", [token_id])
+    assert _filled(ours, vocab_size) == _filled(other, vocab_size) == sorted(tokenizer.eos_token_ids)
+
+
+def _filled(grammar: Grammar, vocab_size: int) -> list[int]:
+    bitmask = np.zeros((2, cdiv(vocab_size, 32)), dtype=np.int32)
+    grammar.fill_bitmask(bitmask, 1)
+    assert not bitmask[0].any()
+    return list(np.flatnonzero(np.unpackbits(bitmask[1].view(np.uint8), bitorder="little")[:vocab_size]))
 
 
 @pytest.mark.parametrize(
