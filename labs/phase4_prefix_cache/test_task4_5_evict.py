@@ -5,7 +5,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.cost import check_keeps_nothing
-from course.labtest.expect import expect_equal
+from course.labtest.expect import alone, expect_equal
 from course.labtest.phase4.cases import (
     ABC,
     RecordingPool,
@@ -30,19 +30,19 @@ def test_evict_returns_whether_the_block_was_cached(phase4: ModuleType) -> None:
         "block 5, a second time": evict(cache, 5),
         "block 6, never cached": evict(cache, 6),
     }
+    yours = {**answers, "cached now": cached_ids(cache)}
+    expected = dict(zip(yours, (True, False, False, [7, 9]), strict=True))
     expect_equal(
-        {**answers, "cached now": cached_ids(cache)},
-        {
-            "block 5, cached": True,
-            "block 5, a second time": False,
-            "block 6, never cached": False,
-            "cached now": [7, 9],
-        },
+        yours,
+        expected,
         rule="evict forgets the one block and returns whether it was in the cache.",
         situation="blocks 7, 5, 9 are cached",
-        hint="every block that is handed out is evicted first: must it have been in the cache?"
-        if answers["block 5, cached"]
-        else "which value does each way through your evict return?",
+        hint=alone(yours, expected, ["cached now"])
+        or (
+            "every block that is handed out is evicted first: must it have been in the cache?"
+            if answers["block 5, cached"]
+            else "which value does each way through your evict return?"
+        ),
     )
 
 

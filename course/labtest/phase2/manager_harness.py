@@ -47,6 +47,14 @@ REFUSED_BEFORE = (
     "a call before the last one was refused: its answer is None, and it should have got its blocks. How many did it "
     "need, and how many were free?"
 )
+HELD = (
+    "`ref_counts` alone differs: a block counts once for each table that it stands in. From where does your code have "
+    "the numbers, and which of your lines change them?"
+)
+ORDER = (
+    "the right blocks stand in the table, in another order. Its first entry holds the first tokens: in which order "
+    "does your code put blocks into it, hits and new ones?"
+)
 UNHELD = "`ref_counts` alone differs: it names blocks with 0 holders. Which blocks belong in it?"
 CALL_RULES = {
     "cache_full_blocks": "Its numbers count full blocks: by the tokens computed before the call, and by those known "
@@ -208,8 +216,10 @@ class ManagerHarness:
         wanted = {LABELS[name]: given[name] for name in LABELS if name in given}
         yours = self.shown(expected)
         hint = alone(yours, wanted, (LABELS["num_free"], LABELS["usage"])) or hint
-        if alone(yours, wanted, [LABELS["holders"]]) and 0 in self.holders().values():
-            hint = UNHELD
+        if "tables" in expected and is_in_another_order(self.tables(), expected["tables"]):
+            hint = ORDER
+        if alone(yours, wanted, [LABELS["holders"]]):
+            hint = UNHELD if 0 in self.holders().values() else HELD
         if "tables" in expected and alone(yours, wanted, [LABELS["returned"]]):
             hint = ANSWER
         if alone(yours, wanted, [LABELS["cache_calls"]]):
@@ -219,3 +229,8 @@ class ManagerHarness:
             self.is_refused = False  # as it should be
         hint = REFUSED_BEFORE if self.was_refused else hint
         expect_equal(yours, wanted, rule=rule, situation=self.history, hint=hint)
+
+
+def is_in_another_order(yours: Mapping[str, Sequence[int]], right: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether block tables have the right blocks and differ all the same."""
+    return yours != right and {one: sorted(yours[one]) for one in yours} == {one: sorted(right[one]) for one in right}

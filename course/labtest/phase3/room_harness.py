@@ -1,6 +1,7 @@
 """A full memory and running requests for your `make_room`. Nothing here is to be filled in."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from course.labtest.expect import BESIDE, alone, expect_equal, explained
 from course.labtest.phase3.doubles import SharedBlocksKV
@@ -102,8 +103,23 @@ class RoomHarness:
         yours = {label: outcome[label] for label in wanted}
         if not any(call.startswith("kv.allocate_slots") for call in self.kv.calls):
             rule, hint = ASKS_MEMORY
+        elif "RUNNING" in wanted:
+            hint = other_victim(yours["RUNNING"], wanted["RUNNING"]) or hint
         hint = alone(yours, wanted, (*BESIDE, "WAITING", "make_room")) or hint
         expect_equal(yours, wanted, rule=rule, situation=self.before, hint=hint, calls=self.kv.calls)
+
+
+def other_victim(yours: Any, right: Any) -> str:
+    """Return a question about the choice if RUNNING lacks one request and still has another; else nothing."""
+    gone, left = (
+        ", ".join(name for name in one if name not in other) for one, other in ((right, yours), (yours, right))
+    )
+    if not gone or not left:
+        return ""
+    return (
+        f"RUNNING lacks {gone}, and {left} should have left it. Does your code choose among all requests that run now, "
+        "by the rule of the policy, and does it take out the one that it chose?"
+    )
 
 
 def own_blocks(running: Sequence[Request], block_size: int) -> dict[str, list[int]]:
