@@ -34,7 +34,7 @@ PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadsc
 PYTEST += ["-p", "nbval.plugin", "--nbval-lax"]
 # What proves an installation and the engine: the graded tests on the reference, the engine and its equality with
 # vLLM's recorded decisions and with transformers, the course's commands and documents, and one whole notebook. The
-# rest is for who changes the course: its editions, the figures in its texts, grading, judge, widgets, benchmarks.
+# rest is for contributors: its editions, the figures in its texts, grading, judge, widgets, benchmarks.
 FIRST_TESTS = ["tests/course", "tests/model", "tests/engine", "tests/cli", "notebooks/00_tour.ipynb", "labs"]
 FIRST_TESTS += ["labs/phase6_gpu_runner/optional_task6_9_c.py"]
 OTHER_TESTS = ["tests", "notebooks", *(f"--ignore={path}" for path in FIRST_TESTS)]

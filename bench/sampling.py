@@ -19,8 +19,8 @@ from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 EMBEDDED, LARGER, WIDE = "embedded model", "150 M model, random weights", "Qwen3-0.6B's shape, 2 layers, random weights"
-END = 2  # the token of the course's tokenizer: without one a text under a grammar could not end
-SIZES = {LARGER: RANDOM_MODEL | {"eos_token_id": END}, WIDE: LARGE_VOCABULARY}
+END_OF_TEXT = 2  # in the course's tokenizer; a text under a grammar needs one
+SIZES = {LARGER: RANDOM_MODEL | {"eos_token_id": END_OF_TEXT}, WIDE: LARGE_VOCABULARY}
 NUM_TOKENS = {EMBEDDED: 96, LARGER: 16, WIDE: 8}  # a step of the larger ones takes far longer
 PROMPT_LENGTH = 32
 GREEDY = "greedy"
@@ -74,7 +74,7 @@ def measure_sampling(
             report(f"{model}: loading")
             path = str(save_random_model(Path(folder) / "model", SIZES[model])) if model in SIZES else None
             engine = build_engines({model: CONFIG}, lineup, num_threads, path)[model]
-            has_grammars = engine.grammars is not None and model != WIDE
+            has_grammars = engine.grammars is not None and engine.tokenizer.eos_token_ids
             # Random weights could end a text under the regex before its time.
             ways = WAYS | UNDER_A_REGEX if has_grammars and model == EMBEDDED else WAYS
             for batch_size in batch_sizes:

@@ -55,7 +55,11 @@ def same(expected: Json, found: Json) -> bool:
     if isinstance(expected, int) and isinstance(found, float):
         return False
     if isinstance(expected, list):
-        return isinstance(found, list) and len(expected) == len(found) and all(map(same, expected, found))
+        if not isinstance(found, list) or len(expected) != len(found):
+            return False
+        if set(map(type, expected)) == {int}:  # most of all values stand in such lists
+            return expected == found and float not in map(type, found)
+        return all(map(same, expected, found))
     if not isinstance(expected, dict) or not isinstance(found, dict):
         return bool(expected == found)
     if "raises" in expected:

@@ -46,7 +46,7 @@ def library_folders() -> list[str]:
 
 
 def package_folders() -> list[str]:
-    """Return the folders that installed packages are imported from, first things first."""
+    """Return the folders that installed packages are imported from, in the order of the search."""
     return list(dict.fromkeys([path for path in sys.path if path.endswith("-packages")] + site.getsitepackages()))
 
 

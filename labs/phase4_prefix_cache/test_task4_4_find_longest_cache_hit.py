@@ -157,7 +157,7 @@ def test_hit_stays_with_the_tenant(phase4: ModuleType) -> None:
         "adapter a": (None, "a"),
     }
     expect_equal(
-        {who: hit(cache, request_of(who, [*ABC, 41], salt=key[0], adapter=key[1])) for who, key in keys.items()},
+        {name: hit(cache, request_of(name, [*ABC, 41], salt=key[0], adapter=key[1])) for name, key in keys.items()},
         {"salt a": [7, 5, 9], "no salt": [], "empty salt": [2, 3, 4], "salt b": [], "adapter a": []},
         rule="A request hits only blocks of its own salt and adapter. An empty salt is a salt of its own.",
         situation="blocks 7, 5, 9 were cached for salt 'a', blocks 2, 3, 4 for salt ''; requests with the same tokens "

@@ -188,7 +188,7 @@ class LLMEngine:
         idle = not scheduler_output.num_scheduled_tokens and not scheduler_output.preempted
         if idle and self.scheduler.has_unfinished_requests() and not self._awaits_results():
             gates = self.scheduler.gates
-            if not gates.awaits_others and not gates.break_stall(list(self.scheduler.requests.values())):
+            if not gates.awaits_others and not gates.break_stall(self.scheduler.requests.values()):
                 raise StalledError.of(self.scheduler)
             time.sleep(SECONDS_BETWEEN_LOOKS)  # leaves the processor to what compiles or loads
         return scheduler_output

@@ -49,7 +49,7 @@ class EncoderGate(Gate):
 
     def give_up(self, request: Request) -> bool:
         held = [one for one in request.mm_features if request.request_id in self.cache.cached.get(one.identifier, ())]
-        for image in held:  # whoever still needs it finds it, or encodes it again
+        for image in held:  # a later step finds it still there, or encodes it again
             self.cache.release(request, image)
         return bool(held)
 

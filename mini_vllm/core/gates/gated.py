@@ -1,6 +1,6 @@
 """All gates together, and how phases 1, 2 and 5 meet them: through a queue, a chunk policy and a KV cache."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mini_vllm.core.gates.connector import KVConnector, KVConnectorOutput
 from mini_vllm.core.gates.gate import Gate, failure_of
@@ -46,7 +46,7 @@ class NoGates:
     def end_plan(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         """Phase 1 has made its plan; its tokens do not count as computed yet."""
 
-    def break_stall(self, requests: Iterable[Request]) -> bool:
+    def break_stall(self, requests: Collection[Request]) -> bool:
         """Nothing was planned and nothing is under way: return whether the next plan may be another one."""
         return False
 
@@ -114,7 +114,7 @@ class AdmissionGates(NoGates):
         self.kv.num_loaded_tokens = {}
         self._is_stalled = self._is_stalled and not scheduler_output.num_scheduled_tokens
 
-    def break_stall(self, requests: Iterable[Request]) -> bool:
+    def break_stall(self, requests: Collection[Request]) -> bool:
         """Let go of all images, where vLLM 0.13.0 would stand still for ever.
 
         A request that was refused uses images that its hit did not cover. If the hit shrinks before it is admitted, it
@@ -122,7 +122,8 @@ class AdmissionGates(NoGates):
         """
         if self._is_stalled:
             return False  # it did not help
-        self._is_stalled = sum(gate.give_up(request) for gate in self.gates for request in requests) > 0
+        given_up = [gate.give_up(request) for gate in self.gates for request in requests]
+        self._is_stalled = any(given_up)
         return self._is_stalled
 
     def advanced(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
