@@ -41,7 +41,7 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # else torch looks for a folder to write to, and there is none
 }
-# `-S`: what `site` does at the start of Python (the .pth files of all packages) is a sixth of a worker's start.
+# `-S`: the .pth files of all packages would be run at the start of every worker, for nothing that a starter needs.
 PYTHON_OPTIONS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 BOOT = (
     "import os, site, sys; site.setquit(); sys.path.insert(0, sys.argv.pop(1)); "

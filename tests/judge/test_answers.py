@@ -66,6 +66,7 @@ def test_a_request_is_told_from_a_copy() -> None:
         ({"x" * (MAX_TEXT + 1): 1}, "a text of 4,001 characters; at most 4,000"),
         (MAX_INTEGER, "a number is out of range"),
         ([-MAX_INTEGER], "a number is out of range"),
+        ([1, MAX_INTEGER], "a number is out of range"),
     ],
 )
 def test_what_is_too_much_is_refused_with_the_reason(sent: Any, reason: str) -> None:
@@ -86,6 +87,11 @@ def test_what_is_too_much_is_refused_with_the_reason(sent: Any, reason: str) -> 
         (0.5, "0.5", False),
         (5, 5.0, False),
         ([1, 2], [1, 2, 3], False),
+        ([1, 2], [2, 1], False),
+        ([1, 2], [1, 2.0], False),
+        ([1, 0], [True, False], True),
+        ([1, 2], "12", False),
+        ([True, 2], [7, 2], True),
         ({"a": 1, "b": 2}, {"b": 2, "a": 1}, False),
         ({"raises": "ValueError", "text": "ours"}, {"raises": "ValueError", "text": "theirs"}, True),
         ({"raises": "ValueError", "text": ""}, [], False),
