@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from classroom.judge.system_calls import NoFilterError, as_open_file, filter_program
-from classroom.judge.visible_files import file_options, folders_above, package_folders
+from classroom.judge.system_calls import NoFilterError, as_open_file, filter_programs
+from classroom.judge.visible_files import file_options, folders_above
 from mini_vllm.assembly.lineup import CHECKOUT
 
 COURSE = Path("/course")
@@ -41,11 +41,8 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # else torch looks for a folder to write to, and there is none
 }
-# `-S`: the .pth files of all packages would be run at the start of every worker, for nothing that a starter needs.
-PYTHON_OPTIONS = ("-P", "-s", "-S", "-B", "-X", "utf8")
 BOOT = (
-    "import os, site, sys; site.setquit(); sys.path.insert(0, sys.argv.pop(1)); "
-    "sys.path += sys.argv.pop(1).split(os.pathsep); "
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from classroom.worker.inside import main; main()"
 )  # fmt: skip
 HOW_TO_INSTALL = "tools/install_jail.sh installs it on Debian and Ubuntu"
@@ -58,10 +55,14 @@ class JailError(ValueError):
 
 @dataclass(frozen=True)
 class Jail:
-    """How workers are started: inside bubblewrap and a filter of system calls, or without a jail (`program` None)."""
+    """How workers are started: inside bubblewrap and a filter of system calls, or without a jail (`program` None).
+
+    `no_processes` is the filter that a worker installs by itself, before it loads a learner's file.
+    """
 
     program: str | None = None
     system_calls: bytes = b""
+    no_processes: bytes = b""
 
     @contextmanager
     def open_filter(self) -> Iterator[tuple[int, ...]]:
@@ -80,7 +81,7 @@ class Jail:
 
         `inherited` is what `open_filter` gave.
         """
-        python = [sys.executable, *PYTHON_OPTIONS, *arguments]
+        python = [sys.executable, "-P", "-s", "-B", "-X", "utf8", *arguments]
         if self.program is None:
             return python
         root = os.getuid() == 0
@@ -110,11 +111,11 @@ class Jail:
     def is_a_jail(self) -> bool:
         return self.program is not None
 
-    def boot(self, submission_dir: Path, user: int) -> list[str]:
+    def boot(self, submission_dir: Path, user: int, *, with_torch: bool) -> list[str]:
         """Return the arguments that start a worker. Without a jail the course is the copy in `submission_dir`."""
         course = COURSE if self.is_a_jail else submission_dir
-        packages = os.pathsep.join(package_folders())
-        return ["-c", BOOT, str(course), packages, str(user if self.is_a_jail else 0)]
+        imported = "torch" if with_torch else ""
+        return ["-c", BOOT, str(course), imported, self.no_processes.hex(), str(user if self.is_a_jail else 0)]
 
 
 def find_jail() -> Jail:
@@ -123,13 +124,13 @@ def find_jail() -> Jail:
     if program is None:
         raise JailError(f"there is no jail: bubblewrap (bwrap) is not installed; {HOW_TO_INSTALL}. {WITHOUT}")
     try:
-        return Jail(program, filter_program())
+        return Jail(program, *filter_programs())
     except NoFilterError as error:
         raise JailError(f"there is no whole jail: {error}. {WITHOUT}") from None
 
 
 def compile_course() -> None:
-    """Compile what workers see. They cannot write, so that each of them would compile it again, a third of its start.
+    """Compile what workers see. They cannot write, so that each of them would compile it again.
 
     A checkout that cannot be written to stays as it is.
     """

@@ -21,7 +21,7 @@ from classroom.judge.results import (
 )
 from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
-from classroom.judge.worker import JailedWorker, StarterRaisedError, SubmissionDir
+from classroom.judge.worker import JailedWorker, StarterRaisedError, SubmissionDir, Workers
 from course.sandbox.channel import ChannelError
 
 LOAD_SECONDS = 60.0
@@ -53,30 +53,28 @@ class Judge:
         start = monotonic()
         self._deadline = start + 60 * self.settings.minutes
         grade = SubmissionGrade(submission.name, submission.error)
-        with SubmissionDir(submission.starters, self.jail) as submission_dir:
+        with (
+            SubmissionDir(submission.starters, self.jail) as submission_dir,
+            Workers(submission_dir, self.jail) as workers,
+        ):
             for number in self.settings.phases:
-                self.grade_phase(number, submission, submission_dir, grade)
+                self.grade_phase(number, submission, workers, grade)
             written = [phase["phase"] for phase in grade.phases if is_written(phase) and is_played(phase)]
             if up_to := last_in_a_row(written):
                 self.on_progress("together", len(self.groups) * self.settings.situations)
                 grade.together_up_to = up_to
                 for number in range(len(TOGETHER)):
                     is_late = any(outcome.status == "late" for outcome in grade.together)
-                    grade.together.append(NO_TIME if is_late else self.play_together(number, up_to, submission_dir))
+                    grade.together.append(NO_TIME if is_late else self.play_together(number, up_to, workers))
         grade.seconds = monotonic() - start
         return grade
 
-    def grade_phase(
-        self, number: int, submission: Submission, submission_dir: SubmissionDir, grade: SubmissionGrade
-    ) -> None:
+    def grade_phase(self, number: int, submission: Submission, workers: Workers, grade: SubmissionGrade) -> None:
         content = submission.starters.get(number)
-        session = PhaseSession(self, number, submission_dir, min(monotonic() + PHASE_SECONDS, self._deadline))
+        session = PhaseSession(self, number, workers, min(monotonic() + PHASE_SECONDS, self._deadline))
         if content is None:
             session.error = submission.error or "not handed in"
-        try:
-            groups = [self.grade_group(group, session, grade) for group in self.groups if group.phase == number]
-        finally:
-            session.close()
+        groups = [self.grade_group(group, session, grade) for group in self.groups if group.phase == number]
         digest = None if content is None else hashlib.sha256(content).hexdigest()
         grade.phases.append(phase_result(number, groups, digest, session.error))
 
@@ -98,18 +96,18 @@ class Judge:
             grade.failures[group.phase, group.title] = failure
         return group_result(group, outcomes)
 
-    def play_together(self, number: int, up_to: int, submission_dir: SubmissionDir) -> Outcome:
+    def play_together(self, number: int, up_to: int, workers: Workers) -> Outcome:
         """Play a situation with all phases up to one in the same engine; one that is late gets a second chance."""
         if monotonic() > self._deadline:
             return NO_TIME
         asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
 
         def play_in(seconds: float) -> Outcome:
-            with JailedWorker(submission_dir, self.jail, self._deadline) as worker:
-                for phase in range(1, up_to + 1):
-                    if failed := load(worker, phase, with_torch=False):
-                        return failed
-                return play(asked, worker, seconds)
+            worker = workers.fresh(until=self._deadline)
+            for phase in range(1, up_to + 1):
+                if failed := load(worker, phase):
+                    return failed
+            return play(asked, worker, seconds)
 
         return with_second_chance(play_in, self.settings.seconds, self._deadline)
 
@@ -130,20 +128,14 @@ class Judge:
 
 
 class PhaseSession:
-    """One phase of one submission: its workers, a fresh one for each situation.
+    """One phase of one submission. `error`: why the file cannot be loaded."""
 
-    Torch is too slow for that: there it is a fresh one after a failure. What is not written leaves nothing behind.
-
-    `error`: why the file cannot be loaded.
-    """
-
-    def __init__(self, judge: Judge, phase: int, submission_dir: SubmissionDir, deadline: float) -> None:
+    def __init__(self, judge: Judge, phase: int, workers: Workers, deadline: float) -> None:
         self.judge = judge
         self.phase = phase
-        self.submission_dir = submission_dir
+        self.workers = workers
         self.error = ""
         self.deadline = deadline
-        self._worker: JailedWorker | None = None
 
     def play(self, situation: JudgeQuestion) -> Outcome:
         """Play one situation; note in `error` if the file cannot be loaded."""
@@ -151,24 +143,13 @@ class PhaseSession:
         return with_second_chance(lambda seconds: self._play_in(situation, seconds), usual, self.deadline)
 
     def _play_in(self, situation: JudgeQuestion, seconds: float) -> Outcome:
-        with_torch = self.phase in PHASES_WITH_TENSORS
-        if self._worker is None:
-            self._worker = JailedWorker(self.submission_dir, self.judge.jail, self.deadline)
-            if failed := load(self._worker, self.phase, with_torch=with_torch):
-                self.close()
-                if failed.status == "late" and seconds <= self.judge.settings.seconds:
-                    return failed  # it gets its second chance
-                self.error = f"The file cannot be loaded. {failed.message}"
-                return Outcome("not played", self.error)
-        outcome = play(situation, self._worker, seconds)
-        if outcome.status != "not written" and (outcome.status != "right" or not with_torch):
-            self.close()
-        return outcome
-
-    def close(self) -> None:
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
+        worker = self.workers.fresh(with_torch=self.phase in PHASES_WITH_TENSORS, until=self.deadline)
+        if failed := load(worker, self.phase):
+            if failed.status == "late" and seconds <= self.judge.settings.seconds:
+                return failed  # it gets its second chance
+            self.error = f"The file cannot be loaded. {failed.message}"
+            return Outcome("not played", self.error)
+        return play(situation, worker, seconds)
 
 
 def with_second_chance(play_in: Callable[[float], Outcome], seconds: float, deadline: float) -> Outcome:
@@ -182,11 +163,11 @@ def with_second_chance(play_in: Callable[[float], Outcome], seconds: float, dead
     return NO_TIME if outcome.status == "late" and monotonic() >= deadline else outcome
 
 
-def load(worker: JailedWorker, phase: int, *, with_torch: bool) -> Outcome | None:
+def load(worker: JailedWorker, phase: int) -> Outcome | None:
     """Import the file of a phase in the worker; return how that failed, None if it did not."""
     worker.set_deadline(LOAD_SECONDS)
     try:
-        worker.load(phase, with_torch=with_torch)
+        worker.load(phase)
     except ChannelError as error:
         return outcome_of_error(error, LOAD_SECONDS, worker, None)
     except StarterRaisedError as error:

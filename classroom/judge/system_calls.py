@@ -1,12 +1,14 @@
-"""The filter of system calls: one process with threads, no sockets, and no memory that its limits do not count.
+"""The filters of system calls: one process with threads, no sockets, and no memory that its limits do not count.
 
-It is libseccomp's; bubblewrap installs it just before Python starts. A denied call fails with EPERM.
+They are libseccomp's. Bubblewrap installs the first just before Python starts, and a worker the second before it loads
+a learner's file. A denied call fails with EPERM.
 """
 
 import errno
 import mmap
 import os
 import tempfile
+from typing import Any
 
 NO_MORE_PROCESSES = ("fork", "vfork")
 NEW_NAMESPACES = ("unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen")
@@ -24,7 +26,7 @@ KERNEL = (
     *("open_by_handle_at", "name_to_handle_at", "personality", "syslog", "quotactl", "acct", "reboot", "kexec_load"),
     *("init_module", "finit_module", "delete_module", "fanotify_init", "lookup_dcookie", "vhangup", "swapon"),
 )
-DENIED: tuple[str, ...] = NO_MORE_PROCESSES + NEW_NAMESPACES + KEYS + OTHER_PROCESSES + SHARED_MEMORY
+DENIED: tuple[str, ...] = NEW_NAMESPACES + KEYS + OTHER_PROCESSES + SHARED_MEMORY
 DENIED += KERNEL + SOCKETS + PINNED_PAGES + KEPT_BY_THE_KERNEL
 CLONE_THREAD = 0x10000
 LOW_HALF = 0xFFFFFFFF  # all that the kernel looks at in an argument of type int
@@ -34,8 +36,11 @@ class NoFilterError(ValueError):
     """libseccomp, or its binding, is missing."""
 
 
-def filter_program() -> bytes:
-    """Return the filter as a BPF program. Raises `NoFilterError` if there is no libseccomp."""
+def filter_programs() -> tuple[bytes, bytes]:
+    """Return two BPF programs: what no process may do, and that there are no more processes.
+
+    Raises `NoFilterError` if there is no libseccomp.
+    """
     try:
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
@@ -43,18 +48,24 @@ def filter_program() -> bytes:
             f"system calls cannot be filtered: {error}; it needs libseccomp2 and pyseccomp, "
             "which tools/install_jail.sh and the extra 'judge' install"
         ) from None
-    deny, rules = pyseccomp.ERRNO(errno.EPERM), pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-    for name in DENIED:
-        number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
-        if number >= 0:  # else this libseccomp, or this processor, has no such call
-            rules.add_rule(deny, number)
-    masked = pyseccomp.MASKED_EQ
-    rules.add_rule(deny, "clone", pyseccomp.Arg(0, masked, CLONE_THREAD, 0))
+    deny, masked = pyseccomp.ERRNO(errno.EPERM), pyseccomp.MASKED_EQ
+    rules, no_processes = pyseccomp.SyscallFilter(pyseccomp.ALLOW), pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    for filter, names in ((rules, DENIED), (no_processes, NO_MORE_PROCESSES)):
+        for name in names:
+            number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
+            if number >= 0:  # else this libseccomp, or this processor, has no such call
+                filter.add_rule(deny, number)
+    no_processes.add_rule(deny, "clone", pyseccomp.Arg(0, masked, CLONE_THREAD, 0))
     rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")  # libc then takes `clone`, whose flags can be read
     for kind in (mmap.MAP_SHARED, GROWS_DOWN):
         rules.add_rule(deny, "mmap", pyseccomp.Arg(3, masked, kind, kind))
     for command in FILE_LOCKS_AND_PIPE_SIZE:
         rules.add_rule(deny, "fcntl", pyseccomp.Arg(1, masked, LOW_HALF, command))
+    return exported(rules), exported(no_processes)
+
+
+def exported(rules: Any) -> bytes:
+    """Return a filter of pyseccomp's as a BPF program."""
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)

@@ -40,14 +40,9 @@ def file_options() -> list[str]:
 
 def library_folders() -> list[str]:
     """Return the folders of Python's own library and of installed packages, by all their names."""
-    binaries = [path for path in sys.path if path.endswith("lib-dynload")]
-    found = [sysconfig.get_path("stdlib"), *binaries, *package_folders()]
+    packages = [path for path in sys.path if path.endswith(("-packages", "lib-dynload"))]
+    found = [sysconfig.get_path("stdlib"), *packages, *site.getsitepackages()]
     return sorted({name for path in found if os.path.isdir(path) for name in (path, os.path.realpath(path))})
-
-
-def package_folders() -> list[str]:
-    """Return the folders that installed packages are imported from, in the order of the search."""
-    return list(dict.fromkeys([path for path in sys.path if path.endswith("-packages")] + site.getsitepackages()))
 
 
 def linked_libraries(folders: Iterable[str]) -> list[str]:

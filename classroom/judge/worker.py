@@ -2,10 +2,12 @@
 
 import itertools
 import os
+import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from course.starter_status import lab_folder
 from mini_vllm.assembly.lineup import CHECKOUT
 
 START_SECONDS = 60.0
+FRESH_SECONDS = 5.0
 
 
 class SubmissionDir:
@@ -65,12 +68,12 @@ class JailedWorker:
     In a jail, the end of its first process ends every process that it started.
     """
 
-    def __init__(self, submission: SubmissionDir, jail: Jail, until: float = float("inf")) -> None:
-        arguments = jail.boot(submission.path, first_user() + next(submission.numbers))
+    def __init__(self, submission: SubmissionDir, jail: Jail, *, with_torch: bool = False) -> None:
+        arguments = jail.boot(submission.path, first_user() + next(submission.numbers), with_torch=with_torch)
         with jail.open_filter() as inherited:
             command = jail.command(submission.path / "labs", arguments, inherited)
             self.process = WorkerProcess(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
-        self._until = until
+        self.until = float("inf")
         self._watch = MemoryWatch(self.process.pid, self.process.kill)
         self.set_deadline(START_SECONDS)
 
@@ -80,9 +83,17 @@ class JailedWorker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def load(self, phase: int, *, with_torch: bool) -> None:
+    def load(self, phase: int) -> None:
         """Import the file of a phase. Raises as `ask` does."""
-        self.ask({"load": phase, "folder": lab_folder(phase), "with_torch": with_torch})
+        self.ask({"load": phase, "folder": lab_folder(phase)})
+
+    def start_afresh(self) -> bool:
+        """Let a fresh process take over, which has loaded no file; return whether one did."""
+        self.set_deadline(FRESH_SECONDS)
+        word = secrets.token_hex(8)  # no answer that the process before left in the pipe
+        with suppress(ChannelError, StarterRaisedError):
+            return self.ask({"fresh": True}) is True and self.ask({"echo": word}) == word
+        return False
 
     def ask(self, message: Message) -> Json:
         """Return the answer to a message. Raises `StarterRaisedError` for an exception of the learner's code.
@@ -102,11 +113,39 @@ class JailedWorker:
 
     def set_deadline(self, seconds: float) -> None:
         """Require every answer within `seconds` from now."""
-        self.process.deadline = min(time.monotonic() + seconds, self._until)
+        self.process.deadline = min(time.monotonic() + seconds, self.until)
 
     def close(self) -> None:
         self._watch.stop()
         self.process.close()
+
+
+class Workers:
+    """The workers of one submission: a fresh process for each situation, while Python and torch start only once."""
+
+    def __init__(self, submission: SubmissionDir, jail: Jail) -> None:
+        self._submission = submission
+        self._jail = jail
+        self._kept: dict[bool, JailedWorker] = {}
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._kept.values():
+            worker.close()
+
+    def fresh(self, *, with_torch: bool = False, until: float) -> JailedWorker:
+        """Return a worker that has loaded no file. No deadline of it is later than `until`."""
+        worker = self._kept.get(with_torch)
+        if worker is not None:
+            worker.until = until
+            if worker.process.is_running and worker.start_afresh():
+                return worker
+            worker.close()
+        self._kept[with_torch] = worker = JailedWorker(self._submission, self._jail, with_torch=with_torch)
+        worker.until = until
+        return worker
 
 
 def first_user() -> int:

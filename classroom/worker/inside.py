@@ -5,6 +5,8 @@ a worker sends answers only, the judge compares them with its own, and nothing i
 """
 
 import base64
+import ctypes
+import gc
 import importlib
 import os
 import pickle
@@ -13,43 +15,92 @@ import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from classroom.worker.answers import Json
 from classroom.worker.drivers import DRIVERS
-from course.sandbox.channel import ChannelError, Message, take_stdio
+from course.sandbox.channel import Channel, ChannelError, Message, take_stdio
 from course.sandbox.explain import explain
 from course.sandbox.limits import Limits, limit_resources
 
 MEMORY_BYTES = 1536 * 2**20  # beyond what is mapped already: Python, its libraries, torch
 LIMITS = Limits(2 * 2**30, stack_bytes=2**23, file_bytes=2**20, num_open_files=64, cpu_seconds=300, num_signals=64)
 MAX_PROCESSES = 32
+CAN_FORK = hasattr(os, "fork")
+FRESH = 75  # the status of a process that made room for a fresh one
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 
 
 def main() -> None:
-    """Answer the judge's questions on stdin and stdout, without the rights and resources that no starter needs.
+    """Answer the judge's questions on stdin and stdout, in a fresh process whenever it asks for one.
 
-    `sys.argv[1]` is the uid to run as in a jail, or 0 without one.
+    The first process loads what all of them need, and nothing of the learner's: it only waits for the others, one at
+    a time. `sys.argv` has the module to import for them or nothing, the filter against more processes in hexadecimal,
+    and the uid to run as in a jail, or 0 without one.
     """
-    channel, user = take_stdio(), int(sys.argv[1])
+    channel, (module, no_processes, user) = take_stdio(), sys.argv[1:]
+    sys.modules["solutions"] = None  # type: ignore[assignment]  # against accidents only: the jail is the barrier
+    if module:
+        importlib.import_module(module)
+    gc.freeze()  # else the collector of each process would write to, and so copy, all that they share
+    while True:
+        if not CAN_FORK or (child := os.fork()) == 0:
+            confine(int(user), bytes.fromhex(no_processes))
+            answer_all(channel)
+        end_like(os.waitpid(child, 0)[1])
+        channel.take_back()
+
+
+def confine(user: int, no_processes: bytes) -> None:
+    """Give up the rights and resources that no starter needs, for good."""
     # Only in a jail does the uid, and so the number of its processes, belong to this worker alone.
     limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
     give_up_root(user)
-    sys.modules["solutions"] = None  # type: ignore[assignment]  # against accidents only: the jail is the barrier
+    if no_processes:
+        install_filter(no_processes)
+
+
+def install_filter(program: bytes) -> None:
+    """Install a filter of system calls, a BPF program. Raises `OSError` if the system refuses it."""
+
+    class Program(ctypes.Structure):
+        _fields_ = (("num_instructions", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Program(len(program) // 8, program)), 0, 0):
+        raise OSError(ctypes.get_errno(), "the filter of system calls is refused")
+
+
+def answer_all(channel: Channel) -> NoReturn:
+    """Answer questions until the judge wants a fresh process, or no more."""
     files: dict[int, Any] = {}
     try:
-        while True:
-            message = channel.receive()
+        while "fresh" not in (message := channel.receive()):
             channel.send(answer(files, message))
+        channel.send({"answer": CAN_FORK})
     except ChannelError:
         os._exit(0)
+    os._exit(FRESH)
+
+
+def end_like(status: int) -> None:
+    """End as a child did, unless it made room for another."""
+    if os.WIFSIGNALED(status):
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    if (code := os.waitstatus_to_exitcode(status)) != FRESH:
+        os._exit(code)
 
 
 def answer(files: dict[int, Any], message: Message) -> Message:
-    """Load a file, or put it a question; return the answer, or the explanation of what was raised."""
+    """Load a file, or put it a question; return the answer, or the explanation of what was raised.
+
+    An echo is the message itself: it shows that the process answers, and has nothing else to say.
+    """
     try:
+        if "echo" in message:
+            return {"answer": message["echo"]}
         if "load" in message:
-            files[message["load"]] = load(message["folder"], message["with_torch"])
+            files[message["load"]] = load(message["folder"])
             return {"answer": None}
         arguments = pickle.loads(zlib.decompress(base64.b64decode(message["arguments"])))  # the judge's own
         found: Json = DRIVERS[message["driver"]](files, *arguments)
@@ -58,9 +109,7 @@ def answer(files: dict[int, Any], message: Message) -> Message:
         return {"error": describe_error(error)[:4000]}
 
 
-def load(folder: str, with_torch: bool) -> Any:
-    if with_torch:
-        importlib.import_module("torch")
+def load(folder: str) -> Any:
     limit_memory()
     return importlib.import_module(f"labs.{folder}.starter")
 

@@ -70,6 +70,12 @@ class Channel:
             raise ChannelError("malformed", "a message is not an object")
         return message
 
+    def take_back(self) -> None:
+        """Use the pipes again after a fork, which answered what was read ahead and may have made them non-blocking."""
+        self._buffer.clear()
+        os.set_blocking(self._read_fd, True)
+        os.set_blocking(self._write_fd, True)
+
     def _line(self) -> bytes:
         """Return the next line without its end. Raises `ChannelError` once for a line that is too long."""
         start = 0

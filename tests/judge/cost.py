@@ -10,7 +10,7 @@ from time import process_time
 from typing import ClassVar
 from unittest.mock import patch
 
-from classroom.judge import judge as judging
+from classroom.judge import worker as jailed
 from classroom.judge.jail import compile_course, find_jail
 from classroom.judge.judge import Judge
 from classroom.judge.memory_watch import family, read
@@ -47,21 +47,21 @@ def main() -> None:
 
 
 class Counted(JailedWorker):
-    """A worker that adds up what its processes took: bubblewrap's are never waited for."""
+    """A worker that adds up what its processes and their ended children took: bubblewrap's are never waited for."""
 
     seconds: ClassVar[list[float]] = []
 
     def close(self) -> None:
         if self.process.is_running:
             stats = [read(f"/proc/{pid}/stat").rpartition(")")[2].split() for pid in family(self.process.pid)]
-            Counted.seconds.extend((int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK") for stat in stats if stat)
+            Counted.seconds.extend(sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK") for stat in stats if stat)
         super().close()
 
 
 def cpu_of(work: Callable[[], object]) -> float:
     """Return the CPU seconds of this process and its workers while it works."""
     before, num_before = process_time(), len(Counted.seconds)
-    with patch.object(judging, "JailedWorker", Counted):
+    with patch.object(jailed, "JailedWorker", Counted):
         work()
     return process_time() - before + sum(Counted.seconds[num_before:])
 

@@ -50,6 +50,7 @@ for path in ('CHECKOUT/solutions', 'CHECKOUT/tests', 'CHECKOUT/.git'):
 """
 FORGERY = """
 import gc, json
+gc.unfreeze()  # else it is not listed
 for end in [thing for thing in gc.get_objects() if type(thing).__name__ == 'Channel']:
     text = b'\\n' + end._mark + CONTENT
     while text:
@@ -103,6 +104,9 @@ HOSTILE = (
     Hostile("a flood of output", "os.write(2, b'x' * 10**7); os.write(1, b'x' * 10**7)"),
     Hostile("os._exit", "os._exit(0)", ENDED),
     Hostile("an endless loop that swallows all", SWALLOW, LATE),
+    Hostile("ends as if it made room for a fresh process", "os._exit(75)", LATE),
+    Hostile("leaves its pipes so that nobody can wait at them", "for fd in range(3, 30):\n"
+            "    try: os.set_blocking(fd, False)\n    except OSError: pass"),
     Hostile("sleeps", "time.sleep(99)", LATE),
     Hostile("a crash", "__import__('ctypes').string_at(0)", ENDED),
     Hostile("raises SystemExit", "raise SystemExit(0)", "ended the program"),

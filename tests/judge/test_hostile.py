@@ -142,7 +142,7 @@ def test_workers_die_with_the_judge(jail: Jail, tmp_path: Path) -> None:
     program = (
         "import sys, time; from classroom.judge.jail import *; from classroom.judge.worker import *\n"
         "jail = find_jail(); files = SubmissionDir({1: open(sys.argv[1], 'rb').read()}, jail)\n"
-        "worker = JailedWorker(files, jail); worker.load(1, with_torch=False)\n"
+        "worker = JailedWorker(files, jail); worker.load(1)\n"
         "print(worker.process.pid, flush=True)\n"
         "time.sleep(60)"
     )

@@ -1,19 +1,26 @@
-"""What a jailed worker finds compiled: it starts over a hundred times for each submission and may write nothing."""
+"""What a jailed worker finds: a course that is compiled, since it may write nothing, and nothing of the one before."""
 
 from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
-from classroom.judge import jail
+from classroom.judge import jail as jailing
+from classroom.judge import worker
+from classroom.judge.jail import Jail
+from classroom.judge.judge import Judge
+from classroom.judge.settings import JudgeSettings
+from classroom.judge.submission import Submission
+from classroom.judge.worker import JailedWorker, SubmissionDir
+from tests.grading.checkout import solution
 
 
 def test_what_workers_see_is_compiled_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("classroom/worker/inside.py", "classroom/judge/judge.py", "course/__init__.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x = 1")
-    monkeypatch.setattr(jail, "CHECKOUT", tmp_path)
-    jail.compile_course()
+    monkeypatch.setattr(jailing, "CHECKOUT", tmp_path)
+    jailing.compile_course()
     compiled = {path for path in tmp_path.rglob("*.py") if Path(cache_from_source(str(path))).exists()}
     assert compiled == {tmp_path / "classroom/worker/inside.py", tmp_path / "course/__init__.py"}
 
@@ -24,6 +31,26 @@ def test_a_checkout_that_cannot_be_written_to_is_left_as_it_is(
     (tmp_path / "classroom/worker").mkdir(parents=True)
     (tmp_path / "classroom/worker/inside.py").write_text("x = 1")
     (tmp_path / "classroom/worker/__pycache__").touch()  # no folder: nothing can be put into it, not even by root
-    monkeypatch.setattr(jail, "CHECKOUT", tmp_path)
-    jail.compile_course()
+    monkeypatch.setattr(jailing, "CHECKOUT", tmp_path)
+    jailing.compile_course()
     assert capsys.readouterr() == ("", "")
+
+
+ALONE = "\nimport builtins\nassert not hasattr(builtins, 'seen'), 'not the first file here'\nbuiltins.seen = True\n"
+
+
+@pytest.mark.parametrize("is_jailed", [True, False])
+def test_every_situation_meets_a_fresh_process_and_python_starts_once(
+    jail: Jail, monkeypatch: pytest.MonkeyPatch, is_jailed: bool
+) -> None:
+    class Counted(JailedWorker):
+        def __init__(self, submission: SubmissionDir, jail: Jail, *, with_torch: bool = False) -> None:
+            started.append(with_torch)
+            super().__init__(submission, jail, with_torch=with_torch)
+
+    started = list[bool]()
+    monkeypatch.setattr(worker, "JailedWorker", Counted)
+    judge = Judge(JudgeSettings("tests", situations=2, seconds=20, phases=(1, 6)), jail if is_jailed else Jail())
+    files = {phase: (solution(phase) + ALONE).encode() for phase in (1, 6)}
+    assert judge.grade(Submission("alone", files)).result()["points"] == 100
+    assert started == [False, True]

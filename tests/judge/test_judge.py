@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from classroom.judge import judge as judging
+from classroom.judge import worker as jailed
 from classroom.judge.groups import TEST_GROUPS
 from classroom.judge.jail import Jail
 from classroom.judge.judge import Judge
@@ -156,7 +157,7 @@ def test_a_file_that_loads_slowly_once_gets_a_second_chance(monkeypatch: pytest.
             super().set_deadline(0.0 if is_late else seconds)
 
     late, alone_is_done = list[bool](), list[bool]()
-    monkeypatch.setattr(judging, "JailedWorker", Slow)
+    monkeypatch.setattr(jailed, "JailedWorker", Slow)
     settings = JudgeSettings("tests", situations=1, seconds=20, phases=(1,))
     judge = Judge(settings, Jail(), lambda what, done: alone_is_done.extend([True] * (what == "together")))
     graded = judge.grade(solved(1))
