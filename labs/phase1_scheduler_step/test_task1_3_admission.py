@@ -131,13 +131,12 @@ def test_an_empty_list_admits(phase1: ModuleType) -> None:
 def test_admission_goes_by_the_queue_not_by_priority_or_arrival(phase1: ModuleType) -> None:
     check_step(
         phase1,
-        Situation([], [make_request(name, 2) for name in "CADB"], max_num_seqs=3),
+        Situation([], [make_request(name, 2) for name in "CADB"]),
         rule="Waiting requests are admitted in the order of the queue. Whether that is by arrival or by priority was "
         "decided when they were put in.",
         hint="which method of the queue returns the next request?",
-        plan="C:2  A:2  D:2",
-        running="[C 0/2, A 0/2, D 0/2]",
-        waiting="[B 0/2]",
+        plan="C:2  A:2  D:2  B:2",
+        running="[C 0/2, A 0/2, D 0/2, B 0/2]",
     )
 
 

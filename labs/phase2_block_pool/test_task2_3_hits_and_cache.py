@@ -41,7 +41,9 @@ def test_hit_blocks_are_pinned_before_new_ones_are_taken(phase2: ModuleType) -> 
     harness.allocate(make_request("A", 15), 7, hits=[1, 2])
     harness.check(
         "First the hit blocks are pinned, which takes them out of the free queue; then new ones are handed out.",
-        "blocks 1 and 2 lie at the front of the free queue. Which request gets them if new blocks are taken first?",
+        "blocks 1 and 2 lie at the front of the free queue. Which request gets them if new blocks are taken first?"
+        if {1, 2} & {*(harness.answer or ())}
+        else "15 tokens are 4 blocks. How many of them are hit, and how many are new?",
         returned=[3, 4],
         tables={"A": [1, 2, 3, 4]},
         num_free=2,

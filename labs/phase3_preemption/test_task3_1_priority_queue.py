@@ -187,6 +187,15 @@ def test_a_rank_that_changes_later_does_not_count(phase3: ModuleType, priority: 
         "at which moment does your code read the priority that it compares?",
         list("BDAC"),
     )
+    harness.add(*requests.values())
+    requests["A"].priority = 3
+    harness.story.append("A.priority = 3")
+    harness.remove(requests["A"])
+    harness.check(
+        "A request can be removed whatever became of its rank since it was put in.",
+        "by what does your remove_request find A: by the request itself, or by a rank that is another one now?",
+        list("BDC"),
+    )
 
 
 def test_a_queue_keeps_nothing_of_requests_that_left(phase3: ModuleType) -> None:

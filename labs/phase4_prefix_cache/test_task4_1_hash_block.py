@@ -126,13 +126,15 @@ def test_the_order_of_blocks_counts(phase4: ModuleType) -> None:
 
 def test_a_salt_that_is_no_valid_text_is_no_other_salt(phase4: ModuleType) -> None:
     hashes = {}
-    for salt in ("\ud800", "\ud801", "", "?", "\ufffd"):
+    for salt in ("", "?", "\ufffd", "\ud800", "\ud801"):
         with suppress(UnicodeEncodeError):  # half a surrogate pair may be refused, but not taken for another text
             hashes[f"extra_keys={(salt, None)!r}"] = phase4.hash_block(phase4.ROOT_HASH, [1, 2], (salt, None))
     check_all_different(
         hashes,
         rule="Different extra keys have different hashes, whatever characters are in them: users choose their salts.",
-        hint="what does your encoding do with a character that it does not have?",
+        hint="what does your encoding do with a character that it does not have?"
+        if len({*hashes.values()}) > 1
+        else "these salts come without an adapter. When does a salt get into your bytes?",
     )
 
 

@@ -77,6 +77,18 @@ def test_a_resumed_request_recomputes_its_outputs_too(phase5: ModuleType) -> Non
             rule="A request needs all the tokens that it has, generated ones too.",
             hint="it has 10 prompt tokens and 7 generated ones: which of them are in your count?",
         )
+    for status in (PREEMPTED, RUNNING):
+        check_caps(
+            phase5,
+            request_in(status, "resumed", 10, num_outputs=7, computed=2),
+            2,
+            budget=100,
+            expected=8,
+            threshold=8,
+            rule="The threshold cuts what one request gets in a step, whether it has generated tokens or not.",
+            hint="15 tokens are left, 7 of them generated, and the threshold is 8. For which requests does it hold in "
+            "your code?",
+        )
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,9 @@ def test_a_forbidden_token_never_comes(phase6: ModuleType, params: dict[str, flo
             },
             rule="A logit of -inf is probability 0: min_tokens forbids the end of a text so.",
             situation=f"logits {logits}, {settings}, draws {draws}; yours are {yours}",
-            hint="which share has a logit of -inf in your code: 0, more, or NaN? Which token has the draw 0.0?",
+            hint="which share has a logit of -inf in your code: 0, more, or NaN? Which token has the draw 0.0?"
+            if {*yours} - allowed
+            else "no forbidden token came. Which shares have the tokens that are left, and where does each draw fall?",
         )
 
 

@@ -26,6 +26,11 @@ ADMITS_AFTER_REFUSAL = (
     "{refused} was refused in this step, and {admitted} is admitted later in it. Where does your code remember the "
     "refusal?",
 )
+ADMITTED_EARLY = (
+    "Until it is sure that a waiting request is admitted, nothing about it is changed.",
+    "in this step memory was asked for {name} when {name} was RUNNING already, although it did not run before. After "
+    "which call is it sure that a request is admitted?",
+)
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60
 
@@ -115,6 +120,8 @@ def seen_by_the_doubles(scene: Scene) -> tuple[str, str] | None:
         return CLAMP[0], CLAMP[1].format(call=scene.chunks.wrong_clamp)
     if names := list(dict.fromkeys(scene.preemption.wrong_lists)):
         return OTHER_LISTS[0], OTHER_LISTS[1].format(names=" and ".join(f"`{name}`" for name in names))
+    if early := scene.kv.admitted_early:
+        return ADMITTED_EARLY[0], ADMITTED_EARLY[1].format(name=early[0])
     refused = scene.preemption.asked_for
     admitted = [request.request_id for request in scene.running if request.request_id in scene.chunks.asked_with]
     if refused and admitted:

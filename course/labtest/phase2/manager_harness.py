@@ -47,6 +47,14 @@ REFUSED_BEFORE = (
     "a call before the last one was refused: its answer is None, and it should have got its blocks. How many did it "
     "need, and how many were free?"
 )
+REFUSED = (
+    "this call is refused, and by the rules it gets its blocks. How many does it take, how many of its hit blocks lie "
+    "in the free queue, and how many blocks are free?"
+)
+BY_THE_IDS = (
+    "your list of free blocks goes by their ids. Is that the order in which they are handed out, or do you sort them "
+    "where you report them?"
+)
 HELD = (
     "`ref_counts` alone differs: a block counts once for each table that it stands in. From where does your code have "
     "the numbers, and which of your lines change them?"
@@ -225,6 +233,13 @@ class ManagerHarness:
         if alone(yours, wanted, [LABELS["cache_calls"]]):
             other = other_call(self.calls, expected.get("cache_calls", ()), LABELS["cache_calls"], CALL_RULES)
             hint = f"the calls alone differ, the rest is as expected. {other}"
+        right_calls = expected.get("cache_calls", self.calls)
+        if pins := [call for call in self.calls if call.startswith("pin(") and call not in right_calls]:
+            hint = f"{pins[0]} is none of the calls that the rules ask for here. Which blocks are pinned, and when?"
+        if alone(yours, wanted, [LABELS["free_queue"]]) and (ids := self.free_queue()) == sorted(ids):
+            hint = BY_THE_IDS
+        if self.answer is None and given.get("returned") is not None:
+            hint = REFUSED
         if given.get("returned", ()) is None:
             self.is_refused = False  # as it should be
         hint = REFUSED_BEFORE if self.was_refused else hint

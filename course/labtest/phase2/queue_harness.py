@@ -78,6 +78,11 @@ NEW_BLOCKS_HINTS = (
         ValueError,
         "as many blocks as are requested should be free now. After which of the calls above does the free queue hold "
         "fewer, or lead nowhere?",
+        inside="popleft",
+    ),
+    CrashHint(
+        ValueError,
+        "a block leaves the free queue once. Which of your lines takes it out, and does another one do so as well?",
         inside="get_new_blocks",
     ),
 )

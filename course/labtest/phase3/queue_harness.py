@@ -17,6 +17,10 @@ QUEUE_HINTS = (
         word="instances of 'Request' and 'Request'",
     ),
 )
+REMOVE_HINTS = (
+    *QUEUE_HINTS,
+    CrashHint(ValueError, "the request is in the queue. By what does your code look for it?", inside="remove_request"),
+)
 ITERATION = "`pop_request` has the right order and iteration has not: what puts the requests in order there?"
 PEEK = (
     "iteration has the right order and `peek_request` has not: at which place does it look for the most urgent one, "
@@ -52,7 +56,7 @@ class PriorityQueueHarness:
 
     def remove(self, request: Request) -> None:
         self.story.append(f"remove_request({request.request_id})")
-        with learners_call(self.story, QUEUE_HINTS):
+        with learners_call(self.story, REMOVE_HINTS):
             self.queue.remove_request(request)
 
     def use_another(self) -> None:

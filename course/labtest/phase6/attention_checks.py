@@ -52,8 +52,11 @@ def expect_attention(
     facts, question = pattern_of(is_off, flat, owners)
     total = float(yours[token, head, -1])
     if bool((expected[..., -1] == 1).all()) and abs(total - 1) > tolerance:
-        facts = [f"the weights of this token add up to {total:.3g}, not to 1", *facts]
-        question = "over which places do you take the softmax, and what is cut away, hidden or added after it?"
+        facts = [f"its last number is {total:.3g}, not 1: the sum of its weights, if V is what they weigh", *facts]
+        question = (
+            "over which places do you take the softmax, what is cut away, hidden or added after it, and is it V that "
+            "is weighed?"
+        )
     lab_failure(
         rule=rule,
         situation=f"{situation}\n{num_off} of {len(is_off)} tokens differ, the first: token {token} of the row, "
