@@ -75,12 +75,10 @@ def allocates(phase12: ModuleType, tables: Sequence[list[int]], num_blocks: int,
     """Ask for blocks for all groups; see the answer, the tables, the free queue, and which tables were pinned."""
     given, pool = tuple(map(list, tables)), ListedPool(free)
     new = phase12.allocate_groups(given, num_blocks, pool, pool.pin if status == "waiting" else None)
+    are_tables = any(one is table for one in new or [] for table in given)
     returned = None if new is None else [list(map(int, one)) for one in new]
-    for one in new or []:
-        if isinstance(one, list):
-            one.append(NULL_BLOCK_ID)  # the answer belongs to the caller, and is no table
     return {
-        "returned": returned,
+        "returned": f"your tables: {returned}" if are_tables else returned,
         "tables": list(given),
         "free queue": pool.free,
         "pinned": pool.pinned,

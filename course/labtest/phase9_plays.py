@@ -89,7 +89,9 @@ def masks(
     num_reads, again = counted.num_reads, [len(found.next_states(state)) for state in kept]
     seen["next_states asked again"] = "worked out again" if counted.num_reads > num_reads else again
     is_kept = all(found.bitmask_row(state) is row for state, row in kept.items())
-    return seen | {"bitmask_row asked again": "the same array" if is_kept else "another array"}
+    of_other = phase9.RegexTokenMasks(Dfa([{}], frozenset()), build_trie(WORDS), size, frozenset(ends)).next_states(0)
+    shared: Seen = {"shared with another DFA": bool(of_other) and of_other is found.next_states(0)}
+    return shared | seen | {"bitmask_row asked again": "the same array" if is_kept else "another array"}
 
 
 def many_states(phase9: ModuleType, num_states: int) -> Seen:
@@ -163,7 +165,8 @@ def logits(phase9: ModuleType, num_rows: int, vocab_size: int, rows: Sequence[in
         seen[f"row {row}{'' if row in rows else ', which has no bits'}: forbidden"] = (
             is_forbidden[row].nonzero().flatten().tolist()
         )
-    return seen | {"other logits": "as before" if given[~is_forbidden].equal(numbers[~is_forbidden]) else "changed"}
+    changed = "not a number" if given.isnan().any() else "changed"
+    return seen | {"other logits": "as before" if given[~is_forbidden].equal(numbers[~is_forbidden]) else changed}
 
 
 class TableMasks:

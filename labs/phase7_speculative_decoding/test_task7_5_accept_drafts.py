@@ -28,7 +28,7 @@ def check_accepted(phase7: ModuleType, answers: Answers, drafts: list[int], samp
         answers(yours),
         rule=RULE_OF_ACCEPTED,
         situation=situation,
-        hint="which is the first place where draft and sampled token differ, and what stands there in your list?",
+        hint="which is the first place where draft and sampled token differ, and where does your list end?",
     )
     expect_equal(
         {"the drafts": drafts, "the sampled tokens": sampled, "your list is the sampled one": answer is sampled},
@@ -69,6 +69,8 @@ def test_a_right_draft_behind_a_wrong_one_does_not_count(phase7: ModuleType, ans
     check_accepted(phase7, answers, [1, 2, 3, 4], [9, 2, 3, 4, 5])
     check_accepted(phase7, answers, [1, 2, 3, 4], [1, 9, 3, 4, 5])
     check_accepted(phase7, answers, [6, 6, 6], [6, 7, 6, 6])
+    check_accepted(phase7, answers, [8, 9, 4], [8, 4, 9, 1])  # what is sampled is another draft
+    check_accepted(phase7, answers, [8, 9, 4], [4, 9, 4, 1])
 
 
 def test_large_ids_are_compared_by_their_value(phase7: ModuleType, answers: Answers) -> None:

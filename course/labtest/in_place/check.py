@@ -14,6 +14,8 @@ from course.labtest.in_place.place import Place, Record, recorded_run
 from course.labtest.in_place.scenario import draw_scenario
 from course.labtest.in_place.tape import OtherRunError, Tape
 from course.labtest.recorded import Answers
+from course.sandbox.explain import headline
+from course.sandbox.frames import learners_frames
 from course.terminal.differences import differing_parts
 from course.terminal.step_table import step_table
 from mini_vllm.core.step_record import StepRecord
@@ -57,6 +59,10 @@ def check_in_an_engine(phase: int, yours: ModuleType, answers: Answers, seed: in
                 records.append(place.step())
         except (StalledError, OtherRunError) as error:
             ended = str(error)
+        except LookupError as error:  # of the engine: the answer that led to it may be many calls old
+            if learners_frames(error.__traceback__):
+                raise
+            ended = f"the engine ends with {headline(error)}"
         if ended:
             lines = [*before, *drawn_step("expected", [*records, right])]
             lab_failure(rule=RULE, situation=lines, expected="this step is taken", yours=ended, hint=HINT)
