@@ -116,7 +116,11 @@ class LLMEngine:
             tenant=tenant,
             service_level=service_level,
         )
-        require_acceptable(request, self.config, self.scheduler, self.runner.vocab_size, self.adapter_names)
+        try:
+            require_acceptable(request, self.config, self.scheduler, self.runner.vocab_size, self.adapter_names)
+        except ValueError:
+            request.finish(RequestStatus.FINISHED_ERROR)  # what it would have needed need not be compiled
+            raise
         with self._undoing(partial(self._discard, request_id)):
             self.scheduler.add_request(request)
             self.processor.add_request(request, prompt if isinstance(prompt, str) else None, now)

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from typing import Any
 
-from mini_vllm.core.automaton import TrieNode, build_nfa, build_trie
+from mini_vllm.core.automaton import Dfa, TrieNode, build_nfa, build_trie, group_bytes
 from mini_vllm.core.grammar import Grammar, StructuredOutputFunctions
 from mini_vllm.core.regex import parse_regex
 from mini_vllm.core.tokenizer import Tokenizer
@@ -62,7 +62,11 @@ class StructuredOutputManager:
 
     def _compile_regex(self, regex: str) -> Start:
         trie, alphabet = self._vocabulary
-        dfa = self.functions.build_dfa(build_nfa(parse_regex(regex)), alphabet)
+        nfa = build_nfa(parse_regex(regex))
+        groups = group_bytes(nfa, alphabet)  # [a-z] is one step of the automaton and not 26
+        dfa = self.functions.build_dfa(nfa, frozenset(groups))
+        rows = [{byte: after for one, after in row.items() for byte in groups[one]} for row in dfa.transitions]
+        dfa = Dfa(rows, dfa.accepting)
         masks = self.functions.make_masks(dfa, trie, self.vocab_size, self.tokenizer.eos_token_ids)
         return lambda: self.functions.make_grammar(masks)
 
@@ -91,5 +95,5 @@ def in_llguidance_format(params: StructuredOutputsParams) -> str:
     try:
         text = schema if isinstance(schema, str) else json.dumps(schema)
         return str(llguidance().LLMatcher.grammar_from_json_schema(text, overrides=COMPACT))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"structured_outputs.json must be a JSON schema: {error}") from None
