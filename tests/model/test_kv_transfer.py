@@ -167,8 +167,8 @@ def test_stores_keep_to_their_bytes_and_a_full_disk_is_no_error(
 def test_a_folder_may_hold_anything_else_and_none_of_it_is_deleted_or_taken_for_a_block(tmp_path: Path) -> None:
     block, names = torch.ones(1000), [bytes([number]) * 32 for number in range(9)]
     others = {"thesis.tmp": b"mine", "model.safetensors": bytes(30_000), "abc.safetensors": b""}
-    for name, content in others.items():
-        (tmp_path / name).write_bytes(content)
+    for other, content in others.items():
+        (tmp_path / other).write_bytes(content)
     (tmp_path / "gone").symlink_to("nowhere")
     (tmp_path / "gone.safetensors").symlink_to("nowhere")
     (tmp_path / f"{names[0].hex()}.ab.tmp").mkdir()
@@ -176,7 +176,7 @@ def test_a_folder_may_hold_anything_else_and_none_of_it_is_deleted_or_taken_for_
     store = DiskBlockStore(tmp_path, 20_000, block.to("meta"))
     for name in names:
         store.put(name, block)
-    assert {name: (tmp_path / name).read_bytes() for name in others} == others
+    assert {other: (tmp_path / other).read_bytes() for other in others} == others
     assert sum(path.is_symlink() or path.is_dir() for path in tmp_path.iterdir()) == 4
     assert store.get(names[8]) is not None
     os.replace(tmp_path / f"{names[8].hex()}.safetensors", tmp_path / f"{names[7].hex()}.safetensors")
