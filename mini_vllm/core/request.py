@@ -189,8 +189,6 @@ class Request:
         """Any status to a final one. `stop_reason` is the stop token or string that ended the request."""
         self.stop_reason = stop_reason  # first: an interrupt in between must not end a request without its reason
         self.status = status
-        if self.grammar is not None:
-            self.grammar.cancel()  # it may still wait to be compiled, and would keep others waiting
 
     def followed_by(self, token_ids: Sequence[int]) -> "Request":
         """Return a copy with these tokens appended, as if they had been sampled."""

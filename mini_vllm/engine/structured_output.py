@@ -10,6 +10,7 @@ from typing import Any
 from mini_vllm.core.automaton import Dfa, TrieNode, build_nfa, build_trie, group_bytes
 from mini_vllm.core.grammar import Grammar, StructuredOutputFunctions
 from mini_vllm.core.regex import parse_regex
+from mini_vllm.core.request import Request
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, Vocabulary, llguidance
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
@@ -28,6 +29,12 @@ def grammar_of(params: SamplingParams, grammars: "StructuredOutputManager | None
             "structured_outputs needs phases 6 (GPU runner) and 9 (structured output): LAB_IMPL or --lineup"
         )
     return grammars.grammar_init(params.structured_outputs)
+
+
+def drop_grammar(request: Request) -> None:
+    """Do not compile what only a request that was refused or aborted would have needed."""
+    if request.grammar is not None:
+        request.grammar.cancel()
 
 
 class StructuredOutputManager:
