@@ -72,7 +72,7 @@ class KVTransferConfig:
     """Where K and V lie besides the KV cache, in at most `kv_buffer_size` bytes.
 
     `host` keeps blocks of ended and preempted requests in the host's memory, `swap` those of preempted ones alone;
-    `disk` writes them to `shared_storage_path`, a folder for one engine at a time, where the next engine finds them.
+    `disk` writes them to `shared_storage_path`, a folder that engines may share, where the next engine finds them.
     `prefill` starts another process that computes the prompts and sends their blocks here; a request waits for them, at
     most `prefill_timeout` seconds. Blocks are sent by `prefill_backend`: `gloo`, or `nccl` between two CUDA devices.
 

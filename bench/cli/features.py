@@ -22,7 +22,7 @@ WHY = (
     "Computing again costs operations: per token, and for long prompts per pair of tokens. Swapping costs bytes, out "
     "and in, and one copy per block, layer, and K or V. Simulated: what either adds to a step of 32 decodes, with "
     "assumed bandwidths of the bus and 5 us per copy, for a prefix that is no longer in the cache. Measured: the "
-    "embedded model and phase 10, alone, to and from the same memory, so without any bus."
+    "embedded model and phase 10, alone, without the step that both need, to and from the same memory: without a bus."
 )
 
 

@@ -82,6 +82,7 @@ class ScenarioReplay:
             make_connector=None if connector is None else lambda: connector,
             windows=scenario.windows,
             policy=policy,
+            images_have_places=False,
         )
         self.recorder = TraceRecorder(self.scheduler, evicted)
         self.gates_recorder = GatesRecorder(self.scheduler, self.connector)

@@ -54,13 +54,15 @@ def build_scheduler(
     windows: Windows = (None,),
     policy: SchedulingPolicy | None = None,
     clock: Callable[[], float] = time.monotonic,
+    images_have_places: bool = True,
 ) -> Scheduler:
     """Assemble phases 1 to 5, and around them 7, 8, 11 and the other gates where the config asks for them.
 
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
     has an entry for each group of layers: how many tokens its attention reaches, None for all; that one comes first.
     `make_connector` returns the scheduler side of KV transfers, again after a restart. `policy`
-    replaces the config's; its `clock` is the one of the arrival times. Raises `ValueError` if config and lineup do not
+    replaces the config's; its `clock` is the one of the arrival times. Without `images_have_places` a block's hash does
+    not tell where its images begin, as in vLLM 0.13.0. Raises `ValueError` if config and lineup do not
     fit together.
     """
     functions, (max_model_len, _) = scheduling_functions_for(lineup.scheduler), config.sizes
@@ -74,7 +76,7 @@ def build_scheduler(
 
     def make_parts() -> SchedulerParts:
         tables: dict[str, Tables] = {}
-        prefix_cache, grouped = _prefix_cache(config, lineup, windows, tables, on_evict, admission)
+        prefix_cache, grouped = _prefix_cache(config, lineup, windows, tables, on_evict, admission, images_have_places)
         connector = None if make_connector is None else make_connector()
         commits = None if connector is None else DelayedCommits(prefix_cache)
         if commits is not None:
@@ -131,13 +133,16 @@ def _prefix_cache(
     tables: dict[str, Tables],
     on_evict: Callable[[int], object] | None,
     admission: AdmissionFunctions | None,
+    images_have_places: bool,
 ) -> tuple[PrefixCache, GroupedPrefixCache | None]:
     """Return phase 4 with what is around it, and the part of that which knows groups of layers."""
     prefix_cache = prefix_cache_for(lineup.prefix_cache, config)
     caches = config.enable_prefix_caching and lineup.prefix_cache != "absent"
     hash_block = hash_block_for(lineup.prefix_cache)
     if caches and hash_block is not None and admission is not None:
-        images = ImagesInHashes(prefix_cache, hash_block, admission.extra_keys, config.block_size)
+        images = ImagesInHashes(
+            prefix_cache, hash_block, admission.extra_keys, config.block_size, has_places=images_have_places
+        )
         prefix_cache = cast(PrefixCache, images)
     grouped = None
     if caches and list(windows) != [None]:

@@ -1,12 +1,14 @@
 """`python -m mini_vllm.assembly.prefill_process PORT`: computes prompts for a decode engine, and sends their blocks.
 
-What to build comes pickled through standard input, from the process that has started this one.
+What to build comes pickled through standard input, from the process that has started this one. It ends with that one.
 """
 
+import os
 import pickle
 import signal
 import sys
 from dataclasses import replace
+from threading import Thread
 
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.config import KVTransferConfig
@@ -17,7 +19,8 @@ from mini_vllm.sampling_params import SamplingParams
 def main(port: int) -> None:
     """Serve until the other process is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the decode engine decides
-    config, lineup, model = pickle.loads(sys.stdin.buffer.read())
+    config, lineup, model = pickle.load(sys.stdin.buffer)
+    Thread(target=end_with_parent, daemon=True).start()
     transfer = KVTransferConfig("host", config.kv_transfer_config.kv_buffer_size)
     plain = replace(config, kv_transfer_config=transfer, speculative_config=None, async_scheduling=False)
     engine = build_engine(plain, lineup, model)
@@ -29,6 +32,12 @@ def main(port: int) -> None:
             engine.step()
 
     serve(port, compute, engine.transfers.store, config.kv_transfer_config.prefill_backend)
+
+
+def end_with_parent() -> None:
+    """End this process when standard input ends: while it opens the model or connects, nothing else would tell it."""
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(0)
 
 
 if __name__ == "__main__":

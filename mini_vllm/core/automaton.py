@@ -8,6 +8,7 @@ from typing import NamedTuple
 START = 0
 TERMINATED = -1  # the state after an end-of-text token
 MAX_POSITIONS = 4_000
+MAX_FOLLOWS = 100_000
 MAX_DFA_STATES = 4_000
 
 
@@ -28,11 +29,13 @@ class Nfa:
 
     Position 0 is the start and reads nothing. Position p reads one of the bytes `reads[p]`; after it one of the
     positions `follows[p]` reads the next one. The text may end after the positions `ends`.
+    `num_follows` counts the pairs that were put into `follows`, equal ones again.
     """
 
     reads: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
     follows: list[set[int]] = field(default_factory=lambda: [set()])
     ends: set[int] = field(default_factory=set)
+    num_follows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,14 @@ def build_trie(token_bytes: Sequence[bytes]) -> TrieNode:
     return root
 
 
+def group_bytes(nfa: Nfa, alphabet: frozenset[int]) -> dict[int, list[int]]:
+    """Return the bytes of an alphabet, by the first of those that are read at the same positions."""
+    reads, groups = set(nfa.reads), dict[tuple[bool, ...], list[int]]()
+    for byte in sorted(alphabet):
+        groups.setdefault(tuple(byte in one for one in reads), []).append(byte)
+    return {group[0]: group for group in groups.values()}
+
+
 class Part(NamedTuple):
     """A piece of a regex: whether it matches the empty text, and the positions that read its first and last byte."""
 
@@ -78,7 +89,11 @@ NOTHING = Part(True, frozenset(), frozenset())
 
 
 def build_nfa(tree: Node) -> Nfa:
-    """Return the automaton of a regex. Raises `ValueError` if it needs more than `MAX_POSITIONS` positions."""
+    """Return the automaton of a regex.
+
+    Raises `ValueError` if it needs more than `MAX_POSITIONS` positions, or if more than `MAX_FOLLOWS` pairs of them
+    follow each other.
+    """
     nfa = Nfa()
     part = _build(nfa, tree)
     nfa.follows[START] |= part.first
@@ -96,13 +111,18 @@ def _build(nfa: Nfa, node: Node) -> Part:
         return Part(False, frozenset({position}), frozenset({position}))
     # Written out as often as it may occur; without a limit the last copy loops.
     num_copies = max(node.low, 1) if node.high is None else node.high
-    copies = [_either(nfa, node.options) for _ in range(num_copies)]
+    if not num_copies or not (one := _either(nfa, node.options)).first:
+        return NOTHING  # however often: () is not written out a thousand times a thousand times
+    copies = [one, *(_either(nfa, node.options) for _ in range(num_copies - 1))]
+    low = node.low
+    if one.is_nullable and num_copies > 2:  # (x?){9} is x{0,9}: with empty copies each would lead to all later ones
+        low, copies = 0, [copy._replace(is_nullable=False) for copy in copies]
     if node.high is None:
         _join(nfa, copies[-1], copies[-1])
     built = NOTHING
     for number, copy in reversed(list(enumerate(copies, start=1))):
         built = _join(nfa, copy, built)
-        built = built._replace(is_nullable=built.is_nullable or number > node.low)
+        built = built._replace(is_nullable=built.is_nullable or number > low)
     return built
 
 
@@ -113,6 +133,9 @@ def _either(nfa: Nfa, options: Sequence[Sequence[Node]]) -> Part:
 
 
 def _join(nfa: Nfa, left: Part, right: Part) -> Part:
+    nfa.num_follows += len(left.last) * len(right.first)
+    if nfa.num_follows > MAX_FOLLOWS:
+        raise ValueError(f"in the regex more than {MAX_FOLLOWS:,} pairs of places follow each other; make it simpler")
     for position in left.last:
         nfa.follows[position] |= right.first
     first = left.first | right.first if left.is_nullable else left.first

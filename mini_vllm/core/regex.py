@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from mini_vllm.core.automaton import Group, Node
 
-MAX_REPEAT, MAX_GROUPS = 1_000, 100
+MAX_REPEAT, MAX_GROUPS, MAX_LENGTH = 1_000, 100, 40_000
 CLASSES = {
     "d": frozenset(string.digits.encode()),
     "w": frozenset(f"{string.ascii_letters}{string.digits}_".encode()),
@@ -40,6 +40,8 @@ def parse_regex(text: str) -> Node:
 
     Raises `ValueError` with the place for anything else: anchors, look-around, back-references, lazy repetition.
     """
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"a regex must have at most {MAX_LENGTH:,} characters, got {len(text):,}")
     if text.count("(") > MAX_GROUPS:
         raise ValueError(f"a regex must have at most {MAX_GROUPS} opening brackets, got {text.count('(')}")
     parser = _Parser(text)

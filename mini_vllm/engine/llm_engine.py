@@ -19,7 +19,7 @@ from mini_vllm.engine.errors import RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from mini_vllm.engine.output_processor import OutputProcessor
 from mini_vllm.engine.runner_thread import only, require_answer
-from mini_vllm.engine.structured_output import StructuredOutputManager, grammar_of
+from mini_vllm.engine.structured_output import StructuredOutputManager, drop_grammar, grammar_of
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
@@ -116,7 +116,11 @@ class LLMEngine:
             tenant=tenant,
             service_level=service_level,
         )
-        require_acceptable(request, self.config, self.scheduler, self.runner.vocab_size, self.adapter_names)
+        try:
+            require_acceptable(request, self.config, self.scheduler, self.runner.vocab_size, self.adapter_names)
+        except ValueError:
+            drop_grammar(request)
+            raise
         with self._undoing(partial(self._discard, request_id)):
             self.scheduler.add_request(request)
             self.processor.add_request(request, prompt if isinstance(prompt, str) else None, now)
@@ -132,7 +136,8 @@ class LLMEngine:
         with self._undoing(self._start_over):
             if request_id not in self.processor.states:
                 return None
-            if self.scheduler.finish_request(request_id, status) is not None:
+            if (request := self.scheduler.finish_request(request_id, status)) is not None:
+                drop_grammar(request)
                 for observer in self.observers:
                     observer.request_aborted(request_id)
             now = self.clock()

@@ -7,9 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from typing import Any
 
-from mini_vllm.core.automaton import TrieNode, build_nfa, build_trie
+from mini_vllm.core.automaton import Dfa, TrieNode, build_nfa, build_trie, group_bytes
 from mini_vllm.core.grammar import Grammar, StructuredOutputFunctions
 from mini_vllm.core.regex import parse_regex
+from mini_vllm.core.request import Request
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, Vocabulary, llguidance
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
@@ -28,6 +29,12 @@ def grammar_of(params: SamplingParams, grammars: "StructuredOutputManager | None
             "structured_outputs needs phases 6 (GPU runner) and 9 (structured output): LAB_IMPL or --lineup"
         )
     return grammars.grammar_init(params.structured_outputs)
+
+
+def drop_grammar(request: Request) -> None:
+    """Do not compile what only a request that was refused or aborted would have needed."""
+    if request.grammar is not None:
+        request.grammar.cancel()
 
 
 class StructuredOutputManager:
@@ -62,7 +69,11 @@ class StructuredOutputManager:
 
     def _compile_regex(self, regex: str) -> Start:
         trie, alphabet = self._vocabulary
-        dfa = self.functions.build_dfa(build_nfa(parse_regex(regex)), alphabet)
+        nfa = build_nfa(parse_regex(regex))
+        groups = group_bytes(nfa, alphabet)  # [a-z] is one step of the automaton and not 26
+        dfa = self.functions.build_dfa(nfa, frozenset(groups))
+        rows = [{byte: after for one, after in row.items() for byte in groups[one]} for row in dfa.transitions]
+        dfa = Dfa(rows, dfa.accepting)
         masks = self.functions.make_masks(dfa, trie, self.vocab_size, self.tokenizer.eos_token_ids)
         return lambda: self.functions.make_grammar(masks)
 
@@ -91,5 +102,5 @@ def in_llguidance_format(params: StructuredOutputsParams) -> str:
     try:
         text = schema if isinstance(schema, str) else json.dumps(schema)
         return str(llguidance().LLMatcher.grammar_from_json_schema(text, overrides=COMPACT))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"structured_outputs.json must be a JSON schema: {error}") from None

@@ -16,6 +16,7 @@ from bench.models import RANDOM_MODEL, model_size
 from bench.plan import ThroughputPlan, poisson_stream, questions_about_one_document, room_needed, skewed_requests
 from bench.roofline import MachineRates, efficiency, minimum_seconds, where_time_goes
 from bench.slower import MEDIANS, figures_against
+from bench.swap import crossing
 from bench.throughput import Results
 from course.terminal.charts import shares
 from course.workloads.timed_request import TimedRequest
@@ -195,3 +196,9 @@ def test_a_stopwatch_counts_every_operator_by_what_it_does() -> None:
     operators = {"aten.addmm.default": 4.0, "aten.index_copy_.default": 0.75, "aten.silu.default": 0.125}
     kinds = by_kind([*operators.items(), ("aten.scaled_dot_product_attention.default", 2.0)], 7.0)
     assert shares(kinds) == "57% matrix products, 29% attention, 11% copies of K and V, 4% everything else"
+
+
+def test_a_crossing_lies_between_two_lengths() -> None:
+    seconds = {64: (1.0, 2.0), 256: (1.0, 2.0), 1024: (3.0, 2.0)}
+    assert crossing(seconds) == "at 1,024 tokens swapping is faster, at 256 not yet"
+    assert crossing({64: (1.0, 2.0)}) == "computing again is always faster"

@@ -212,13 +212,17 @@ def image_of(name: str, offset: int = 3) -> MultiModalFeatureSpec:
 
 
 def texts_of(names: tuple[str, ...], *, together: bool, **settings: Any) -> dict[str, list[int]]:
-    """Return what the fake model says to 16 equal tokens, of which the image of that name takes 6."""
+    """Return what the fake model says to 16 equal tokens, of which the image of that name takes 6 (<: one earlier)."""
     images = {"max_num_encoder_input_tokens": 8, "encoder_cache_size": 8}
     engines = [engine_with(**images, **settings)] if together else [engine_with(**images) for _ in names]
     for name, engine in zip(names, engines * len(names), strict=False):
         params = SamplingParams(max_tokens=5)
         engine.add_request(
-            name, [7] * 16, params, mm_features=[image_of(name)], adapter_id=name.partition("+")[2] or None
+            name,
+            [7] * 16,
+            params,
+            mm_features=[image_of(name, 3 - name.count("<"))],
+            adapter_id=name.partition("+")[2] or None,
         )
     found = dict[str, Any]()
     for engine in engines:
@@ -231,11 +235,11 @@ def texts_of(names: tuple[str, ...], *, together: bool, **settings: Any) -> dict
     "settings", [{}, {"max_num_batched_tokens": 5}, {"max_loras": 1}, {"enable_prefix_caching": False}]
 )
 def test_equal_tokens_with_different_images_have_texts_of_their_own(settings: dict[str, Any]) -> None:
-    names = ("cat", "dog", "cat again", "cat+sql", "dog+sql", "cat+law", "cat once more")
+    names = ("cat", "dog", "cat again", "cat+sql", "dog+sql", "cat+law", "cat once more", "cat <")
     together = texts_of(names, together=True, **settings)
     assert together == texts_of(names, together=False)
     assert together["cat"] == together["cat again"] == together["cat once more"]
-    assert len({tuple(text) for text in together.values()}) == 2
+    assert len({tuple(text) for text in together.values()}) == 3
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from course.labtest.phase9_plays import random_regex
-from mini_vllm.core.automaton import START, build_nfa
-from mini_vllm.core.regex import parse_regex
+from mini_vllm.core.automaton import MAX_FOLLOWS, START, build_nfa, group_bytes
+from mini_vllm.core.regex import MAX_LENGTH, parse_regex
 from solutions.phase9_structured_output import next_positions
 
 REGEXES = (
@@ -19,7 +19,23 @@ ALPHABET = "abcxyz19-. é—😀\n[]{^_" + "abcé" * 5
 RANDOM = [random_regex(random.Random(seed)) for seed in range(60)]
 
 
-@pytest.mark.parametrize("regex", [*REGEXES.split(), *RANDOM, "x(ab|c)+d?", "", "(?:a|)*b{2,}", "[^^]", r"[\]\-a]+"])
+@pytest.mark.parametrize(
+    "regex",
+    [
+        *REGEXES.split(),
+        *RANDOM,
+        "x(ab|c)+d?",
+        "",
+        "(a?b*){2,3}c",
+        "(a?|){2,}b",
+        "((){9}a?){3}",
+        "(a?){0}b",
+        "((){2}|b){2}",
+        "(?:a|)*b{2,}",
+        "[^^]",
+        r"[\]\-a]+",
+    ],
+)
 def test_matches_what_re_matches(regex: str) -> None:
     rng, nfa = random.Random(regex), build_nfa(parse_regex(regex))
     for text in ("".join(rng.choices(ALPHABET, k=rng.randrange(7))) for _ in range(400)):
@@ -37,3 +53,32 @@ def test_matches_what_re_matches(regex: str) -> None:
 def test_what_is_unknown_is_refused_with_its_place(regex: str, place: int) -> None:
     with pytest.raises(ValueError, match=f"character {place}: "):
         parse_regex(regex)
+
+
+@pytest.mark.parametrize(
+    ("regex", "num_follows"),
+    [("((((){1000}){1000}){1000}){1000}", 0), ("(a?){1000}", 999), ("(a*b*c*){300}", 9 * 299 + 6 * 300)],
+)
+def test_copies_that_may_be_empty_cost_no_more_than_others(regex: str, num_follows: int) -> None:
+    """Written out one by one the first takes years, and the others have hundreds of thousands of follows."""
+    nfa = build_nfa(parse_regex(regex))
+    assert sum(map(len, nfa.follows[START + 1 :])) == num_follows
+
+
+@pytest.mark.parametrize(
+    ("regex", "why"),
+    [
+        ("a{1}" * 10_001, f"at most {MAX_LENGTH:,} characters, got 40,004"),
+        ("a?" * 500, f"more than {MAX_FOLLOWS:,} pairs"),
+        (f"({'|'.join('abc' * 200)})*", f"more than {MAX_FOLLOWS:,} pairs"),
+    ],
+)
+def test_what_would_take_long_is_refused(regex: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        build_nfa(parse_regex(regex))
+
+
+def test_bytes_that_are_read_at_the_same_places_are_one() -> None:
+    nfa = build_nfa(parse_regex("[a-z]x|[x-z]"))
+    groups = group_bytes(nfa, frozenset(b"abcxyz0"))
+    assert groups == {ord("0"): [ord("0")], ord("a"): [*b"abc"], ord("x"): [ord("x")], ord("y"): [*b"yz"]}

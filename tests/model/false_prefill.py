@@ -1,6 +1,6 @@
 """`python -m tests.model.false_prefill PORT`: a prefill process that does one thing wrong, or "none".
 
-Standard input has its name and a folder, from which the right blocks come.
+The first line of standard input has its name and a folder, from which the right blocks come.
 """
 
 import os
@@ -72,4 +72,4 @@ def answer(peer: Peer, fault: str, blocks: list[torch.Tensor]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.stdin.read().split(";"))
+    main(int(sys.argv[1]), *sys.stdin.readline().strip().split(";"))

@@ -14,6 +14,7 @@ from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import KVTransferConfig, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
+from mini_vllm.runner.kv_transfer import disk_store
 from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
 from solutions.phase10_kv_transfer import HostBlockStore
 
@@ -131,12 +132,15 @@ def test_damaged_files_are_computed_again(
     )
     assert texts(engine(config, **disk)) == plain
     (folder,) = tmp_path.iterdir()
-    (folder / "half.tmp").write_bytes(b"a crash in the middle of a write")
+    crashed, not_ours = folder / f"{'0' * 64}.12ab34cd.tmp", folder / "thesis.tmp"
+    for path in (crashed, not_ours):
+        path.write_bytes(b"a crash in the middle of a write")
+        os.utime(path, (0, 0))
     llm = engine(config, **disk)
-    for path in sorted(folder.iterdir())[::3]:
+    for path in sorted(folder.glob("*.safetensors"))[::3]:
         damage(path)
     assert [texts(llm), texts(llm)] == [plain, plain]
-    assert not list(folder.glob("*.tmp"))
+    assert list(folder.glob("*.tmp")) == [not_ours]
 
 
 def test_stores_keep_to_their_bytes_and_a_full_disk_is_no_error(
@@ -146,17 +150,61 @@ def test_stores_keep_to_their_bytes_and_a_full_disk_is_no_error(
     disk, host = DiskBlockStore(tmp_path, 20_000, block.to("meta")), HostBlockStore(20_000)
     for number in range(12):
         for store in (disk, host):
-            store.lookup([bytes([0])])
-            store.put(bytes([number]), block * number)
+            store.lookup([bytes([0]) * 32])
+            store.put(bytes([number]) * 32, block * number)
     for store in (disk, host):
-        kept = [number for number in range(12) if store.lookup([bytes([number])])]
+        kept = [number for number in range(12) if store.lookup([bytes([number]) * 32])]
         assert kept in ([0, 9, 10, 11], [0, 8, 9, 10, 11])
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 20_000
     again = DiskBlockStore(tmp_path, 9_000, block.to("meta"))
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 9_000, "also where it was larger before"
     monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError("no space left on device")))
-    again.put(b"full", block)
-    assert not again.lookup([b"full"])
+    again.put(b"full" * 8, block)
+    assert not again.lookup([b"full" * 8])
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_folder_may_hold_anything_else_and_none_of_it_is_deleted_or_taken_for_a_block(tmp_path: Path) -> None:
+    block, names = torch.ones(1000), [bytes([number]) * 32 for number in range(9)]
+    others = {"thesis.tmp": b"mine", "model.safetensors": bytes(30_000), "abc.safetensors": b""}
+    for other, content in others.items():
+        (tmp_path / other).write_bytes(content)
+    (tmp_path / "gone").symlink_to("nowhere")
+    (tmp_path / "gone.safetensors").symlink_to("nowhere")
+    (tmp_path / f"{names[0].hex()}.ab.tmp").mkdir()
+    (tmp_path / f"{names[1].hex()}.safetensors").mkdir()
+    store = DiskBlockStore(tmp_path, 20_000, block.to("meta"))
+    for name in names:
+        store.put(name, block)
+    assert {other: (tmp_path / other).read_bytes() for other in others} == others
+    assert sum(path.is_symlink() or path.is_dir() for path in tmp_path.iterdir()) == 4
+    assert store.get(names[8]) is not None
+    os.replace(tmp_path / f"{names[8].hex()}.safetensors", tmp_path / f"{names[7].hex()}.safetensors")
+    assert store.get(names[7]) is None, "it has the block of another name"
+
+
+def test_a_block_that_was_read_outlives_its_file(tmp_path: Path) -> None:
+    store = DiskBlockStore(tmp_path, 20_000, torch.empty(1000, device="meta"))
+    store.put(bytes(32), torch.ones(1000))
+    block = store.get(bytes(32))
+    os.truncate(tmp_path / f"{bytes(32).hex()}.safetensors", 0)
+    assert block is not None
+    assert block.equal(torch.ones(1000)), "a file that is mapped and cut ends its reader with SIGBUS"
+
+
+def test_engines_that_share_a_folder_keep_its_bound_and_find_each_others_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_store, "SECONDS_BETWEEN_LOOKS", 0.0)
+    block, names = torch.ones(1000), [bytes([number]) * 32 for number in range(40)]
+    stores = [DiskBlockStore(tmp_path, 20_000, block.to("meta")) for _ in range(2)]
+    for number, name in enumerate(names):
+        stores[number % 2].put(name, block * number)
+        assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 20_000
+    assert stores[1].lookup([names[38]]), "the other one has stored it"
+    found = stores[1].get(names[38])
+    assert found is not None
+    assert found.equal(block * 38)
 
 
 @pytest.mark.parametrize(

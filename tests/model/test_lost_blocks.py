@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +50,7 @@ def with_false_prefill(
     connector: Any = llm.engine.scheduler.gates.connector
     right = connector.prefill
     right.close()
-    opening = f"{fault};{folder}".encode()
+    opening = f"{fault};{folder}\n".encode()
     connector.prefill = PrefillClient("tests.model.false_prefill", opening, right.store, right.like, timeout)
     return llm, connector, connector.prefill
 
@@ -85,6 +87,33 @@ def test_a_prefill_process_that_is_lost_after_a_prompt_changes_no_text(
             client.like = client.like[:1]
     assert [texts(llm), texts(llm)] == [plain, plain]
     client.close()
+
+
+DECODE_ENGINE = """
+import os, sys
+from tests.model.test_kv_transfer import TIGHT, engine
+llm = engine(TIGHT, kv_connector="prefill")
+client = llm.engine.scheduler.gates.connector.prefill
+while sys.argv[1] == "ready" and not client._rendezvous.check(["ready"]):
+    pass
+print(client.process.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("moment", ["starting", "ready"])
+def test_the_prefill_process_ends_with_the_one_that_started_it(moment: str) -> None:
+    command = [sys.executable, "-c", DECODE_ENGINE, moment]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as decode:
+        assert decode.stdout is not None
+        pid = int(decode.stdout.readline())
+    end, state = time.monotonic() + 20, Path(f"/proc/{pid}/stat")
+    while time.monotonic() < end and state.exists() and " Z " not in state.read_text():
+        time.sleep(0.1)
+    if state.exists() and " Z " not in state.read_text():
+        os.kill(pid, signal.SIGKILL)
+        pytest.fail("it computes prompts for nobody")
 
 
 @pytest.mark.parametrize(("num_devices", "has_nccl"), [(0, False), (1, True), (2, False)])

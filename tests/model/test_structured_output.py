@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import reduce
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,10 @@ NAME, AGE = {"type": "string", "maxLength": 12}, {"type": "integer", "minimum": 
 
 def an_object(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return reduce(lambda inner, _: {"not": inner}, range(depth), dict[str, Any]())
 
 
 SCHEMAS: tuple[dict[str, Any], ...] = (
@@ -159,6 +165,7 @@ def _filled(grammar: Grammar, vocab_size: int) -> list[int]:
         ({"json": {"type": "frog"}}, "frog"),
         ({"regex": "(" * 500}, "at most 100 opening brackets"),
         ({"json": "{"}, "must be a JSON schema"),
+        ({"json": nested(5_000)}, "must be a JSON schema: maximum recursion depth exceeded"),
         ({"json": {"type": "integer", "minimum": 5, "maximum": 3}}, "structured_outputs cannot be compiled"),
         ({"grammar": "start: x"}, "structured_outputs cannot be compiled"),
         ({"regex": "a", "choice": ("b",)}, "exactly one of"),
@@ -175,6 +182,36 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(what: dict[str, Any]
     with pytest.raises(ValueError, match=message):
         llm.engine.add_request("r", "Hi", params(**what))
     assert not llm.engine.has_unfinished_requests()
+
+
+def test_what_is_aborted_or_refused_is_not_compiled() -> None:
+    llm, until = engine(replace(ROOMY, max_num_waiting=1)), Event()
+    manager, futures = llm.engine.grammars, list[Future[Any]]()
+    assert manager is not None
+    executor = manager._executor
+    for _ in range(2):
+        executor.submit(until.wait)
+    try:
+        submit = executor.submit
+        executor.submit = lambda work: futures.append(submit(work)) or futures[-1]  # type: ignore
+        llm.engine.add_request("r", "Hi", params(regex="a"))
+        with pytest.raises(ValueError, match="max_num_waiting"):
+            llm.engine.add_request("too many", "Hi", params(regex="b"))
+        llm.engine.abort_request("r")
+        assert [future.cancelled() for future in futures] == [True, True]
+    finally:
+        until.set()
+
+
+@pytest.mark.parametrize(("regex", "text"), [("( ?[a-z]{0,3}){50}", None), ("(.*a){200}", None), ("(b?){1000}", "bbb")])
+def test_hostile_regexes_are_compiled_or_refused_in_seconds(regex: str, text: str | None) -> None:
+    manager = engine().engine.grammars
+    assert manager is not None
+    future = manager.grammar_init(StructuredOutputsParams(regex=regex))
+    error = future.exception(timeout=20)
+    assert error is None or "more than 4,000 states" in str(error)
+    if text is not None:
+        assert future.result().accept_tokens("r", manager.tokenizer.encode(text))
 
 
 def test_without_phase_9_a_request_is_refused() -> None:

@@ -14,14 +14,19 @@ ROOT_HASH = bytes(32)
 class ImagesInHashes:
     """A `PrefixCache` around phase 4's that hashes requests with images itself, by phase 4's `hash_block`.
 
-    `extra_keys` is phase 11's. Phase 4 finds the hashes there when it looks, and adds none.
+    `extra_keys` is phase 11's, and as in vLLM tells which images are in a block. With `has_places` the hash has where
+    they begin, too: a text may have the tokens in whose place images stand. Phase 4 finds the hashes there when it
+    looks, and adds none.
     """
 
-    def __init__(self, inner: PrefixCache, hash_block: HashBlock, extra_keys: ExtraKeys, block_size: int) -> None:
+    def __init__(
+        self, inner: PrefixCache, hash_block: HashBlock, extra_keys: ExtraKeys, block_size: int, *, has_places: bool
+    ) -> None:
         self.inner = inner
         self.hash_block = hash_block
         self.extra_keys = extra_keys
         self.block_size = block_size
+        self.has_places = has_places
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -33,7 +38,11 @@ class ImagesInHashes:
         hashes, size = request.block_hashes, self.block_size
         for start in range(len(hashes) * size, request.num_tokens - size + 1, size):
             parent, token_ids = hashes[-1] if hashes else ROOT_HASH, request.all_token_ids[start : start + size]
-            hashes.append(self.hash_block(parent, token_ids, self.extra_keys(request, start, start + size)))
+            keys = self.extra_keys(request, start, start + size)
+            if self.has_places:
+                inside = (one for one in request.mm_features if one.offset < start + size and start < one.end)
+                keys += tuple(str(one.offset - start) for one in inside)
+            hashes.append(self.hash_block(parent, token_ids, keys))
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         self.update_block_hashes(request)

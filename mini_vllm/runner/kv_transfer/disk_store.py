@@ -1,18 +1,23 @@
 """Blocks on disk: one file of safetensors each, named after the hash of the block."""
 
 import os
+import re
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from zlib import crc32
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 SUFFIX = ".safetensors"
 UNFINISHED = ".tmp"
+OURS = re.compile(r"[0-9a-f]{64}(\.safetensors|\.[0-9a-f]+\.tmp)")
+MAX_HEADER = 4096
+SECONDS_BETWEEN_LOOKS, SECONDS_OF_A_WRITE = 1.0, 60.0
 
 
 class DiskBlockStore:
@@ -20,8 +25,9 @@ class DiskBlockStore:
 
     All blocks have the shape and the dtype of `like`.
     A file appears whole or not at all, whenever the process dies: it is written under another name, then renamed. One
-    that is damaged all the same has a wrong checksum; it counts as missing and is deleted. The folder belongs to one
-    engine at a time. Writing stops without an error when the disk is full. (vLLM: `ExampleConnector`.)
+    that is not what its name says counts as missing and is deleted. Files under other names are left alone. Several
+    engines may share a folder: each counts the files of all once a second, and until then may write too many. Writing
+    stops without an error when the disk is full. (vLLM: `ExampleConnector`.)
     """
 
     def __init__(self, folder: Path, max_bytes: int, like: Tensor) -> None:
@@ -29,11 +35,10 @@ class DiskBlockStore:
         self.folder = folder
         self.max_bytes = max_bytes
         self.like = like
-        for path in folder.glob(f"*{UNFINISHED}"):
-            path.unlink()
-        by_age = sorted((entry.stat().st_mtime, entry.name, entry.stat().st_size) for entry in os.scandir(folder))
-        # A dict keeps the order of insertion: the first one is the next to go.
-        self.num_bytes_of = {name: size for _, name, size in by_age if name.endswith(SUFFIX)}
+        self.num_bytes_of: dict[str, int] = {}  # keeps the order of insertion: the first one is the next to go
+        self._unfinished = f".{token_hex(4)}{UNFINISHED}"  # of this store alone
+        self._next_look = 0.0
+        self._make_room(0)
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
         names = [block_hash.hex() + SUFFIX for block_hash in block_hashes]
@@ -45,12 +50,12 @@ class DiskBlockStore:
     def get(self, block_hash: bytes) -> Tensor | None:
         path = self.folder / (block_hash.hex() + SUFFIX)
         try:
-            with safe_open(path, "pt") as file:
-                block: Tensor = file.get_tensor("kv")
-                is_whole = block.shape == self.like.shape and block.dtype == self.like.dtype
-                is_whole = is_whole and (file.metadata() or {}).get("crc32") == checksum(block)
+            with path.open("rb") as file:  # read, not mapped: when somebody cuts a mapped file, its reader dies
+                content = bytearray(file.read(self.like.nbytes + MAX_HEADER))
+            block = torch.frombuffer(content[-self.like.nbytes :], dtype=self.like.dtype).view(self.like.shape)
             os.utime(path)  # the next engine goes by the times of the files
-        except (OSError, SafetensorError):
+            is_whole = content == content_of(path, block)
+        except (OSError, ValueError, RuntimeError):  # torch raises the last two for a file that is too short
             is_whole = False
         if is_whole:
             return block
@@ -61,18 +66,39 @@ class DiskBlockStore:
         path = self.folder / (block_hash.hex() + SUFFIX)
         if path.name in self.num_bytes_of:
             return
-        content = save({"kv": block}, {"crc32": checksum(block)})
+        content = content_of(path, block)
         if len(content) > self.max_bytes:
             return
-        while sum(self.num_bytes_of.values()) + len(content) > self.max_bytes:
-            self._delete(next(iter(self.num_bytes_of)))
+        self._make_room(len(content))
+        unfinished = path.with_suffix(self._unfinished)
         try:
-            path.with_suffix(UNFINISHED).write_bytes(content)
-            os.replace(path.with_suffix(UNFINISHED), path)
+            unfinished.write_bytes(content)
+            os.replace(unfinished, path)
         except OSError:
-            self._delete(path.with_suffix(UNFINISHED).name)
+            self._delete(unfinished.name)
             return
         self.num_bytes_of[path.name] = len(content)
+
+    def _make_room(self, num_bytes: int) -> None:
+        if time.monotonic() >= self._next_look:
+            self._look()
+        while self.num_bytes_of and sum(self.num_bytes_of.values()) + num_bytes > self.max_bytes:
+            self._delete(next(iter(self.num_bytes_of)))
+
+    def _look(self) -> None:
+        """Take note of what other engines have written and deleted, and delete what a crash has left unfinished."""
+        self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
+        found = list[tuple[float, str, int]]()
+        with suppress(OSError):  # the folder may be gone, and between two looks every file
+            for entry in os.scandir(self.folder):
+                if OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    with suppress(OSError):
+                        found.append((entry.stat().st_mtime, entry.name, entry.stat().st_size))
+        sizes = {name: size for _, name, size in sorted(found)}
+        self.num_bytes_of = {name: sizes[name] for name in self.num_bytes_of if name in sizes} | sizes
+        for changed, name, _ in found:
+            if name.endswith(UNFINISHED) and changed < time.time() - SECONDS_OF_A_WRITE:
+                self._delete(name)
 
     def _delete(self, name: str) -> None:
         self.num_bytes_of.pop(name, None)
@@ -80,5 +106,7 @@ class DiskBlockStore:
             (self.folder / name).unlink()
 
 
-def checksum(block: Tensor) -> str:
-    return str(crc32(block.contiguous().view(torch.uint8).numpy().tobytes()))
+def content_of(path: Path, block: Tensor) -> bytes:
+    """Return the file of a block. The checksum counts its name, too: no block is taken for another one."""
+    numbers = block.contiguous().view(torch.uint8).numpy().tobytes()
+    return save({"kv": block}, {"crc32": str(crc32(numbers, crc32(path.name.encode())))})

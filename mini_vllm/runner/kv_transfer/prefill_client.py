@@ -42,8 +42,9 @@ class PrefillClient:
         command = [sys.executable, "-m", module, str(self._rendezvous.port)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment_of_prefill(backend))
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError), self.process.stdin as pipe:
-            pipe.write(opening)
+        with suppress(BrokenPipeError):  # it stays open: its end tells the process that this one is gone
+            self.process.stdin.write(opening)
+            self.process.stdin.flush()
         self._asked: SimpleQueue[tuple[Future[None], Sequence[int], Sequence[bytes]]] = SimpleQueue()
         self._thread = Thread(target=self._run, name="mini-vllm-prefill", daemon=True)
         self._thread.start()
