@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mini_vllm.outputs import RequestOutput
-from serving.errors import ApiError, engine_error, error_of_engine
+from serving.errors import ApiError, error_of_engine, error_of_output
 from serving.generate_request import GenerateRequest, Item, Outputs
 from serving.limits import ended_by_disconnect
 
@@ -37,7 +37,7 @@ async def whole_answer(request: GenerateRequest, http_request: Request) -> Respo
             async for index, output in request.outputs():
                 last[index] = output
                 if output.error is not None:
-                    raise engine_error(output.error)
+                    raise error_of_output(output.error)
         except Exception as error:
             raise error_of_engine(error, request.format.prompt_field) from error
         outputs = [last[index] for index in range(len(request.choices))]
@@ -114,7 +114,7 @@ class StreamedAnswer(Response):
                 if output.error is None or self._has_begun:
                     await self._write(self._choices[index].of(output))
                 if output.error is not None:
-                    raise engine_error(output.error)
+                    raise error_of_output(output.error)
             end = self._usage() + DONE
         except ApiError as error:
             if not self._has_begun:

@@ -50,6 +50,11 @@ def engine_error(message: str) -> ApiError:
     return ApiError(500, message, type="server_error", code="engine_error")
 
 
+def error_of_output(message: str) -> ApiError:
+    """Return the error for an output with an error: 400 if its grammar turned out to be one that cannot be compiled."""
+    return invalid(message, "structured_outputs") if message.startswith("structured_outputs") else engine_error(message)
+
+
 def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
     """Return the client's error for an exception of `AsyncLLM.generate`.
 

@@ -69,9 +69,12 @@ class StructuredOutputManager:
 
     def _compile_regex(self, regex: str) -> Start:
         trie, alphabet = self._vocabulary
-        nfa = build_nfa(parse_regex(regex))
-        groups = group_bytes(nfa, alphabet)  # [a-z] is one step of the automaton and not 26
-        dfa = self.functions.build_dfa(nfa, frozenset(groups))
+        try:
+            nfa = build_nfa(parse_regex(regex))
+            groups = group_bytes(nfa, alphabet)  # [a-z] is one step of the automaton and not 26
+            dfa = self.functions.build_dfa(nfa, frozenset(groups))
+        except ValueError as error:
+            raise ValueError(f"structured_outputs cannot be compiled: {error}") from None
         rows = [{byte: after for one, after in row.items() for byte in groups[one]} for row in dfa.transitions]
         dfa = Dfa(rows, dfa.accepting)
         masks = self.functions.make_masks(dfa, trie, self.vocab_size, self.tokenizer.eos_token_ids)

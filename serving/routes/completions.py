@@ -13,7 +13,7 @@ from pydantic import Field, PlainValidator
 from mini_vllm.outputs import TokenLogprobs
 from mini_vllm.sampling_params import MAX_LOGPROBS, SamplingParams
 from serving.answer_format import COMPLETION
-from serving.errors import engine_error, error_of_engine, invalid
+from serving.errors import error_of_engine, error_of_output, invalid
 from serving.generate_request import TextChoice, choices_of
 from serving.routes.common import generate_router
 from serving.routes.fields import NotNegative, SamplingFields, shown
@@ -114,7 +114,7 @@ async def logprobs_of_prompt(
         ):
             async for output in outputs:
                 if output.error is not None:
-                    raise engine_error(output.error)
+                    raise error_of_output(output.error)
                 if output.outputs[0].token_ids == [token_ids[length]] and output.outputs[0].logprobs:
                     return output.outputs[0].logprobs[0]
         raise invalid(f"token {length} of the prompt is too unlikely to be scored", "prompt")

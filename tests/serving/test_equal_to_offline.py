@@ -7,7 +7,7 @@ import pytest
 from openai import OpenAI
 
 from mini_vllm import LLM, SamplingParams
-from tests.serving.running import MODEL
+from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL, ServerUnderTest
 
 STORY: Any = [{"role": "user", "content": "Tell me a story about Mina and a kite."}]
 LIST: Any = [{"role": "user", "content": "List the words: red, blue, red, green."}]
@@ -97,3 +97,14 @@ def test_logprobs_only_as_far_as_asked_for(embedded: OpenAI, fields: Any, top: A
     answer: Any = embedded.chat.completions.create(model=MODEL, messages=STORY, max_tokens=5, **fields)
     logprobs = answer.choices[0].logprobs
     assert (logprobs and [token.top_logprobs for token in logprobs.content]) == top
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", [COMPLETION, CHAT])
+def test_a_grammar_that_turns_out_too_large_is_the_client_s_mistake(
+    embedded_server: ServerUnderTest, path: str, stream: bool
+) -> None:
+    asked = {"messages": HELLO} if path == CHAT else {"prompt": "hello"}
+    status, error = embedded_server.post(path, **asked, stream=stream, structured_outputs={"regex": "[ab]*a[ab]{13}"})
+    assert (status, error["param"]) == (400, "structured_outputs")
+    assert "cannot be compiled: the regex needs more than 4,000 states" in error["message"]
