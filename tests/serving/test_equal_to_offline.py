@@ -1,13 +1,15 @@
 """The embedded model gives the same text through OpenAI's client as offline."""
 
 import math
+from itertools import product
 from typing import Any
 
 import pytest
 from openai import OpenAI
 
-from mini_vllm import LLM, SamplingParams
-from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL, ServerUnderTest
+from mini_vllm import LLM, SamplingParams, parse_lineup
+from mini_vllm.engine.async_llm import AsyncLLM
+from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL, serving
 
 STORY: Any = [{"role": "user", "content": "Tell me a story about Mina and a kite."}]
 LIST: Any = [{"role": "user", "content": "List the words: red, blue, red, green."}]
@@ -99,12 +101,11 @@ def test_logprobs_only_as_far_as_asked_for(embedded: OpenAI, fields: Any, top: A
     assert (logprobs and [token.top_logprobs for token in logprobs.content]) == top
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("path", [COMPLETION, CHAT])
-def test_a_grammar_that_turns_out_too_large_is_the_client_s_mistake(
-    embedded_server: ServerUnderTest, path: str, stream: bool
-) -> None:
-    asked = {"messages": HELLO} if path == CHAT else {"prompt": "hello"}
-    status, error = embedded_server.post(path, **asked, stream=stream, structured_outputs={"regex": "[ab]*a[ab]{13}"})
-    assert (status, error["param"]) == (400, "structured_outputs")
-    assert "cannot be compiled: the regex needs more than 4,000 states" in error["message"]
+def test_a_grammar_that_turns_out_too_large_is_the_client_s_mistake() -> None:
+    with serving(AsyncLLM(LLM(lineup=parse_lineup("solution:1-9")).engine)) as server:
+        for stream, (path, prompt) in product(
+            [False, True], [(CHAT, {"messages": HELLO}), (COMPLETION, {"prompt": "a"})]
+        ):
+            status, error = server.post(path, **prompt, stream=stream, structured_outputs={"regex": "[ab]*a[ab]{13}"})
+            assert (status, error["param"]) == (400, "structured_outputs")
+            assert "cannot be compiled: the regex needs more than 4,000 states" in error["message"]
