@@ -2,7 +2,8 @@
 
 A task is a table, or several: what a later one does not say is as in the first. `given` names what the play is given;
 without it the play's parameters do.
-Under `about` stand other rules and questions, by a pattern of what differs first: "what: yours, not expected".
+Under `about` stand other rules and questions, by a pattern of what differs first: "what: yours, not expected", and in
+a second line all that differs.
 """
 
 import re
@@ -47,10 +48,11 @@ def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, n
             seen = getattr(plays, told["play"])(yours, *given)
         expected = answers(seen)
         about = told
-        if isinstance(seen, dict) and told["about"]:
-            pairs = ((label, seen.get(label), right) for label, right in expected.items())
-            wrong = next((f"{label}: {mine}, not {right}" for label, mine, right in pairs if mine != right), "")
-            about = next((about for sign, about in told["about"].items() if re.search(sign, wrong)), told)
+        if isinstance(seen, dict) and seen != expected and told["about"]:
+            wrong = [label for label, right in expected.items() if seen.get(label) != right]
+            first = [f"{label}: {seen.get(label)}, not {expected[label]}" for label in wrong[:1]]
+            differs = "\n".join([*first, ", ".join(wrong)])
+            about = next((about for sign, about in told["about"].items() if re.search(sign, differs)), told)
         expect_equal(seen, expected, rule=about["rule"], situation=situation, hint=about["hint"])
 
 

@@ -23,14 +23,14 @@ def check_no_idle_step(run: Run, what: str) -> None:
             situation=what,
             expected="no such step",
             yours=f"{len(run.idle_steps)} of them, the first is {run.idle_steps[0]}",
-            hint="for which request do your methods say no, and could it be that no other one may go in its place?",
+            hint="which of your methods keeps a request from its turn here, and may another go in its place?",
         )
 
 
 def check_same_tokens(make: Callable[[], SchedulingPolicy]) -> None:
     """Fail unless an engine generates what it generates first come, first served; blocks are scarce."""
     told = ["12 requests of 3 tenants in an engine with 23 blocks of 4"]
-    hint = "does a request get lost on its way through your methods, or is one there twice?"
+    hint = "which requests do your methods get, which do they return, and is one lost or there twice?"
     expect_equal(generated(make()), generated(None), rule="A policy changes no text.", situation=told, hint=hint)
 
 

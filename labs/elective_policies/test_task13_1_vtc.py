@@ -51,7 +51,7 @@ def check_bound(
             situation=[what, f"{len(requests)} requests; 2 U = {bound:.0f} weighted tokens"],
             expected=f"{pair[0]} and {pair[1]} differ by at most {bound:.0f}",
             yours=f"they differ by {worst:.0f}",
-            hint="whose counter was the least meanwhile, and was everything that it got charged, and once?",
+            hint="whose counter was the least meanwhile, and what made it so: a charge, a weight, or its coming back?",
         )
     check_no_idle_step(run, what)
 
@@ -66,7 +66,7 @@ def check_order(phase13: ModuleType, requests: Sequence[TimedRequest], expected:
         tie if order == tie else expected,
         rule=rule,
         situation=["one seat, one output token each, a step takes 0.01 s; a1 is a request of tenant a", *told],
-        hint="what are the counters each time the seat is free?",
+        hint="what are the counters each time the seat is free, and which request comes first if some are equal?",
     )
 
 
@@ -145,7 +145,7 @@ def test_tenants_come_back_in_the_order_of_arrival(phase13: ModuleType) -> None:
             "x1 to x6 arrive at 1.005 s, y1 to y6 at 1.005001 s, z1 to z6 at 1.005002 s",
             f"the order: {' '.join(run.order)}",
         ],
-        hint="in which order does your code lift the three, and which tenants wait already when it lifts the second?",
+        hint="to which counter does your code lift each of the three, in which order, and which of them wait by then?",
     )
 
 
@@ -163,7 +163,7 @@ def test_the_last_to_leave_the_queue_is_the_measure_when_none_waits(phase13: Mod
             "come z1 to z3, y1 to y3 and x1 to x3 (4 and 1 each)",
             f"the order: {' '.join(order)}",
         ],
-        hint="whose request stands last in the plan in which the queue became empty, and who waits after it?",
+        hint="whose request left the queue last, who waits after that, and where is each of the three lifted to?",
     )
 
 
@@ -181,7 +181,7 @@ def test_a_light_tenant_never_waits_for_more_than_the_bound(phase13: ModuleType)
             situation="tenant a sends 300 requests at 0 s; b sends a small one every 0.3 s",
             expected=f"b waits for {limit:.2f} s at most",
             yours=f"b waits for {longest:.2f} s",
-            hint="which tenant has the least counter when b arrives, and how does b's compare?",
+            hint="which tenant has the least counter when a seat is free, and which moment's counters decide?",
         )
 
 

@@ -93,7 +93,7 @@ def test_slack_in_seconds(phase13: ModuleType) -> None:
             {"A": 0.36, "B": 0.0899, "C": 0.49, "D": float("inf")},
             rule="Slack is the time until a promise would be broken, less the work before it.",
             situation=["the four requests of the handout at 2 s", f"B's first {num_first} came by the step at 1.6 s"],
-            hint="when is the token of this request due, and how much work is before it? The handout's table has both.",
+            hint="when is the token of this request due, from which moment on, and how much work is before it?",
         )
 
 
@@ -104,7 +104,11 @@ def test_what_can_come_in_time_comes_in_time(phase13: ModuleType) -> None:
             what = (
                 f"seed {seed}: one seat, output of {num_output}, limits of {' or '.join(kinds)}; one arrives each turn"
             )
-            check_kept(run, what, "what do ranks that were asked at different times mean, and when is each one due?")
+            check_kept(
+                run,
+                what,
+                "each time the seat is free: what is the slack of the late one, and who goes first with which slack?",
+            )
 
 
 def test_what_takes_long_begins_early(phase13: ModuleType) -> None:
@@ -129,7 +133,7 @@ def test_without_a_promise_a_request_comes_last_and_is_served(phase13: ModuleTyp
         expected,
         rule="Requests with a promise by slack, then those without one in the order of arrival.",
         situation="one seat; p0 to p8 have a ttft of 5, 6, 7, 5, ... seconds, n0 to n8 none",
-        hint="what is the slack of a request without limits?",
+        hint="which are the first two that have changed places, and what is the slack of each when one is chosen?",
     )
     check_no_idle_step(run, "one seat, with and without promises")
 
@@ -144,7 +148,7 @@ def test_of_equal_slack_the_first_to_come_is_first(phase13: ModuleType) -> None:
             " ".join(names),
             rule="Of requests with equal slack the first to come is first.",
             situation=f"one seat; all arrive at 0 s in this order, each with {level}",
-            hint="what does your rank compare beside the slack?",
+            hint="are the slacks of all equal in your code, and which request comes first then?",
         )
 
 
@@ -166,7 +170,7 @@ def test_finished_requests_are_forgotten(phase13: ModuleType) -> None:
         return request
 
     rule = "A policy forgets requests that are finished."
-    hint = "what does your policy keep of a request from its first token on, and which line takes it out?"
+    hint = "what does your policy keep of a request, from when on, and which line takes it out?"
     check_keeps_nothing(phase13, use, policy, what="requests with two tokens each", rule=rule, hint=hint)
 
 
@@ -184,9 +188,9 @@ def test_when_blocks_run_out_the_one_that_can_wait_gives_way(phase13: ModuleType
             ["none"],
             rule="The one with the most slack is preempted, and only if blocks run out.",
             situation=[what, f"{levels[order[0]]}, {levels[order[1]]}"],
-            hint="in which order do your victims stand, and when is the next token of each due?",
+            hint="in which order do your victims stand, and what is the slack of each: next token, last token?",
         )
-        check_kept(run, what, "when is the next token of each due?")
+        check_kept(run, what, "what is the slack of the late one, step by step, and who is served before it?")
 
 
 def test_the_texts_are_those_of_first_come_first_served(phase13: ModuleType) -> None:

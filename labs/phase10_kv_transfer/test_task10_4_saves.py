@@ -33,7 +33,5 @@ def test_of_ended_requests_nothing_is_kept(phase10: ModuleType) -> None:
         return request
 
     rule = "Of a request that has ended a connector keeps nothing, once the step is told what to save."
-    hint = (
-        "what does your connector note when it is asked, and what takes that out of a request that is never admitted?"
-    )
+    hint = "what does your connector note of a request, in which calls, and what takes it out if it is never admitted?"
     check_keeps_nothing(phase10, use, connector, what="requests that are asked about and end", rule=rule, hint=hint)
