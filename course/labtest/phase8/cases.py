@@ -83,7 +83,8 @@ def changed_besides(request: Request, before: Mapping[str, object], *allowed: st
 
 
 def about_what_differs(yours: Mapping[str, object], expected: Mapping[str, object]) -> str:
-    return " And: ".join(question for name, question in ASKED.items() if yours.get(name) != expected.get(name))
+    """Return the question about the first value that differs: whether a step samples decides the others, too."""
+    return next((question for name, question in ASKED.items() if yours[name] != expected[name]), "")
 
 
 def check_take(scheduling: AsyncScheduling, request: Request, num_drafts: int, num_speculative_tokens: int) -> None:
