@@ -105,7 +105,7 @@ def test_the_beginning_of_a_long_text_counts(phase7: ModuleType) -> None:
         [8, 100, 101],
         rule="The whole text is looked through, however long it is.",
         situation="a text of 99,907 tokens that begins with 5, 6, 7, 8, 100, 101 and ends with 5, 6, 7",
-        hint="where does your search begin?",
+        hint="which places of the text does your search look at, and for which runs?",
     )
 
 

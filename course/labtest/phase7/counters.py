@@ -98,12 +98,15 @@ def check_roll_back(
     with explained(situation.splitlines(), rule=RULE_OF_ROLL_BACK):
         scheduling_of(phase7).roll_back(request, num_drafts, num_sampled)
     yours = int(request.num_computed_tokens), int(request.num_output_placeholders)  # numpy's integers are as good
+    right = computed, placeholders
+    wrong = [f"`{name}`" for name, mine, one in zip(COUNTERS, yours, right, strict=True) if mine != one]
     expect_equal(
         dict(zip(COUNTERS, yours, strict=True)),
-        dict(zip(COUNTERS, (computed, placeholders), strict=True)),
+        dict(zip(COUNTERS, right, strict=True)),
         rule=RULE_OF_ROLL_BACK,
         situation=situation,
-        hint="how many of the drafts were rejected, and what does your code ask before it changes each counter?",
+        hint=f"how many of the drafts were rejected, and what does your code ask before it changes "
+        f"{' and '.join(wrong)}?",
     )
     expect_others_unchanged(request, before, COUNTERS, "roll_back", situation)
 
