@@ -171,7 +171,7 @@ def test_an_answer_is_not_the_next_one(phase6: ModuleType) -> None:
         {"the first answer": [1.0], "the second": [2.0]},
         rule="Each call returns numbers of its own and keeps nothing for the next: another layer has other caches.",
         situation=f"two calls with one batch, all V are 1 and then 2; compared after both\n{describe_rows(batch, 4)}",
-        hint="where does the tensor that you return come from: is it made in the call?",
+        hint="what is left of one call in the other: the tensor that you return, K and V, or an answer?",
     )
 
 

@@ -41,7 +41,9 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
         {"top_k=3: one of the three likeliest": True, "tiny top_p: the likeliest": int(logits.argmax())},
         rule="The last kept token is chosen even if rounding leaves the sum below the draw.",
         situation=f"2000 tokens, draw {largest}; yours chose {yours}",
-        hint="what does your walk return when no sum exceeds the draw?",
+        hint="what does your walk return when no sum exceeds the draw?"
+        if yours[1] not in three_best
+        else "how many tokens does a top_p of 0.000001 keep, and what if no sum exceeds the draw?",
     )
 
 
@@ -56,7 +58,7 @@ def test_a_temperature_of_any_size_divides_the_logits(phase6: ModuleType, temper
         [f"draw {draw}" for *_, draw in rows],
         rule="Only with temperature 0 is the likeliest token taken. Any other one divides the logits, however small.",
         situation=f"logits 0 and {temperature:g}, temperature {temperature:g}: they are 0 and 1 when divided",
-        hint="with which number does your code compare the temperature, and where?",
+        hint="what are the two logits divided by the temperature, and what else in your code looks at the temperature?",
     )
 
 
@@ -71,7 +73,7 @@ def test_a_top_p_just_below_1_is_a_cut(phase6: ModuleType, top_p: float) -> None
         ["draw 0", "the largest draw"],
         rule="A top_p below 1 is a cut, however close to 1 it is: what comes after the token that crosses it is out.",
         situation=f"probabilities {rare:.3g} and the rest, top_p {top_p:.8f}: the likeliest token alone crosses it",
-        hint="from which number on does your code take top_p for no cut?",
+        hint="does your code take this top_p for a cut, and in which dtype are it and the sums?",
     )
 
 

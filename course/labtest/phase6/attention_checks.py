@@ -40,7 +40,9 @@ def expect_attention(
             situation=situation,
             expected=tuple(expected.shape),
             yours=tuple(yours.shape) if isinstance(yours, Tensor) else repr(yours),
-            hint="which dimension is which after your last transpose or reshape?",
+            hint="which dimension of yours is which, and how many tokens, query heads and numbers has it?"
+            if isinstance(yours, Tensor)
+            else "does every path through your function return one tensor?",
         )
     # Sums in another order differ a little, and a wrong token by far more.
     tolerance = TOLERANCE.get(yours.dtype, 1e-3)
@@ -51,7 +53,12 @@ def expect_attention(
     num_off = int(is_off.any(dim=-1).sum())
     facts, question = pattern_of(is_off, flat, owners)
     total = float(yours[token, head, -1])
-    if bool((expected[..., -1] == 1).all()) and abs(total - 1) > tolerance:
+    if yours[token, head].isnan().any():
+        question = (
+            "NaN comes of a softmax over places that are all hidden, of infinity less infinity, or of numbers that "
+            "were never set: where can your code meet one of them?"
+        )
+    elif bool((expected[..., -1] == 1).all()) and abs(total - 1) > tolerance:
         facts = [f"its last number is {total:.3g}, not 1: the sum of its weights, if V is what they weigh", *facts]
         question = (
             "over which places do you take the softmax, what is cut away, hidden or added after it, and is it V that "
@@ -98,7 +105,9 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
     if not all(by_head):
         heads = [str(head) for head, is_wrong in enumerate(by_head) if is_wrong]
         facts.append(f"of {len(by_head)} query heads these differ: {', '.join(heads)}; the others are right everywhere")
-        question = question or "which K/V head do these query heads read (rule 7), and which one should they?"
+        question = question or (
+            "which K/V head do these query heads read (rule 7), with which query, and where does their result go?"
+        )
     return facts, question
 
 
