@@ -45,7 +45,7 @@ def answer_in_steps(phase7: ModuleType, rng: random.Random) -> None:
             situation=told,
             hint="which tokens of the last step are in the text, and which counter counts others?"
             if len(drafts) == num_fit
-            else "one token of the budget is for the last known one: how many drafts are among the computed tokens?",
+            else "of the computed tokens, how many are known ones, how many placeholders, and how many drafts?",
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from course.labtest.cost import check_keeps_nothing
 from course.labtest.expect import Told, expect_equal, explained
-from course.labtest.moments import KEPT, NOTHING_KEPT, told_of_memory, varied
+from course.labtest.moments import KEPT, NOTHING_KEPT, told_of_fields, told_of_memory, varied
 from course.labtest.phase7.counters import drafted, scheduling_of
 from course.labtest.support import fields_of
 from course.labtest.whole_numbers import list_of, number_of
@@ -21,6 +21,7 @@ RULE_OF_SLOTS = (
 )
 RULE_OF_HITS = "A drafter with a KV cache can use all blocks of a hit but the last; one without can use all."
 ALONE = "an object with these settings, made after all others,"
+KEEP = ("spec_token_ids",)
 WAITING, RUNNING, PREEMPTED = RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED
 
 
@@ -54,6 +55,7 @@ def test_a_running_request_gets_slots_for_the_drafter(
         }
         if yours != expected:
             new = partial(phase7.SpeculativeScheduling, num_drafts, has_kv_cache)
+            told = told_of_fields(told, [request], lambda one: new().num_lookahead_tokens(*one), expected, KEEP)  # noqa: B023
             told = told_of_memory(told, lambda: new().num_lookahead_tokens(request), expected, ALONE)  # noqa: B023
         expect_equal(yours, expected, **told)
         expect_equal(
@@ -71,8 +73,10 @@ def hint_of_slots(request: Request, yours: int, num_drafts: int, num_given: int,
     if runs and not has_kv_cache:
         return "this drafter has no KV cache: what would it write into the slots?"
     if not runs:
-        return f"this request is {request.status.name}: after which step does it get its first drafts?"
-    if yours == num_given > 0 or yours == num_drafts - num_given:
+        return (
+            f"this request is {request.status.name}: in which step does it get drafts, and in which one slots for them?"
+        )
+    if yours and yours in (num_given, num_drafts - num_given):
         return "the slots are for the drafts that come after this step: how many can that be at most?"
     if yours:
         return f"the drafter guesses at most {num_drafts} after this step. Of what is your {yours} made?"

@@ -20,10 +20,13 @@ REPLACED = (
     "The first draft that is not kept is replaced by a token drawn from target - drafter, where that is above 0; if "
     "that is nowhere, from the target."
 )
-KEPT = "for each draft, is its first draw * the drafter's probability of it less than the target's? Which are kept?"
+KEPT = (
+    "for each draft in turn, is its first draw * the drafter's probability of it less than the target's? What of it "
+    "does your list hold, and where does it end?"
+)
 WEIGHTS = (
-    "from which row and which weights is it drawn, and with which of the draws? To draw by weights: add them up, and "
-    "take the first token at which the sum is more than draw * total."
+    "from which row and which weights is it drawn, and with which of the draws? To draw by weights: add them up in "
+    "float64, and take the first token at which the sum is more than draw * total."
 )
 
 
@@ -91,13 +94,13 @@ def check_rejection(phase7: ModuleType, answers: Answers, case: Case, *, dtype: 
     if yours and yours[:-1] == kept and yours[-1] in allowed:
         return
     expected = str([*kept, *allowed]) if len(allowed) == 1 else f"{kept} and one of the tokens {_some(allowed)}"
-    rule, hint = (
-        (RULE, KEPT)
-        if yours[:-1] != kept or not yours
-        else (LAST_ROW, f"all are kept. The token after them: {WEIGHTS}")
-    )
-    if hint != KEPT and len(kept) < len(case.drafts):
-        rule, hint = REPLACED, f"the kept drafts are right. The token in place of the next one: {WEIGHTS}"
+    are_kept = len(kept) == len(case.drafts)
+    rule = LAST_ROW if are_kept else REPLACED
+    hint = f"the drafts that are kept are right. The token after them: {WEIGHTS}"
+    if yours == kept:
+        hint = "the drafts that are kept are right. Which token comes after them, and why is it not in your list?"
+    elif yours[:-1] != kept:
+        rule, hint = RULE, KEPT
     lab_failure(expected=expected, yours=yours, rule=rule, situation=case.describe(), hint=hint)
 
 
