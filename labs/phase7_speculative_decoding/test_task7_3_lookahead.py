@@ -20,7 +20,7 @@ RULE_OF_SLOTS = (
     "A running request needs num_speculative_tokens slots more if the drafter has a KV cache, any other request none."
 )
 RULE_OF_HITS = "A drafter with a KV cache can use all blocks of a hit but the last; one without can use all."
-ALONE = "an object with these settings, made after all others,"
+ALONE = "an object with these settings, made after all others"
 KEEP = ("spec_token_ids",)
 WAITING, RUNNING, PREEMPTED = RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED
 

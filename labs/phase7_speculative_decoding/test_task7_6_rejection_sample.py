@@ -94,7 +94,7 @@ def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
             rule="If rounding leaves nothing that the target has more of, the replacement is drawn from the target.",
             situation=[*case.describe(), f"yours are {yours}; compared: is it one token, and 1 or 2?"],
             hint="the target has more than the drafter nowhere here. Which token does your code take, and why?"
-            if len(yours) == 1
+            if len(yours) < 2
             else KEPT,
         )
 

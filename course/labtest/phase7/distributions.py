@@ -95,7 +95,7 @@ def check_exact_shares(sampler: Sampler, what: str) -> None:
         | {"no token, or one that is none": percent(Fraction(0))},
         rule=RULE_OF_SHARES,
         situation=[what, given.describe(), f"share over all drafts and {given.num_keep} x {given.num_choose} draws"],
-        hint="at the place of this draft your list has no token, or one of none of these ids: what do you return then?"
+        hint="at the place of this draft your list has no token, or one with another id: what do you return then?"
         if others
         else HINT_OF_SHARES,
     )

@@ -21,8 +21,8 @@ REPLACED = (
     "that is nowhere, from the target."
 )
 KEPT = (
-    "for each draft in turn, is its first draw * the drafter's probability of it less than the target's? What of it "
-    "does your list hold, and where does it end?"
+    "for each draft in turn, is its first draw * the drafter's probability of it less than the target's? What "
+    "does your list hold for it, and where does it end?"
 )
 WEIGHTS = (
     "from which row and which weights is it drawn, and with which of the draws? To draw by weights: add them up in "
