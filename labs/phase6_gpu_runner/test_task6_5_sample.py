@@ -194,7 +194,11 @@ def test_of_equal_tokens_no_more_are_kept_than_asked_for(
         rule="top_k keeps that many tokens, and top_p the fewest that reach it, even if the next ones are as likely.",
         situation=f"eight equal logits, {params}, 40 draws from 0.0125 to 0.9875; yours are the tokens "
         f"{sorted({*yours})}; counted: different tokens",
-        hint="does your code count tokens, or compare their probabilities with a limit that equal ones reach as well?"
+        hint=(
+            "does your code count tokens, or compare their logits with a limit that equal ones reach as well?"
+            if "top_k" in params
+            else "how many of these tokens does it take to reach top_p in your sums, and is one kept after that?"
+        )
         if len({*yours}) > num_kept
         else "how many tokens does your code keep here, and which of the 40 draws choose each of them?",
     )

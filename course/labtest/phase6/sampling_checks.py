@@ -25,8 +25,9 @@ CRASH_HINTS = (
         RuntimeError, "`top_k` may be larger than the vocabulary: how many tokens are kept then?", word="k out of range"
     ),
     CrashHint(
-        IndexError,
+        (IndexError, RuntimeError),
         "which index has no entry: that of a row, of a token, or of a walk that meets no sum above the draw?",
+        word="out of",
     ),
 )
 
