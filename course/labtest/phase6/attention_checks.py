@@ -14,6 +14,10 @@ from mini_vllm.runner.steps import FlatBatch, PagedAttention
 
 RULE = "Each token attends to its own request's tokens up to itself, and to nothing else."
 QUESTION = "which tokens may this one see, of which K/V head, and where do their K and V lie?"
+ALONE = (
+    "a token at position 0 sees itself alone, whatever its scores are. With which query, K and scale are those "
+    "after it computed, and which tokens do they see?"
+)
 NOWHERE = 1000
 """V of every slot that no request has written."""
 TOLERANCE = {torch.bfloat16: 0.1}
@@ -98,6 +102,8 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
             f"in all requests: tokens up to position {last_right} are right, those from {first_wrong} on wrong"
         )
         question = f"what does your code do differently when a token sees {first_wrong + 1} tokens?"
+    if 0 in positions and all(is_wrong == (place > 0) for place, is_wrong in zip(positions, wrong, strict=True)):
+        question = ALONE
     right = [one for one in dict.fromkeys(owners) if not any(map(wrong.__getitem__, _rows_of(one, owners)))]
     if right:
         facts.append(f"all is right for {', '.join(right[:8])}{', ...' if len(right) > 8 else ''}")
