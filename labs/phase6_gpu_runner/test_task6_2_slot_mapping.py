@@ -40,7 +40,7 @@ def check_slots(phase6: ModuleType, batch: Sequence[ScheduledRequest], block_siz
         function="compute_slot_mapping",
         rule="The token at position p goes to place p % block_size of block number p // block_size of its table.",
         hint=lambda yours: (
-            "which block of the table holds the first position that differs, and which place in it?"
+            "which block holds the first position that differs, at which place, and which slot is that?"
             if len(yours) == len(expected)
             else "how many tokens does the step compute, and has each of them one slot?"
         ),
