@@ -94,6 +94,7 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
             f"position {position - 1} and all before it are right: what is different in your code from position "
             f"{position} on, after {counted(num_right, 'token')} of this step?"
         )
+        question = ALONE if position == 1 else question
     positions = flat.positions.tolist()
     last_right = max((place for place, is_wrong in zip(positions, wrong, strict=True) if not is_wrong), default=-1)
     first_wrong = min(place for place, is_wrong in zip(positions, wrong, strict=True) if is_wrong)
