@@ -13,7 +13,9 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.steps import FlatBatch, PagedAttention
 
 RULE = "Each token attends to its own request's tokens up to itself, and to nothing else."
-QUESTION = "which tokens may this one see, of which K/V head, and where do their K and V lie?"
+QUESTION = (
+    "which tokens may this one see, of which K/V head, and where in the caches of this call do their K and V lie?"
+)
 ALONE = (
     "a token at position 0 sees itself alone, whatever its scores are. With which query, K and scale are those "
     "after it computed, and which tokens do they see?"
@@ -62,11 +64,11 @@ def expect_attention(
             "NaN comes of a softmax over places that are all hidden, of infinity less infinity, or of numbers that "
             "were never set: where can your code meet one of them?"
         )
-    elif bool((expected[..., -1] == 1).all()) and abs(total - 1) > tolerance:
+    elif bool(torch.isclose(expected[..., -1], torch.ones(())).all()) and abs(total - 1) > tolerance:
         facts = [f"its last number is {total:.3g}, not 1: the sum of its weights, if V is what they weigh", *facts]
         question = (
-            "over which places do you take the softmax, what is cut away, hidden or added after it, and is it V that "
-            "is weighed?"
+            "over which places do you take the softmax, what is cut away, hidden or added after it, is it V that is "
+            "weighed, and is this token's result written?"
         )
     lab_failure(
         rule=rule,
@@ -102,7 +104,8 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
         facts.append(
             f"in all requests: tokens up to position {last_right} are right, those from {first_wrong} on wrong"
         )
-        question = f"what does your code do differently when a token sees {first_wrong + 1} tokens?"
+        if first_wrong == last_right + 1:
+            question = f"what does your code do differently when a token sees {first_wrong + 1} tokens?"
     if 0 in positions and all(is_wrong == (place > 0) for place, is_wrong in zip(positions, wrong, strict=True)):
         question = ALONE
     right = [one for one in dict.fromkeys(owners) if not any(map(wrong.__getitem__, _rows_of(one, owners)))]
@@ -113,7 +116,7 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
         heads = [str(head) for head, is_wrong in enumerate(by_head) if is_wrong]
         facts.append(f"of {len(by_head)} query heads these differ: {', '.join(heads)}; the others are right everywhere")
         question = question or (
-            "which K/V head do these query heads read (rule 7), with which query, and where does their result go?"
+            "which K/V head do these query heads read (rule 7), with which query and scale, and where does it come out?"
         )
     return facts, question
 
