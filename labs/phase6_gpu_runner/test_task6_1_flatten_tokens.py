@@ -17,11 +17,18 @@ from course.labtest.phase6.batches import (
 from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.core.step import ScheduledRequest
 
+ASKED = {  # by the first list that differs
+    "input_ids": "which of `request.all_token_ids` does this step compute, and in which order do the requests come?",
+    "positions": "from which position of the request to which are the tokens of this step?",
+    "query_start_loc": "at which place of the row does each request begin, and at which does the last one end?",
+}
+
 
 def check_flat(
     phase6: ModuleType, batch: Sequence[ScheduledRequest], input_ids: list[int], positions: list[int], starts: list[int]
 ) -> None:
     names = "input_ids", "positions", "query_start_loc"
+    right = dict(zip(names, (input_ids, positions, starts), strict=True))
 
     def flattened(given: Sequence[ScheduledRequest]) -> dict[str, list[int]]:
         parts = [whole_numbers(numbers, "flatten_tokens") for numbers in phase6.flatten_tokens(given)]
@@ -30,11 +37,10 @@ def check_flat(
     check_on(
         batch,
         flattened,
-        dict(zip(names, (input_ids, positions, starts), strict=True)),
+        right,
         function="flatten_tokens",
         rule="The row has, request by request, the tokens of this step, each with its position in its request.",
-        hint="which of `request.all_token_ids` does this step compute, at which positions of the request, and at which "
-        "place of the row does each request begin?",
+        hint=lambda yours: next(asked for name, asked in ASKED.items() if yours[name] != right[name]),
     )
 
 
@@ -45,7 +51,11 @@ def check_logits_rows(phase6: ModuleType, batch: Sequence[ScheduledRequest], exp
         expected,
         function="select_logits_rows",
         rule="Logits are taken from the last token of each request that needs a token, counted in the step's row.",
-        hint="how many tokens of the row are before and in this request, including those of requests that need none?",
+        hint=lambda yours: (
+            "which requests of the step need a token?"
+            if len(yours) != len(expected)
+            else "how many tokens has the row up to the end of a request, counting requests that need no token, too?"
+        ),
     )
 
 

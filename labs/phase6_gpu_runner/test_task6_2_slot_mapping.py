@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,11 @@ def check_slots(phase6: ModuleType, batch: Sequence[ScheduledRequest], block_siz
         block_size,
         function="compute_slot_mapping",
         rule="The token at position p goes to place p % block_size of block number p // block_size of its table.",
-        hint="which block of the table holds the first position that differs, and which place in it?",
+        hint=lambda yours: (
+            "which block holds the first position that differs, at which place, and which slot is that?"
+            if len(yours) == len(expected)
+            else "how many tokens does the step compute, and has each of them one slot?"
+        ),
     )
 
 
@@ -53,6 +58,16 @@ def check_tables(
         tables = phase6.pad_block_tables(given, block_size)
         return named([whole_numbers(table, "pad_block_tables") for table in tables])
 
+    def asked(yours: dict[str, Any]) -> str:
+        lengths = [
+            [len(table) for table in one.values() if isinstance(table, list)] for one in (yours, named(expected))
+        ]
+        if yours["number of tables"] != len(expected):
+            return "which requests of the step have a table in your list?"
+        if lengths[0] == lengths[1]:
+            return "the lengths are right: which blocks are cut off, which number fills a table, and at which end?"
+        return "how many blocks do num_computed + n tokens need, and which table needs the most?"
+
     check_on(
         batch,
         padded,
@@ -60,7 +75,7 @@ def check_tables(
         block_size,
         function="pad_block_tables",
         rule="Each table is cut to the blocks that hold tokens after this step, then padded with block 0.",
-        hint="how many blocks do num_computed + n tokens need, and which table needs the most?",
+        hint=asked,
     )
 
 

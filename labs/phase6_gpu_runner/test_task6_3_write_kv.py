@@ -27,7 +27,7 @@ def check_write(
     shape = (num_slots // block_size, block_size, num_kv_heads, head_dim)
     caches = [torch.randn(shape, generator=generator).to(dtype) for _ in range(2)]
     new = [torch.randn((len(slots), num_kv_heads, head_dim), generator=generator).to(dtype) for _ in range(2)]
-    expected = [cache.clone() for cache in caches]
+    old, expected = ([cache.clone() for cache in caches] for _ in range(2))
     for token, slot in enumerate(slots):
         for cache, numbers in zip(expected, new, strict=True):
             cache[slot // block_size, slot % block_size] = numbers[token]
@@ -45,14 +45,17 @@ def check_write(
         [slot for slot in range(num_slots) if not torch.equal(yours.flatten(0, 1)[slot], right.flatten(0, 1)[slot])]
         for yours, right in zip(caches, expected, strict=True)
     ]
+    hint = "what does your code do differently for K and for V?"
+    if wrong[0] == wrong[1]:
+        hint = "which token belongs into the first of these slots, if any, and what has your code written there?"
+    if all(map(torch.equal, caches, old)):
+        hint = "nothing was written: does your code write into the cache itself, or into a copy?"
     expect_equal(
         {"slots with wrong K": wrong[0], "slots with wrong V": wrong[1]},
         {"slots with wrong K": [], "slots with wrong V": []},
         rule="Token t goes to slot_mapping[t] of the caches that were passed in; no other slot changes.",
         situation=situation,
-        hint="does your code write into the cache itself or into a copy, and to the slot of each token?"
-        if wrong[0] == wrong[1]
-        else "what does your code do differently for K and for V?",
+        hint=hint,
     )
     before = {"slot_mapping": torch.tensor(slots), "key": new[0], "value": new[1]}
     now = {"slot_mapping": slot_mapping, "key": key, "value": value}

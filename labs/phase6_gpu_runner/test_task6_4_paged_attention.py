@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase6.attention_checks import check_averages, expect_attention
+from course.labtest.phase6.attention_checks import QUESTION, check_averages, expect_attention
 from course.labtest.phase6.batches import as_the_model_gives_it, describe_rows, naive_flat_batch, number_of, row_of
 from course.labtest.phase6.devices import call_on_a_device
 from course.labtest.phase6.reference_attention import AttentionSteps
@@ -171,7 +171,9 @@ def test_an_answer_is_not_the_next_one(phase6: ModuleType) -> None:
         {"the first answer": [1.0], "the second": [2.0]},
         rule="Each call returns numbers of its own and keeps nothing for the next: another layer has other caches.",
         situation=f"two calls with one batch, all V are 1 and then 2; compared after both\n{describe_rows(batch, 4)}",
-        hint="where does the tensor that you return come from: is it made in the call?",
+        hint="what is left of one call in the other: the tensor that you return, K and V, or an answer?"
+        if first == [2.0] or second == [1.0]
+        else QUESTION,
     )
 
 

@@ -65,7 +65,8 @@ def test_draws_walk_through_what_is_kept(phase6: ModuleType, settings: dict[str,
         rule="First top_k, then top_p, each time scaled to 1; then walk until over the draw, from the likeliest "
         "on, or by token id in a row without top_k and top_p.",
         situation=f"probabilities {{2: 0.5, 0: 0.3, 3: 0.15, 1: 0.05}}, temperature 1, {settings or 'no filter'}",
-        hint="which tokens are kept, what are their shares of what is kept, and where in these does the draw fall?",
+        hint="which tokens are kept, what are their shares of what is kept, in which order does the walk meet them, "
+        "and where does the draw fall?",
     )
 
 
@@ -79,7 +80,8 @@ def test_temperature_divides_the_logits(phase6: ModuleType) -> None:
         [f"temperature {row[1].temperature}, draw {row[2]}" for row in rows],
         rule="Logits are divided by the temperature: below 1 the likeliest token gets likelier.",
         situation="two tokens with probabilities 0.6 and 0.4 at temperature 1",
-        hint="is the temperature applied before the softmax or after it, and by which operation?",
+        hint="at the first temperature that differs: what becomes of the logits, which shares are that, and where does "
+        "the draw fall?",
     )
 
 
@@ -93,7 +95,7 @@ def test_top_p_counts_at_the_rows_own_temperature(phase6: ModuleType) -> None:
         ["token"],
         rule="top_p counts probabilities after the temperature.",
         situation="probabilities 0.6, 0.3, 0.1 at temperature 1; temperature 0.5, top_p 0.7, draw 0.95",
-        hint="in which order does the docstring name the steps?",
+        hint="what are the three probabilities at temperature 0.5, and how many of them does it take to reach 0.7?",
     )
 
 
@@ -118,7 +120,7 @@ def test_every_draw_of_a_fair_die_has_its_token(phase6: ModuleType) -> None:
         4,
         rule="The walk ends when the probabilities add up to more than the draw; as much is not enough.",
         situation=f"four equal tokens, draws {draws}; yours chose {yours}; counted: different tokens",
-        hint="with the draw 0.25, is 0.25 more than the draw?",
+        hint="the sums are 0.25, 0.5, 0.75 and 1: for each draw, which is the first that is more?",
     )
 
 
@@ -140,7 +142,7 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
         ["drawn", "greedy", "top_k=2", "greedy, other logits", "top_p=0.6", "top_k=4 top_p=0.99", "top_k=2 top_p=0.6"],
         rule="Each row is sampled with its own settings and its own draw.",
         situation=f"seven rows in one call, greedy ones between drawn ones; draws {[row[2] for row in rows]}",
-        hint="which of your operations look at more than one row?",
+        hint="of the first row that differs: which tokens do its own settings keep, and where does its own draw fall?",
     )
     expect_equal(
         whole_numbers(phase6.sample(torch.zeros(0, 4), [], []), "sample"),
@@ -192,7 +194,13 @@ def test_of_equal_tokens_no_more_are_kept_than_asked_for(
         rule="top_k keeps that many tokens, and top_p the fewest that reach it, even if the next ones are as likely.",
         situation=f"eight equal logits, {params}, 40 draws from 0.0125 to 0.9875; yours are the tokens "
         f"{sorted({*yours})}; counted: different tokens",
-        hint="does your code count tokens, or compare their probabilities with a limit that equal ones reach as well?",
+        hint=(
+            "does your code count tokens, or compare their logits with a limit that equal ones reach as well?"
+            if "top_k" in params
+            else "how many of these tokens does it take to reach top_p in your sums, and is one kept after that?"
+        )
+        if len({*yours}) > num_kept
+        else "how many tokens does your code keep here, and which of the 40 draws choose each of them?",
     )
 
 
@@ -210,7 +218,7 @@ def test_a_large_vocabulary_is_sampled_to_its_end(phase6: ModuleType) -> None:
         ["top_k=3, draw 0.1", "top_k=3, draw 0.6", "top_k=3, draw 0.9", "no cut, draw 0.4", "no cut, draw 0.9"],
         rule="Every token of the vocabulary can be sampled.",
         situation="151,936 logits: token 151,935 has probability 0.5, token 3 0.3, token 77,001 0.2",
-        hint="which of your operations knows how many tokens there are?",
+        hint="which tokens are kept, in which order does the walk meet them, and what limits their number?",
     )
 
 

@@ -22,6 +22,8 @@ from course.labtest.phase6.threads import one_thread as one_thread
 from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.sampling_params import SamplingParams
 
+TOO = "with the same logits in float32 it is wrong, too: which tokens are kept, and where does the draw fall?"
+
 
 def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> None:
     generator = torch.Generator().manual_seed(3)
@@ -41,7 +43,9 @@ def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> Non
         {"top_k=3: one of the three likeliest": True, "tiny top_p: the likeliest": int(logits.argmax())},
         rule="The last kept token is chosen even if rounding leaves the sum below the draw.",
         situation=f"2000 tokens, draw {largest}; yours chose {yours}",
-        hint="what does your walk return when no sum exceeds the draw?",
+        hint="what does your walk return when no sum exceeds the draw?"
+        if yours[1] not in three_best
+        else "how many tokens does a top_p of 0.000001 keep, and what if no sum exceeds the draw?",
     )
 
 
@@ -56,7 +60,7 @@ def test_a_temperature_of_any_size_divides_the_logits(phase6: ModuleType, temper
         [f"draw {draw}" for *_, draw in rows],
         rule="Only with temperature 0 is the likeliest token taken. Any other one divides the logits, however small.",
         situation=f"logits 0 and {temperature:g}, temperature {temperature:g}: they are 0 and 1 when divided",
-        hint="with which number does your code compare the temperature, and where?",
+        hint="what are the two logits divided by the temperature, and what else in your code looks at the temperature?",
     )
 
 
@@ -71,7 +75,7 @@ def test_a_top_p_just_below_1_is_a_cut(phase6: ModuleType, top_p: float) -> None
         ["draw 0", "the largest draw"],
         rule="A top_p below 1 is a cut, however close to 1 it is: what comes after the token that crosses it is out.",
         situation=f"probabilities {rare:.3g} and the rest, top_p {top_p:.8f}: the likeliest token alone crosses it",
-        hint="from which number on does your code take top_p for no cut?",
+        hint="does your code take this top_p for a cut, and in which dtype are it and the sums?",
     )
 
 
@@ -114,7 +118,9 @@ def test_probabilities_of_bfloat16_logits_add_up_in_float64(phase6: ModuleType) 
         len(draws),
         rule="Probabilities and their sums are computed in float64, whatever the dtype of the logits.",
         situation=f"4000 equal logits in bfloat16, draws {draws}; yours chose {yours}; counted: different tokens",
-        hint="in which dtype does your code add up probabilities?",
+        hint="in which dtype does your code add up probabilities?"
+        if len({*sampled(phase6, [([1.0] * 4000, params, draw + 1e-5) for draw in draws])}) == len(draws)
+        else TOO,
     )
     chosen = [(logits, params, draw) for params in settings for draw in (0.03, 0.34, 0.62, 0.91)]
     expected = {index: naive_sample(*row) for index, row in enumerate(chosen)}
@@ -125,7 +131,9 @@ def test_probabilities_of_bfloat16_logits_add_up_in_float64(phase6: ModuleType) 
         {f"t={chosen[i][1].temperature} top_k={chosen[i][1].top_k} draw={chosen[i][2]}": clear[i] for i in clear},
         rule="Probabilities and their sums are computed in float64, whatever the dtype of the logits.",
         situation=f"{len(logits)} logits in bfloat16; chosen tokens",
-        hint="in which dtype does your code divide by the temperature, and in which does it add up?",
+        hint="in which dtype does your code divide by the temperature, and in which does it add up?"
+        if clear.items() <= dict(enumerate(sampled(phase6, chosen))).items()
+        else TOO,
     )
 
 

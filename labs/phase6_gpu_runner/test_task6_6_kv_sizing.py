@@ -23,7 +23,8 @@ def test_bytes_of_a_block(phase6: ModuleType, sizes: tuple[int, int, int, int, i
         expected,
         rule="A block holds K and V of its tokens, for every layer and K/V head.",
         situation=situation,
-        hint="how many numbers does one token leave in the cache in one layer?",
+        hint="how many numbers are K and V of one token in one layer, how many tokens and layers are in a block, and "
+        "how many bytes is a number?",
     )
 
 

@@ -34,15 +34,18 @@ def answer_in_steps(phase7: ModuleType, rng: random.Random) -> None:
             f"step {step}: {counted(len(given), 'draft')}, budget {budget}, you scheduled {len(drafts)} of them; "
             f"{counted(num_sampled, 'token')} sampled"
         )
+        num_fit = min(len(given), budget - 1)
         expect_equal(
             {
                 "drafts scheduled": len(drafts),
                 "num_tokens - num_computed_tokens": request.num_tokens - int(request.num_computed_tokens),
             },
-            {"drafts scheduled": min(len(given), budget - 1), "num_tokens - num_computed_tokens": 1},
+            {"drafts scheduled": num_fit, "num_tokens - num_computed_tokens": 1},
             rule="Between two steps a decoding request is one token behind, however many drafts were right.",
             situation=told,
-            hint="which tokens of the last step are in the text, and which counter still counts others?",
+            hint="which tokens of the last step are in the text, and which counter counts others?"
+            if len(drafts) == num_fit
+            else "of the computed tokens, how many are known ones, how many placeholders, and how many drafts?",
         )
 
 
@@ -89,7 +92,8 @@ class InFlight:
             rule="roll_back is about the step whose results have arrived. A step that was planned since has drafts of "
             "its own, and placeholders for them.",
             situation=self.told[-8:],
-            hint="of which step are the drafts that your code takes back? Arguments and counters say all of it.",
+            hint="how many drafts had the step whose results arrive, how many were rejected, and which counters change "
+            "by that? Arguments and counters say all of it.",
         )
 
 

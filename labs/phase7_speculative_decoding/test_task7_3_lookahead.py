@@ -1,13 +1,14 @@
 """Graded tests of task 7.3: slots and hits for a drafter with a KV cache."""
 
 import random
+from functools import partial
 from types import ModuleType
 
 import pytest
 
 from course.labtest.cost import check_keeps_nothing
-from course.labtest.expect import expect_equal, explained
-from course.labtest.moments import KEPT, NOTHING_KEPT, varied
+from course.labtest.expect import Told, expect_equal, explained
+from course.labtest.moments import KEPT, NOTHING_KEPT, told_of_fields, told_of_memory, varied
 from course.labtest.phase7.counters import drafted, scheduling_of
 from course.labtest.support import fields_of
 from course.labtest.whole_numbers import list_of, number_of
@@ -19,6 +20,8 @@ RULE_OF_SLOTS = (
     "A running request needs num_speculative_tokens slots more if the drafter has a KV cache, any other request none."
 )
 RULE_OF_HITS = "A drafter with a KV cache can use all blocks of a hit but the last; one without can use all."
+ALONE = "an object with these settings, made after all others"
+KEEP = ("spec_token_ids",)
 WAITING, RUNNING, PREEMPTED = RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED
 
 
@@ -43,15 +46,18 @@ def test_a_running_request_gets_slots_for_the_drafter(
         with explained([situation], rule=RULE_OF_SLOTS):
             answer = scheduling.num_lookahead_tokens(request)
         yours = number_of(answer, "num_lookahead_tokens", situation)
-        expect_equal(
-            yours,
-            expected,
-            rule=RULE_OF_SLOTS,
-            situation=situation,
-            hint="your answer is a truth value, and True counts as 1. How many slots are needed?"
+        told: Told = {
+            "rule": RULE_OF_SLOTS,
+            "situation": situation,
+            "hint": "your answer is a truth value, and True counts as 1. How many slots are needed?"
             if answer is True
             else hint_of_slots(request, yours, num_drafts, len(drafts), has_kv_cache=has_kv_cache),
-        )
+        }
+        if yours != expected:
+            new = partial(phase7.SpeculativeScheduling, num_drafts, has_kv_cache)
+            told = told_of_fields(told, [request], lambda one: new().num_lookahead_tokens(*one), expected, KEEP)  # noqa: B023
+            told = told_of_memory(told, lambda: new().num_lookahead_tokens(request), expected, ALONE)  # noqa: B023
+        expect_equal(yours, expected, **told)
         expect_equal(
             fields_of(request),
             before,
@@ -64,16 +70,16 @@ def test_a_running_request_gets_slots_for_the_drafter(
 def hint_of_slots(request: Request, yours: int, num_drafts: int, num_given: int, *, has_kv_cache: bool) -> str:
     """Return a question about the mistake that gives this number."""
     runs = request.status is RUNNING
-    if yours == num_drafts + 3:
-        return "another scheduling with other settings was made after this one. Where does each keep its own?"
     if runs and not has_kv_cache:
         return "this drafter has no KV cache: what would it write into the slots?"
     if not runs:
-        return f"this request is {request.status.name}: after which step does it get its first drafts?"
-    if yours == num_given > 0 or yours == num_drafts - num_given:
+        return (
+            f"this request is {request.status.name}: in which step does it get drafts, and in which one slots for them?"
+        )
+    if yours and yours in (num_given, num_drafts - num_given):
         return "the slots are for the drafts that come after this step: how many can that be at most?"
     if yours:
-        return f"the drafter guesses at most {num_drafts} after this step. What else is in your {yours}?"
+        return f"the drafter guesses at most {num_drafts} after this step. Of what is your {yours} made?"
     if num_given:
         return "this request runs and its drafter has a KV cache. Which of your conditions is false here?"
     if request.num_computed_tokens < request.num_prompt_tokens:
@@ -129,16 +135,19 @@ def test_the_last_block_of_a_hit_is_no_use_to_a_drafter_with_a_cache(phase7: Mod
             answer = scheduling.usable_hit_blocks(given)
         yours = list_of(answer, "usable_hit_blocks")
         if not has_kv_cache:
-            hint = "this drafter computes nothing: what could be missing in a block?"
+            hint = "this drafter has no K and V of its own: what could be missing in a block?"
         elif yours == hit_blocks[1:] != hit_blocks[:-1]:
             hint = "a drafter is behind at the end of the text: at which end of the list is that?"
         elif yours == hit_blocks:
             hint = "this drafter has K and V of its own in the blocks: of which block may it not have all of them?"
         else:
             hint = "which one block may lack K and V of the drafter, and how many are left?"
-        expect_equal(
-            yours, hit_blocks[:-1] if has_kv_cache else hit_blocks, rule=RULE_OF_HITS, situation=situation, hint=hint
-        )
+        expected = hit_blocks[:-1] if has_kv_cache else hit_blocks
+        told: Told = {"rule": RULE_OF_HITS, "situation": situation, "hint": hint}
+        if yours != expected:
+            new = partial(phase7.SpeculativeScheduling, 4, has_kv_cache)
+            told = told_of_memory(told, lambda: list(new().usable_hit_blocks([*hit_blocks])), expected, ALONE)  # noqa: B023
+        expect_equal(yours, expected, **told)
         expect_equal(
             given,
             hit_blocks,

@@ -9,6 +9,7 @@ from course.labtest.expect import expect_equal, explained
 from course.labtest.phase7.lookups import new_objects
 from course.labtest.recorded import Answers
 from course.labtest.whole_numbers import list_of
+from course.views.text import counted
 
 RULE_OF_ACCEPTED = (
     "A step's tokens are what the model samples, up to the first one that differs from its draft; that one included."
@@ -23,12 +24,16 @@ def check_accepted(phase7: ModuleType, answers: Answers, drafts: list[int], samp
     with explained([situation], rule=RULE_OF_ACCEPTED):
         answer = phase7.accept_drafts(drafts, sampled)
     yours = list_of(answer, "accept_drafts")
+    place = next((place for place, (one, other) in enumerate(zip(*given, strict=False)) if one != other), -1)
     expect_equal(
         yours,
         answers(yours),
         rule=RULE_OF_ACCEPTED,
         situation=situation,
-        hint="which is the first place where draft and sampled token differ, and where does your list end?",
+        hint=f"draft and sampled token differ first at place {place}, counted from 0. What does your list hold up to "
+        "there, and what after it?"
+        if place >= 0
+        else f"{counted(len(drafts), 'draft')}, and none is wrong: how many tokens does the step bring?",
     )
     expect_equal(
         {"the drafts": drafts, "the sampled tokens": sampled, "your list is the sampled one": answer is sampled},

@@ -9,7 +9,7 @@ import torch
 from course.labtest.expect import expect_equal
 from course.labtest.phase6.devices import call_on_a_device
 from course.labtest.phase6.threads import one_thread as one_thread
-from course.labtest.phase7.rejections import LARGEST, Case, called, check_rejection, check_repeats, random_case
+from course.labtest.phase7.rejections import KEPT, LARGEST, Case, called, check_rejection, check_repeats, random_case
 from course.labtest.recorded import Answers
 
 DRAFTER, TARGET = [0.5, 0.25, 0.25], [0.2, 0.25, 0.55]  # only token 2 is likelier for the target
@@ -93,7 +93,9 @@ def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
             True,
             rule="If rounding leaves nothing that the target has more of, the replacement is drawn from the target.",
             situation=[*case.describe(), f"yours are {yours}; compared: is it one token, and 1 or 2?"],
-            hint="the target has more than the drafter nowhere here. Which token does your code take, and why?",
+            hint="the target has more than the drafter nowhere here. Which token does your code take, and why?"
+            if len(yours) < 2
+            else KEPT,
         )
 
 

@@ -3,12 +3,13 @@
 import random
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from course.labtest.expect import expect_equal, expect_unchanged, explained
+from course.labtest.expect import Told, expect_equal, expect_unchanged, explained
 from course.labtest.moments import Living, varied
-from course.labtest.phase8.cases import OWNER, facts, request_with, scheduling_of
+from course.labtest.phase8.cases import OWNER, facts, request_with, scheduling_of, told_of_call
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of
 from course.views.text import counted
@@ -57,13 +58,22 @@ def check_row(scheduling: AsyncScheduling, requests: Sequence[Request], expected
             hint="which line of yours assigns to the request, or to a list that belongs to it?",
         )
     labels = [label(request) for request in requests]
-    expect_equal(
-        dict(zip(labels, yours, strict=True)),
-        dict(zip(labels, expected, strict=True)),
-        rule=RULE,
-        situation=lines,
-        hint="for which of these will all tokens be known once the step in flight has brought what is certain?",
-    )
+    wrong = next((label for label, mine, right in zip(labels, yours, expected, strict=True) if mine != right), "")
+    told: Told = {
+        "rule": RULE,
+        "situation": lines,
+        "hint": f"{wrong}: how many tokens are certain to arrive from steps in flight, and how many of the "
+        f"{requests[0].sampling_params.max_tokens} allowed ones are known then at least?",
+    }
+    if wrong:
+        new: Any = type(scheduling)
+
+        def ask(copies: Sequence[Request]) -> list[bool]:
+            another = new(scheduling.num_speculative_tokens)  # type: ignore[attr-defined]
+            return [bool(another.is_surely_over(one)) for one in copies]
+
+        told = told_of_call(told, ask, requests, list(expected), "num_output_placeholders", "sampling_params")
+    expect_equal(dict(zip(labels, yours, strict=True)), dict(zip(labels, expected, strict=True)), **told)
 
 
 @pytest.mark.parametrize("max_tokens", [7, 3, 2, 1, 300])

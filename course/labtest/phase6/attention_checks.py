@@ -13,7 +13,13 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.steps import FlatBatch, PagedAttention
 
 RULE = "Each token attends to its own request's tokens up to itself, and to nothing else."
-QUESTION = "which tokens may this one see, of which K/V head, and where do their K and V lie?"
+QUESTION = (
+    "which tokens may this one see, of which K/V head, and where in the caches of this call do their K and V lie?"
+)
+ALONE = (
+    "a token at position 0 sees itself alone, whatever its scores are. With which query, K and scale are those "
+    "after it computed, and which tokens do they see?"
+)
 NOWHERE = 1000
 """V of every slot that no request has written."""
 TOLERANCE = {torch.bfloat16: 0.1}
@@ -40,7 +46,9 @@ def expect_attention(
             situation=situation,
             expected=tuple(expected.shape),
             yours=tuple(yours.shape) if isinstance(yours, Tensor) else repr(yours),
-            hint="which dimension is which after your last transpose or reshape?",
+            hint="which dimension of yours is which, and how many tokens, query heads and numbers has it?"
+            if isinstance(yours, Tensor)
+            else "does every path through your function return one tensor?",
         )
     # Sums in another order differ a little, and a wrong token by far more.
     tolerance = TOLERANCE.get(yours.dtype, 1e-3)
@@ -51,11 +59,16 @@ def expect_attention(
     num_off = int(is_off.any(dim=-1).sum())
     facts, question = pattern_of(is_off, flat, owners)
     total = float(yours[token, head, -1])
-    if bool((expected[..., -1] == 1).all()) and abs(total - 1) > tolerance:
+    if yours[token, head].isnan().any():
+        question = (
+            "NaN comes of a softmax over places that are all hidden, of infinity less infinity, or of numbers that "
+            "were never set: where can your code meet one of them?"
+        )
+    elif bool(torch.isclose(expected[..., -1], torch.ones(())).all()) and abs(total - 1) > tolerance:
         facts = [f"its last number is {total:.3g}, not 1: the sum of its weights, if V is what they weigh", *facts]
         question = (
-            "over which places do you take the softmax, what is cut away, hidden or added after it, and is it V that "
-            "is weighed?"
+            "over which places do you take the softmax, what is cut away, hidden or added after it, is it V that is "
+            "weighed, and is this token's result written?"
         )
     lab_failure(
         rule=rule,
@@ -83,6 +96,7 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
             f"position {position - 1} and all before it are right: what is different in your code from position "
             f"{position} on, after {counted(num_right, 'token')} of this step?"
         )
+        question = ALONE if position == 1 else question
     positions = flat.positions.tolist()
     last_right = max((place for place, is_wrong in zip(positions, wrong, strict=True) if not is_wrong), default=-1)
     first_wrong = min(place for place, is_wrong in zip(positions, wrong, strict=True) if is_wrong)
@@ -90,7 +104,10 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
         facts.append(
             f"in all requests: tokens up to position {last_right} are right, those from {first_wrong} on wrong"
         )
-        question = f"what does your code do differently when a token sees {first_wrong + 1} tokens?"
+        if first_wrong == last_right + 1:
+            question = f"what does your code do differently when a token sees {first_wrong + 1} tokens?"
+    if 0 in positions and all(is_wrong == (place > 0) for place, is_wrong in zip(positions, wrong, strict=True)):
+        question = ALONE
     right = [one for one in dict.fromkeys(owners) if not any(map(wrong.__getitem__, _rows_of(one, owners)))]
     if right:
         facts.append(f"all is right for {', '.join(right[:8])}{', ...' if len(right) > 8 else ''}")
@@ -98,7 +115,9 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
     if not all(by_head):
         heads = [str(head) for head, is_wrong in enumerate(by_head) if is_wrong]
         facts.append(f"of {len(by_head)} query heads these differ: {', '.join(heads)}; the others are right everywhere")
-        question = question or "which K/V head do these query heads read (rule 7), and which one should they?"
+        question = question or (
+            "which K/V head do these query heads read (rule 7), with which query and scale, and where does it come out?"
+        )
     return facts, question
 
 

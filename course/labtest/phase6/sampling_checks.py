@@ -24,7 +24,11 @@ CRASH_HINTS = (
     CrashHint(
         RuntimeError, "`top_k` may be larger than the vocabulary: how many tokens are kept then?", word="k out of range"
     ),
-    CrashHint(IndexError, "which token does your walk choose if rounding leaves all sums below the draw?"),
+    CrashHint(
+        (IndexError, RuntimeError),
+        "which index has no entry: that of a row, of a token, or of a walk that meets no sum above the draw?",
+        word="out of",
+    ),
 )
 
 
@@ -44,7 +48,9 @@ def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.
         {"number of tokens": len(rows), "ids that no token has": []},
         rule="sample returns one token id for each row, at least 0 and less than the size of the vocabulary.",
         situation=f"{situation}; yours are {tokens[:12]}",
-        hint="logits are [S, vocab]: along which of the two dimensions does each of your operations go?",
+        hint="logits are [S, vocab]: along which of the two dimensions does each of your operations go?"
+        if len(tokens) != len(rows)
+        else "what is this number in your code: a token's id, a place in a sorted row, or the end of a walk?",
     )
     names = ("logits", "params", "draws")
     same = (torch.equal(logits, before), params == [row[1] for row in rows], draws == [row[2] for row in rows])

@@ -1,10 +1,11 @@
 """Checks of what the scheduler does with drafts: requests with drafts, and the counters laid out token by token."""
 
 import random
+from copy import copy
 from types import ModuleType
 
-from course.labtest.expect import expect_equal, expect_unchanged, explained
-from course.labtest.moments import varied
+from course.labtest.expect import Told, expect_equal, expect_unchanged, explained
+from course.labtest.moments import told_of_fields, told_of_memory, varied
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of, make_request
 from course.labtest.whole_numbers import list_of
@@ -16,6 +17,7 @@ COUNTERS = ("num_computed_tokens", "num_output_placeholders")
 RULE_OF_SCHEDULED = (
     "A draft was scheduled if the planned step computes it: the known tokens and placeholders come first."
 )
+ANEW = "a new object, given a copy of the request"
 RULE_OF_ROLL_BACK = (
     "roll_back takes the rejected drafts off both counters, and only those; a counter that is 0 stays 0, whatever the "
     "other one is."
@@ -50,8 +52,8 @@ def check_schedule_drafts(
     phase7: ModuleType, request: Request, expected: list[int] | Answers, scheduling: Speculation | None = None
 ) -> None:
     """Call `schedule_drafts`, of a scheduling in use or a new one; compare its drafts and the state it leaves."""
-    given, before = list(request.spec_token_ids), fields_of(request)
-    owned = request.spec_token_ids
+    given, before, asked = list(request.spec_token_ids), fields_of(request), copy(request)
+    owned, asked.spec_token_ids = request.spec_token_ids, list(given)
     situation = (
         f"{counted(request.num_tokens, 'token')} known, {counted(request.num_output_placeholders, 'placeholder')}, "
         f"drafts {given}; the step is planned: num_computed_tokens={request.num_computed_tokens}"
@@ -59,13 +61,17 @@ def check_schedule_drafts(
     with explained([situation], rule=RULE_OF_SCHEDULED):
         answer = (scheduling or scheduling_of(phase7)).schedule_drafts(request)
     yours = list_of(answer, "schedule_drafts")
-    expect_equal(
-        yours,
-        expected if isinstance(expected, list) else expected(yours),
-        rule=RULE_OF_SCHEDULED,
-        situation=situation,
-        hint="how many of the computed tokens are neither known nor placeholders, and which drafts are those?",
-    )
+    right = expected if isinstance(expected, list) else expected(yours)
+    told: Told = {
+        "rule": RULE_OF_SCHEDULED,
+        "situation": situation,
+        "hint": "how many of the computed tokens are neither known nor placeholders, and which drafts are those?",
+    }
+    if yours != right:
+        keep = ("spec_token_ids", "num_output_placeholders")
+        told = told_of_fields(told, [asked], lambda one: scheduling_of(phase7).schedule_drafts(*one), right, keep)
+        told = told_of_memory(told, lambda: scheduling_of(phase7).schedule_drafts(copy(asked)), right, ANEW)
+    expect_equal(yours, right, **told)
     expect_equal(
         {"request.spec_token_ids": list(request.spec_token_ids)},
         {"request.spec_token_ids": []},
@@ -98,12 +104,15 @@ def check_roll_back(
     with explained(situation.splitlines(), rule=RULE_OF_ROLL_BACK):
         scheduling_of(phase7).roll_back(request, num_drafts, num_sampled)
     yours = int(request.num_computed_tokens), int(request.num_output_placeholders)  # numpy's integers are as good
+    right = computed, placeholders
+    wrong = [f"`{name}`" for name, mine, one in zip(COUNTERS, yours, right, strict=True) if mine != one]
     expect_equal(
         dict(zip(COUNTERS, yours, strict=True)),
-        dict(zip(COUNTERS, (computed, placeholders), strict=True)),
+        dict(zip(COUNTERS, right, strict=True)),
         rule=RULE_OF_ROLL_BACK,
         situation=situation,
-        hint="how many of the drafts were rejected, and what does your code ask before it changes each counter?",
+        hint=f"how many of the drafts were rejected, and what does your code ask before it changes "
+        f"{' and '.join(wrong)}?",
     )
     expect_others_unchanged(request, before, COUNTERS, "roll_back", situation)
 

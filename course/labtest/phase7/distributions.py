@@ -95,7 +95,9 @@ def check_exact_shares(sampler: Sampler, what: str) -> None:
         | {"no token, or one that is none": percent(Fraction(0))},
         rule=RULE_OF_SHARES,
         situation=[what, given.describe(), f"share over all drafts and {given.num_keep} x {given.num_choose} draws"],
-        hint=HINT_OF_SHARES,
+        hint="at the place of this draft your list has no token, or one with another id: what do you return then?"
+        if others
+        else HINT_OF_SHARES,
     )
 
 
@@ -137,10 +139,13 @@ def check_last_shares(phase7: ModuleType, num_drafts: int) -> None:
     equal = [[1 / len(parts)] * len(parts)] * num_drafts
     target = torch.tensor([*equal, [part / total for part in parts]], dtype=torch.float64)
     counts: Counter[int] = Counter()
+    lengths = set[int]()
     for number in range(2 * total):
         draws = [(0.3, 0.6)] * num_drafts + [(0.1, (number + 0.5) / (2 * total))]
         answer = phase7.rejection_sample([1] * num_drafts, target[:num_drafts].clone(), target.clone(), draws)
-        counts[([-1, *list_of(answer, "rejection_sample")])[-1]] += 1
+        tokens = list_of(answer, "rejection_sample")
+        lengths.add(len(tokens))
+        counts[[-1, *tokens][-1]] += 1
     yours = {f"token {token}": percent(Fraction(counts[token], 2 * total)) for token in range(len(parts))}
     right = {f"token {token}": percent(Fraction(part, total)) for token, part in enumerate(parts)}
     expect_equal(
@@ -149,7 +154,9 @@ def check_last_shares(phase7: ModuleType, num_drafts: int) -> None:
         rule=LAST_ROW,
         situation=f"{counted(num_drafts, 'draft')}, all kept; last row {list(parts)} in parts of {total}; share over "
         f"{2 * total} draws",
-        hint="which of the last row's two draws do you use, and how does it choose a token?",
+        hint="which of the last row's two draws do you use, and how does it choose a token?"
+        if lengths == {num_drafts + 1}
+        else "drafter and target have the same rows here: is any draft rejected, and how long is your list?",
     )
 
 

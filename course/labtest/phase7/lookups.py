@@ -23,8 +23,8 @@ ALL_THAT_FOLLOW = (
     "The drafts are the tokens that follow the occurrence, up to num_speculative_tokens or the text's end."
 )
 NOT_FOUND = (
-    "If the longest run stands nowhere earlier, the next shorter one is looked up. The newest tokens are no match for "
-    "themselves."
+    "From prompt_lookup_max newest tokens down to prompt_lookup_min, the next shorter run is looked up if one stands "
+    "nowhere earlier; if none does, there are no drafts. The newest tokens are no match for themselves."
 )
 ALONE = "the same call, with a copy of the text"
 WHICH_RUN = (
@@ -66,15 +66,27 @@ def lookup_report(phase7: ModuleType, answers: Answers, lookup: Lookup) -> Repor
             situation=f"{lookup.describe()}\nthe text after your call",
             hint="which of your operations changes a list in place (pop, remove, append, +=)?",
         )
-    rule = RULE_OF_LOOKUP if yours else NOT_FOUND
-    if yours[: len(expected)] == expected[: len(yours)]:
-        rule = ALL_THAT_FOLLOW
-    told: Told = {"rule": rule, "situation": lookup.describe(), "hint": WHICH_RUN}
+    told = told_of_drafts(yours, expected, lookup, lookup.describe())
     if yours != expected:
         texts = [new_objects(lookup.tokens) for _ in range(1000)]  # the last one at an address that no text has had
         settings = lookup.num_drafts, lookup.shortest, lookup.longest
         told = told_of_memory(told, lambda: phase7.propose_by_lookup(texts[-1], *settings), expected, ALONE)
     return difference_report(yours, expected, **told)
+
+
+def told_of_drafts(yours: Sequence[int], expected: Sequence[int], lookup: Lookup, situation: str) -> Told:
+    """Return what a report says: it asks whether a run stands earlier, which one, or how many tokens follow."""
+    rule, hint = RULE_OF_LOOKUP, WHICH_RUN
+    if not expected:
+        rule = NOT_FOUND
+        newest = counted(lookup.shortest, "newest token")
+        hint = f"does the run of {newest}, or a longer one, stand anywhere earlier? Which tokens did yours match?"
+    elif not yours:
+        rule = NOT_FOUND
+    elif yours[: len(expected)] == expected[: len(yours)]:
+        rule = ALL_THAT_FOLLOW
+        hint = "your drafts begin as they should. How many tokens follow the occurrence, and how many may be proposed?"
+    return {"rule": rule, "situation": situation, "hint": hint}
 
 
 def check_lookup(
@@ -167,9 +179,8 @@ def check_reads(phase7: ModuleType, answers: Answers, what: str, tokens: Sequenc
     with explained([f"a text of {size}, {what}", settings], rule=RULE_OF_LOOKUP):
         num_lines = work_of(lambda: answer.append(phase7.propose_by_lookup(text, 4, 1, 3)), str(phase7.__file__))
     yours = list_of(answer[0], "propose_by_lookup")
-    expect_equal(
-        yours, answers(yours), rule=RULE_OF_LOOKUP, situation=f"a text of {size}, {what}\n{settings}", hint=WHICH_RUN
-    )
+    expected = answers(yours)
+    expect_equal(yours, expected, **told_of_drafts(yours, expected, lookup, f"a text of {size}, {what}\n{settings}"))
     per_token = (work.count + num_lines) / len(tokens)
     expect_equal(
         per_token <= READS_PER_TOKEN or f"{per_token:,.0f} reads per token",
@@ -177,5 +188,5 @@ def check_reads(phase7: ModuleType, answers: Answers, what: str, tokens: Sequenc
         rule=f"A lookup reads each token of the text a few times; {READS_PER_TOKEN} reads per token are the limit.",
         situation=f"a text of {size}, {what}; prompt_lookup_max=3, so 3 reads at each place are plenty\n"
         "counted: tokens read, compared or copied, and lines run; compared: is their number within the limit?",
-        hint="how long are the slices that you take at each place of the text?",
+        hint="what does your code do at each place of the text, and how many tokens does that read, compare or copy?",
     )

@@ -1,12 +1,12 @@
 """Calls of `correct_share`: what goes in and what comes out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
-from course.labtest.expect import expect_equal, explained
+from course.labtest.expect import Told, expect_equal, explained
 from course.labtest.moments import Living, varied
-from course.labtest.phase8.cases import changed_besides, request_with, shown
+from course.labtest.phase8.cases import changed_besides, request_with, shown, told_of_call
 from course.labtest.support import fields_of
 from course.views.text import counted
 from mini_vllm.core.request import Request
@@ -77,7 +77,13 @@ def check_share(
     ]
     with explained(lines, rule=rule_of(plan), hint=hint_of_places(plan)):
         result = phase8.correct_share(share, plan.num_rejected, drafts)
-    check_result(result, plan, (request, [7, 3, 9], needs_token), lines)
+
+    def again(copied: Request) -> ScheduledRequest:
+        places = [-1] * plan.num_stand_ins
+        given = ScheduledRequest(copied, plan.start, plan.size, [7, 3, 9], needs_token, places, block_tables=tables)
+        return phase8.correct_share(given, plan.num_rejected, list(plan.drafts))  # type: ignore[no-any-return]
+
+    check_result(result, plan, (request, [7, 3, 9], needs_token), lines, again)
     changed = changed_besides(request, before)
     expect_equal(
         {**_numbers(share), "block_ids": blocks, "drafts given": drafts, "fields of the request": changed},
@@ -105,8 +111,17 @@ def hint_of_places(plan: PlannedShare) -> str:
     )
 
 
-def check_result(result: ScheduledRequest | None, plan: PlannedShare, planned: Kept, lines: Sequence[str]) -> None:
-    """Compare a corrected share with the expected one. `planned` is what it keeps of the planned share."""
+def check_result(
+    result: ScheduledRequest | None,
+    plan: PlannedShare,
+    planned: Kept,
+    lines: Sequence[str],
+    again: Callable[[Request], ScheduledRequest],
+) -> None:
+    """Compare a corrected share with the expected one. `planned` is what it keeps of the planned share.
+
+    `again` corrects an equal share of another request.
+    """
     if result is None:
         expect_equal(
             None,
@@ -128,15 +143,29 @@ def check_result(result: ScheduledRequest | None, plan: PlannedShare, planned: K
         "num_scheduled_tokens": plan.num_known + len(plan.taken),
         "draft_token_ids": plan.taken,
     }
-    expect_equal(
-        _numbers(result),
-        expected,
-        rule=rule_of(plan),
-        situation=lines,
-        hint=f"planned from {plan.start} on, {counted(plan.num_rejected, 'draft')} rejected before: where does it "
-        f"begin? {counted(plan.num_known, 'token')} before the stand-ins, and {counted(len(plan.drafts), 'draft')} for "
-        f"{counted(plan.num_stand_ins, 'place')}: what does it hold?",
+    yours = _numbers(result)
+    start_differs = yours["num_computed_tokens"] != expected["num_computed_tokens"]
+    begins = (
+        f"planned from {plan.start} on, {counted(plan.num_rejected, 'draft')} rejected before: where does it begin?"
     )
+    holds = (
+        f"{counted(plan.num_known, 'token')} before the stand-ins, and {counted(len(plan.drafts), 'draft')} for "
+        f"{counted(plan.num_stand_ins, 'place')}: what does it hold, and how many tokens is that?"
+    )
+    told: Told = {
+        "rule": BEGINS_EARLIER if start_differs else rule_of(plan),
+        "situation": lines,
+        "hint": begins if start_differs else holds,
+    }
+    if yours != expected:
+        told = told_of_call(
+            told,
+            lambda copies: _numbers(again(copies[0])),
+            planned[:1],
+            expected,
+            alone="the same call, with a copy of the request",
+        )
+    expect_equal(yours, expected, **told)
 
 
 def _numbers(share: ScheduledRequest) -> dict[str, object]:
