@@ -105,7 +105,7 @@ def test_make_room_has_allocated_the_slots(phase1: ModuleType) -> None:
         Situation([decoding("A", 5), decoding("B", 5)], [], num_blocks=2, block_size=4, evictions={"A": ["B"]}),
         rule="When make_room returns True, the request holds its slots: it enters the plan, and memory is not asked "
         "again.",
-        hint="what does the docstring of `make_room` promise for A when it returns True, and what has become of B then?",
+        hint="what does the docstring of `make_room` promise for A when it returns True, and what is B by then?",
         plan="A:1",
         running="[A 4/5]",
         waiting="[B 0/5]",

@@ -110,7 +110,7 @@ def test_a_resumed_request_computes_its_outputs_again(phase1: ModuleType) -> Non
         Situation([], [resumed, make_request("B", 2)], block_size=2, hits={"A": [31]}),
         rule="A preempted request is admitted like a new one: its hit counts, the rest of prompt and outputs is "
         "computed, and it is RUNNING again.",
-        hint="A has 8 tokens and a hit of 2: how many are left? Does it matter here that it is PREEMPTED?",
+        hint="A has 8 tokens and a hit of 2: how many are left? Does it matter that it is PREEMPTED, and who is next?",
         plan="A:6  B:2",
         running="[A 2/8, B 0/2]",
     )
@@ -121,7 +121,7 @@ def test_an_empty_list_admits(phase1: ModuleType) -> None:
         phase1,
         Situation([], [make_request("A", 3), make_request("B", 2)], num_blocks=5, block_size=4, reserved={"A": 1}),
         rule="For a waiting request, too, [] from allocate_slots is a success: it needed no new block.",
-        hint="what does allocate_slots answer for A, and what does this answer mean?",
+        hint="what does allocate_slots answer for A, what does this answer mean, and who is next?",
         plan="A:3  B:2",
         running="[A 0/3, B 0/2]",
         calls=["kv.allocate_slots(A, 3) -> []", "kv.allocate_slots(B, 2) -> [...]"],
@@ -185,7 +185,7 @@ def test_hits_are_looked_up_when_the_request_is_next(phase1: ModuleType, before:
         situation,
         rule="Blocks leave the prefix cache within a step, too: a free hit block may be handed out to the request "
         "before. The hits of a request are looked up when it is first in line, and not earlier.",
-        hint=f"B had 3 hit blocks until {before} got its slots. When does your code ask for B's hits?",
+        hint=f"B had 3 hit blocks until {before} got its slots, then 1. When do you look, and how much of B is left?",
         plan="R:1  A:4  B:11",
         running="[R 7/8, A 0/4, B 4/15]",
         calls=[

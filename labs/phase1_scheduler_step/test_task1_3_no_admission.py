@@ -64,7 +64,7 @@ def test_a_refused_waiting_request_is_left_as_it_was(phase1: ModuleType) -> None
         phase1,
         Situation([], [make_request("A", 30), make_request("B", 2)], num_blocks=5, block_size=4, hits={"A": [31, 32]}),
         rule="A waiting request that gets no memory stays first in WAITING, with nothing changed.",
-        hint="A gets no memory. At which point may a request leave WAITING, and its counter be set? And B's?",
+        hint="A gets no memory. What of A may have changed by then, and may B go ahead of it?",
         plan="empty",
         running="[]",
         waiting="[A 0/30, B 0/2]",
@@ -132,7 +132,7 @@ def test_no_request_is_admitted_after_a_refusal(
         situation,
         rule="Once a running request was refused memory, no request is admitted in this step, however the refusal "
         "ended.",
-        hint="A is refused memory. Is it served, is B, and who will need the free blocks in the next step, W or they?",
+        hint="A is refused memory. Who is served then, and who needs the free blocks next: those that run, or W?",
         plan=plan,
         running=running,
         waiting=waiting,

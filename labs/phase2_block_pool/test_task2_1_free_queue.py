@@ -83,7 +83,7 @@ def test_removing_a_block_that_is_not_in_the_queue_is_an_error(phase2: ModuleTyp
     if case == "removed before":
         harness.remove(block_id)
     if case == "popped before":
-        harness.popleft()
+        block_id = harness.popleft()
     check_value_error(
         lambda: harness.remove(block_id),
         "remove raises ValueError for a block that is not in the queue: a second removal is a bug that must show.",

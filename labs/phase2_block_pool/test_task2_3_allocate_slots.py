@@ -96,7 +96,7 @@ def test_requests_take_turns(phase2: ModuleType) -> None:
     harness.allocate(first, 5)
     harness.allocate(second, 2)
     harness.allocate(first, 3)
-    harness.check("The last block of A has room for 3 tokens.", "how many blocks are 8?", returned=[], num_free=3)
+    harness.check("The last block of A has room for 3 tokens.", "8 tokens: how many blocks?", returned=[], num_free=3)
     harness.allocate(first, 2)
     harness.check(
         "Each request has its own table; its blocks need not lie side by side.",
@@ -177,5 +177,5 @@ def test_other_requests_cost_an_allocation_nothing(phase2: ModuleType) -> None:
         call,
         "other requests",
         "An allocation looks at its own request alone: it costs no more when more requests hold blocks.",
-        "which of your lines goes through the tables of all requests?",
+        "which of your lines looks at, or copies, more than this request's own blocks?",
     )

@@ -167,7 +167,7 @@ def test_blocks_that_were_not_computed_leave_the_cache(
         "Full blocks enter the cache when they are allocated. A block that was not computed to its end when its "
         "request is freed has wrong K and V: drop_uncomputed takes it out. The others stay in the cache. What counts "
         "is the argument num_computed_tokens; the request's own counter may be another number.",
-        f"how many blocks do {num_computed} tokens fill, and which number counts the computed ones?",
+        f"which blocks of A's table do {num_computed} tokens fill, and which number counts the computed ones?",
         cache_calls=[f"drop_uncomputed({dropped})"] if dropped else [],
         free_queue=[4, 5, 3, 2, 1],
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import pairwise
 from types import ModuleType
 from typing import Any, NotRequired, TypedDict, Unpack
 
@@ -34,6 +35,11 @@ ADMITTED_EARLY = (
 OTHER_ORDER = (
     "the plan has the right entries in another order. In which order are requests served, and which of your lines "
     "decides that?"
+)
+NOT_IN_ORDER = (
+    "Running requests are served in the order of RUNNING, whatever their priority and arrival time.",
+    "in this step memory was asked for {first} before {second}, which stands before it in RUNNING. In which order does "
+    "your loop go?",
 )
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60
@@ -134,6 +140,10 @@ def seen_by_the_doubles(scene: Scene) -> tuple[str, str] | None:
     admitted = [request.request_id for request in scene.running if request.request_id in scene.chunks.asked_with]
     if refused and admitted:
         return ADMITS_AFTER_REFUSAL[0], ADMITS_AFTER_REFUSAL[1].format(refused=refused[0], admitted=admitted[0])
+    places = {name: place for place, name in enumerate(scene.running_before) if name not in scene.preemption.victims}
+    for first, second in pairwise(name for name in dict.fromkeys(scene.kv.asked_for) if name in places):
+        if places[first] > places[second]:
+            return NOT_IN_ORDER[0], NOT_IN_ORDER[1].format(first=first, second=second)
     return None
 
 

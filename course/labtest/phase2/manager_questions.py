@@ -25,6 +25,10 @@ ANSWER = (
     "the answer alone differs, the rest is as expected. Which blocks were taken from the free queue in this call, and "
     "which list do you return?"
 )
+OTHER_BLOCKS = (
+    "as many blocks are taken as expected, and your answer names others, or has another order. Which lie in the free "
+    "queue when you take them, front first, have hit blocks left it by then, and which list do you return?"
+)
 REFUSED_BEFORE = (
     "an allocate_slots above answers None, a refusal, and should have got its blocks. How many did it need, and how "
     "many were free?"
@@ -39,11 +43,7 @@ GRANTED = (
 )
 QUEUE = (
     "`free_block_ids` alone differs, the rest is as expected. Which blocks come back by the rules, and in which order? "
-    "Does your list go through the free queue from its front?"
-)
-BY_THE_IDS = (
-    "your list of free blocks goes by their ids. Is that the order in which they are handed out, or do you sort them "
-    "where you report them?"
+    "Is your list the free queue itself, from its front and not sorted?"
 )
 HELD = (
     "`ref_counts` alone differs: a block counts once for each table that it stands in. From where does your code have "
@@ -57,8 +57,8 @@ UNHELD = "`ref_counts` alone differs: it names blocks with 0 holders. Which bloc
 CALL_RULES = {
     "pin": "A request without a table is being admitted, with a hit or without. How does your code tell, and what does "
     "it do first then?",
-    "cache_full_blocks": "Its numbers count full blocks: by the tokens computed before the call, and by those known "
-    "after it. From what does your code count each?",
+    "cache_full_blocks": "Its list is the table. Its numbers count full blocks: by the tokens computed before the call "
+    "and by those known after it. From what does your code have each?",
     "drop_uncomputed": "A block is full with its last token: with 3 of 4 it is not. At which place of the table, first "
     "block first, does your list begin?",
 }
