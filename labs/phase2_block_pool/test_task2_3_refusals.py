@@ -63,9 +63,9 @@ def test_every_free_block_may_be_used(phase2: ModuleType, num_held: int, num_idl
     rule = "Exactly enough is enough: no block is kept back, whether hits are held or free, and with lookahead slots. "
     rule += "One token more is refused."
     hint = (
-        f"of {len(hits)} hit blocks A holds {num_held}. How many blocks does B take from the free queue, and how many "
+        f"of {len(hits)} hit blocks A holds {num_held}. How many blocks leave the free queue for B, hit ones too, and "
     )
-    hint += "are there?"
+    hint += "how many are there?"
     harness.check(rule, hint, returned=None, num_free=20 - num_held)
     harness.allocate(request, num_new, hits, lookahead)
     harness.check(rule, hint, returned=list(range(len(hits) + 1, 21)), num_free=0)

@@ -26,8 +26,8 @@ ANSWER = (
     "which list do you return?"
 )
 OTHER_BLOCKS = (
-    "as many blocks are taken as expected, and your answer names others, or has another order. Which lie in the free "
-    "queue when you take them, front first, have hit blocks left it by then, and which list do you return?"
+    "as many blocks are taken as expected, but others or in another order. Which lie in the free queue when you take "
+    "them, front first, have hit blocks left it by then, and which list do you return?"
 )
 REFUSED_BEFORE = (
     "an allocate_slots above answers None, a refusal, and should have got its blocks. How many did it need, and how "

@@ -92,7 +92,10 @@ NEW_BLOCKS_HINTS = (
         "a block leaves the free queue once. Which of your lines takes it out, and does another one do so as well?",
         inside="remove",
     ),
-    CrashHint(ValueError, "more blocks than are free are never requested. Which of your lines raises, and by what?"),
+    CrashHint(
+        ValueError,
+        "more blocks than are free are never requested. Which of your lines raises, and what does it compare?",
+    ),
 )
 
 
