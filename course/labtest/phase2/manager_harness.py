@@ -181,6 +181,9 @@ class ManagerHarness:
         wanted = {LABELS[name]: given[name] for name in LABELS if name in given}
         yours = self.shown(expected)
         hint = alone(yours, wanted, [LABELS[name] for name in ("num_free", "usage", "tables")]) or hint
+        wrong = {label for label in wanted if yours[label] != wanted[label]}
+        if "returned" in expected and LABELS["tables"] in wrong <= {LABELS["tables"], LABELS["cache_calls"]}:
+            hint = ask.TABLE
         if "tables" in expected and is_in_another_order(self.tables(), expected["tables"]):
             hint = ask.ORDER
         if alone(yours, wanted, [LABELS["holders"]]):
@@ -192,7 +195,7 @@ class ManagerHarness:
                 hint = ask.OTHER_BLOCKS
         if alone(yours, wanted, [LABELS["returned"]]):
             hint = ask.ANSWER
-        if [label for label in wanted if yours[label] != wanted[label]] == [LABELS["cache_calls"]]:
+        if wrong == {LABELS["cache_calls"]}:
             hint = "the calls alone differ, the rest is as expected. " if len(wanted) > 1 else ""
             hint += other_call(self.calls, expected.get("cache_calls", ()), LABELS["cache_calls"], ask.CALL_RULES)
         right_calls = expected.get("cache_calls", self.calls)

@@ -49,6 +49,10 @@ HELD = (
     "`ref_counts` alone differs: a block counts once for each table that it stands in. From where does your code have "
     "the numbers, and which of your lines change them?"
 )
+TABLE = (
+    "the blocks taken are as expected, the table is not. Which blocks belong in it, those of the first tokens first, "
+    "and which of your lines put them there?"
+)
 ORDER = (
     "the right blocks stand in the table, in another order. Its first entry holds the first tokens: in which order "
     "are the blocks handed out, and in which does your code put them into the table, hits and new ones?"
@@ -57,8 +61,8 @@ UNHELD = "`ref_counts` alone differs: it names blocks with 0 holders. Which bloc
 CALL_RULES = {
     "pin": "A request without a table is being admitted, with a hit or without. How does your code tell, and what does "
     "it do first then?",
-    "cache_full_blocks": "Its list is the table. Its numbers count full blocks: by the tokens computed before the call "
-    "and by those known after it. From what does your code have each?",
+    "cache_full_blocks": "Which blocks are taken in this call, and which of the table become full: by the tokens "
+    "computed before it, and by those known after it?",
     "drop_uncomputed": "A block is full with its last token: with 3 of 4 it is not. At which place of the table, first "
     "block first, does your list begin?",
 }
