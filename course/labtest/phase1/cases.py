@@ -140,8 +140,8 @@ def seen_by_the_doubles(scene: Scene) -> tuple[str, str] | None:
     admitted = [request.request_id for request in scene.running if request.request_id in scene.chunks.asked_with]
     if refused and admitted:
         return ADMITS_AFTER_REFUSAL[0], ADMITS_AFTER_REFUSAL[1].format(refused=refused[0], admitted=admitted[0])
-    places = {name: place for place, name in enumerate(scene.running_before) if name not in scene.preemption.victims}
-    for first, second in pairwise(name for name in dict.fromkeys(scene.kv.asked_for) if name in places):
+    places = {name: place for place, name in enumerate(scene.running_before)}
+    for first, second in pairwise(name for name in dict.fromkeys(scene.kv.served) if name in places):
         if places[first] > places[second]:
             return NOT_IN_ORDER[0], NOT_IN_ORDER[1].format(first=first, second=second)
     return None

@@ -61,7 +61,7 @@ class BlockCountingKV:
         self.hits_after = hits_after or {}
         self.num_held: dict[str, int] = {}
         self.admitted_early: list[str] = []
-        self.asked_for: list[str] = []
+        self.served: list[str] = []
 
     def __repr__(self) -> str:
         return "the KV memory"
@@ -88,9 +88,9 @@ class BlockCountingKV:
         options = f", hit_blocks={list(hit_blocks)}" if hit_blocks else ""
         options += f", num_lookahead_tokens={num_lookahead_tokens}" if num_lookahead_tokens else ""
         call = f"kv.allocate_slots({request.request_id}, {num_new_tokens}{options})"
-        self.asked_for.append(request.request_id)
-        if request.status is RequestStatus.RUNNING and request.request_id not in self.num_held:
-            self.admitted_early.append(request.request_id)
+        if request.status is RequestStatus.RUNNING:
+            is_held = request.request_id in self.num_held
+            (self.served if is_held else self.admitted_early).append(request.request_id)
         if self._num_needed(request, num_new_tokens, len(hit_blocks)) > max(self.num_free_blocks, 0):
             self.log.note(f"{call} -> None")
             return None
@@ -184,7 +184,6 @@ class ScriptedPreemption:
         self.script = dict(script or {})
         self.lists: tuple[object, object] | None = None
         self.wrong_lists: list[str] = []
-        self.victims: list[str] = []
         self.asked_for: list[str] = []
 
     def make_room(
@@ -226,7 +225,6 @@ class ScriptedPreemption:
     ) -> None:
         kv.num_free_blocks += kv.num_held.pop(victim.request_id, 0)
         running.remove(victim)
-        self.victims.append(victim.request_id)
         victim.preempt()
         waiting.prepend_request(victim)
         num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)

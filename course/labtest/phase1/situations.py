@@ -178,9 +178,8 @@ class Scene:
         self.waiting.cost = 0
         self.chunks.asked_with.clear()
         self.preemption.asked_for.clear()
-        self.preemption.victims.clear()
         self.kv.admitted_early.clear()
-        self.kv.asked_for.clear()
+        self.kv.served.clear()
 
     def _also_changed(self, scheduler_output: SchedulerOutput) -> list[str]:
         """Return what your code changed about requests besides status and counter: `A.arrival_time`."""
