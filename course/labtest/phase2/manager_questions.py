@@ -5,8 +5,8 @@ from course.labtest.crash_hints import CrashHint
 ALLOCATE_HINTS = (
     CrashHint(
         ValueError,
-        "was it known before anything was taken that the free queue holds enough? Which blocks leave it in this call: "
-        "only the new ones, or hit blocks too?",
+        "does the free queue hold enough for this call, and is that known before anything is taken? Which blocks leave "
+        "it: the new ones, hit blocks too, or more?",
         inside="popleft",
     ),
     CrashHint(
