@@ -20,7 +20,7 @@ def test_usage_is_the_share_of_held_blocks(phase2: ModuleType) -> None:
             harness.allocate(request, num_new, hits=hits)
         harness.check(
             "usage is held blocks over usable blocks: a shared block counts once, the null block never.",
-            "8 blocks can be held. How many are, and how many are free?",
+            "8 blocks can be held. How many are, and what share is that, 0 to 1?",
             usage=usage,
         )
 

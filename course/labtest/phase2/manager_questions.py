@@ -22,8 +22,8 @@ FREE_HINTS = (
     CrashHint(KeyError, "a request that holds nothing can be freed too: what does your dict do with an id it lacks?"),
 )
 ANSWER = (
-    "the answer alone differs, the rest is as expected. Which blocks were taken from the free queue in this call, and "
-    "which list do you return?"
+    "the answer alone differs, the rest is as expected. How many blocks does this call take by the rules, which does "
+    "your code take, and which list do you return?"
 )
 OTHER_BLOCKS = (
     "as many blocks are taken as expected, but others or in another order. Which lie in the free queue when you take "
