@@ -18,9 +18,11 @@ def check_clamp(phase1: ModuleType, num_new: int, budget: int, threshold: int, e
         rule="clamp returns the largest number that num_new, budget and threshold (0: no limit) all allow, and 0 if "
         "there is none.",
         situation=f"clamp(num_new={num_new}, budget={budget}, threshold={threshold})",
-        hint="can a request compute fewer than 0 tokens?"
+        hint="does every path of your function return a number?"
+        if tokens is None
+        else "can a request compute fewer than 0 tokens?"
         if tokens < 0
-        else "which of the three is the smallest here, and is it in force?",
+        else "which of the three is the smallest here, is it in force, and do you return that very number?",
     )
 
 

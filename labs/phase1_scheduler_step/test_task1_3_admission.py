@@ -35,7 +35,7 @@ def test_chunked_prefill_caps_per_request(phase1: ModuleType) -> None:
             threshold=16,
         ),
         rule="No request gets more than the threshold in one step, running or just admitted.",
-        hint="what decides how many tokens a request gets: your loop, or `chunks.num_new_tokens`?",
+        hint="how many tokens does `chunks.num_new_tokens` give A, B and C, and how much of the budget is left?",
         plan="A:16  B:16  C:5",
         running="[A 16/50, B 0/40, C 0/5]",
         budget_left=3,
@@ -63,7 +63,7 @@ def test_a_hit_counts_as_computed(phase1: ModuleType) -> None:
         Situation([], [make_request("A", 11), make_request("B", 9)], budget=20, block_size=4, hits={"A": [32, 31]}),
         rule="Hit blocks are computed already: they cost no budget, they are handed to allocate_slots, and the "
         "request starts after them.",
-        hint="2 hit blocks of 4 tokens: how many of A's 11 are left, and is allocate_slots given the blocks?",
+        hint="2 hit blocks of 4 tokens: how many of A's 11 are left, is allocate_slots given them, and who is next?",
         plan="A:3  B:9",
         running="[A 8/11, B 0/9]",
         budget_left=8,
@@ -96,7 +96,7 @@ def test_admits_is_given_the_hits_the_running_requests_and_the_memory(phase1: Mo
         rule="`admits` is given the request's hit blocks, all requests that run by then, and the memory: the guard of "
         "phase 5 counts with all three.",
         situation=scene.before,
-        hint="`admits` has four arguments; which of them do you pass on, and which requests run when it is B's turn?",
+        hint="`admits` has four arguments. When is it asked for A and B, which do you pass on, and who runs then?",
         calls=scene.log,
     )
 
@@ -110,7 +110,7 @@ def test_a_resumed_request_computes_its_outputs_again(phase1: ModuleType) -> Non
         Situation([], [resumed, make_request("B", 2)], block_size=2, hits={"A": [31]}),
         rule="A preempted request is admitted like a new one: its hit counts, the rest of prompt and outputs is "
         "computed, and it is RUNNING again.",
-        hint="is there any difference between a request that is WAITING and one that is PREEMPTED, in this phase?",
+        hint="A has 8 tokens and a hit of 2: how many are left? Does it matter that it is PREEMPTED, and who is next?",
         plan="A:6  B:2",
         running="[A 2/8, B 0/2]",
     )
@@ -121,7 +121,7 @@ def test_an_empty_list_admits(phase1: ModuleType) -> None:
         phase1,
         Situation([], [make_request("A", 3), make_request("B", 2)], num_blocks=5, block_size=4, reserved={"A": 1}),
         rule="For a waiting request, too, [] from allocate_slots is a success: it needed no new block.",
-        hint="`if not blocks` and `if blocks is None` differ for one value. Which?",
+        hint="what does allocate_slots answer for A, what does this answer mean, and who is next?",
         plan="A:3  B:2",
         running="[A 0/3, B 0/2]",
         calls=["kv.allocate_slots(A, 3) -> []", "kv.allocate_slots(B, 2) -> [...]"],
@@ -134,7 +134,7 @@ def test_admission_goes_by_the_queue_not_by_priority_or_arrival(phase1: ModuleTy
         Situation([], [make_request(name, 2) for name in "CADB"]),
         rule="Waiting requests are admitted in the order of the queue. Whether that is by arrival or by priority was "
         "decided when they were put in.",
-        hint="which method of the queue returns the next request?",
+        hint="which requests are admitted, in which order, and which method of the queue returns the next one?",
         plan="C:2  A:2  D:2  B:2",
         running="[C 0/2, A 0/2, D 0/2, B 0/2]",
     )
@@ -153,7 +153,7 @@ def test_hits_are_looked_up_anew_in_every_step(phase1: ModuleType) -> None:
             not_admitted=["A"],
         ),
         rule="A request that is not admitted stays as it was.",
-        hint="at which point may you take a request out of WAITING?",
+        hint="`admits` refuses A here. At which point may you take a request out of WAITING?",
         plan="empty",
         running="[]",
         waiting="[A 0/11]",
@@ -164,7 +164,7 @@ def test_hits_are_looked_up_anew_in_every_step(phase1: ModuleType) -> None:
         scene,
         rule="Blocks enter and leave the prefix cache between two steps: hits are looked up when they are needed, and "
         "never remembered.",
-        hint="A had 1 hit block in the step before and has 2 now. Where does your number come from?",
+        hint="A had 1 hit block in the step before, has 2 now, and is admitted. How many of its tokens are left?",
         plan="A:3",
         running="[A 8/11]",
         calls=["kv.allocate_slots(A, 3, hit_blocks=[31, 32]) -> [...]"],
@@ -185,7 +185,7 @@ def test_hits_are_looked_up_when_the_request_is_next(phase1: ModuleType, before:
         situation,
         rule="Blocks leave the prefix cache within a step, too: a free hit block may be handed out to the request "
         "before. The hits of a request are looked up when it is first in line, and not earlier.",
-        hint=f"B had 3 hit blocks until {before} got its slots. When does your code ask for B's hits?",
+        hint=f"B had 3 hit blocks until {before} got its slots, then 1. When do you look, and how much of B is left?",
         plan="R:1  A:4  B:11",
         running="[R 7/8, A 0/4, B 4/15]",
         calls=[
@@ -202,7 +202,7 @@ def test_chunks_is_asked_with_the_budget_that_is_left(phase1: ModuleType) -> Non
         Situation([decoding("R")], [make_request("A", 6), make_request("B", 8)], budget=10, whole_or_not=["B"]),
         rule="`chunks` is asked with the budget that is left, not with the budget of the whole step: it may grant all "
         "or nothing.",
-        hint="R has 1 token of the budget and A has 6. Which budget is `chunks` asked with for B?",
+        hint="R has 1 token of the budget and A has 6. Which budget is `chunks` asked with for B, and what does B get?",
         plan="R:1  A:6",
         running="[R 7/8, A 0/6]",
         waiting="[B 0/8]",

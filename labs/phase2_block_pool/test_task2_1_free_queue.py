@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.cost import check_constant_work
-from course.labtest.expect import difference_report, expect_equal, fail_with_smallest
+from course.labtest.expect import alone, difference_report, expect_equal, fail_with_smallest
 from course.labtest.phase2.cases import NUM_STATES, SEEDS
 from course.labtest.phase2.queue_harness import FreeQueueHarness, check_value_error
 from course.labtest.phase2.work import queue_call, work_on_blocks
@@ -26,7 +26,7 @@ def test_popleft_takes_from_the_front_until_the_queue_is_empty(phase2: ModuleTyp
     harness = FreeQueueHarness(phase2, [7, 3, 5])
     for popped, left in ((7, [3, 5]), (3, [5]), (5, [])):
         harness.popleft()
-        harness.check("popleft takes the block at the front.", "which block is the first one?", left, popped)
+        harness.check("popleft takes the block at the front.", "which block is first, and which then?", left, popped)
 
 
 def test_append_puts_at_the_back_of_an_empty_queue_too(phase2: ModuleType) -> None:
@@ -48,7 +48,7 @@ def test_remove_takes_a_block_from_any_position(phase2: ModuleType, removed: int
         left,
     )
     harness.append(8)
-    harness.check("After a removal append works as before.", "is the end of the queue still linked?", [*left, 8])
+    harness.check("After a removal append works as before.", "what is linked at the back, and to what?", [*left, 8])
     harness.popleft()
     harness.check("After a removal popleft works as before.", "is the front still linked?", [*left[1:], 8], left[0])
 
@@ -58,11 +58,11 @@ def test_a_block_that_was_taken_out_can_be_appended_again(phase2: ModuleType) ->
     harness.remove(2)
     harness.append(2)
     harness.check(
-        "A block that was removed may be appended again: at the back.", "which links did remove leave?", [1, 3, 2]
+        "A block that was removed may be appended again: at the back.", "which links has it after each call?", [1, 3, 2]
     )
     harness.popleft()
     harness.append(1)
-    harness.check("A block that was popped may be appended again.", "which links did popleft leave?", [3, 2, 1])
+    harness.check("A block that was popped may be appended again.", "which links has it after each call?", [3, 2, 1])
     harness.remove(2)
     harness.check("A block that was appended again can be removed again.", "which neighbours has it now?", [3, 1])
 
@@ -83,14 +83,14 @@ def test_removing_a_block_that_is_not_in_the_queue_is_an_error(phase2: ModuleTyp
     if case == "removed before":
         harness.remove(block_id)
     if case == "popped before":
-        harness.popleft()
+        block_id = harness.popleft()
     check_value_error(
         lambda: harness.remove(block_id),
         "remove raises ValueError for a block that is not in the queue: a second removal is a bug that must show.",
         harness.history,
         "how can you tell from a block alone that it is not in the queue?",
     )
-    harness.check("A removal that fails changes nothing.", "what has your remove changed by the time it raises?", left)
+    harness.check("A removal that fails changes nothing.", "what is in your queue before it, and what after?", left)
 
 
 @pytest.mark.parametrize("block_ids", [[], [5]], ids=["always empty", "emptied"])
@@ -104,9 +104,9 @@ def test_popleft_of_an_empty_queue_is_an_error(phase2: ModuleType, block_ids: li
         harness.history,
         "what stands at the front when no block is free?",
     )
-    harness.check("A popleft that fails changes nothing.", "what has your popleft changed by the time it raises?", [])
+    harness.check("A popleft that fails changes nothing.", "what is in your queue before it, and what after?", [])
     harness.append(3)
-    harness.check("The queue works on after the error.", "what did the failed popleft change?", [3])
+    harness.check("The queue works on after the error.", "where do both ends point now?", [3])
 
 
 def test_the_list_of_block_ids_is_a_copy(phase2: ModuleType) -> None:
@@ -118,7 +118,7 @@ def test_the_list_of_block_ids_is_a_copy(phase2: ModuleType) -> None:
         [4, 6],
         rule="block_ids returns a new list: it does not change when the queue does.",
         situation=[*harness.history, "compared: what block_ids() returned before the append"],
-        hint="which list is returned, and which of your methods changes it later?",
+        hint="which ids did block_ids() return when it was called, and which does the same list hold now?",
     )
 
 
@@ -148,12 +148,15 @@ def _queue_differs(phase2: ModuleType, rng: random.Random, many: int) -> str:
         elif act == "popleft" and free:
             popped, expected = harness.popleft(), free.pop(0)
             out.append(expected)
+        yours = {"popped": popped, **harness.state()}
+        right = {"popped": expected, "block_ids()": free, "num_free_blocks": len(free)}
         report = difference_report(
-            {"popped": popped, **harness.state()},
-            {"popped": expected, "block_ids()": free, "num_free_blocks": len(free)},
+            yours,
+            right,
             rule="After these calls your queue and a plain list differ.",
             situation=harness.history,
-            hint="draw the blocks and their links before the last call. Which link is wrong after it?",
+            hint=alone(yours, right, ("popped", "num_free_blocks"))
+            or "draw the blocks and their links before and after the last call. What does your code change or read?",
         )
         if report:
             return report

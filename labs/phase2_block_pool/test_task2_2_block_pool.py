@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.cost import check_constant_work
-from course.labtest.expect import difference_report, expect_equal, fail_with_smallest
+from course.labtest.expect import alone, difference_report, expect_equal, fail_with_smallest
 from course.labtest.phase2.cases import NUM_STATES, SEEDS
 from course.labtest.phase2.queue_harness import PoolHarness, check_value_error
 from course.labtest.phase2.work import pool_call, work_on_blocks
@@ -19,7 +19,7 @@ def test_a_new_pool_hands_out_from_block_1(phase2: ModuleType) -> None:
         harness.check_handed_out(
             "A new pool hands out its blocks in the order of their ids. Block 0 is the null block and never handed "
             "out. Each block that is handed out is evicted from the prefix cache.",
-            "which blocks go into the free queue at the start, and in which order?",
+            "which blocks are in the free queue before this call, front first, and which does the call take?",
             num_blocks,
             block_ids,
         )
@@ -44,10 +44,10 @@ def test_a_shared_block_is_free_when_its_last_holder_frees_it(phase2: ModuleType
     harness.get_new_blocks(2)
     harness.touch(1, 1)
     harness.free_blocks([1, 2])
-    harness.check_handed_out("A block with a holder is not handed out.", "how many hold block 1 now?", 3, [3, 4, 2])
+    harness.check_handed_out("A block with a holder is not handed out.", "which are free, front first?", 3, [3, 4, 2])
     harness.free_blocks([1])
     harness.free_blocks([3, 1])
-    harness.check_handed_out("The last holder frees the block.", "how many hold block 1 now?", 2, [3, 1])
+    harness.check_handed_out("The last holder frees the block.", "how many hold 1? Which are free?", 2, [3, 1])
 
 
 def test_a_block_listed_twice_loses_two_holders(phase2: ModuleType) -> None:
@@ -57,7 +57,7 @@ def test_a_block_listed_twice_loses_two_holders(phase2: ModuleType) -> None:
     harness.free_blocks([1, 2, 1])
     harness.check_handed_out(
         "Every entry of the list takes one holder off its block; it goes to the back when the last one is off.",
-        "at which of the three entries does block 1 become free?",
+        "at which of the three entries does block 1 become free, and where in the queue does it go?",
         3,
         [3, 2, 1],
     )
@@ -72,6 +72,7 @@ def test_a_second_free_does_not_queue_a_block_twice(phase2: ModuleType, freed_ag
     rule += "not queue it a second time: two requests would get the same block."
     hint = "how do you notice that a block has no holder left?"
     check_value_error(lambda: harness.free_blocks(freed_again), rule, harness.history, hint)
+    hint = "which blocks are free after the call that raises, front first, and how often does each stand in the queue?"
     harness.check_handed_out(rule, hint, 3, [4, 1, 2])
     harness.free_blocks([4])
     harness.check_handed_out(rule, hint, 1, [4])
@@ -89,7 +90,7 @@ def test_touch_takes_a_free_block_out_of_the_queue(phase2: ModuleType) -> None:
     )
     harness.check_handed_out(
         "A free block that is touched has a holder: it leaves the free queue, from any position.",
-        "blocks 3, 1 and 6 have a holder. Are they still in line to be handed out?",
+        "which blocks have a holder now, and which are in line to be handed out, front first?",
         3,
         [2, 4, 5],
     )
@@ -102,9 +103,9 @@ def test_touch_adds_one_holder_each_time(phase2: ModuleType) -> None:
     harness.touch(2, 2, 2)
     harness.free_blocks([2])
     harness.free_blocks([2])
-    harness.check_handed_out("Three holders, two frees: one is left.", "how many holders has block 2?", 2, [1, 3])
+    harness.check_handed_out("Three holders, two frees: one is left.", "how many hold 2? Which are free?", 2, [1, 3])
     harness.free_blocks([2])
-    harness.check_handed_out("Three holders, three frees: it is free.", "how many holders has block 2?", 1, [2])
+    harness.check_handed_out("Three holders, three frees: it is free.", "how many hold 2? Which are free?", 1, [2])
 
 
 def test_tens_of_thousands_may_hold_a_block(phase2: ModuleType) -> None:
@@ -113,9 +114,16 @@ def test_tens_of_thousands_may_hold_a_block(phase2: ModuleType) -> None:
     for _ in range(70_000):
         harness.pool.touch(2)
     harness.pool.free_blocks([2] * 69_999)
-    harness.check_handed_out("One holder is left, however many there were.", "how far does your count go?", 2, [1, 3])
+    harness.check_handed_out(
+        "One holder is left, however many there were.",
+        "what is your count for block 2, and is it in the queue?",
+        2,
+        [1, 3],
+    )
     harness.free_blocks([2])
-    harness.check_handed_out("The last holder frees the block.", "how far does your count go?", 1, [2])
+    harness.check_handed_out(
+        "The last holder frees the block.", "what is your count for block 2, and is it in the queue?", 1, [2]
+    )
 
 
 def test_freeing_evicts_nothing(phase2: ModuleType) -> None:
@@ -177,12 +185,15 @@ def _pool_differs(phase2: ModuleType, rng: random.Random, many: int) -> str:
                 held.remove(block_id)
                 free += [block_id] * (block_id not in held)
             harness.free_blocks(freed)
+        seen = {"handed out": yours, "cache calls": harness.cache.take_calls()}
+        right = {"handed out": expected, "cache calls": [f"evict({block_id})" for block_id in expected]}
         report = difference_report(
-            {"handed out": yours, "cache calls": harness.cache.take_calls()},
-            {"handed out": expected, "cache calls": [f"evict({block_id})" for block_id in expected]},
+            seen,
+            right,
             rule="After these calls your pool hands out, or evicts, other blocks than plain lists do.",
             situation=harness.history,
-            hint="count the holders of each block line by line. In which order did the free ones become free?",
+            hint=alone(seen, right, right)
+            or "count the holders of each block line by line. In which order did the free ones become free?",
         )
         if report:
             return report

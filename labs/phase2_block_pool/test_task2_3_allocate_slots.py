@@ -26,7 +26,7 @@ def test_a_new_manager_reports_its_size(phase2: ModuleType) -> None:
         {"block_size": 16, "num_usable_blocks": 9, "num_free_blocks": 9, "block_ids('A')": []},
         rule="The manager reports its block size and how many blocks requests can hold; the null block does not count.",
         situation="PagedKVCacheManager(num_gpu_blocks=10, block_size=16)",
-        hint="of 10 blocks, how many can a request ever get?",
+        hint="which of these are given to you, and which does your code count? Of 10 blocks, how many can be held?",
     )
 
 
@@ -79,7 +79,7 @@ def test_a_hundred_decoded_tokens(phase2: ModuleType) -> None:
         request.all_token_ids.append(7)
     del harness.history[4:-1]
     harness.history.insert(4, "... and so on, 100 tokens one by one")
-    harness.check("100 tokens, one by one, fill 7 blocks of 16.", "what is 100 / 16, rounded up?", num_free=193)
+    harness.check("100 tokens, one by one, fill 7 blocks of 16.", "how many of 200 are left then?", num_free=193)
 
 
 def test_chunks_of_a_prompt_share_a_block(phase2: ModuleType) -> None:
@@ -96,11 +96,11 @@ def test_requests_take_turns(phase2: ModuleType) -> None:
     harness.allocate(first, 5)
     harness.allocate(second, 2)
     harness.allocate(first, 3)
-    harness.check("The last block of A has room for 3 tokens.", "how many does it hold?", returned=[], num_free=3)
+    harness.check("The last block of A has room for 3 tokens.", "8 tokens: how many blocks?", returned=[], num_free=3)
     harness.allocate(first, 2)
     harness.check(
         "Each request has its own table; its blocks need not lie side by side.",
-        "which block is at the front of the free queue when A needs its third?",
+        "how many blocks do A's 10 tokens need, and which block is at the front of the free queue then?",
         returned=[4],
         tables={"A": [1, 2, 4], "B": [3]},
         num_free=2,
@@ -134,7 +134,8 @@ def test_holding_more_than_needed_is_fine(phase2: ModuleType) -> None:
     harness.allocate(request, 1)
     harness.check(
         "A request that holds more blocks than it needs takes none and gives none back. That is a success: [].",
-        "needed minus held is below 0 here. What does your code do with that?",
+        "how many blocks does A hold after the first call, how many do 3 tokens need, and what does your code do with "
+        "the difference?",
         returned=[],
         tables={"A": [1, 2, 3, 4]},
         num_free=0,
@@ -152,7 +153,7 @@ def test_the_answer_belongs_to_the_caller(phase2: ModuleType) -> None:
         [1, 2],
         rule="allocate_slots returns a list of its own, not the block table: it does not grow with the request.",
         situation=[*harness.history, "compared: the list that the first call returned"],
-        hint="which of your lists is in the table, and which one do you return?",
+        hint="which ids did the first call return, which does that list hold now, and which list is the table?",
     )
 
 
@@ -176,5 +177,5 @@ def test_other_requests_cost_an_allocation_nothing(phase2: ModuleType) -> None:
         call,
         "other requests",
         "An allocation looks at its own request alone: it costs no more when more requests hold blocks.",
-        "which of your lines goes through the tables of all requests?",
+        "which of your lines looks at, or copies, more than this request's own blocks?",
     )

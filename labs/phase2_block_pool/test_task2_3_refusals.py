@@ -16,7 +16,7 @@ def test_all_blocks_or_none(phase2: ModuleType) -> None:
     harness.allocate(first, 11)
     harness.check(
         "A request gets all its blocks or none. None is a refusal, and a refusal changes nothing.",
-        "3 more blocks are needed and 2 are free. What may have happened when you return None?",
+        "3 more blocks are needed and 2 are free. What does your code return, and what has it changed by then?",
         returned=None,
         tables={"A": [1, 2]},
         num_free=2,
@@ -25,14 +25,14 @@ def test_all_blocks_or_none(phase2: ModuleType) -> None:
     harness.allocate(second, 9)
     harness.check(
         "A new request that is refused holds nothing, and no method of the prefix cache is called.",
-        "B is refused. What has your code done with table, blocks and prefix cache before it knows that?",
+        "B needs 3 blocks and 2 are free. What do you return, and what has become of table, blocks and cache by then?",
         returned=None,
         tables={"A": [1, 2]},
         num_free=2,
         cache_calls=[],
     )
     harness.allocate(first, 10)
-    harness.check("2 needed, 2 free: that is enough.", "which comparison refuses here?", returned=[3, 4], num_free=0)
+    harness.check("2 needed, 2 free: that is enough.", "how many blocks are 16 tokens?", returned=[3, 4], num_free=0)
 
 
 @pytest.mark.parametrize("num_usable", [1, 50, 1000])
@@ -63,9 +63,9 @@ def test_every_free_block_may_be_used(phase2: ModuleType, num_held: int, num_idl
     rule = "Exactly enough is enough: no block is kept back, whether hits are held or free, and with lookahead slots. "
     rule += "One token more is refused."
     hint = (
-        f"of {len(hits)} hit blocks A holds {num_held}. How many blocks does B take from the free queue, and how many "
+        f"of {len(hits)} hit blocks A holds {num_held}. How many blocks leave the free queue for B, hit ones too, and "
     )
-    hint += "are there?"
+    hint += "how many are there?"
     harness.check(rule, hint, returned=None, num_free=20 - num_held)
     harness.allocate(request, num_new, hits, lookahead)
     harness.check(rule, hint, returned=list(range(len(hits) + 1, 21)), num_free=0)
@@ -78,7 +78,7 @@ def test_room_in_the_last_block_needs_no_free_block(phase2: ModuleType) -> None:
     harness.allocate(request, 2)
     harness.check(
         "No block is free, but the last block of the request has room: it is served.",
-        "how many blocks does it need?",
+        "how many blocks do 8 tokens need, and how many does A hold?",
         returned=[],
         num_free=0,
     )

@@ -24,7 +24,7 @@ def test_blocks_come_back_last_one_first(phase2: ModuleType) -> None:
     harness.check(
         "A freed request gives its blocks back tail first, to the back of the free queue. So the front of a prompt, "
         "which other requests may share, stays longest.",
-        "which of A's blocks should be handed out again first?",
+        "which blocks come back, and which of them should be handed out again first?",
         tables={"B": [4, 5]},
         free_queue=[6, 3, 2, 1],
         num_free=4,
@@ -64,7 +64,7 @@ def test_a_request_that_holds_nothing_can_be_freed(phase2: ModuleType) -> None:
     harness.free(request)
     harness.check(
         "A request without blocks can be freed: nothing happens.",
-        "what does your second free find, and what does it give back?",
+        "which blocks come back at the first free of A, in which order, and what does the second one find?",
         tables={},
         free_queue=[3, 4, 2, 1],
         num_free=4,
@@ -82,7 +82,7 @@ def test_a_freed_request_is_admitted_like_a_new_one(phase2: ModuleType) -> None:
     harness.allocate(request, 6, hits=[1])
     harness.check(
         "A request that was freed has no table. Its next allocation is an admission, with a hit as for a new one.",
-        "what of the request does the manager remember after free?",
+        "has A a table after free? How many blocks does it need now, which are hit, and which are new?",
         returned=[4, 5],
         tables={"A": [1, 4, 5]},
         free_queue=[3, 2],
@@ -102,7 +102,7 @@ def test_a_refused_request_succeeds_when_blocks_are_free_again(phase2: ModuleTyp
     harness.allocate(second, 8)
     harness.check(
         "The answer depends on the memory now: the same call that was refused succeeds when blocks are free.",
-        "what does your code remember of a refusal?",
+        "which blocks are free after A is freed, front first, and how many does B take?",
         returned=[4, 3],
         tables={"B": [4, 3]},
     )
@@ -115,14 +115,14 @@ def test_shared_blocks_stay_until_their_last_holder_frees_them(phase2: ModuleTyp
     harness.allocate(second, 3, hits=[1, 2])
     harness.check(
         "A block counts once for each table that it stands in; blocks without a holder are not listed.",
-        "in which tables is block 1?",
+        "which blocks stand in A's table, which in B's, and which in both?",
         free_queue=[5, 6],
         holders={1: 2, 2: 2, 3: 1, 4: 1},
     )
     harness.free(first)
     harness.check(
         "Blocks that B shares are not free when A is.",
-        "how many holders have blocks 1 and 2 left?",
+        "how many holders has each of A's blocks left, and where do those without one go?",
         tables={"B": [1, 2, 4]},
         free_queue=[5, 6, 3],
         holders={1: 1, 2: 1, 4: 1},
@@ -144,7 +144,7 @@ def test_the_end_of_the_table_goes_first_whatever_its_ids(phase2: ModuleType) ->
     harness.free(request)
     harness.check(
         "The order of the block table decides which block is freed first, not the ids: the table follows the text.",
-        "A's table was [4, 2, 1]. Which of the three held the end of A's text?",
+        "is A's table [4, 2, 1], and which of the three holds the end of A's text?",
         free_queue=[3, 5, 6, 1, 2, 4],
         tables={},
     )
@@ -167,7 +167,7 @@ def test_blocks_that_were_not_computed_leave_the_cache(
         "Full blocks enter the cache when they are allocated. A block that was not computed to its end when its "
         "request is freed has wrong K and V: drop_uncomputed takes it out. The others stay in the cache. What counts "
         "is the argument num_computed_tokens; the request's own counter may be another number.",
-        f"how many blocks do {num_computed} tokens fill, and which number counts the computed ones?",
+        f"which blocks of A's table do {num_computed} tokens fill, and which number counts the computed ones?",
         cache_calls=[f"drop_uncomputed({dropped})"] if dropped else [],
         free_queue=[4, 5, 3, 2, 1],
     )

@@ -20,7 +20,7 @@ def test_usage_is_the_share_of_held_blocks(phase2: ModuleType) -> None:
             harness.allocate(request, num_new, hits=hits)
         harness.check(
             "usage is held blocks over usable blocks: a shared block counts once, the null block never.",
-            "8 blocks can be held. How many are?",
+            "8 blocks can be held. How many are, and what share is that, 0 to 1?",
             usage=usage,
         )
 
@@ -31,7 +31,7 @@ def test_reading_changes_nothing(phase2: ModuleType) -> None:
     for _ in range(2):
         harness.check(
             "free_block_ids and ref_counts can be called any number of times.",
-            "how does your code find all free blocks, and what does it change on the way?",
+            "what do both read in your code, and do they change anything on the way?",
             tables={"A": [1, 2]},
             free_queue=[3, 4],
             holders={1: 1, 2: 1},
@@ -51,5 +51,5 @@ def test_what_was_read_does_not_change_later(phase2: ModuleType) -> None:
         {"ref_counts()": {1: 1, 2: 1}, "free_block_ids()": [3, 4]},
         rule="ref_counts and free_block_ids return copies: they show the moment of the call.",
         situation=[*harness.history, "compared: what both returned before the last call, after one more call of each"],
-        hint="where is each of the two made that you return, and what changes it later?",
+        hint="what did each of the two return when it was called, what does it hold now, and where is it made?",
     )

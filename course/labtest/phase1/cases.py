@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import pairwise
 from types import ModuleType
 from typing import Any, NotRequired, TypedDict, Unpack
 
@@ -30,6 +31,15 @@ ADMITTED_EARLY = (
     "Until it is sure that a waiting request is admitted, nothing about it is changed.",
     "in this step memory was asked for {name} when {name} was RUNNING already, although it did not run before. After "
     "which call is it sure that a request is admitted?",
+)
+OTHER_ORDER = (
+    "the plan has the right entries in another order. In which order are requests served, and which of your lines "
+    "decides that?"
+)
+NOT_IN_ORDER = (
+    "Running requests are served in the order of RUNNING, whatever their priority and arrival time.",
+    "in this step memory was asked for {first} before {second}, which stands before it in RUNNING. In which order does "
+    "your loop go?",
 )
 SEEDS = (1, 2, 3, 4, 5)
 NUM_STATES = 60
@@ -95,10 +105,14 @@ def check_next_step(phase1: ModuleType, scene: Scene, **wanted: Unpack[Decided])
 def narrowed(
     yours: Mapping[str, Any], expected: Mapping[str, Any], labels: Iterable[str] = (*BESIDE, "WAITING")
 ) -> str:
-    """Return a question about the one thing that differs, if it is the only one; else an empty text."""
+    """Return a question about the one thing that differs, or about what does beside the plan; else an empty text."""
     wrong = [label for label in expected if yours[label] != expected[label]]
     if wrong == ["calls"]:
         return f"the calls alone differ, the rest is as expected. {parting(yours, expected)}"
+    if "plan" in wrong and sorted(yours["plan"].split()) == sorted(expected["plan"].split()):
+        return OTHER_ORDER
+    if len(wrong) > 1 and expected["plan"] != "empty" and not {"plan", "calls"} & {*wrong}:
+        return f"the plan is as expected, these differ: {', '.join(wrong)}. Which of your lines decide that, and when?"
     return alone(yours, expected, labels)
 
 
@@ -122,10 +136,14 @@ def seen_by_the_doubles(scene: Scene) -> tuple[str, str] | None:
         return OTHER_LISTS[0], OTHER_LISTS[1].format(names=" and ".join(f"`{name}`" for name in names))
     if early := scene.kv.admitted_early:
         return ADMITTED_EARLY[0], ADMITTED_EARLY[1].format(name=early[0])
-    refused = scene.preemption.asked_for
+    refused = [name for name in scene.preemption.asked_for if name in scene.running_before]
     admitted = [request.request_id for request in scene.running if request.request_id in scene.chunks.asked_with]
     if refused and admitted:
         return ADMITS_AFTER_REFUSAL[0], ADMITS_AFTER_REFUSAL[1].format(refused=refused[0], admitted=admitted[0])
+    places = {name: place for place, name in enumerate(scene.running_before)}
+    for first, second in pairwise(name for name in dict.fromkeys(scene.kv.served) if name in places):
+        if places[first] > places[second]:
+            return NOT_IN_ORDER[0], NOT_IN_ORDER[1].format(first=first, second=second)
     return None
 
 

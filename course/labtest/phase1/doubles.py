@@ -61,6 +61,7 @@ class BlockCountingKV:
         self.hits_after = hits_after or {}
         self.num_held: dict[str, int] = {}
         self.admitted_early: list[str] = []
+        self.served: list[str] = []
 
     def __repr__(self) -> str:
         return "the KV memory"
@@ -87,8 +88,9 @@ class BlockCountingKV:
         options = f", hit_blocks={list(hit_blocks)}" if hit_blocks else ""
         options += f", num_lookahead_tokens={num_lookahead_tokens}" if num_lookahead_tokens else ""
         call = f"kv.allocate_slots({request.request_id}, {num_new_tokens}{options})"
-        if request.status is RequestStatus.RUNNING and request.request_id not in self.num_held:
-            self.admitted_early.append(request.request_id)
+        if request.status is RequestStatus.RUNNING:
+            is_held = request.request_id in self.num_held
+            (self.served if is_held else self.admitted_early).append(request.request_id)
         if self._num_needed(request, num_new_tokens, len(hit_blocks)) > max(self.num_free_blocks, 0):
             self.log.note(f"{call} -> None")
             return None

@@ -179,6 +179,7 @@ class Scene:
         self.chunks.asked_with.clear()
         self.preemption.asked_for.clear()
         self.kv.admitted_early.clear()
+        self.kv.served.clear()
 
     def _also_changed(self, scheduler_output: SchedulerOutput) -> list[str]:
         """Return what your code changed about requests besides status and counter: `A.arrival_time`."""

@@ -4,27 +4,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypedDict, Unpack
 
-from course.labtest.crash_hints import CrashHint, learners_call
+from course.labtest.crash_hints import learners_call
 from course.labtest.expect import alone, as_block_ids, expect_equal, expect_unchanged, other_call
+from course.labtest.phase2 import manager_questions as ask
 from course.labtest.phase2.doubles import RecordingPrefixCache
 from course.labtest.support import fields_of, make_request
 from mini_vllm.core.request import Request
-
-ALLOCATE_HINTS = (
-    CrashHint(
-        ValueError,
-        "was it known before anything was taken that the free queue holds enough? Which blocks leave it in this call: "
-        "only the new ones, or hit blocks too?",
-        inside="popleft",
-    ),
-    CrashHint(KeyError, "a request that is being admitted has no block table yet: how do you look it up?"),
-    CrashHint(
-        (AttributeError, TypeError), "`hit_blocks` may be a tuple: which of your lines needs a list?", word="tuple"
-    ),
-)
-FREE_HINTS = (
-    CrashHint(KeyError, "a request that holds nothing can be freed too: what does your dict do with an id it lacks?"),
-)
 
 
 class Shown(TypedDict, total=False):
@@ -39,37 +24,6 @@ class Shown(TypedDict, total=False):
     cache_calls: Sequence[str]
 
 
-ANSWER = (
-    "the tables are as expected, the answer is not. Which blocks were taken from the free queue in this call, and "
-    "which list do you return?"
-)
-REFUSED_BEFORE = (
-    "a call before the last one was refused: its answer is None, and it should have got its blocks. How many did it "
-    "need, and how many were free?"
-)
-REFUSED = (
-    "this call is refused, and by the rules it gets its blocks. How many does it take, how many of its hit blocks lie "
-    "in the free queue, and how many blocks are free?"
-)
-BY_THE_IDS = (
-    "your list of free blocks goes by their ids. Is that the order in which they are handed out, or do you sort them "
-    "where you report them?"
-)
-HELD = (
-    "`ref_counts` alone differs: a block counts once for each table that it stands in. From where does your code have "
-    "the numbers, and which of your lines change them?"
-)
-ORDER = (
-    "the right blocks stand in the table, in another order. Its first entry holds the first tokens: in which order "
-    "does your code put blocks into it, hits and new ones?"
-)
-UNHELD = "`ref_counts` alone differs: it names blocks with 0 holders. Which blocks belong in it?"
-CALL_RULES = {
-    "cache_full_blocks": "Its numbers count full blocks: by the tokens computed before the call, and by those known "
-    "after it. From what does your code count each?",
-    "drop_uncomputed": "A block is full with its last token: with 3 of 4 it is not. At which place of the table, first "
-    "block first, does your list begin?",
-}
 LABELS = {
     "returned": "allocate_slots",
     "tables": "block tables",
@@ -117,7 +71,7 @@ class ManagerHarness:
         given_hits = list(hits) if isinstance(hits, list) else tuple(hits)
         before = fields_of(request) | {"hit_blocks": list(hits)}
         self.was_refused |= self.is_refused
-        with learners_call(self.history, ALLOCATE_HINTS):
+        with learners_call(self.history, ask.ALLOCATE_HINTS):
             self.raw_answer = self.kv.allocate_slots(request, num_new_tokens, given_hits, **extra)
         self.answer = None if self.raw_answer is None else as_block_ids(self.raw_answer, "allocate_slots", self.history)
         self.history[-1] += f"  -> {self.answer}"
@@ -134,13 +88,16 @@ class ManagerHarness:
         before, num_free = fields_of(request), self.kv.num_free_blocks
         with learners_call(self.history):
             found = as_block_ids(self.kv.get_computed_blocks(request), "get_computed_blocks", self.history)
+        yours = {"found": found, "num_free_blocks": self.kv.num_free_blocks}
+        expected = {"found": list(hits), "num_free_blocks": num_free}
         expect_equal(
-            {"found": found, "num_free_blocks": self.kv.num_free_blocks},
-            {"found": list(hits), "num_free_blocks": num_free},
+            yours,
+            expected,
             rule="get_computed_blocks returns what find_longest_cache_hit finds at this moment, for every request, and "
             "takes no block.",
             situation=self.history,
-            hint="which method finds the hit, and is it called every time?",
+            hint=alone(yours, expected, ["num_free_blocks"])
+            or "which method finds the hit, and is it called every time?",
         )
         self._check_unchanged("get_computed_blocks", before, fields_of(request))
 
@@ -158,7 +115,7 @@ class ManagerHarness:
             f"free({name}, num_computed_tokens={computed})   {name}: {request.status.name}, its own counter is "
             f"{request.num_computed_tokens}"
         )
-        with learners_call(self.history, FREE_HINTS):
+        with learners_call(self.history, ask.FREE_HINTS):
             self.kv.free(request, computed)
         self._check_unchanged("free", before, fields_of(request))
         expect_equal(
@@ -223,26 +180,35 @@ class ManagerHarness:
         given: Mapping[str, object] = {**expected}
         wanted = {LABELS[name]: given[name] for name in LABELS if name in given}
         yours = self.shown(expected)
-        hint = alone(yours, wanted, (LABELS["num_free"], LABELS["usage"])) or hint
+        hint = alone(yours, wanted, [LABELS[name] for name in ("num_free", "usage", "tables")]) or hint
+        wrong = {label for label in wanted if yours[label] != wanted[label]}
+        if "returned" in expected and LABELS["tables"] in wrong <= {LABELS["tables"], LABELS["cache_calls"]}:
+            hint = ask.TABLE
         if "tables" in expected and is_in_another_order(self.tables(), expected["tables"]):
-            hint = ORDER
+            hint = ask.ORDER
         if alone(yours, wanted, [LABELS["holders"]]):
-            hint = UNHELD if 0 in self.holders().values() else HELD
-        if "tables" in expected and alone(yours, wanted, [LABELS["returned"]]):
-            hint = ANSWER
-        if alone(yours, wanted, [LABELS["cache_calls"]]):
-            other = other_call(self.calls, expected.get("cache_calls", ()), LABELS["cache_calls"], CALL_RULES)
-            hint = f"the calls alone differ, the rest is as expected. {other}"
+            hint = ask.UNHELD if 0 in self.holders().values() else ask.HELD
+        right = expected.get("returned")
+        if self.answer and right is not None and self.answer != right:
+            as_many = "tables" in expected and len(self.answer) == len(right)
+            if as_many or self.kv.num_free_blocks == expected.get("num_free"):
+                hint = ask.OTHER_BLOCKS
+        if alone(yours, wanted, [LABELS["returned"]]):
+            hint = ask.ANSWER
+        if wrong == {LABELS["cache_calls"]}:
+            hint = "the calls alone differ, the rest is as expected. " if len(wanted) > 1 else ""
+            hint += other_call(self.calls, expected.get("cache_calls", ()), LABELS["cache_calls"], ask.CALL_RULES)
         right_calls = expected.get("cache_calls", self.calls)
         if pins := [call for call in self.calls if call.startswith("pin(") and call not in right_calls]:
             hint = f"{pins[0]} is none of the calls that the rules ask for here. Which blocks are pinned, and when?"
-        if alone(yours, wanted, [LABELS["free_queue"]]) and (ids := self.free_queue()) == sorted(ids):
-            hint = BY_THE_IDS
+        if alone(yours, wanted, [LABELS["free_queue"]]):
+            hint = ask.QUEUE
         if self.answer is None and given.get("returned") is not None:
-            hint = REFUSED
+            hint = ask.REFUSED
         if given.get("returned", ()) is None:
+            hint = ask.GRANTED if self.answer == [] else hint
             self.is_refused = False  # as it should be
-        hint = REFUSED_BEFORE if self.was_refused else hint
+        hint = ask.REFUSED_BEFORE if self.was_refused or (self.is_refused and "returned" not in given) else hint
         expect_equal(yours, wanted, rule=rule, situation=self.history, hint=hint)
 
 

@@ -8,6 +8,11 @@ from course.labtest.expect import alone, as_block_ids, expect_equal, lab_failure
 from course.labtest.phase2.doubles import RecordingPrefixCache
 from mini_vllm.core.block import KVCacheBlock
 
+OTHER_WAY_ROUND = (
+    "`block_ids()` is the expected list the other way round. At which end of the queue does it begin, and at which end "
+    "does append put a block?"
+)
+
 
 class FreeQueueHarness:
     """The learner's free queue, and the blocks that go in and out of it."""
@@ -53,7 +58,9 @@ class FreeQueueHarness:
         yours = self.state()
         if popped is not None:
             expected["popleft()"], yours["popleft()"] = popped, self.popped
-        hint = alone(yours, expected, ("num_free_blocks",)) or hint
+        if yours["block_ids()"] == [*left[::-1]] != [*left]:
+            hint = OTHER_WAY_ROUND
+        hint = alone(yours, expected, ("num_free_blocks", "popleft()")) or hint
         expect_equal(yours, expected, rule=rule, situation=self.history, hint=hint)
 
 
@@ -76,14 +83,18 @@ def check_value_error(act: Callable[[], object], rule: str, history: Sequence[st
 NEW_BLOCKS_HINTS = (
     CrashHint(
         ValueError,
-        "as many blocks as are requested should be free now. After which of the calls above does the free queue hold "
-        "fewer, or lead nowhere?",
+        "by the rules as many blocks are free as are requested. Which does your free queue hold before this call, and "
+        "how many does this call take out of it?",
         inside="popleft",
     ),
     CrashHint(
         ValueError,
         "a block leaves the free queue once. Which of your lines takes it out, and does another one do so as well?",
-        inside="get_new_blocks",
+        inside="remove",
+    ),
+    CrashHint(
+        ValueError,
+        "more blocks than are free are never requested. Which of your lines raises, and what does it compare?",
     ),
 )
 
@@ -140,5 +151,5 @@ class PoolHarness:
         yours = self.get_new_blocks(num_blocks)
         seen = {"handed out": yours, "cache calls": self.cache.take_calls()}
         right = {"handed out": list(expected), "cache calls": [f"evict({block_id})" for block_id in expected]}
-        hint = alone(seen, right, ["cache calls"]) or hint
+        hint = alone(seen, right, right) or hint
         expect_equal(seen, right, rule=rule, situation=self.history, hint=hint)
