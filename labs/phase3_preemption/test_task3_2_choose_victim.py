@@ -20,6 +20,8 @@ def check_victim(phase3: ModuleType, running: list[Request], policy: Policy, vic
     name = next(
         (r.request_id for r in running if r is chosen), f"not in RUNNING: {getattr(chosen, 'request_id', chosen)!r}"
     )
+    if not any(r is chosen for r in running):
+        hint = "what does your code return here: a request that is in RUNNING, or something else?"
     after = [r.request_id for r in running]
     if after != order:
         rule = "Choosing changes nothing: RUNNING has the same requests in the same order afterwards."

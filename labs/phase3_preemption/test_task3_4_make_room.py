@@ -83,7 +83,7 @@ def test_its_own_victim_holds_nothing(phase3: ModuleType) -> None:
     harness.check(
         "If the victim is the request in need itself, make_room ends with False, and the request holds nothing. Its "
         "preemption is recorded like any other.",
-        "C is the last of RUNNING and the one in need. What may it hold when make_room returns?",
+        "C is the last of RUNNING and the one in need. What is done with any victim, and what of that with C here?",
         make_room=False,
         RUNNING=["A", "B"],
         WAITING=["C", "W"],

@@ -12,8 +12,8 @@ from mini_vllm.core.request import Request
 QUEUE_HINTS = (
     CrashHint(
         TypeError,
-        "two entries were equal up to the requests themselves, which have no order. What of a request decides between "
-        "those two, and where does it stand in your entry?",
+        "two requests were compared with each other, and they have no order. What decides by the rule, and does an "
+        "entry of yours have it before the request?",
         word="instances of 'Request' and 'Request'",
     ),
 )
@@ -26,6 +26,7 @@ PEEK = (
     "iteration has the right order and `peek_request` has not: at which place does it look for the most urgent one, "
     "and is it there after each of the calls above?"
 )
+POP = "iteration and `peek_request` have the right order: which request does `pop_request` take out each time?"
 
 
 def rank(request: Request) -> str:
@@ -87,14 +88,14 @@ class PriorityQueueHarness:
         popped = [self.name(self.pop()) for _ in names] if yours["length"] == len(names) else []
         if alone(yours, expected, ["order"]) and popped == list(names):
             expect_equal(yours, expected, rule=rule, situation=before, hint=ITERATION)
-        hint = PEEK if alone(yours, expected, ["peek_request"]) else hint
+        hint = PEEK if alone(yours, expected, ["peek_request"]) else alone(yours, expected, ["length"]) or hint
         expect_equal(yours, expected, rule=rule, situation=before, hint=hint)
         expect_equal(
             {"popped, in order": popped, "length": len(self.queue)},
             {"popped, in order": list(names), "length": 0},
             rule=rule,
             situation=self.story,
-            hint=hint,
+            hint=POP,
         )
 
     def name(self, request: object) -> object:

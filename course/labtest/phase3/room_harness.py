@@ -105,7 +105,7 @@ class RoomHarness:
             rule, hint = ASKS_MEMORY
         elif "RUNNING" in wanted:
             hint = other_victim(yours["RUNNING"], wanted["RUNNING"]) or hint
-        hint = alone(yours, wanted, (*BESIDE, "WAITING", "make_room")) or hint
+        hint = alone(yours, wanted, (*BESIDE, "WAITING", "make_room", "requests")) or hint
         expect_equal(yours, wanted, rule=rule, situation=self.before, hint=hint, calls=self.kv.calls)
 
 
