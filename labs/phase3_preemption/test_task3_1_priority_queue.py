@@ -51,7 +51,7 @@ def test_prepending_does_not_jump_the_queue(phase3: ModuleType) -> None:
     harness.prepend(waiter("W", 0, 0.5))
     harness.check(
         "A preempted request finds its place by the same rule as any other: there is no front to go back to.",
-        "write (priority, arrival time) under each of the four: which has another place in yours, and what put it there?",
+        "write (priority, arrival time) under each of them: which has another place in yours, and what put it there?",
         list("WAVB"),
     )
     harness.add(waiter("D", 2, 0.0))

@@ -71,7 +71,7 @@ def test_priority_takes_the_least_urgent(
         "priority",
         victim,
         rule,
-        "compare (priority, arrival time). Which of several equal ones is it?",
+        "write (priority, arrival time) under each. Which is the largest, and of equal ones, which comes first?",
     )
 
 
