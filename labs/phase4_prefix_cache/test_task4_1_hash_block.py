@@ -47,7 +47,7 @@ def test_hash_is_32_bytes_and_repeats(phase4: ModuleType) -> None:
         "32 bytes",
         rule="hash_block returns the 32 bytes of a SHA-256: the next block takes them as its parent_hash.",
         situation="hash_block(ROOT_HASH, [4, 1, 3, 2], ['salt', None])",
-        hint="how many bytes has the hash that you call, and are all of them returned?"
+        hint="how many bytes has the hash that you call, and how many do you return?"
         if isinstance(digest, bytes)
         else "which method of a hashlib object returns the hash as bytes, and which one as text?",
     )

@@ -44,7 +44,7 @@ def test_equal_blocks_are_cached_side_by_side(phase4: ModuleType) -> None:
         rule="Two blocks may hold the same content; the cache has both.",
         situation="A, B, C are in blocks 7, 5, 9; a second request has computed A and B too, and commits them as 2, 3",
         hint=alone(yours, expected, ["same hash"])
-        or "does the second block with a hash replace the first in your map, join it, or stay outside?",
+        or "which blocks does each commit enter? Does a second one of a hash replace the first, join it, stay out?",
     )
 
 
@@ -116,7 +116,9 @@ def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None
         situation="at the start | admitted: 4 tokens, no hit | then 10 tokens, 2 hit blocks of 4 |\n"
         "then 14 tokens, 6 of them generated, 3 hit blocks | the same request again after a preemption, 1 hit block |\n"
         "then 2,000 requests of 4 tokens without a hit | one of 100,001 tokens with 20,000 hit blocks, 39 without",
-        hint="for each of these admissions: how many tokens count as hit, and how many in all?",
+        hint="for each of these admissions: how many tokens are hit, how many in all, and what do you make of the two?"
+        if rates[0] == 0
+        else "this cache has admitted no request yet: from where does its first rate come?",
     )
 
 

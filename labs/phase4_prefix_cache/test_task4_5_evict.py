@@ -42,7 +42,7 @@ def test_evict_returns_whether_the_block_was_cached(phase4: ModuleType) -> None:
             "block 5 was evicted, and a second evict finds it again. Which of your dicts still has it?"
             if answers["block 5, a second time"] and 5 in cached_ids(cache)
             else "every block that is handed out is evicted first: must it have been in the cache?"
-            if answers["block 5, cached"]
+            if answers["block 6, never cached"]
             else "which value does each way through your evict return?"
         ),
     )
@@ -168,7 +168,7 @@ def test_an_emptied_cache_keeps_nothing(phase4: ModuleType, way_out: str) -> Non
         f"forgets by {way_out}",
         rule="A forgotten block leaves nothing behind, a hash without blocks leaves the map, and no request is "
         "remembered. Else a server keeps an entry for every block that it has ever cached.",
-        hint="what becomes of a hash when the last block that holds it is forgotten? What do you keep of a request?",
+        hint="what becomes of a hash whose last block is forgotten? What do you keep of a block or request that is gone?",
     )
 
 
