@@ -168,7 +168,7 @@ def test_an_emptied_cache_keeps_nothing(phase4: ModuleType, way_out: str) -> Non
         f"forgets by {way_out}",
         rule="A forgotten block leaves nothing behind, a hash without blocks leaves the map, and no request is "
         "remembered. Else a server keeps an entry for every block that it has ever cached.",
-        hint="what becomes of a hash whose last block is forgotten? What do you keep of a block or request that is gone?",
+        hint="what becomes of a hash without blocks? What do you keep of blocks or requests that are gone?",
     )
 
 

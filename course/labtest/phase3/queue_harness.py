@@ -12,8 +12,8 @@ from mini_vllm.core.request import Request
 QUEUE_HINTS = (
     CrashHint(
         TypeError,
-        "two requests were compared with each other, and they have no order. What decides by the rule, and does an "
-        "entry of yours have it before the request?",
+        "two requests were compared with each other, and they have no order. What of a request decides between "
+        "those two, and where does it stand in your entry?",
         word="instances of 'Request' and 'Request'",
     ),
 )
