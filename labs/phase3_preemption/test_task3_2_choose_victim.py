@@ -20,6 +20,8 @@ def check_victim(phase3: ModuleType, running: list[Request], policy: Policy, vic
     name = next(
         (r.request_id for r in running if r is chosen), f"not in RUNNING: {getattr(chosen, 'request_id', chosen)!r}"
     )
+    if not any(r is chosen for r in running):
+        hint = "what does your code return here: a request that is in RUNNING, or something else?"
     after = [r.request_id for r in running]
     if after != order:
         rule = "Choosing changes nothing: RUNNING has the same requests in the same order afterwards."
@@ -69,7 +71,7 @@ def test_priority_takes_the_least_urgent(
         "priority",
         victim,
         rule,
-        "compare (priority, arrival time). Which of several equal ones is it?",
+        "write (priority, arrival time) under each. Which is the largest, and of equal ones, which comes first?",
     )
 
 

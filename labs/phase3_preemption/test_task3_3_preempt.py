@@ -98,7 +98,7 @@ def test_nothing_else_about_a_victim_changes(phase3: ModuleType, num_outputs: in
         request,
         StrictQueue([]),
         "Status, computed tokens and preemptions change; prompt, outputs, rank, hashes and all the rest stay.",
-        "what does a victim lose? Which line of yours takes more?",
+        "the fields that are listed should stay as they were: which line of yours changes them?",
     )
 
 
@@ -134,7 +134,7 @@ def test_a_request_without_blocks_can_be_preempted(phase3: ModuleType) -> None:
         request,
         StrictQueue([waiter("B")]),
         "A request that holds nothing yet is preempted like any other.",
-        "what does your code do first, and what of it does a request without blocks lack?",
+        "it holds no block, and 0 of its tokens are computed: which of your lines run for such a request?",
         status="PREEMPTED",
         computed_tokens=0,
         preemptions=1,

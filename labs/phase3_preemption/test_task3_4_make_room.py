@@ -83,7 +83,7 @@ def test_its_own_victim_holds_nothing(phase3: ModuleType) -> None:
     harness.check(
         "If the victim is the request in need itself, make_room ends with False, and the request holds nothing. Its "
         "preemption is recorded like any other.",
-        "C is the last of RUNNING and the one in need. What may it hold when make_room returns?",
+        "C is the one in need and the victim. What is done with any victim, and what may C hold afterwards?",
         make_room=False,
         RUNNING=["A", "B"],
         WAITING=["C", "W"],
@@ -155,7 +155,7 @@ def test_least_urgent_in_the_middle_is_its_own_victim(phase3: ModuleType) -> Non
     harness.make_room(phase3.RecomputePreemption("priority"), running[1], 1)
     harness.check(
         "Under priority the least urgent is the victim even if it is the one in need, and even if others came later.",
-        "which request has the largest priority number?",
+        "which request has the largest priority number, and what may it hold when make_room returns?",
         make_room=False,
         RUNNING=["A", "C"],
         WAITING=["B"],

@@ -25,7 +25,7 @@ def test_a_request_that_has_joined_running_since_can_be_a_victim(phase3: ModuleT
     first, second, newcomer = runner("A", 4, 0), runner("B", 4, 1), runner("N", 4, 2)
     harness = RoomHarness([first, second], num_blocks=2)
     rule = "Each call looks at RUNNING as it is now: requests join it and leave it between two calls."
-    hint = "which victims does this call need, by RUNNING as it is now? From where does your code have others?"
+    hint = "what does this call ask memory for, and which victims does it need, by RUNNING as it is now?"
     harness.make_room(preemption, first, 1)
     harness.check(rule, hint, make_room=True, RUNNING=["A"], preempted=[("B", "A", 0)])
     first.num_computed_tokens, second.num_computed_tokens = 8, 4
@@ -70,7 +70,7 @@ def test_an_empty_list_ends_the_preemptions(phase3: ModuleType) -> None:
         rule="allocate_slots returns [] when the last block has room: that is a success, and no other request is "
         "preempted.",
         situation=harness.before,
-        hint="`if blocks` and `if blocks is not None` differ for one value. Which?",
+        hint="memory answers None, then []: what does each mean for A, and what does your code do at each?",
         calls=harness.kv.calls,
     )
 

@@ -63,7 +63,7 @@ def test_hash_stands_for_the_whole_prefix(phase4: ModuleType) -> None:
         },
         rule="A block's hash stands for all tokens up to the block's end, not for the block alone.",
         situation=f"A has the tokens {ABC}, block size 4",
-        hint="how many blocks do A's 12 tokens fill, and what is the parent of each?",
+        hint="A's 12 tokens fill three blocks: which tokens and which parent go into each of the hashes?",
     )
 
 
@@ -88,7 +88,7 @@ def test_hashes_grow_with_the_request(phase4: ModuleType) -> None:
         "C and D have A's tokens and a salt: C is updated once, D with 5 of them and with all 12",
         hint="which blocks take the salt: at the first update, and at a later one?"
         if same and not with_salt
-        else "which tokens belong to the request now? With 2 hashes there, at which of them does the next block begin?",
+        else "with 2 hashes there, at how many tokens does a third come? Which tokens go into it, and which parent?",
     )
 
 
@@ -106,7 +106,11 @@ def test_hashes_that_are_there_stay(phase4: ModuleType) -> None:
         rule="An update appends after the last hash that is there and hashes nothing a second time.",
         situation="block_hashes of A already has one entry (a mark put there by the test), A has 3 full blocks",
         hint=alone(yours, expected, ["number"])
-        or "an update runs at every step: what may it cost for a request of 100,000 tokens?",
+        or (
+            "what is the parent of the first hash that your update appends here?"
+            if after[:1] == [b"x" * 32]
+            else "an update runs at every step: what may it cost for a request of 100,000 tokens?"
+        ),
     )
 
 
@@ -125,7 +129,7 @@ def test_two_requests_with_one_id_have_hashes_of_their_own(phase4: ModuleType) -
         {"equal to the first A's": False, "equal to B's": True},
         rule="Hashes depend on the tokens of this request, not on its id: a later request may have the same id.",
         situation="A with one prompt, then another A and B with another prompt",
-        hint="what do you remember by request id?",
+        hint="what of a request, besides its tokens, salt and adapter, do your hashes come from?",
     )
 
 

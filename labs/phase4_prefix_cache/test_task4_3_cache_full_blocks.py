@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
+from course.labtest.expect import alone, expect_equal
 from course.labtest.phase4.cases import ABC, RecordingPool, cache_with_abc, cached_ids, commit, pin, request_of
 from course.labtest.phase4.work import check_cost
 
@@ -26,7 +26,9 @@ def test_the_blocks_between_the_two_numbers_enter_the_cache(
         rule="cache_full_blocks enters blocks num_cached_blocks to num_full_blocks - 1, each with its own hash.",
         situation=f"A has 13 tokens in blocks of 4, table {table}; num_cached_blocks={first}, num_full_blocks={end}; "
         "cached then",
-        hint="which hash of the request belongs to which place of the table?",
+        hint="which hash of the request belongs to which place of the table?"
+        if {block_id for block_id, _ in yours} == {table[index] for index in expected}
+        else f"which places of the table do {first} and {end} name, by the rule?",
     )
 
 
@@ -34,12 +36,15 @@ def test_equal_blocks_are_cached_side_by_side(phase4: ModuleType) -> None:
     cache = cache_with_abc(phase4)
     commit(cache, request_of("second", ABC[:8]), [2, 3], 0, 2)
     cached = cache.cached_blocks()
+    yours = {"cached": cached_ids(cache), "same hash": cached.get(5) == cached.get(3)}
+    expected = {"cached": [2, 3, 5, 7, 9], "same hash": True}
     expect_equal(
-        {"cached": cached_ids(cache), "same hash": cached.get(5) == cached.get(3)},
-        {"cached": [2, 3, 5, 7, 9], "same hash": True},
+        yours,
+        expected,
         rule="Two blocks may hold the same content; the cache has both.",
         situation="A, B, C are in blocks 7, 5, 9; a second request has computed A and B too, and commits them as 2, 3",
-        hint="does the second block with a hash replace the first in your map, join it, or stay outside?",
+        hint=alone(yours, expected, ["same hash"])
+        or "which blocks does each commit enter? Does a second one of a hash replace the first, join it, stay out?",
     )
 
 
@@ -70,16 +75,19 @@ def test_pin_touches_each_hit_block_once(phase4: ModuleType) -> None:
     pool, idle_pool = RecordingPool(), RecordingPool()
     pin(cache, request_of("second", [*ABC, 41]), [7, 5, 9], pool)
     pin(cache, request_of("third", [1, 2]), (), idle_pool)
+    yours = {
+        "touched": sorted(pool.touched, key=str),
+        "touched without a hit": idle_pool.touched,
+        "cached": cached_ids(cache),
+    }
+    expected = {"touched": [5, 7, 9], "touched without a hit": [], "cached": [5, 7, 9]}
     expect_equal(
-        {
-            "touched": sorted(pool.touched, key=str),
-            "touched without a hit": idle_pool.touched,
-            "cached": cached_ids(cache),
-        },
-        {"touched": [5, 7, 9], "touched without a hit": [], "cached": [5, 7, 9]},
+        yours,
+        expected,
         rule="pin calls `pool.touch` once for each hit block, and the blocks stay in the cache.",
         situation="a request with the hit [7, 5, 9] is admitted, then one without a hit",
-        hint="another request may hold the block already: what does one more holder change?",
+        hint=alone(yours, expected, ["cached"])
+        or "with which block ids, and how often, does your pin call `pool.touch` here?",
     )
 
 
@@ -108,7 +116,9 @@ def test_hit_rate_counts_tokens_of_admitted_requests(phase4: ModuleType) -> None
         situation="at the start | admitted: 4 tokens, no hit | then 10 tokens, 2 hit blocks of 4 |\n"
         "then 14 tokens, 6 of them generated, 3 hit blocks | the same request again after a preemption, 1 hit block |\n"
         "then 2,000 requests of 4 tokens without a hit | one of 100,001 tokens with 20,000 hit blocks, 39 without",
-        hint="for each of these admissions: how many tokens count as hit, and how many in all?",
+        hint="for each of these admissions: how many tokens are hit, how many in all, and what do you make of the two?"
+        if rates[0] == 0
+        else "this cache has admitted no request yet: from where does its first rate come?",
     )
 
 

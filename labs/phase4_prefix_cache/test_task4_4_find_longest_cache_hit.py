@@ -4,23 +4,23 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
+from course.labtest.expect import alone, expect_equal
 from course.labtest.phase4.cases import ABC, RecordingPool, cache_with_abc, cached_ids, commit, hit, pin, request_of
 from course.labtest.phase4.work import check_cost
 
 
 def test_two_caches_share_nothing(phase4: ModuleType) -> None:
     first, second = cache_with_abc(phase4), phase4.HashPrefixCache(4)
-    commit(second, request_of("second", ABC), [1, 2, 3], 0, 3)
+    commit(second, request_of("second", ABC), [11, 12, 13], 0, 3)
     in_first, in_second = (hit(cache, request_of("third", [*ABC, 41])) for cache in (first, second))
     expect_equal(
         {
-            "blocks of the second hit in the first": [block for block in in_first if block in (1, 2, 3)],
+            "blocks of the second hit in the first": [block for block in in_first if block in (11, 12, 13)],
             "blocks of the first hit in the second": [block for block in in_second if block in (7, 5, 9)],
         },
         {"blocks of the second hit in the first": [], "blocks of the first hit in the second": []},
         rule="Each cache has maps of its own: two engines in one process share no block.",
-        situation="A, B, C are in blocks 7, 5, 9 of one cache; then another is made, and has them in blocks 1, 2, 3",
+        situation="A, B, C are in blocks 7, 5, 9 of one cache; then another is made, and has them in blocks 11 to 13",
         hint="where do your maps belong: to each object, or to the class or the file, where all caches see them?",
     )
 
@@ -31,12 +31,15 @@ def test_two_caches_share_nothing(phase4: ModuleType) -> None:
 )
 def test_hit_is_whole_blocks_and_leaves_a_token(phase4: ModuleType, num_tokens: int, expected: list[int]) -> None:
     cache = cache_with_abc(phase4)
+    yours = hit(cache, request_of("second", [*ABC, 41, 42][:num_tokens]))
     expect_equal(
-        hit(cache, request_of("second", [*ABC, 41, 42][:num_tokens])),
+        yours,
         expected,
         rule="A hit is whole blocks of at most num_tokens - 1 tokens: the last token must be computed.",
         situation=f"blocks 7, 5, 9 hold tokens 0-3, 4-7, 8-11; a request has the first {num_tokens} of them",
-        hint=f"how many blocks are in {num_tokens - 1} tokens, and how many hashes are there when you walk them?",
+        hint="the number of blocks is right: which block does each hash lead to, and in which order?"
+        if len(yours) == len(expected)
+        else f"how many blocks are in {num_tokens - 1} tokens, and how many hashes are there when you walk them?",
     )
 
 
@@ -48,13 +51,16 @@ def test_hits_at_block_size_16(phase4: ModuleType, num_tokens: int, num_hit: int
     cache = phase4.HashPrefixCache(16)
     tokens, table = [number * 7 % 900 for number in range(5200)], list(range(320, 0, -1))
     commit(cache, request_of("first", tokens), table, 0, 320)
-    yours = hit(cache, request_of("second", tokens[:num_tokens]))
+    found = hit(cache, request_of("second", tokens[:num_tokens]))
+    yours = {"hit blocks": len(found), "in the order of the table": found == table[: len(found)]}
+    expected = {"hit blocks": num_hit, "in the order of the table": True}
     expect_equal(
-        {"hit blocks": len(yours), "in the order of the table": yours == table[: len(yours)]},
-        {"hit blocks": num_hit, "in the order of the table": True},
+        yours,
+        expected,
         rule="A hit is whole blocks of at most num_tokens - 1 tokens, however many they are.",
         situation=f"320 blocks of 16 are cached; a request with the first {num_tokens} of their tokens is looked up",
-        hint=f"how many whole blocks of 16 are in {num_tokens - 1} tokens?",
+        hint=alone(yours, expected, ["in the order of the table"])
+        or f"how many whole blocks of 16 are in {num_tokens - 1} tokens?",
     )
 
 
@@ -94,7 +100,7 @@ def test_hit_ends_at_the_first_unknown_block(phase4: ModuleType) -> None:
         },
         rule="A hit runs from the first block to the first unknown one; nothing after that counts.",
         situation="blocks A, B, C of four tokens, in the blocks 7, 5, 9 of the memory",
-        hint="a block table has no holes: what would stand in the place of B?",
+        hint="a block table has no holes: in the case that differs, which is the first block that is not cached?",
     )
 
 
@@ -162,7 +168,7 @@ def test_hit_stays_with_the_tenant(phase4: ModuleType) -> None:
         rule="A request hits only blocks of its own salt and adapter. An empty salt is a salt of its own.",
         situation="blocks 7, 5, 9 were cached for salt 'a', blocks 2, 3, 4 for salt ''; requests with the same tokens "
         "are looked up",
-        hint="an answer that comes fast shows that another tenant has sent this prompt: which hash keeps them apart?",
+        hint="what of salt and adapter is in the first hash of a request, at a commit and at a lookup?",
     )
 
 

@@ -75,7 +75,7 @@ def test_a_resumed_request_recomputes_its_outputs_too(phase5: ModuleType) -> Non
             budget=100,
             expected=expected,
             rule="A request needs all the tokens that it has, generated ones too.",
-            hint="it has 10 prompt tokens and 7 generated ones: which of them are in your count?",
+            hint=f"of its 10 prompt and 7 generated tokens {num_computed} are computed: which are left in your count?",
         )
     for status in (PREEMPTED, RUNNING):
         check_caps(
@@ -118,7 +118,8 @@ def test_last_position_caps_running_requests_only(
         max_model_len=32,
         rule="A RUNNING request gets at most max_model_len - 1 - computed: its very last token is generated, never "
         "computed. Other requests have no such cap.",
-        hint="for which statuses does your code use `max_model_len`, and how many tokens may follow the computed ones?",
+        hint=f"{num_computed} of its {num_tokens} tokens are computed: how many are left, and how many of them does "
+        "`max_model_len` allow for its status?",
     )
 
 

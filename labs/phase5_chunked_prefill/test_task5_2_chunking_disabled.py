@@ -37,7 +37,8 @@ def test_without_chunking_a_waiting_request_is_all_or_nothing(
         threshold=threshold,
         chunking=False,
         rule="Chunking disabled: a request that is not RUNNING gets all that the threshold leaves, or 0.",
-        hint="how many of its tokens does the threshold leave, and do all of these fit into the budget?",
+        hint=f"it is not RUNNING, and {30 - num_computed} tokens are left: how many of them does the threshold leave, "
+        "and do all of these fit into the budget?",
     )
 
 
@@ -56,7 +57,7 @@ def test_without_chunking_a_running_request_still_gets_a_part(
         threshold=threshold,
         chunking=False,
         rule="Chunking disabled: all or nothing holds for requests that are not RUNNING; a RUNNING one gets a part.",
-        hint="this request is RUNNING: which caps are left for it?",
+        hint=f"this request is RUNNING, and {num_computed} of its 30 tokens are computed: which caps hold for it?",
     )
 
 

@@ -38,7 +38,8 @@ def check_sampling(
     told: Told = {
         "rule": "A request samples in the step that computes its last known token, generated ones included.",
         "situation": situation,
-        "hint": "the logits of a token predict the next one: after which token is the next one not known yet?",
+        "hint": f"after this step {num_computed} of its known tokens are computed, by the argument: how many are "
+        "there, and what does your line compare?",
     }
     if not isinstance(yours, bool):
         told["hint"] = "`should_sample` returns a bool, True or False. What does yours return here?"
@@ -117,13 +118,14 @@ def test_chunks_add_up_and_only_the_last_samples(
         request.status = RUNNING
         request.num_computed_tokens += num_new
         yours.append((num_new, bool(policy.should_sample(request, request.num_computed_tokens))))
+    other = next((step for step, num_new in enumerate(chunks) if yours[step][0] != num_new), len(chunks))
     expect_equal(
         yours,
         [(num_new, step == len(chunks)) for step, num_new in enumerate(chunks, start=1)],
         rule="A long prompt is computed chunk by chunk, and only its last chunk gives a token.",
         situation=f"{num_prompt} prompt and {num_outputs} generated tokens, threshold={threshold or 'off'}, "
         f"budget={budget}; one pair (tokens, samples) per step",
-        hint="your chunks have other lengths: do the tests of task 5.1 pass?"
-        if [num_new for num_new, _ in yours] != chunks
+        hint=f"by the caps, how many tokens does step number {other + 1} get after the {sum(chunks[:other])} before it?"
+        if other < len(chunks)
         else "which of these chunks computes the last known token?",
     )

@@ -77,6 +77,8 @@ def check_guard(
 
         told = told_of_fields(told, requests, ask, expected)
         told = told_of_memory(told, lambda: ask(requests), expected, ALONE_WITH_MEMORY) if used_before else told
+    else:
+        told["hint"] = "the plain policy is right. Rule 8 asks for no threshold and no chunking: where does yours?"
     expect_equal(yours, dict.fromkeys(policies, expected), **told)
     return expected
 

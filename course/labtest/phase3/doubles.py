@@ -72,7 +72,7 @@ class SharedBlocksKV:
             pytest.fail(
                 "make_room comes to an end: memory is asked again after each victim, and the request in need is the "
                 f"last of them.\n\n  your code made {MAX_CALLS} calls for these requests; the last ones:\n{last}\n"
-                "Hint: after a victim is chosen, what keeps it from being chosen again?",
+                "Hint: what has changed after a round of your loop, and what ends it?",
                 pytrace=False,
             )
 

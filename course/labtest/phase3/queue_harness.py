@@ -12,7 +12,7 @@ from mini_vllm.core.request import Request
 QUEUE_HINTS = (
     CrashHint(
         TypeError,
-        "two entries were equal up to the requests themselves, which have no order. What of a request decides between "
+        "two requests were compared with each other, and they have no order. What of a request decides between "
         "those two, and where does it stand in your entry?",
         word="instances of 'Request' and 'Request'",
     ),
@@ -21,11 +21,16 @@ REMOVE_HINTS = (
     *QUEUE_HINTS,
     CrashHint(ValueError, "the request is in the queue. By what does your code look for it?", inside="remove_request"),
 )
-ITERATION = "`pop_request` has the right order and iteration has not: what puts the requests in order there?"
+ITERATION = (
+    "`pop_request` gives the right requests and iteration does not: from where does it take them, and what puts them "
+    "in order?"
+)
+LOOK = "iteration gives the right requests: does it take them out, and what do `len` and `peek_request` look at?"
 PEEK = (
     "iteration has the right order and `peek_request` has not: at which place does it look for the most urgent one, "
     "and is it there after each of the calls above?"
 )
+POP = "iteration and `peek_request` are right: which request does `pop_request` take out each time, and return?"
 
 
 def rank(request: Request) -> str:
@@ -87,14 +92,15 @@ class PriorityQueueHarness:
         popped = [self.name(self.pop()) for _ in names] if yours["length"] == len(names) else []
         if alone(yours, expected, ["order"]) and popped == list(names):
             expect_equal(yours, expected, rule=rule, situation=before, hint=ITERATION)
-        hint = PEEK if alone(yours, expected, ["peek_request"]) else hint
+        if yours["order"] == expected["order"]:
+            hint = PEEK if alone(yours, expected, ["peek_request"]) else LOOK
         expect_equal(yours, expected, rule=rule, situation=before, hint=hint)
         expect_equal(
             {"popped, in order": popped, "length": len(self.queue)},
             {"popped, in order": list(names), "length": 0},
             rule=rule,
             situation=self.story,
-            hint=hint,
+            hint=POP,
         )
 
     def name(self, request: object) -> object:

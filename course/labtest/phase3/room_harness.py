@@ -105,7 +105,10 @@ class RoomHarness:
             rule, hint = ASKS_MEMORY
         elif "RUNNING" in wanted:
             hint = other_victim(yours["RUNNING"], wanted["RUNNING"]) or hint
-        hint = alone(yours, wanted, (*BESIDE, "WAITING", "make_room")) or hint
+        wrong = [label for label in wanted if yours[label] != wanted[label]]
+        if {*wrong} <= {"plan", "budget left", "preempted"}:
+            hint = f"nothing differs but {' and '.join(wrong)}. Which of your lines change it, and for which requests?"
+        hint = alone(yours, wanted, (*BESIDE, "WAITING", "make_room", "requests")) or hint
         expect_equal(yours, wanted, rule=rule, situation=self.before, hint=hint, calls=self.kv.calls)
 
 

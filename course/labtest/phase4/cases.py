@@ -19,12 +19,12 @@ CRASH_HINTS = (
     CrashHint(StopIteration, "which entry of your map is empty here, and what should have become of it?"),
     CrashHint(
         IndexError,
-        "has the request a hash for each full block at this moment? Which call makes them?",
+        "how long are the table and the request's list of hashes at this moment, and which call makes the hashes?",
         inside="cache_full_blocks",
     ),
     CrashHint(
         KeyError,
-        "a block still leads to a hash that is no longer in your map from hash to blocks. Was the hash taken out too "
+        "a block leads to a hash that is not in your map from hash to blocks. Was it never entered, taken out too "
         "early, or was the block kept too long?",
         inside="evict",
         word="\\x",  # the key is a hash; a block id is printed as a number
@@ -64,7 +64,7 @@ def leaves_alone(call: str, request: Request | None = None, **lists: Sequence[in
         rule="The prefix cache may append to a request's block_hashes. It changes nothing else of the request, and "
         "none of the lists that it is given: phase 2 goes on using them.",
         situation=situation,
-        hint="which of your lines assigns to an argument, sorts it, or takes something out of it?",
+        hint="which of your lines assigns to a part of an argument, or changes a list of it in place?",
     )
 
 

@@ -191,7 +191,12 @@ class RandomWorkload:
         rule = "Two blocks have the same hash if and only if all tokens up to their end, salt and adapter are the same."
         same = [sorted(blocks) for blocks in classes(self.cached.prefix_of_block)]
         yours = [sorted(blocks) for blocks in classes(cached)]
-        self.expect(sorted(yours), sorted(same), rule, "what does the hash of a block stand for: its tokens alone?")
+        self.expect(
+            sorted(yours),
+            sorted(same),
+            rule,
+            "by the rule, which of these blocks are the same? What goes into their hashes in your code?",
+        )
         rule = "hit_rate is hit tokens over tokens of all admitted requests."
         rate = round(float(self.cache.hit_rate()), 9)
         self.expect(
