@@ -81,7 +81,8 @@ def other_call(
     for number, (mine, right) in enumerate(zip_longest(yours, expected, fillvalue="none"), start=1):
         if mine != right:
             asked = (rules or {}).get(str(right).partition("(")[0], "Which rule is it about?")
-            return f"By the rules, call number {number} of `{label}` is {right}; yours is {mine}. {asked}"
+            found = f"your list has {number - 1}" if mine == "none" else f"yours is {mine}"
+            return f"By the rules, call number {number} of `{label}` is {right}; {found}. {asked}"
     return ""
 
 

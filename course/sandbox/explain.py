@@ -20,7 +20,7 @@ HINTS: dict[type[BaseException], str] = {
     KeyError: "what are the keys at this moment: should this one be there, or may it be missing?",
     IndexError: "how many entries are there at this moment?",
     TypeError: "which of the values in this line is not what you thought, and where did it come from?",
-    ValueError: "which of the values in this line is not what you thought, and where did it come from?",
+    ValueError: "which value in this line, or in a condition that led to it, is not what you thought?",
     ZeroDivisionError: "when is there nothing to divide by, and what is the answer then?",
 }
 SIGNATURE_WORDS = re.compile(r"(?P<name>[\w.]+)\(\) (takes|missing|got|needs)")

@@ -63,6 +63,6 @@ CALL_RULES = {
     "it do first then?",
     "cache_full_blocks": "Which blocks are taken in this call, and which of the table become full: by the tokens "
     "computed before it, and by those known after it?",
-    "drop_uncomputed": "A block is full with its last token: with 3 of 4 it is not. At which place of the table, first "
-    "block first, does your list begin?",
+    "drop_uncomputed": "A call with an empty list is not shown. A block is full with its last token: with 3 of 4 it is "
+    "not. At which place of the table, first block first, does your list begin?",
 }
