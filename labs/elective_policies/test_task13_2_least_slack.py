@@ -95,6 +95,14 @@ def test_slack_in_seconds(phase13: ModuleType) -> None:
             situation=["the four requests of the handout at 2 s", f"B's first {num_first} came by the step at 1.6 s"],
             hint="when is the token of this request due, from which moment on, and how much work is before it?",
         )
+        b.num_computed_tokens = 0
+        expect_equal(
+            round(policy.slack(b), 6),
+            0.0885,
+            rule="What a preempted request has to compute again is work before its next token.",
+            situation="B again, after it was preempted: none of its 5 prompt and 10 generated tokens is computed",
+            hint="how many tokens does the step compute that brings B's next one, and what does each of them take?",
+        )
 
 
 def test_what_can_come_in_time_comes_in_time(phase13: ModuleType) -> None:
@@ -133,7 +141,7 @@ def test_without_a_promise_a_request_comes_last_and_is_served(phase13: ModuleTyp
         expected,
         rule="Requests with a promise by slack, then those without one in the order of arrival.",
         situation="one seat; p0 to p8 have a ttft of 5, 6, 7, 5, ... seconds, n0 to n8 none",
-        hint="which are the first two that have changed places, and what is the slack of each when one is chosen?",
+        hint="at the first place that differs: what is the slack of the one expected there, and what of yours?",
     )
     check_no_idle_step(run, "one seat, with and without promises")
 

@@ -1,6 +1,7 @@
 """Graded tests of task 7.6: single calls."""
 
 import random
+from itertools import product
 from types import ModuleType
 
 import pytest
@@ -83,9 +84,9 @@ def test_the_smallest_and_the_largest_draw_choose_a_possible_token(
 
 def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
     # Both rows add up to 1 as float32 numbers do, and no token is likelier for the target.
-    drafter, target = [0.0, 0.5 + 2**-20, 0.5], [0.0, 0.5, 0.5]
-    for choose in (0.0, 0.4, LARGEST):
-        case = Case([1], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
+    target, drafters = [0.0, 0.5, 0.5], ([2**-20, 0.5, 0.5], [0.0, 0.5 + 2**-20, 0.5])
+    for choose, (draft, drafter) in product((0.0, 0.4, LARGEST), enumerate(drafters)):
+        case = Case([draft], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
         yours = called(phase7, case)
         is_right = len(yours) == 1 and yours[0] in (1, 2)
         expect_equal(
