@@ -26,7 +26,7 @@ from course.sandbox.limits import Limits, limit_resources
 MEMORY_BYTES = 1536 * 2**20  # beyond what is mapped already: Python, its libraries, torch
 LIMITS = Limits(2 * 2**30, stack_bytes=2**23, file_bytes=2**20, num_open_files=64, cpu_seconds=300, num_signals=64)
 MAX_PROCESSES = 32
-CAN_FORK = hasattr(os, "fork")
+CAN_FORK = sys.platform == "linux"  # macOS has it too, but its own libraries, which torch uses, do not survive it
 FRESH = 75  # the status of a process that made room for a fresh one
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 
@@ -46,7 +46,7 @@ def main() -> None:
     while True:
         if not CAN_FORK or (child := os.fork()) == 0:
             confine(int(user), bytes.fromhex(no_processes))
-            answer_all(channel)
+            answer_all(channel, stays=not CAN_FORK and bool(module))
         end_like(os.waitpid(child, 0)[1])
         channel.take_back()
 
@@ -71,11 +71,14 @@ def install_filter(program: bytes) -> None:
         raise OSError(ctypes.get_errno(), "the filter of system calls is refused")
 
 
-def answer_all(channel: Channel) -> NoReturn:
-    """Answer questions until the judge wants a fresh process, or no more."""
+def answer_all(channel: Channel, *, stays: bool) -> NoReturn:
+    """Answer questions until the judge wants a fresh process, or no more.
+
+    With `stays` this one must do: torch takes too long to be loaded again.
+    """
     files: dict[int, Any] = {}
     try:
-        while "fresh" not in (message := channel.receive()):
+        while "fresh" not in (message := channel.receive()) or stays:
             channel.send(answer(files, message))
         channel.send({"answer": CAN_FORK})
     except ChannelError:
@@ -97,6 +100,8 @@ def answer(files: dict[int, Any], message: Message) -> Message:
     An echo is the message itself: it shows that the process answers, and has nothing else to say.
     """
     try:
+        if "fresh" in message:
+            return {"answer": True}
         if "echo" in message:
             return {"answer": message["echo"]}
         if "load" in message:

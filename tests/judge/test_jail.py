@@ -43,6 +43,20 @@ ALONE = "\nimport builtins\nassert not hasattr(builtins, 'seen'), 'not the first
 def test_every_situation_meets_a_fresh_process_and_python_starts_once(
     jail: Jail, monkeypatch: pytest.MonkeyPatch, is_jailed: bool
 ) -> None:
+    assert points_and_starts(jail if is_jailed else Jail(), ALONE, monkeypatch) == (100, [False, True])
+
+
+def test_where_python_cannot_fork_only_torch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    boot = "from classroom.worker import inside; inside.CAN_FORK = False; inside.main()"
+    monkeypatch.setattr(jailing, "BOOT", f"{jailing.BOOT.partition('from classroom')[0]}{boot}")
+    points, started = points_and_starts(Jail(), "", monkeypatch)
+    assert (points, started.count(True)) == (100, 1)
+    assert started.count(False) > 10
+
+
+def points_and_starts(jail: Jail, added: str, monkeypatch: pytest.MonkeyPatch) -> tuple[float, list[bool]]:
+    """Grade phases 1 and 6 with a text added to each file; return the points, and for each start whether with torch."""
+
     class Counted(JailedWorker):
         def __init__(self, submission: SubmissionDir, jail: Jail, *, with_torch: bool = False) -> None:
             started.append(with_torch)
@@ -50,7 +64,6 @@ def test_every_situation_meets_a_fresh_process_and_python_starts_once(
 
     started = list[bool]()
     monkeypatch.setattr(worker, "JailedWorker", Counted)
-    judge = Judge(JudgeSettings("tests", situations=2, seconds=20, phases=(1, 6)), jail if is_jailed else Jail())
-    files = {phase: (solution(phase) + ALONE).encode() for phase in (1, 6)}
-    assert judge.grade(Submission("alone", files)).result()["points"] == 100
-    assert started == [False, True]
+    judge = Judge(JudgeSettings("tests", situations=2, seconds=20, phases=(1, 6)), jail)
+    files = {phase: (solution(phase) + added).encode() for phase in (1, 6)}
+    return judge.grade(Submission("alone", files)).result()["points"], started
