@@ -129,7 +129,7 @@ def shares(
 def slacks(
     phase13: ModuleType, asked: Sequence[Asked], num_seats: int, step_of_victims: int, num_at_once: int = 1
 ) -> Seen:
-    """Serve requests by their slack; see the order, and whom a lack of memory would hit at a step."""
+    """Serve requests by their slack; see the order, and the victims if memory ran out at a step."""
     policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
     phase13.LeastSlackFirst(7.0, 5.0)  # state of the class would show
     run = Served(policy, asked, num_seats, step_of_victims, num_at_once)

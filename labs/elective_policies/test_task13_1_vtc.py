@@ -163,7 +163,7 @@ def test_the_last_to_leave_the_queue_is_the_measure_when_none_waits(phase13: Mod
             "come z1 to z3, y1 to y3 and x1 to x3 (4 and 1 each)",
             f"the order: {' '.join(order)}",
         ],
-        hint="whose request left the queue last, who waits after that, and where is each of the three lifted to?",
+        hint="whose request left the queue last, which tenants wait then, and to where is each of the three lifted?",
     )
 
 

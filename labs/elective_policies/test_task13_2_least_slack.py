@@ -115,7 +115,7 @@ def test_what_can_come_in_time_comes_in_time(phase13: ModuleType) -> None:
             check_kept(
                 run,
                 what,
-                "each time the seat is free: what is the slack of the late one, and who goes first with which slack?",
+                "each time the seat is free: what is the slack of the late one, and which goes first with which slack?",
             )
 
 
@@ -198,7 +198,7 @@ def test_when_blocks_run_out_the_one_that_can_wait_gives_way(phase13: ModuleType
             situation=[what, f"{levels[order[0]]}, {levels[order[1]]}"],
             hint="in which order do your victims stand, and what is the slack of each: next token, last token?",
         )
-        check_kept(run, what, "what is the slack of the late one, step by step, and who is served before it?")
+        check_kept(run, what, "what is the slack of the late one, step by step, and which are served before it?")
 
 
 def test_the_texts_are_those_of_first_come_first_served(phase13: ModuleType) -> None:

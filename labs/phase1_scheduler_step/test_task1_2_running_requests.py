@@ -121,7 +121,7 @@ def test_a_victim_further_back_is_not_served(phase1: ModuleType) -> None:
         phase1,
         Situation(running, [], num_blocks=6, block_size=4, evictions={"A": ["C", "B"]}),
         rule="A request that was preempted earlier in this step is not RUNNING any more: skip it, and serve the rest.",
-        hint="C and B lose their blocks while A is served. To whom does your loop come next, and how does it tell?",
+        hint="C and B lose their blocks while A is served. Which does your loop reach next, and how does it tell?",
         plan="A:1  D:1",
         running="[A 4/5, D 6/7]",
         waiting="[B 0/5, C 0/6]",

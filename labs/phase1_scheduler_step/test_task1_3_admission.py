@@ -63,7 +63,7 @@ def test_a_hit_counts_as_computed(phase1: ModuleType) -> None:
         Situation([], [make_request("A", 11), make_request("B", 9)], budget=20, block_size=4, hits={"A": [32, 31]}),
         rule="Hit blocks are computed already: they cost no budget, they are handed to allocate_slots, and the "
         "request starts after them.",
-        hint="2 hit blocks of 4 tokens: how many of A's 11 are left, is allocate_slots given them, and who is next?",
+        hint="2 hit blocks of 4 tokens: how many of A's 11 are left, is allocate_slots given them, and which is next?",
         plan="A:3  B:9",
         running="[A 8/11, B 0/9]",
         budget_left=8,
@@ -96,7 +96,7 @@ def test_admits_is_given_the_hits_the_running_requests_and_the_memory(phase1: Mo
         rule="`admits` is given the request's hit blocks, all requests that run by then, and the memory: the guard of "
         "phase 5 counts with all three.",
         situation=scene.before,
-        hint="`admits` has four arguments. When is it asked for A and B, which do you pass on, and who runs then?",
+        hint="`admits` has four arguments. When is it asked for A and B, which do you pass on, and what runs then?",
         calls=scene.log,
     )
 
@@ -110,7 +110,7 @@ def test_a_resumed_request_computes_its_outputs_again(phase1: ModuleType) -> Non
         Situation([], [resumed, make_request("B", 2)], block_size=2, hits={"A": [31]}),
         rule="A preempted request is admitted like a new one: its hit counts, the rest of prompt and outputs is "
         "computed, and it is RUNNING again.",
-        hint="A has 8 tokens and a hit of 2: how many are left? Does it matter that it is PREEMPTED, and who is next?",
+        hint="A has 8 tokens and a hit of 2: how many are left? Does it matter that it is PREEMPTED? Which is next?",
         plan="A:6  B:2",
         running="[A 2/8, B 0/2]",
     )
@@ -121,7 +121,7 @@ def test_an_empty_list_admits(phase1: ModuleType) -> None:
         phase1,
         Situation([], [make_request("A", 3), make_request("B", 2)], num_blocks=5, block_size=4, reserved={"A": 1}),
         rule="For a waiting request, too, [] from allocate_slots is a success: it needed no new block.",
-        hint="what does allocate_slots answer for A, what does this answer mean, and who is next?",
+        hint="what does allocate_slots answer for A, what does this answer mean, and which request is next?",
         plan="A:3  B:2",
         running="[A 0/3, B 0/2]",
         calls=["kv.allocate_slots(A, 3) -> []", "kv.allocate_slots(B, 2) -> [...]"],

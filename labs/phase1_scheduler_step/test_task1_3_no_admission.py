@@ -132,7 +132,7 @@ def test_no_request_is_admitted_after_a_refusal(
         situation,
         rule="Once a running request was refused memory, no request is admitted in this step, however the refusal "
         "ended.",
-        hint="A is refused memory. Who is served then, and who needs the free blocks next: those that run, or W?",
+        hint="A is refused memory. Which are served then, and which need the free blocks next: those that run, or W?",
         plan=plan,
         running=running,
         waiting=waiting,

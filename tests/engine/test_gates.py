@@ -212,7 +212,10 @@ def image_of(name: str, offset: int = 3) -> MultiModalFeatureSpec:
 
 
 def texts_of(names: tuple[str, ...], *, together: bool, **settings: Any) -> dict[str, list[int]]:
-    """Return what the fake model says to 16 equal tokens, of which the image of that name takes 6 (<: one earlier)."""
+    """Return what the fake model says to 16 equal tokens, of which the image of that name takes 6.
+
+    The image begins at token 3, and one earlier for each `<` in the name.
+    """
     images = {"max_num_encoder_input_tokens": 8, "encoder_cache_size": 8}
     engines = [engine_with(**images, **settings)] if together else [engine_with(**images) for _ in names]
     for name, engine in zip(names, engines * len(names), strict=False):

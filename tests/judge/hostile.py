@@ -105,7 +105,7 @@ HOSTILE = (
     Hostile("os._exit", "os._exit(0)", ENDED),
     Hostile("an endless loop that swallows all", SWALLOW, LATE),
     Hostile("ends as if it made room for a fresh process", "os._exit(75)", LATE),
-    Hostile("leaves its pipes so that nobody can wait at them", "for fd in range(3, 30):\n"
+    Hostile("leaves its pipes non-blocking", "for fd in range(3, 30):\n"
             "    try: os.set_blocking(fd, False)\n    except OSError: pass"),
     Hostile("sleeps", "time.sleep(99)", LATE),
     Hostile("a crash", "__import__('ctypes').string_at(0)", ENDED),

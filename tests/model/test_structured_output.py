@@ -165,7 +165,7 @@ def _filled(grammar: Grammar, vocab_size: int) -> list[int]:
         ({"json": {"type": "frog"}}, "frog"),
         ({"regex": "(" * 500}, "at most 100 opening brackets"),
         ({"json": "{"}, "must be a JSON schema"),
-        ({"json": nested(5_000)}, "must be a JSON schema: maximum recursion depth exceeded"),
+        ({"json": nested(5_000)}, "must be a JSON schema"),
         ({"json": {"type": "integer", "minimum": 5, "maximum": 3}}, "structured_outputs cannot be compiled"),
         ({"grammar": "start: x"}, "structured_outputs cannot be compiled"),
         ({"regex": "a", "choice": ("b",)}, "exactly one of"),

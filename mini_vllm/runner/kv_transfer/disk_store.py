@@ -50,7 +50,7 @@ class DiskBlockStore:
     def get(self, block_hash: bytes) -> Tensor | None:
         path = self.folder / (block_hash.hex() + SUFFIX)
         try:
-            with path.open("rb") as file:  # read, not mapped: when somebody cuts a mapped file, its reader dies
+            with path.open("rb") as file:  # read, not mapped: a mapped file that is cut ends its reader
                 content = bytearray(file.read(self.like.nbytes + MAX_HEADER))
             block = torch.frombuffer(content[-self.like.nbytes :], dtype=self.like.dtype).view(self.like.shape)
             os.utime(path)  # the next engine goes by the times of the files

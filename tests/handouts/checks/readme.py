@@ -1,8 +1,14 @@
-"""What the checks of the project's README may call: the sizes of the catalogs."""
+"""What the checks of the project's README may call: the sizes of the catalogs, and what is recorded of benchmarks."""
+
+import json
+from typing import Any
 
 from course.parity.scenario import PUBLIC_TRACES
+from mini_vllm.assembly.lineup import CHECKOUT
 from tests.handouts.checks.recorded import recorded
 from tests.mutants.catalog import PHASES, alternatives, mutants
+
+MODELS = ("embedded", "random-150m")
 
 
 def catalog() -> tuple[int, int]:
@@ -15,3 +21,21 @@ def traces() -> tuple[int, int, int]:
     found = [one for file in PUBLIC_TRACES.glob("*.jsonl*") for one in recorded(file.name)]
     sound = [one for one in found if not one.defects]
     return len(sound), len(found), sum(not one.electives and not one.has_gates for one in sound)
+
+
+def at_once(peer: str, digits: int = 1) -> tuple[float, float]:
+    """Return our tokens/s over a peer's, all requests at once in float32: the embedded model, the one of 143.7 M."""
+    records = (benchmark(f"throughput-{model}-float32")["workloads"]["all at once"] for model in MODELS)
+    rates = [tuple(one[name]["output_tokens_per_second"] for name in ("mini-vllm", peer)) for one in records]
+    return round(rates[0][0] / rates[0][1], digits), round(rates[1][0] / rates[1][1], digits)
+
+
+def served() -> tuple[float, float, float]:
+    """Return our request rate over that of `transformers serve` for both models, and the cost of HTTP in per cent."""
+    embedded, larger = (benchmark(f"serve-on-{model}") for model in MODELS)
+    cost = 100 * embedded["http_cost"]["cost"]
+    return round(embedded["aims"][0]["found"], 1), round(larger["aims"][0]["found"], 1), round(cost, 1)
+
+
+def benchmark(name: str) -> Any:
+    return json.loads((CHECKOUT / f"docs/benchmarks/{name}.json").read_text(encoding="utf-8"))
