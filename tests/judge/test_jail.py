@@ -1,5 +1,7 @@
 """What a jailed worker finds: a course that is compiled, since it may write nothing, and nothing of the one before."""
 
+import math
+import re
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from classroom.judge.jail import Jail
 from classroom.judge.judge import Judge
 from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
-from classroom.judge.worker import JailedWorker, SubmissionDir
+from classroom.judge.worker import JailedWorker, StarterRaisedError, SubmissionDir, Workers
 from tests.grading.checkout import solution
 
 
@@ -36,26 +38,30 @@ def test_a_checkout_that_cannot_be_written_to_is_left_as_it_is(
     assert capsys.readouterr() == ("", "")
 
 
-ALONE = "\nimport builtins\nassert not hasattr(builtins, 'seen'), 'not the first file here'\nbuiltins.seen = True\n"
-
-
 @pytest.mark.parametrize("is_jailed", [True, False])
 def test_every_situation_meets_a_fresh_process_and_python_starts_once(
     jail: Jail, monkeypatch: pytest.MonkeyPatch, is_jailed: bool
 ) -> None:
-    assert points_and_starts(jail if is_jailed else Jail(), ALONE, monkeypatch) == (100, [False, True])
+    judged, file, found = jail if is_jailed else Jail(), b"import os\nraise ImportError(f'process {os.getpid()}')", []
+    with SubmissionDir({1: file}, judged) as submission, Workers(submission, judged) as workers:
+        for _ in range(4):
+            with pytest.raises(StarterRaisedError) as raised:
+                workers.fresh(until=math.inf).load(1)
+            found.append(re.findall(r"process \d+", str(raised.value))[0])
+    assert len(set(found)) == 4
+    assert points_and_starts(judged, monkeypatch) == (100, [False, True])
 
 
 def test_where_python_cannot_fork_only_torch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     boot = "from classroom.worker import inside; inside.CAN_FORK = False; inside.main()"
     monkeypatch.setattr(jailing, "BOOT", f"{jailing.BOOT.partition('from classroom')[0]}{boot}")
-    points, started = points_and_starts(Jail(), "", monkeypatch)
+    points, started = points_and_starts(Jail(), monkeypatch)
     assert (points, started.count(True)) == (100, 1)
     assert started.count(False) > 10
 
 
-def points_and_starts(jail: Jail, added: str, monkeypatch: pytest.MonkeyPatch) -> tuple[float, list[bool]]:
-    """Grade phases 1 and 6 with a text added to each file; return the points, and for each start whether with torch."""
+def points_and_starts(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> tuple[float, list[bool]]:
+    """Grade the reference's phases 1 and 6; return the points, and for each start of Python whether with torch."""
 
     class Counted(JailedWorker):
         def __init__(self, submission: SubmissionDir, jail: Jail, *, with_torch: bool = False) -> None:
@@ -65,5 +71,5 @@ def points_and_starts(jail: Jail, added: str, monkeypatch: pytest.MonkeyPatch) -
     started = list[bool]()
     monkeypatch.setattr(worker, "JailedWorker", Counted)
     judge = Judge(JudgeSettings("tests", situations=2, seconds=20, phases=(1, 6)), jail)
-    files = {phase: (solution(phase) + added).encode() for phase in (1, 6)}
-    return judge.grade(Submission("alone", files)).result()["points"], started
+    files = {phase: solution(phase).encode() for phase in (1, 6)}
+    return judge.grade(Submission("right", files)).result()["points"], started
