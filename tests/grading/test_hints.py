@@ -19,7 +19,7 @@ MISTAKES = {
     "free hits that are not needed memory": (
         2,
         ("num_needed + num_free_hits > self", "num_needed > self"),
-        "Which blocks leave it in this call: only the new ones, or hit blocks too?",
+        "Which blocks leave it: the new ones, hit blocks too, or more?",
     ),
     "entries that compare requests": (
         3,
