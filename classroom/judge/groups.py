@@ -7,7 +7,7 @@ import importlib
 from dataclasses import dataclass, replace
 from functools import partial
 
-from classroom.judge.questions import electives, kv_cache, scheduling
+from classroom.judge.questions import electives, kv_cache, scheduling, upkeep
 from classroom.judge.recorded_runs import Draw, calls
 from classroom.judge.scenario import (
     Features,
@@ -54,6 +54,7 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "budget, seats and the order of service": (
             scheduling.plans_in_ample_memory,
             calls("plans of large shares", FEW_SEATS, waits),
+            upkeep.OF_PLANS,
         ),
         "short memory, victims and prefix hits": (
             scheduling.plans_in_short_memory,
@@ -63,25 +64,32 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "what happens to sampled tokens": (
             scheduling.update_cases,
             calls("updates", Features(stops=True, aborts=True, long=True), waits),
+            upkeep.OF_UPDATES,
         ),
     },
     2: {
-        "the free queue": (kv_cache.free_queue_operations,),
-        "the pool and its reference counts": (kv_cache.pool_operations,),
+        "the free queue": (*[kv_cache.free_queue_operations] * 2, upkeep.OF_THE_QUEUE),
+        "the pool and its reference counts": (*[kv_cache.pool_operations] * 2, upkeep.OF_THE_POOL),
         "block tables": (
             kv_cache.manager_operations,
             calls("block tables", Features(is_tight=True, aborts=True), preempts),
+            upkeep.OF_ALLOCATIONS,
         ),
         "shared blocks": (
             calls("block tables", LEAVING, hits),
             calls("block tables", BY_PRIORITY, planned_victims),
             kv_cache.manager_operations,
+            upkeep.OF_FREED,
         ),
     },
     3: {
-        "the priority queue": (scheduling.priority_queue_operations,),
+        "the priority queue": (*[scheduling.priority_queue_operations] * 2, upkeep.OF_PRIORITIES),
         "which request to preempt": (scheduling.victim_cases,),
-        "preempting, first come first served": (scheduling.rooms_fcfs, calls("victims", SHORT, several_victims)),
+        "preempting, first come first served": (
+            scheduling.rooms_fcfs,
+            calls("victims", SHORT, several_victims),
+            upkeep.OF_VICTIMS,
+        ),
         "preempting, by priority": (
             scheduling.rooms_by_priority,
             calls("victims", BY_PRIORITY, planned_victims),
@@ -90,11 +98,16 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
     },
     4: {
         "hashes": (kv_cache.hash_cases,),
-        "hits in ample memory": (calls("cached blocks", Features(caching=True), hits), kv_cache.cache_operations),
+        "hits in ample memory": (
+            calls("cached blocks", Features(caching=True), hits),
+            kv_cache.cache_operations,
+            upkeep.OF_HITS,
+        ),
         "eviction": (
             kv_cache.cache_operations,
             calls("cached blocks", LEAVING, evicts),
             calls("cached blocks", BY_PRIORITY, planned_victims),
+            upkeep.OF_EVICTIONS,
         ),
         "tenants and adapters": (calls("cached blocks", Features(caching=True, tenants=True), hits),),
         "preempted requests that resume": (calls("cached blocks", SHORT, victims_return_to_answers),),
@@ -109,7 +122,11 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
             calls("chunks", WHOLE_PROMPTS, waits),
             calls("chunks", replace(WHOLE_PROMPTS, has_threshold=True), waits),
         ),
-        "the admission guard": (scheduling.admission_cases, calls("admission", GUARDED, the_guard_decides)),
+        "the admission guard": (
+            scheduling.admission_cases,
+            calls("admission", GUARDED, the_guard_decides),
+            upkeep.OF_CHUNKS,
+        ),
     },
     6: {
         "rows of a batch": (tensors("rows"),),
@@ -121,15 +138,15 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "a whole model, layer by layer": (tensors("draw_generation"),),
     },
     7: {
-        "prompt lookup": (electives.lookups,),
-        "drafts in the schedule, and taken back": (electives.schedules, electives.rollbacks),
+        "prompt lookup": (electives.lookups, upkeep.OF_LOOKUPS, electives.lookups, upkeep.lookup_reads),
+        "drafts in the schedule, and taken back": (electives.schedules, electives.rollbacks, upkeep.OF_DRAFTS),
         "slots for a drafter with a KV cache": (electives.slots,),
         "rows of logits": (electives.rows,),
         "accepting drafts": (electives.acceptances,),
         "rejection sampling": (electives.rejections,),
     },
     8: {
-        "placeholders": (electives.placeholder_orders, electives.stand_ins),
+        "placeholders": (electives.placeholder_orders, electives.stand_ins, upkeep.OF_PLACEHOLDERS),
         "the last step": (electives.ends,),
         "shares that were planned ahead": (electives.corrections,),
     },

@@ -90,6 +90,10 @@ class Script:
             self._is_in_call = False
         return found
 
+    def look(self, recorded: "RecordedObject", name: str) -> None:
+        """Record that a property is read, where that is what costs."""
+        self.calls.append((recorded.index, name, self._written(((), {}))))
+
     def question(self, scenario: EngineScenario | None = None) -> JudgeQuestion:
         assert any(not name[0].isupper() for _, name, _ in self.calls), "a script that asks nothing"
         return question(self.phase, "replay", self.phase, self.calls, shown=self._shown, scenario=scenario)

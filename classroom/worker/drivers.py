@@ -10,6 +10,7 @@ from classroom.worker.answers import Json
 from classroom.worker.device import on_a_device
 from classroom.worker.scenario import play_together
 from classroom.worker.script import replay
+from classroom.worker.upkeep import reads, upkeep
 from course.sandbox.errors import UnusableAnswerError
 from mini_vllm.core.request import Request
 
@@ -65,5 +66,5 @@ def table(files: Mapping[int, Any], phase: int, play: str, cases: list[tuple[Any
 
 
 DRIVERS: Mapping[str, Callable[..., list[Json]]] = {
-    driver.__name__: driver for driver in (replay, play_together, rejection_sample, own_stand_ins, table)
+    driver.__name__: driver for driver in (replay, play_together, rejection_sample, own_stand_ins, table, upkeep, reads)
 }

@@ -54,8 +54,9 @@ def is_strong(hashes: list[bytes]) -> bool:
 class ScriptReplay:
     """The objects that live through a script: requests, blocks, and the results of earlier calls."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, make_block: Callable[[int], KVCacheBlock] = KVCacheBlock) -> None:
         self.file = file
+        self.make_block = make_block
         self.results: list[Any] = []
         self.requests: dict[int, Request] = {}
         self.blocks: dict[int, KVCacheBlock] = {}
@@ -67,8 +68,7 @@ class ScriptReplay:
 
     def call(self, target: int, name: str, arguments: bytes) -> Json:
         """Make one call; return its result, its arguments afterwards, and the state of its object."""
-        positional, named = ArgumentReader(arguments, self).load()
-        thing = self.file if target == MODULE else self.results[target]
+        thing, positional, named = self.read(target, arguments)
         is_class = target == MODULE and name[0].isupper()
         is_plan = name == "schedule_drafts"  # the list of drafts is in the step's record, too
         drafts = [one.spec_token_ids for one in positional if isinstance(one, Request) and is_plan]
@@ -105,6 +105,11 @@ class ScriptReplay:
             self.tables = [(one, answer["state"][label]) for label, one in state.items() if label == "tables"]
         return answer
 
+    def read(self, target: int, arguments: bytes) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Return the object of a call and its arguments."""
+        positional, named = ArgumentReader(arguments, self).load()
+        return self.file if target == MODULE else self.results[target], positional, named
+
     def number_of(self, request: Request) -> int:
         """Return the number of a request of the script, -1 for any other."""
         return next((number for number, one in self.requests.items() if one is request), -1)
@@ -123,7 +128,7 @@ class ArgumentReader(pickle.Unpickler):
             case "request":
                 return self._request(*content)
             case "block":
-                return self._replay.blocks.setdefault(content[0], KVCacheBlock(content[0]))
+                return self._replay.blocks.setdefault(content[0], self._replay.make_block(content[0]))
             case "result":
                 return self._replay.results[content[0]]
             case "shared" if content[0] in self._replay.shared:

@@ -7,8 +7,9 @@ import torch
 
 from course.labtest import phase9_plays
 from course.labtest.case_table import cases, check
-from course.labtest.cost import check_constant_work, work_of
+from course.labtest.cost import check_constant_work
 from course.labtest.recorded import Answers
+from course.labtest.work import work_of
 
 
 @pytest.mark.parametrize("name", cases(phase9_plays, 4))

@@ -18,7 +18,7 @@ from classroom.judge.worker import JailedWorker
 from course.grading.plan import PlannedPhase, load_plan, load_whole_plan
 from course.starter_status import starter_path
 from tests.grading.checkout import solution
-from tests.judge.__main__ import not_asked, thinned
+from tests.judge.__main__ import loses, not_asked, thinned
 from tests.judge.files import fair_texts, mutant, solved, texts_of_mistakes
 from tests.mutants.catalog import PHASES
 
@@ -82,6 +82,22 @@ def test_a_mistake_costs_points_in_its_own_phase_only(judge: Judge, mistakes: di
 
 def test_what_is_not_asked_is_in_the_catalogue() -> None:
     assert [(phase, name) for phase, name in not_asked() if name not in texts_of_mistakes(phase)] == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "name"),
+    [
+        (2, "num_free_blocks walks the free queue"),
+        (4, "a lookup copies all hashes for each block"),
+        (7, "copies the text, and compares each token with all before it"),
+        (1, "an update remembers finished requests in an attribute of the function"),
+        (3, "keeps the last victim"),
+        (4, "the hit rate forgets what is long ago"),
+    ],
+)
+def test_costs_and_what_is_left_behind_are_asked_about(phase: int, name: str) -> None:
+    judge = Judge(replace(SETTINGS, situations=5, seconds=30, phases=(phase,)), Jail())
+    assert loses(judge, phase, mutant(phase, name))
 
 
 FAIR = [(phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)]  # all: python -m tests.judge

@@ -87,6 +87,10 @@ def manager_operations(rng: Random) -> JudgeQuestion:
     kv, large = script.functions.PagedKVCacheManager(131, 2, CacheLog(2)), Request("large", [1] * 260)
     kv.allocate_slots(large, 260)
     kv.free(large, rng.randrange(60))
+    kv, grows = script.functions.PagedKVCacheManager(9, 16, CacheLog(16)), Request("grows", [1] * 40)
+    for num_tokens in (15, 1, 15, 1):
+        kv.allocate_slots(grows, num_tokens)
+        grows.num_computed_tokens += num_tokens
     kv = script.functions.PagedKVCacheManager(9, 2, CacheLog(2))
     for name in "ABC":
         kv.allocate_slots(Request("x" * 300 + name, [1, 2, 3, 4]), rng.randrange(1, 4))
@@ -149,6 +153,14 @@ def cache_operations(rng: Random) -> JudgeQuestion:
     cache.update_block_hashes(second)
     cache.find_longest_cache_hit(second)
     script.functions.HashPrefixCache(block_size).find_longest_cache_hit(second)  # another engine has none of them
+    growing, whole = (
+        Request("growing", tokens[: 2 * block_size], cache_salt="s"),
+        Request("w", [*tokens, 9], cache_salt="s"),
+    )
+    cache.update_block_hashes(growing)
+    growing.all_token_ids += tokens[2 * block_size :]
+    cache.cache_full_blocks(growing, rng.sample(range(60, 90), 4), 0, 4)
+    cache.find_longest_cache_hit(whole)
     equal_blocks(script, rng)
     return script.question()
 

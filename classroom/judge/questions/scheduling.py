@@ -58,7 +58,9 @@ def plan_cases(rng: Random, *, is_ample: bool) -> JudgeQuestion:
     crowd = [make_request(f"r{number}", 1) for number in range(280)]
     situations += [Situation([], crowd, max_num_seqs=most) for most in (2, 300) if is_ample]
     for situation in situations:
-        waiting, victims, shares = StrictQueue(situation.waiting), AnyVictim(), AnyShare(is_generous=rng.random() < 0.6)
+        is_large = situation.budget >= 600 or len(situation.waiting) > 20  # what limits it shows in large shares
+        shares = AnyShare(is_generous=is_large or rng.random() < 0.6)
+        waiting, victims = StrictQueue(situation.waiting), AnyVictim()
         kv = memory_of(situation, rng, is_ample=is_ample)
         for request in situation.waiting:  # as phase 8 may leave it
             request.num_output_placeholders = rng.choice((0, 0, 1))
@@ -199,6 +201,8 @@ def empty(queue: Any, script: Script, outside: list[Request], rng: Random) -> No
         outside.append(request)
     for request in list(queue)[::2]:  # the next call shows their ranks to the worker
         script.functions.choose_victim([ranked(rng, request)], "fcfs")
+    for request in list(queue)[:1]:
+        queue.remove_request(request)
     while queue:
         queue.peek_request()
         queue.pop_request()

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from course.labtest.cost import check_constant_work, work_of
+from course.labtest.cost import check_constant_work
 from course.labtest.phase4.cases import RecordingPool, request_of
+from course.labtest.work import work_of
 from mini_vllm.core.request import Request
 
 RULE = "A prompt may have 100,000 tokens, and a cache as many blocks: what a call costs per block is always the same."
@@ -27,16 +28,22 @@ CALLS: dict[str, Call] = {
 }
 
 
+def filled(phase4: Any, num_blocks: int) -> tuple[Any, Request, Request]:
+    """Return a cache with many blocks, the request that has filled them, and another one of the same text."""
+    tokens = [number * 7 % 900 for number in range(4 * num_blocks + 1)]
+    cache, cached, new = phase4.HashPrefixCache(4), request_of("A", tokens), request_of("new", tokens)
+    cache.cache_full_blocks(cached, list(range(num_blocks)), 0, num_blocks)
+    cached.all_token_ids += range(4)
+    cache.update_block_hashes(cached)  # a list that grows by one may copy itself once; from then on it has room
+    cached.all_token_ids += range(4)
+    return cache, cached, new
+
+
 def check_cost(phase4: ModuleType, call: str) -> None:
     """Check that a call costs no more in a cache with many blocks, or no more per block of a long prompt."""
 
     def work_with(num_blocks: int) -> int:
-        tokens = [number * 7 % 900 for number in range(4 * num_blocks + 1)]
-        cache, cached, new = phase4.HashPrefixCache(4), request_of("A", tokens), request_of("new", tokens)
-        cache.cache_full_blocks(cached, list(range(num_blocks)), 0, num_blocks)
-        cached.all_token_ids += range(4)
-        cache.update_block_hashes(cached)  # a list that grows by one may copy itself once; from then on it has room
-        cached.all_token_ids += range(4)
+        cache, cached, new = filled(phase4, num_blocks)
         work = work_of(lambda: CALLS[call](cache, cached, new), str(phase4.__file__))
         return work // num_blocks if call.endswith("per block") else work
 

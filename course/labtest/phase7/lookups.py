@@ -1,20 +1,20 @@
-"""Checks of `propose_by_lookup`, and a text that counts what is read of it."""
+"""Checks of `propose_by_lookup`."""
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from course.labtest.cost import work_of
 from course.labtest.expect import Told, difference_report, expect_equal, explained
 from course.labtest.failure import Failed, Report
 from course.labtest.moments import told_of_memory
+from course.labtest.phase7.counted_text import READS_PER_TOKEN, Work, text_of
 from course.labtest.recorded import Answers
 from course.labtest.whole_numbers import list_of
+from course.labtest.work import work_of
 from course.views.text import counted
 
-READS_PER_TOKEN = 100
 SMALL, LARGE = (2, 12, 21, 1, 122, 22, 0, 212, 11), (300, 151_643, 1_000_003, 1, 2**16 + 1, 257, 256, 43, 0)
 RULE_OF_LOOKUP = (
     "The drafts are what followed the first earlier occurrence of the newest tokens, as many of them as occur earlier."
@@ -108,66 +108,6 @@ def random_lookup(rng: random.Random) -> Lookup:
 def new_objects(numbers: Iterable[int]) -> list[int]:
     """Return equal numbers, each an object of its own if it is over 256: tokens are equal, not identical."""
     return [int(str(number)) for number in numbers]
-
-
-class Work:
-    """What a lookup does: tokens read of the text, and comparisons of tokens, those of a copy of the text too."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-class CountedText(list[int]):
-    """A text that counts how many of its tokens are read."""
-
-    work: Work
-
-    def __getitem__(self, place: Any) -> Any:
-        found = super().__getitem__(place)
-        if isinstance(place, slice):
-            self.work.count += len(found)
-            return counted_text(found, self.work)
-        self.work.count += 1
-        return found
-
-    def __iter__(self) -> Iterator[int]:
-        for token_id in super().__iter__():
-            self.work.count += 1
-            yield token_id
-
-    def __reversed__(self) -> Iterator[int]:
-        for token_id in super().__reversed__():
-            self.work.count += 1
-            yield token_id
-
-    def copy(self) -> list[int]:
-        return counted_text(self, self.work)
-
-
-def counted_text(tokens: Iterable[int], work: Work) -> CountedText:
-    text = CountedText(tokens)
-    text.work = work
-    return text
-
-
-def text_of(tokens: Iterable[int], work: Work) -> CountedText:
-    """Return a text of equal tokens, no two of which are one object; each comparison and hash of them counts."""
-
-    class Token(int):
-        __slots__ = ()
-
-        def __eq__(self, other: object) -> bool:
-            work.count += 1
-            return int(self) == other
-
-        def __ne__(self, other: object) -> bool:
-            return not self == other
-
-        def __hash__(self) -> int:
-            work.count += 1
-            return hash(int(self))
-
-    return counted_text(map(Token, tokens), work)
 
 
 def check_reads(phase7: ModuleType, answers: Answers, what: str, tokens: Sequence[int]) -> None:

@@ -1,0 +1,282 @@
+"""What the calls of phases 1 to 8 cost among few things and among many, and what requests that are gone leave behind.
+
+The calls are those that the graded tests count, too.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import count
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from classroom.judge.question import JudgeQuestion, question, short
+from classroom.judge.questions.scheduling import policy
+from classroom.judge.script import Script
+from classroom.worker.doubles import AnyShare, AnyVictim, CacheLog, LoggedMemory, Memory, TouchLog
+from classroom.worker.script import Call
+from course.labtest.phase1.updates import EOS, Update, caught_up
+from course.labtest.phase2 import work as phase2
+from course.labtest.phase4 import work as phase4
+from course.labtest.phase7.counters import drafted
+from course.labtest.strict_queue import StrictQueue
+from course.labtest.support import make_request
+from course.labtest.work import LONG, SHORT
+from mini_vllm.core.block import KVCacheBlock
+from mini_vllm.core.request import Request
+from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
+
+NUM_REQUESTS = 150  # in each half of a life
+NUM_ADMISSIONS = 600
+LARGE_PROMPT = [7] * 600_000
+FREE = ("popleft", "append", "remove")
+POOL = ("touch of a free block", "touch of a held block", "get_new_blocks(1)", "free_blocks of one block")
+
+# Records calls among so many things; the last one counts. Returns what its work is divided by, if that is more than 1.
+Cost = Callable[[Script, int], int | None]
+Life = Callable[[Script], Callable[[str], object]]  # returns what records the life of one request
+
+
+def upkeep(rng: Random, phase: int, costs: Iterable[Cost] = (), lives: Iterable[Life] = ()) -> JudgeQuestion:
+    """Ask what the last call of each script of `costs` takes, and what the requests of each of `lives` leave."""
+    many = LONG + 10 * rng.randrange(9)
+    worlds = [[world(phase, cost, size) for size in (SHORT, many, many + 62, many + 150)] for cost in costs]
+    shown = [f"{names((few,))}: does the last call do more with {many} than with {SHORT}?" for (few, _), *_ in worlds]
+    scripts = [life_of_all(phase, life) for life in lives]
+    shown += [f"{names(halves)}: what is left of the requests?" for *halves, _ in scripts]
+    return question(phase, "upkeep", phase, worlds, scripts, shown=shown)
+
+
+def world(phase: int, cost: Cost, size: int) -> tuple[list[Call], int]:
+    """Return a script, and what the work of its last call is divided by."""
+    script = Script(phase)
+    divisor = cost(script, size) or 1
+    return script.calls, divisor
+
+
+def life_of_all(phase: int, life: Life) -> tuple[list[Call], list[Call], bool]:
+    """Return the calls of some requests, those of as many after them, and whether nothing may refer to them then."""
+    script = Script(phase)
+    use = life(script)
+    for number in range(NUM_REQUESTS):
+        use(f"first {number}")
+    num_calls = len(script.calls)
+    for number in range(NUM_REQUESTS):
+        use(f"then {number}")
+    may_keep_a_few = life is left_the_queue  # a heap may drop them when it is used the next time
+    return script.calls[:num_calls], script.calls[num_calls:], not may_keep_a_few
+
+
+def names(scripts: Iterable[list[Call]]) -> str:
+    return ", ".join(dict.fromkeys(name for calls in scripts for _, name, _ in calls))
+
+
+def update_among_waiting(script: Script, size: int) -> None:
+    apply(script, Update([caught_up("A")], {"A": [EOS]}, waiting=[caught_up(f"w{number}") for number in range(size)]))
+
+
+def apply(script: Script, update: Update) -> None:
+    script.functions.update_from_output(
+        update.scheduler_output,
+        update.sampled,
+        update.requests,
+        update.running,
+        max_model_len=update.max_model_len,
+        kv=Memory(4, []),
+    )
+
+
+def admitted(script: Script) -> Callable[[str], object]:
+    return lambda name: script.functions.schedule_step(
+        [],
+        StrictQueue([make_request(name, 4)]),
+        max_num_seqs=8,
+        max_num_batched_tokens=100,
+        kv=LoggedMemory(4, [1, 2, 3]),
+        preemption=AnyVictim(),
+        chunks=AnyShare(is_generous=True),
+    )
+
+
+def ended(script: Script) -> Callable[[str], object]:
+    return lambda name: apply(script, Update([caught_up(name)], {name: [EOS]}))
+
+
+def queue_call(script: Script, size: int, call: str) -> None:
+    file: Any = SimpleNamespace(KVCacheBlock=KVCacheBlock, FreeKVCacheBlockQueue=script.functions.FreeKVCacheBlockQueue)
+    phase2.queue_call(file, call)(size)()
+
+
+def pool_call(script: Script, size: int, call: str) -> None:
+    phase2.pool_call(script.functions, call)(size)()
+
+
+def manager_call(script: Script, size: int, call: phase2.ManagerCall, num_others: int = 0) -> None:
+    phase2.manager_call(script.functions, call, lambda length: length * num_others)(size)()
+
+
+def num_free_blocks(kv: Any, request: Request, newcomer: Request) -> None:
+    kv.script.look(kv, "num_free_blocks")
+
+
+def freed(script: Script) -> Callable[[str], object]:
+    kv = script.functions.PagedKVCacheManager(9, 4, CacheLog(4))
+
+    def use(name: str) -> None:
+        request = make_request(name, 9)
+        kv.get_computed_blocks(request)
+        kv.allocate_slots(request, 5)
+        kv.free(request, 5)
+
+    return use
+
+
+def left_the_queue(script: Script) -> Callable[[str], object]:
+    queue, clock = script.functions.PriorityRequestQueue(), count()
+
+    def use(name: str) -> None:
+        first, second = (Request(one, [1], arrival_time=next(clock)) for one in (name, f"{name}, too"))
+        for request in (first, second):
+            queue.add_request(request)
+        queue.pop_request()
+        queue.remove_request(second)
+
+    return use
+
+
+def preempted(script: Script) -> Callable[[str], object]:
+    preemption = script.functions.RecomputePreemption("fcfs")
+
+    def use(name: str) -> None:
+        needing, victim = (make_request(one, 4, num_computed_tokens=2) for one in (f"{name} needs", name))
+        memory = Memory(2, [], {needing.request_id: [1], name: [2]})
+        preemption.make_room(needing, 1, [needing, victim], StrictQueue(), SchedulerOutput(9), memory)
+
+    return use
+
+
+def cache_call(script: Script, size: int, call: str) -> int:
+    cache, cached, new = phase4.filled(script.functions, size)
+    if call == "hit_rate":
+        script.look(cache, call)
+    else:
+        phase4.CALLS[call](cache, cached, new)
+    return size if call.endswith("per block") else 1
+
+
+def cached(script: Script, way_out: str) -> Callable[[str], object]:
+    cache = script.functions.HashPrefixCache(4)
+
+    def use(name: str) -> None:
+        request, aborted = (
+            Request(name, [*name.encode()[-4:]] * 4, cache_salt=salt) for salt in (name, f"{name}, too")
+        )
+        for one in (aborted, request):
+            cache.update_block_hashes(one)
+            cache.find_longest_cache_hit(one)
+        cache.pin(request, [], TouchLog())
+        for block_id in (8, 7):
+            cache.evict(block_id) if way_out == "evict" else cache.drop_uncomputed([block_id])
+        cache.cache_full_blocks(request, [7], 0, 1)
+        cache.cache_full_blocks(request, [8], 0, 1)
+
+    return use
+
+
+def admissions(script: Script) -> Callable[[str], object]:
+    """Admit few tokens many times, of which those at first were hits; then very many tokens, and a hit again."""
+    cache, request = script.functions.HashPrefixCache(4), Request("again", [1] * 9)
+
+    def use(name: str) -> None:
+        half, number = name.split()
+        for _ in range(NUM_ADMISSIONS // NUM_REQUESTS):
+            cache.pin(request, [1, 2] if half == "first" else [], TouchLog())
+        if half == "then" and int(number) >= NUM_REQUESTS - 2:
+            cache.pin(Request(name, LARGE_PROMPT), [], TouchLog())
+        if half == "then" and int(number) == NUM_REQUESTS - 1:
+            cache.pin(request, [*range(1, 900)], TouchLog())
+
+    return use
+
+
+def asked_about(script: Script) -> Callable[[str], object]:
+    chunks = policy(script, [0, 1000, True, True])
+
+    def use(name: str) -> None:
+        request, other = Request(name, [7] * 9), make_request("A", 4, num_computed_tokens=3)
+        chunks.admits(request, [1], [other], Memory(4, [2, 3, 4], {"A": [1]}))
+        chunks.num_new_tokens(request, 4, 100)
+        chunks.should_sample(request, 9)
+
+    return use
+
+
+def looked_up(script: Script) -> Callable[[str], object]:
+    def use(name: str) -> None:
+        half, number = name.split()
+        newest = int(number) + NUM_REQUESTS * (half == "then")
+        script.functions.propose_by_lookup([newest, 3, newest], 2, 1, 3)
+
+    return use
+
+
+def with_drafts(script: Script) -> Callable[[str], object]:
+    speculation = script.functions.SpeculativeScheduling(4, True)
+
+    def use(name: str) -> None:
+        request = drafted(3, 1, [5, 6], computed=6, name=name)
+        speculation.num_lookahead_tokens(request)
+        speculation.usable_hit_blocks([len(name), 3])
+        speculation.roll_back(request, len(speculation.schedule_drafts(request)), 1)
+
+    return use
+
+
+def in_flight(script: Script) -> Callable[[str], object]:
+    scheduling = script.functions.PlaceholderScheduling(2)
+
+    def use(name: str) -> None:
+        request = make_request(name, 3, num_computed_tokens=3, max_tokens=1)
+        scheduling.take_placeholders(request, 0)
+        scheduling.is_surely_over(request)
+        share = ScheduledRequest(request, 3, 3, [1], needs_token=True, draft_token_ids=[-1, -1])
+        script.functions.correct_share(share, 1, [7])
+        scheduling.fill_placeholders(request, 1)
+
+    return use
+
+
+def lookup_reads(rng: Random) -> JudgeQuestion:
+    size = rng.randrange(900, 1100)
+    texts = [
+        [*range(size)],
+        [1] * (size - 1) + [2],
+        [1, 2] * (size // 2) + [1, 1, 3],
+        [5, 6, 7, *range(10, size), 5, 6, 7],
+    ]
+    return question(7, "reads", texts, shown=[f"how often each token of {short(str(text))} is read" for text in texts])
+
+
+def calls_of(function: Callable[..., int | None], calls: Iterable[object]) -> list[Cost]:
+    return [partial(function, call=call) for call in calls]
+
+
+NEW_BLOCK = phase2.ALLOCATIONS["allocate_slots with one new block"]
+ALLOCATIONS: list[Cost] = [
+    *calls_of(manager_call, [call for name, call in phase2.ALLOCATIONS.items() if name.startswith("allocate_slots")]),
+    partial(manager_call, call=NEW_BLOCK, num_others=1),
+]
+OF_PLANS = partial(upkeep, phase=1, lives=[admitted])
+OF_UPDATES = partial(upkeep, phase=1, costs=[update_among_waiting], lives=[ended])
+OF_THE_QUEUE = partial(upkeep, phase=2, costs=calls_of(queue_call, FREE))
+OF_THE_POOL = partial(upkeep, phase=2, costs=calls_of(pool_call, POOL))
+OF_ALLOCATIONS = partial(upkeep, phase=2, costs=ALLOCATIONS)
+OF_FREED = partial(upkeep, phase=2, costs=calls_of(manager_call, phase2.OTHER_CALLS.values()), lives=[freed])
+OF_PRIORITIES = partial(upkeep, phase=3, lives=[left_the_queue])
+OF_VICTIMS = partial(upkeep, phase=3, lives=[preempted])
+OF_HITS = partial(upkeep, phase=4, costs=calls_of(cache_call, phase4.CALLS), lives=[admissions])
+OF_EVICTIONS = partial(upkeep, phase=4, lives=[partial(cached, way_out=way) for way in ("evict", "drop")])
+OF_CHUNKS = partial(upkeep, phase=5, lives=[asked_about])
+OF_LOOKUPS = partial(upkeep, phase=7, lives=[looked_up])
+OF_DRAFTS = partial(upkeep, phase=7, lives=[with_drafts])
+OF_PLACEHOLDERS = partial(upkeep, phase=8, lives=[in_flight])

@@ -1,0 +1,66 @@
+"""A text that counts what is read of it."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+READS_PER_TOKEN = 100
+
+
+class Work:
+    """What a lookup does: tokens read of the text, and comparisons of tokens, those of a copy of the text too."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class CountedText(list[int]):
+    """A text that counts how many of its tokens are read."""
+
+    work: Work
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        if isinstance(place, slice):
+            self.work.count += len(found)
+            return counted_text(found, self.work)
+        self.work.count += 1
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        for token_id in super().__iter__():
+            self.work.count += 1
+            yield token_id
+
+    def __reversed__(self) -> Iterator[int]:
+        for token_id in super().__reversed__():
+            self.work.count += 1
+            yield token_id
+
+    def copy(self) -> list[int]:
+        return counted_text(self, self.work)
+
+
+def counted_text(tokens: Iterable[int], work: Work) -> CountedText:
+    text = CountedText(tokens)
+    text.work = work
+    return text
+
+
+def text_of(tokens: Iterable[int], work: Work) -> CountedText:
+    """Return a text of equal tokens, no two of which are one object; each comparison and hash of them counts."""
+
+    class Token(int):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            work.count += 1
+            return int(self) == other
+
+        def __ne__(self, other: object) -> bool:
+            return not self == other
+
+        def __hash__(self) -> int:
+            work.count += 1
+            return hash(int(self))
+
+    return counted_text(map(Token, tokens), work)
