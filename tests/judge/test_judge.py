@@ -18,7 +18,7 @@ from classroom.judge.worker import JailedWorker
 from course.grading.plan import PlannedPhase, load_plan, load_whole_plan
 from course.starter_status import starter_path
 from tests.grading.checkout import solution
-from tests.judge.__main__ import loses, not_asked, thinned
+from tests.judge.__main__ import not_asked, thinned
 from tests.judge.files import fair_texts, mutant, solved, texts_of_mistakes
 from tests.mutants.catalog import PHASES
 
@@ -97,7 +97,8 @@ def test_what_is_not_asked_is_in_the_catalogue() -> None:
 )
 def test_costs_and_what_is_left_behind_are_asked_about(phase: int, name: str) -> None:
     judge = Judge(replace(SETTINGS, situations=5, seconds=30, phases=(phase,)), Jail())
-    assert loses(judge, phase, mutant(phase, name))
+    graded = judge.grade(Submission(name, {phase: mutant(phase, name).encode()}))
+    assert graded.failures, "it gets full marks"
 
 
 FAIR = [(phase, name) for phase in PHASES for name in thinned(fair_texts(phase), 6)]  # all: python -m tests.judge
