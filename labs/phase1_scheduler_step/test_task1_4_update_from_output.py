@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from course.labtest.cost import check_constant_work, check_keeps_nothing, work_of
+from course.labtest.cost import check_constant_work, check_keeps_nothing
 from course.labtest.expect import difference_report, fail_with_smallest
 from course.labtest.phase1.cases import NUM_STATES, SEEDS
 from course.labtest.phase1.random_cases import random_update
 from course.labtest.phase1.updates import EOS, FIRST_OF_ALL, FREED, Update, caught_up, what_differs
 from course.labtest.recorded import Answers
+from course.labtest.work import work_of
 from mini_vllm.core.request import Request
 
 

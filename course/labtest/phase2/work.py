@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from course.labtest.cost import work_of
 from course.labtest.phase2.doubles import CountedBlock, LookCounter, RecordingPrefixCache
 from course.labtest.support import make_request
+from course.labtest.work import work_of
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
 

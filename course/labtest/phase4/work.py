@@ -4,8 +4,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from course.labtest.cost import check_constant_work, work_of
+from course.labtest.cost import check_constant_work
 from course.labtest.phase4.cases import RecordingPool, request_of
+from course.labtest.work import work_of
 from mini_vllm.core.request import Request
 
 RULE = "A prompt may have 100,000 tokens, and a cache as many blocks: what a call costs per block is always the same."

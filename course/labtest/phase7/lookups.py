@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from course.labtest.cost import work_of
 from course.labtest.expect import Told, difference_report, expect_equal, explained
 from course.labtest.failure import Failed, Report
 from course.labtest.moments import told_of_memory
 from course.labtest.recorded import Answers
 from course.labtest.whole_numbers import list_of
+from course.labtest.work import work_of
 from course.views.text import counted
 
 READS_PER_TOKEN = 100
