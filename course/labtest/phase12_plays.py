@@ -181,7 +181,7 @@ def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -
     """Decode after few tokens and after many, with the same cache; see whether torch makes more after many."""
     import torch
 
-    from course.labtest.cost import numbers_made
+    from course.labtest.work import numbers_made
 
     longest, made = cdiv(max(num_tokens), block_size), list[int]()
     cache, query = torch.ones(longest + 1, block_size, 1, 64), torch.ones(1, 1, 64)

@@ -42,7 +42,7 @@ def _play(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int:
         del sys.modules[name]
     sys.modules["solutions"] = None  # type: ignore[assignment]
     file = ModuleType(f"labs.{lab_folder(phase)}.starter")
-    sys.modules[file.__name__] = file
+    sys.modules[file.__name__], file.__file__ = file, "starter.py"
     exec(compile(text, "starter.py", "exec"), file.__dict__)
     for number, asked in enumerate(situations, start=1):
         found = answer({phase: file}, {"driver": asked.driver, "arguments": asked.arguments})
