@@ -3,7 +3,7 @@
 import importlib
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from classroom.worker.answers import Json
@@ -58,11 +58,11 @@ def own_stand_ins(files: Mapping[int, Any], cases: list[int]) -> list[Json]:
     return answers
 
 
-def table(files: Mapping[int, Any], phase: int, play: str, cases: list[tuple[Any, ...]]) -> list[Json]:
-    """Return what the graded tests of a phase from 9 on see of each case."""
+def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
+    """Return what the graded tests of a phase from 9 on see of each case, (play, what it is given)."""
     # Here, because phase 9's plays load numpy: a third of the start of a worker, and most workers are not for it.
     plays = importlib.import_module(f"course.labtest.phase{phase}_plays")
-    return [getattr(plays, play)(files[phase], *given) for given in cases]
+    return [getattr(plays, play)(files[phase], *given) for play, given in cases]
 
 
 DRIVERS: Mapping[str, Callable[..., list[Json]]] = {

@@ -4,10 +4,8 @@ from collections.abc import Callable
 from types import ModuleType
 
 from course.labtest.expect import expect_equal
-from course.labtest.work import LONG, ROOM, SHORT, num_entries, num_references
+from course.labtest.work import LONG, NUM_REQUESTS, ROOM, SHORT, left_behind
 from mini_vllm.core.request import Request
-
-NUM_REQUESTS = 150
 
 
 def check_constant_work(work_with: Callable[[int], int], call: str, things: str, rule: str, hint: str) -> None:
@@ -36,13 +34,8 @@ def check_keeps_nothing(
 
     `use` is given the id of a request that comes and goes. If it returns it, nothing may refer to it then.
     """
-    for number in range(NUM_REQUESTS):
-        use(f"first {number}")
-    before = num_entries(phase, *objects)
-    gone = list(filter(None, [use(f"then {number}") for number in range(NUM_REQUESTS)]))
-    num_kept = num_entries(phase, *objects) - before
     expect_equal(
-        {"entries left by them": num_kept if num_kept > ROOM else 0, "references to them": num_references(gone)},
+        left_behind(phase, use, *objects),
         {"entries left by them": 0, "references to them": 0},
         rule=rule,
         situation=f"{NUM_REQUESTS} {what}, after as many before; counted: entries of all lists, dicts and sets,\n"

@@ -190,6 +190,27 @@ def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequen
     }
 
 
+def leaves(phase10: ModuleType, num_requests: int) -> Seen:
+    """Let requests be asked about and end, every second one without having been admitted; see what is left of them."""
+    from course.labtest.work import left_behind
+
+    connector = phase10.BlockStoreConnector(GivenStore({}), 4)
+
+    def use(name: str) -> Request:
+        request = request_of(name, 12, 4)
+        connector.get_num_new_matched_tokens(request, 0)
+        if name[-1] in "02468":
+            connector.update_state_after_alloc(request, [7, 5, 9], 0)
+            request.num_computed_tokens, request.status = 11, RequestStatus.FINISHED_STOPPED
+        else:  # it never ran
+            request.status = RequestStatus.FINISHED_ABORTED if name[-1] in "135" else RequestStatus.FINISHED_ERROR
+        connector.request_finished(request, [7, 5, 9])
+        connector.build_connector_meta()
+        return request
+
+    return left_behind(phase10, use, connector, num_requests=num_requests)
+
+
 def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str], steps: Calls) -> Seen:
     """Run steps, (loads, saves) each, with a forward pass after each that changes every block.
 

@@ -5,11 +5,12 @@ when the counter of one was lifted to that of the other: then all is seen from a
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from types import ModuleType
 from typing import Any
 
+from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.policy.policy_queue import PolicyQueue
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request, RequestStatus
@@ -30,7 +31,7 @@ PREFIX = "a request called "  # of all ids
 class Served:
     """A run: the names in the order of admission, the victims at a step, and the first thing that no policy may do.
 
-    `num_at_once` output tokens come in a step, as with drafts.
+    `num_at_once` output tokens come in a step, as with drafts. `slack` is asked at the step of the victims.
     """
 
     def __init__(
@@ -41,9 +42,11 @@ class Served:
         step_of_victims: int = 0,
         num_at_once: int = 1,
         budget: int = BUDGET,
+        slack: Callable[[Request], float] | None = None,
     ) -> None:
         self.order: list[str] = []
         self.victims: list[str] = []
+        self.slacks: dict[str, str] = {}
         self.amiss = ""
         self.policy, self.num_seats, self.num_at_once, self.budget = policy, num_seats, num_at_once, budget
         self.queue, self.running, self.now = PolicyQueue(policy), list[Request](), 0.0
@@ -51,10 +54,10 @@ class Served:
         for number in range(MAX_STEPS):
             while to_come and to_come[0].arrival_time <= self.now:
                 self.queue.add_request(to_come.pop(0))
-            self.step()
+            self.step(slack if number == step_of_victims else None)
             if number == step_of_victims:
                 running = list(self.running)
-                self.victims = [one.request_id.removeprefix(PREFIX) for one in policy.victims(running)]
+                self.victims = list(map(name_of, policy.victims(running)))
                 if running != self.running:
                     self.amiss = "`victims` changes the list that it is given"
             if self.amiss or not (to_come or self.running or len(self.queue)):
@@ -62,11 +65,13 @@ class Served:
             self.now += STEP_SECONDS
         self.amiss = "it never ends"
 
-    def step(self) -> None:
+    def step(self, slack: Callable[[Request], float] | None) -> None:
         """Plan a step and compute it."""
         policy, running, queue = self.policy, self.running, self.queue
         view = StepView(self.now, running, queue, 10_000, 4, self.num_seats, self.budget * self.num_seats)
         policy.start_step(view)
+        if slack is not None:
+            self.note(slack)
         if not policy.rank_is_fixed:
             queue.sort()
         if policy.to_preempt(view):
@@ -78,7 +83,7 @@ class Served:
                 self.amiss = "a seat stays empty"
                 break
             running.append(queue.pop_request())
-            self.order.append(running[-1].request_id.removeprefix(PREFIX))
+            self.order.append(name_of(running[-1]))
         shares = [(one, min(self.budget, one.num_tokens - one.num_computed_tokens)) for one in running]
         if any(policy.token_limit(*share) < 1 for share in shares):
             self.amiss = "a request sits out"
@@ -92,6 +97,23 @@ class Served:
                     request.status = RequestStatus.FINISHED_LENGTH_CAPPED
                     running.remove(request)
                 policy.sampled(request, num_new)
+
+    def note(self, slack: Callable[[Request], float]) -> None:
+        """Keep the slack of each request, and of those that run also the one after a preemption."""
+        for request in sorted([*self.running, *self.queue], key=name_of):
+            self.slacks[f"slack of {name_of(request)}"] = in_seconds(slack(request))
+            if num_computed_tokens := request.num_computed_tokens:
+                request.num_computed_tokens = 0
+                self.slacks[f"slack of {name_of(request)}, if it is preempted"] = in_seconds(slack(request))
+                request.num_computed_tokens = num_computed_tokens
+
+
+def name_of(request: Request) -> str:
+    return request.request_id.removeprefix(PREFIX)
+
+
+def in_seconds(slack: float) -> str:
+    return f"{round(slack, 6) + 0.0:.6f} s"  # so that there is no -0
 
 
 def request_of(asked: Asked) -> Request:
@@ -129,11 +151,29 @@ def shares(
 def slacks(
     phase13: ModuleType, asked: Sequence[Asked], num_seats: int, step_of_victims: int, num_at_once: int = 1
 ) -> Seen:
-    """Serve requests by their slack; see the order, and the victims if memory ran out at a step."""
+    """Serve requests by their slack; see the order, and all slacks and the victims if memory ran out at a step."""
     policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
     phase13.LeastSlackFirst(7.0, 5.0)  # state of the class would show
-    run = Served(policy, asked, num_seats, step_of_victims, num_at_once)
-    return {"order": run.order, "victims": run.victims, "amiss": run.amiss}
+    run = Served(policy, asked, num_seats, step_of_victims, num_at_once, slack=policy.slack)
+    return {"order": run.order, "victims": run.victims, **run.slacks, "amiss": run.amiss}
+
+
+def forgets(phase13: ModuleType, num_requests: int) -> Seen:
+    """Let requests have two tokens each, and end; see what is left of them."""
+    from course.labtest.work import left_behind
+
+    policy = phase13.LeastSlackFirst()
+
+    def use(name: str) -> Request:
+        request = request_of((name, 1, 2, 0.0, {"tpot": 1.0}))
+        for status in (RequestStatus.RUNNING, RequestStatus.FINISHED_LENGTH_CAPPED):
+            request.all_token_ids.append(1)
+            request.status = status
+            policy.sampled(request, 1)
+            policy.start_step(StepView(0.01, [], PolicyQueue(policy), 99, 4, 2, 16))
+        return request
+
+    return left_behind(phase13, use, policy, num_requests=num_requests)
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
@@ -142,9 +182,10 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def random_shares(rng: Random) -> tuple[Any, ...]:
-    """Return tenants that all come at once; or a tenant c that comes back, after b has had much and a little.
+    """Return tenants that all come at once; or tenants of which some come back, after b has had most.
 
-    Then c has been away, or no request has waited for a while, or c has always had a request that ran.
+    Then c has been away, comes as the last request of a has left the queue, or has always had a request that ran; or
+    no request has waited for a while, and a, c and d come back in any order.
     """
 
     def flood(tenant: str, numbers: Sequence[int], at: float = 0.0, longest: int = 2) -> list[Asked]:
@@ -153,7 +194,8 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
     much: Asked = ("b0", rng.randint(120, 160), 1, 0.0, {})
     back, odd = rng.uniform(0.15, 0.18), {"b": 0.9137, "c": 1.0631}  # so that no counters are equal by chance
     many: Sequence[int] = range(1, 31)
-    match rng.choice(("at once", "away", "idle", "runs")):
+    some: Asked = ("d0", rng.randint(60, 80), 1, 0.0, {})
+    match rng.choice(("at once", "away", "leaves", "idle", "runs")):
         case "at once":
             tenants, long = rng.sample("mnopqrst", 4), rng.choice((1, 1, 500))  # prompts of thousands of tokens
             asked: list[Asked] = [
@@ -169,12 +211,22 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
         case "away":
             few = flood("b", range(1, 4), rng.choice((0.0, back)))
             return [much, *flood("a", many), *few, *flood("c", many, back)], odd, 1, "b"
+        case "leaves":
+            number = rng.randint(1, 5)
+            num_steps = cdiv(much[1], BUDGET) + cdiv(some[1], BUDGET) + number
+            last = [*flood("c", many, (num_steps - 0.5) * STEP_SECONDS, 1), *flood("b", range(1, 4))]
+            return [much, some, *flood("a", range(1, number + 1), longest=1), *flood("d", many), *last], odd, 1, "b"
         case "idle":
-            again = [*flood("c", many, 1.001), *flood("b", range(1, 4), 1.002), *flood("a", range(50, 80), 1.003)]
-            return [much, *flood("a", range(1, 6)), *again], odd, 1, "b"
-    runs: Asked = ("c0", 1, 300, 0.0, {})
+            gap, numbers = rng.choice((1e-6, 1e-3)), {"a": range(50, 80), "b": range(1, 4)}
+            again = [
+                one
+                for place, tenant in enumerate((*rng.sample("acd", 3), "b"), start=1)
+                for one in flood(tenant, numbers.get(tenant, many), 1 + place * gap)
+            ]
+            runs: list[Asked] = [("e0", 1, 300, 0.0, {})] * rng.randint(0, 1)
+            return [*runs, much, some, *flood("a", range(1, 6)), *again], odd, 1 + len(runs), "b"
     others = [*flood("a", many, longest=1), *flood("b", range(1, 4)), *flood("c", many, back, 1)]
-    return [runs, much, *others], odd, 2, "b"
+    return [("c0", 1, 300, 0.0, {}), much, *others], odd, 2, "b"
 
 
 def random_slacks(rng: Random) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """What graded tests and judge see of a file for phase 9: each function plays one case and describes it."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from random import Random
 from types import ModuleType
@@ -140,6 +141,22 @@ def large_logits(phase9: ModuleType, vocab_size: int, seed: int) -> Seen:
         "their numbers added up": int(forbidden.sum()),
         "forbidden in row 0": int((given[0] != 0).sum()),
     }
+
+
+def lines_run(phase9: ModuleType, num_tokens: Sequence[int]) -> Seen:
+    """Apply bits to a row of few logits, and to one of many; see whether more lines of the file run for many."""
+    import torch
+
+    from course.labtest.work import ROOM, work_of
+
+    few, many = (
+        work_of(
+            partial(phase9.apply_bitmask, torch.zeros(1, size), torch.zeros(1, -(-size // 32), dtype=torch.int32), [0]),
+            str(phase9.__file__),
+        )
+        for size in num_tokens
+    )
+    return {"does more with many tokens": many > 2 * few + ROOM}
 
 
 def logits(phase9: ModuleType, num_rows: int, vocab_size: int, rows: Sequence[int], seed: int) -> Seen:

@@ -11,6 +11,7 @@ from mini_vllm.core.request import Request
 
 BYTES_PER_UNIT = 64  # a copy of a list with 8 entries counts like one line
 BYTES_OF_A_CALL = 1024  # a call takes its frame, and so does the tracing
+NUM_REQUESTS = 150
 SHORT, LONG = 9, 900
 ROOM = 20  # lines or entries that may differ without a walk or a leak
 
@@ -59,6 +60,21 @@ def numbers_made(act: Callable[[], object]) -> int:
     with Counting():
         act()
     return sum(made)
+
+
+def left_behind(
+    phase: ModuleType, use: Callable[[str], Request | None], *objects: object, num_requests: int = NUM_REQUESTS
+) -> dict[str, object]:
+    """Return what requests that come and go leave, after as many before; entries only if there are many.
+
+    `use` is given the id of a request that comes and goes. If it returns it, nothing may refer to it then.
+    """
+    for number in range(num_requests):
+        use(f"first {number}")
+    before = num_entries(phase, *objects)
+    gone = list(filter(None, [use(f"then {number}") for number in range(num_requests)]))
+    num_kept = num_entries(phase, *objects) - before
+    return {"entries left by them": num_kept if num_kept > ROOM else 0, "references to them": num_references(gone)}
 
 
 def num_references(requests: list[Request]) -> int:

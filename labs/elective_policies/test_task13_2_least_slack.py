@@ -9,7 +9,6 @@ import pytest
 
 from course.labtest import phase13_plays
 from course.labtest.case_table import cases, check
-from course.labtest.cost import check_keeps_nothing
 from course.labtest.expect import expect_equal, lab_failure
 from course.labtest.recorded import Answers
 from course.workloads.timed_request import TimedRequest
@@ -163,23 +162,6 @@ def test_of_equal_slack_the_first_to_come_is_first(phase13: ModuleType) -> None:
 @pytest.mark.parametrize("name", cases(phase13_plays, 2))
 def test_who_is_served_and_who_gives_way(phase13: ModuleType, answers: Answers, name: str) -> None:
     check(phase13_plays, phase13, answers, 2, name)
-
-
-def test_finished_requests_are_forgotten(phase13: ModuleType) -> None:
-    policy = phase13.LeastSlackFirst()
-
-    def use(name: str) -> Request:
-        request = Request(name, [1], SamplingParams(max_tokens=2), service_level=ServiceLevel(tpot=1.0))
-        for status in (RequestStatus.RUNNING, RequestStatus.FINISHED_LENGTH_CAPPED):
-            request.all_token_ids.append(1)
-            request.status = status
-            policy.sampled(request, 1)
-            begin_step(policy, 0.01)
-        return request
-
-    rule = "A policy forgets requests that are finished."
-    hint = "what does your policy keep of a request, from when on, and which line takes it out?"
-    check_keeps_nothing(phase13, use, policy, what="requests with two tokens each", rule=rule, hint=hint)
 
 
 def test_when_blocks_run_out_the_one_that_can_wait_gives_way(phase13: ModuleType) -> None:

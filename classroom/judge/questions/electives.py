@@ -1,8 +1,6 @@
 """Questions to the electives: phases 7 to 13."""
 
-from itertools import chain
 from random import Random
-from typing import Any
 
 from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
@@ -21,13 +19,7 @@ LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
 NUM_REJECTIONS = 20
 PARTS = 64  # the random distributions have probabilities in such parts
 CELLS_PER_PART = 2
-PLAYS: dict[int, Any] = {  # of the tasks of a phase
-    9: (phase9_plays, "steps", "walks", "masks", "logits", "follows"),
-    10: (phase10_plays, "stores", "matches", "loads", "ends", "moves"),
-    11: (phase11_plays, "gate", "encodings", "chunk", "keys", "products"),
-    12: (phase12_plays, "frees", "allocates", "sliding_hit", "common_hit", "attends"),
-    13: (phase13_plays, "shares", "slacks"),
-}
+PLAYS = {9: phase9_plays, 10: phase10_plays, 11: phase11_plays, 12: phase12_plays, 13: phase13_plays}
 
 
 def lookups(rng: Random) -> JudgeQuestion:
@@ -190,9 +182,8 @@ def corrections(rng: Random) -> JudgeQuestion:
 
 def table(rng: Random, phase: int, task: int) -> JudgeQuestion:
     """Random cases of one task of a phase from 9 on, among the named ones of its graded tests, which vary all else."""
-    plays, *names = PLAYS[phase]
-    play = names[task - 1]
-    named = [group["cases"].values() for group in groups(plays, task) if group["play"] == play]
-    cases = [*chain(*named), *(plays.random_case(rng, task) for _ in range(MAX_CASES))]
+    told = groups(PLAYS[phase], task)
+    cases = [(group["play"], given) for group in told for given in group["cases"].values()]
+    cases += [(told[0]["play"], PLAYS[phase].random_case(rng, task)) for _ in range(MAX_CASES)]
     rng.shuffle(cases)
-    return question(phase, "table", phase, play, cases, shown=[short(f"{play}{given}") for given in cases])
+    return question(phase, "table", phase, cases, shown=[short(f"{play}{tuple(given)}") for play, given in cases])

@@ -21,12 +21,11 @@ from course.labtest.phase4 import work as phase4
 from course.labtest.phase7.counters import drafted
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import make_request
-from course.labtest.work import LONG, SHORT
+from course.labtest.work import LONG, NUM_REQUESTS, SHORT
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 
-NUM_REQUESTS = 150  # in each half of a life
 NUM_ADMISSIONS = 600
 LARGE_PROMPT = [7] * 600_000
 FREE = ("popleft", "append", "remove")
