@@ -39,9 +39,9 @@ def blocks_or_numbers(fit: Callable[..., int], total: int, free: int, share: flo
         return {"ValueError that names": {**names, "block": block in named}}
 
 
-def hash_or_refusal(hash_block: Callable[..., bytes], *arguments: Any) -> bytes:
+def hash_or_refusal(hash_block: Callable[..., bytes], parent: bytes, *content: Sequence[Any]) -> bytes:
     """Return a hash, and for a refused text, which is none, a hash of its own: refusing tells it from all others."""
     try:
-        return hash_block(*arguments)
+        return hash_block(parent, *content)
     except UnicodeEncodeError:
-        return sha256(repr(arguments).encode()).digest()
+        return sha256(repr([parent, *map(list, content)]).encode()).digest()

@@ -13,6 +13,7 @@ from typing import Any
 
 from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
 from classroom.worker.device import device_tensors, on_a_device
+from classroom.worker.doubles import ReadMemory
 from classroom.worker.leeway import blocks_or_numbers, hash_or_refusal, tokens_drawn
 from course.labtest.strict_queue import StrictQueue
 from mini_vllm.core.block import KVCacheBlock
@@ -143,9 +144,8 @@ class ArgumentReader(pickle.Unpickler):
                 batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
                 return self._replay.shared.setdefault(content[0], batch)
             case "memory":  # one that lives on, with other contents
-                number, kind_of_memory, contents = content
-                memory = self._replay.shared.setdefault(number, kind_of_memory(1, []))
-                vars(memory).update(contents)
+                memory = self._replay.shared.setdefault(content[0], ReadMemory(1, []))
+                vars(memory).update(content[1])
                 return memory
             case "stand-in":
                 return content[0]

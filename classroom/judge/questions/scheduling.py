@@ -215,7 +215,7 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
 
 
 def empty(queue: Any, script: Script, outside: list[Request], rng: Random) -> None:
-    """Fill a queue up, take some out of it, change the ranks of others, which is no matter by now, and pop the rest."""
+    """Fill a queue up, take some out of it, then some whose ranks have changed, which is no matter by now; pop the rest."""
     while outside:
         queue.add_request(outside.pop())
     for _ in range(len(queue) // 3):
@@ -225,6 +225,8 @@ def empty(queue: Any, script: Script, outside: list[Request], rng: Random) -> No
         outside.append(request)
     for request in list(queue)[::2]:  # the next call shows their ranks to the worker
         script.functions.choose_victim([ranked(rng, request)], "fcfs")
+    for request in list(queue)[:5:2]:
+        queue.remove_request(request)
     while queue:
         queue.peek_request()
         queue.pop_request()
