@@ -215,7 +215,7 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
 
 
 def empty(queue: Any, script: Script, outside: list[Request], rng: Random) -> None:
-    """Fill a queue up, take some out of it, then some whose ranks have changed, which is no matter by now; pop the rest."""
+    """Fill a queue up, take some out of it, then some whose ranks have changed, which is no matter; pop the rest."""
     while outside:
         queue.add_request(outside.pop())
     for _ in range(len(queue) // 3):
