@@ -24,13 +24,14 @@ def drawn(request: Request, step: int) -> int:
 
 @dataclass
 class Memory:
-    """For phase 2: hands out the most recently freed block, and finds at most two blocks of a prefix."""
+    """For phase 2: hands out the most recently freed block, and finds at most some blocks of a prefix, mostly two."""
 
     block_size: int
     free_blocks: list[int]
     tables: dict[str, list[int]] = field(default_factory=dict)
     known: dict[tuple[int, ...], int] = field(default_factory=dict)
     freed: list[tuple[str, int]] = field(default_factory=list)
+    max_hit_blocks: int = MAX_HIT_BLOCKS
 
     @property
     def num_usable_blocks(self) -> int:
@@ -87,7 +88,7 @@ class Memory:
 
     def _prefixes(self, request: Request) -> list[tuple[int, ...]]:
         tokens, size = request.all_token_ids, self.block_size
-        num_full = min(MAX_HIT_BLOCKS, len(tokens) // size)
+        num_full = min(self.max_hit_blocks, len(tokens) // size)
         return [tuple(tokens[: number * size]) for number in range(1, num_full + 1)]
 
 
@@ -115,6 +116,23 @@ class ReservedMemory(Memory):
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         return [] if self.freed else None
+
+
+@dataclass
+class ReadMemory(Memory):
+    """The same, but gives out its own counts of holders and shows them: phase 5 only reads."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.counts = super().ref_counts()
+
+    def ref_counts(self) -> dict[int, int]:
+        return self.counts
+
+    def state(self) -> dict[str, Any]:
+        """Return what a call may have changed, and the number of holders of each block."""
+        return {**super().state(), "holders": self.counts}
 
 
 @dataclass

@@ -16,12 +16,13 @@ from mini_vllm.core.request import Request
 
 
 def rejection_sample(
-    files: Mapping[int, Any], cases: list[tuple[list[int], list[Any], list[Any], list[float], int, int]]
+    files: Mapping[int, Any], cases: list[tuple[Sequence[int], list[Any], list[Any], list[float], int, int]]
 ) -> list[Json]:
     """Return how often each list of tokens comes out of each case, over an even grid of draws for the last token.
 
     Tokens may share the interval from 0 to 1 in any order, so a single draw decides nothing. Only the row that
-    the last token is drawn in gets the draws of the grid. A draw of 0 may give any token that the grid gives.
+    the last token is drawn in gets the draws of the grid. The smallest and the largest draw may give any token that
+    the grid gives.
     """
     import torch
 
@@ -31,16 +32,20 @@ def rejection_sample(
         tensors = [torch.tensor(rows, dtype=torch.float64).reshape(shape) for rows in (draft_probs, target_probs)]
         before = [tensor.clone() for tensor in tensors]
         counts: Counter[tuple[int, ...]] = Counter()
-        for choice in (*((cell + 0.5) / grid for cell in range(grid)), 0.0):
+        ends = set[tuple[int, ...]]()
+        for choice in (*((cell + 0.5) / grid for cell in range(grid)), 0.0, 1 - 2**-53):
             draws = [(keep, choice if row == last_row else 0.5) for row, keep in enumerate(keeps)]
             tokens = list(on_a_device(files[7].rejection_sample, drafts, *tensors, draws))
             if any(isinstance(token, torch.Tensor) for token in tokens):
                 raise UnusableAnswerError("Your code gave back tensors: token ids are plain numbers.")
-            first = tuple(map(operator.index, tokens))
-            counts[first] += choice > 0
+            found = tuple(map(operator.index, tokens))
+            if 0 < choice < 1 - 2**-53:
+                counts[found] += 1
+            else:
+                ends.add(found)
         is_unchanged = all(bool(torch.equal(one, other)) for one, other in zip(tensors, before, strict=True))
-        found = sorted([list(tokens), count] for tokens, count in counts.items())
-        answers.append([found, drafts, is_unchanged, counts[first] > 0])
+        shares = sorted([list(tokens), count] for tokens, count in counts.items())
+        answers.append([shares, list(drafts), is_unchanged, ends <= counts.keys()])
     return answers
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
 from classroom.worker.device import device_tensors, on_a_device
+from classroom.worker.doubles import ReadMemory
+from classroom.worker.leeway import blocks_or_numbers, hash_or_refusal, tokens_drawn
 from course.labtest.strict_queue import StrictQueue
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
@@ -22,7 +24,13 @@ MODULE = -1
 Call = tuple[int, str, bytes]  # the number of the call that made the object, or MODULE; the name; the arguments
 KEPT = (list, tuple, dict, Iterator, SchedulerOutput)  # answers that the caller may keep while it makes other calls
 COPIES = ("ref_counts", "cached")
-ON_ONE_DEVICE = ("paged_attention", "sample", "write_kv")
+CALLED_BY: Mapping[str, Callable[..., Any]] = {
+    "paged_attention": on_a_device,
+    "write_kv": on_a_device,
+    "sample": tokens_drawn,
+    "num_blocks_that_fit": blocks_or_numbers,
+    "hash_block": hash_or_refusal,
+}
 STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
     "FreeKVCacheBlockQueue": lambda queue, _: [queue.num_free_blocks, queue.block_ids()],
     "PagedKVCacheManager": lambda kv, requests: {
@@ -63,6 +71,7 @@ class ScriptReplay:
         self.shared: dict[int, Any] = {}
         self.given: dict[int, list[Any]] = {}  # the doubles that an object was made with
         self.kept: deque[tuple[Any, Json]] = deque(maxlen=6)  # the last answers, and what they were
+        self.outputs: deque[tuple[Any, Any]] = deque(maxlen=6)  # the same of tensors
         self.tables: list[tuple[Any, Json]] = []  # the same of block tables, which may grow, but not when one is freed
         self.describe = Describer(self.number_of)
 
@@ -72,7 +81,7 @@ class ScriptReplay:
         is_class = target == MODULE and name[0].isupper()
         is_plan = name == "schedule_drafts"  # the list of drafts is in the step's record, too
         drafts = [one.spec_token_ids for one in positional if isinstance(one, Request) and is_plan]
-        function = partial(on_a_device, getattr(thing, name)) if name in ON_ONE_DEVICE else getattr(thing, name)
+        function = partial(CALLED_BY[name], getattr(thing, name)) if name in CALLED_BY else getattr(thing, name)
         found = function(*positional, **named)
         uses = [one.cost for one in positional if isinstance(one, StrictQueue)]
         self.results.append(found)
@@ -87,6 +96,7 @@ class ScriptReplay:
         state = STATES[kind](thing, self.requests.values()) if kind in STATES and is_looked_at else None
         earlier = [*self.kept, *self.tables] if name == "free" else self.kept
         is_kept = all(self.describe(one) == old for one, old in earlier)
+        is_kept = is_kept and all(one.equal(old) for one, old in self.outputs)
         answer = {
             "returns": self.describe(found),
             "arguments": [self.describe(one) for one in observed],
@@ -98,6 +108,8 @@ class ScriptReplay:
             "few uses of the queue": name != "schedule_step" or sum(uses) <= 60 + 20 * len(found.num_scheduled_tokens),
             "earlier answers are as they were": is_kept,
         }
+        if name == "paged_attention" and hasattr(found, "clone"):
+            self.outputs.append((found, found.clone()))
         if isinstance(found, KEPT):
             self.kept.append((found, answer["returns"]))
         if isinstance(state, dict):
@@ -136,6 +148,10 @@ class ArgumentReader(pickle.Unpickler):
             case "shared":
                 batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
                 return self._replay.shared.setdefault(content[0], batch)
+            case "memory":  # one that lives on, with other contents
+                memory = self._replay.shared.setdefault(content[0], ReadMemory(1, []))
+                vars(memory).update(content[1])
+                return memory
             case "stand-in":
                 return content[0]
         return getattr(self._replay.file, content[0])

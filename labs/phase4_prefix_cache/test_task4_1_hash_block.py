@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from course.labtest.expect import expect_equal
-from course.labtest.phase4.cases import hash_of
+from course.labtest.phase4.cases import hash_of, pairs_with_equal_lengths
 from course.labtest.phase4.other_process import hashes_elsewhere
 
 NO_KEYS: tuple[str | None, ...] = (None, None)
@@ -255,16 +255,6 @@ def test_extra_keys_never_run_together(phase4: ModuleType) -> None:
         rule="Different extra keys have different hashes, whatever characters are in them: users choose their salts.",
         hint="can both keys be read back from the bytes that you hash, and None told from a text?",
     )
-
-
-def pairs_with_equal_lengths() -> list[tuple[str, str]]:
-    """Return pairs of keys that run together if each stands after its length modulo 256, and perhaps after a mark."""
-    pairs, end = list[tuple[str, str]](), "e" * 20
-    for tag in ("", "x", "s"):
-        for length in dict.fromkeys((chr(len(end)), chr(len(tag + end)))):
-            begin = "b" * (256 - len(length + tag))
-            pairs += [("", begin + length + tag + end), (length + tag + begin, end)]
-    return pairs
 
 
 def test_extra_keys_that_are_all_none_do_not_count(phase4: ModuleType) -> None:

@@ -1,15 +1,12 @@
 """Graded tests of task 6.6."""
 
-import re
 from types import ModuleType
 
 import pytest
 
 from course.labtest.expect import expect_equal, lab_failure
+from course.labtest.named_numbers import numbers_named
 from course.labtest.whole_numbers import whole_number
-
-SEPARATORS = re.compile(r"(?<=\d)[,_'\u2009\u202f](?=\d)")
-NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 
 @pytest.mark.parametrize(
@@ -50,14 +47,6 @@ def test_blocks_that_fit(
         situation=situation,
         hint="the share of all memory, less what is taken, in whole blocks: which of the three is other in your code?",
     )
-
-
-def numbers_named(message: str) -> set[float]:
-    """Return the numbers in a text; separators of thousands are left out, and 50% is also 0.5."""
-    found: set[float] = set()
-    for digits, percent in NUMBER.findall(SEPARATORS.sub("", message)):
-        found |= {float(digits), float(digits) / 100} if percent else {float(digits)}
-    return found
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def lookups(rng: Random) -> JudgeQuestion:
         alike = [rng.choice((5, 5 + 2**8, 5 + 2**16)) for _ in case.tokens]  # in their last bytes
         script.functions.propose_by_lookup(alike, case.num_drafts, 1, case.longest)
     script.functions.propose_by_lookup([rng.randrange(400) for _ in range(60)], 4, 1, 3)
+    script.functions.propose_by_lookup([5, 6, 7, 8, *range(100, 9_000), 5, 6, 7], 3, 2, 3)
     return script.question()
 
 
@@ -95,7 +96,7 @@ def acceptances(rng: Random) -> JudgeQuestion:
 
 def rejections(rng: Random) -> JudgeQuestion:
     """Distributions over few tokens, some of probability 0. No draw is at the limit of keeping a draft."""
-    from course.labtest.phase7.rejections import random_case, surplus
+    from course.labtest.phase7.rejections import LARGEST, random_case, surplus
 
     cases = []
     for _ in range(NUM_REJECTIONS):
@@ -107,7 +108,8 @@ def rejections(rng: Random) -> JudgeQuestion:
                 last_row, weights = row, surplus(case.target_probs[row], draft)
                 break
         grid = CELLS_PER_PART * round(PARTS * sum(weights))
-        cases.append((case.drafts, case.draft_probs, case.target_probs, keeps, last_row, grid))
+        drafts = (list if len(case.drafts) % 2 else tuple)(case.drafts)  # a share's drafts may be either
+        cases.append((drafts, case.draft_probs, case.target_probs, keeps, last_row, grid))
     token_id, even = rng.randrange(1, 4), [0.25] * 4
     less = [
         0.125 if token == token_id else 0.25 for token in range(4)
@@ -116,6 +118,8 @@ def rejections(rng: Random) -> JudgeQuestion:
     draft, target = [0.25, 0.25, 0.5], [0.375, 0.25390625, 0.37109375]  # a surplus of 12.5% and one of 0.4%
     cases.append(([2], [draft], [target, draft], [0.875, 0.5], 0, 264))
     cases.append(([2], [draft], [[0.25, 0.25390625, 0.49609375], draft], [0.9999, 0.5], 0, 8))
+    for part in (2**-12, 2**-22):
+        cases.append(([0], [[0.5 + part, 0.25, 0.25 - part]], [[0.5, 0.25, 0.25], draft], [LARGEST, 0.5], 0, 8))
     two, last = [0.5, 0.5], [0.0] * 69_999 + [1.0]  # the twelfth draft is wrong; only the last token can be drawn
     cases.append(([0] * 12, [two] * 12, [*[two] * 11, [0.0, 1.0], two], [0.5] * 13, 11, 2))
     cases.append(([0], [last[::-1]], [last, last], [0.5, 0.5], 0, 2))
@@ -146,7 +150,7 @@ def ends(rng: Random) -> JudgeQuestion:
     objects = {most: script.functions.PlaceholderScheduling(most) for most in (0, 2, 4)}
     for _ in range(MAX_CASES):
         most, request = rng.choice((0, 2, 4)), living.now(random_drafted(rng))
-        request.all_token_ids += [7] * rng.choice((0, 0, 0, 300))
+        request.all_token_ids += [7] * rng.choice((*[0] * 12, *[300] * 3, 3_000))
         num_placeholders = rng.choice((0, 1, 1, 1 + most))
         request.num_output_placeholders, request.spec_token_ids = num_placeholders, [-1] * most
         request.num_computed_tokens = rng.randrange(0, request.num_tokens)

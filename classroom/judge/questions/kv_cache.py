@@ -10,6 +10,7 @@ from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script
 from classroom.worker.doubles import CacheLog
 from course.labtest.phase2.cases import random_use
+from course.labtest.phase4.cases import pairs_with_equal_lengths
 from course.labtest.phase4.random_workload import RandomWorkload
 from course.labtest.recorded import Answers
 from mini_vllm.core.block import KVCacheBlock
@@ -21,6 +22,7 @@ MARKS = " ,|:;/-_.=+()[]\n\t\0\1\2\x1f\"'"
 SEPARATORS = ("', '", '", "', "','", '","', " | ", " - ", "|||", "###", "::=")
 WORDS = (*MARKS, *("", "a", "b", "ab", "A", "a ", "None", "null", "[]", "0", "7", "07", "\N{ARABIC-INDIC DIGIT SEVEN}"))
 WORDS += ("山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss", "\U0001f600", "\U0001f601", "\U00010041")
+HALVES = ("", "?", "\ufffd", "\ud800", "\ud801")  # the last two are no valid texts, and may be refused
 LIKE_SALTS = (*WORDS, "x" * 64 + "1", "x" * 64 + "2", "x" * 300 + "1", "x" * 300 + "2")
 
 
@@ -75,6 +77,9 @@ def pool_operations(rng: Random) -> JudgeQuestion:
                 with suppress(ValueError):
                     pool.free_blocks([rng.choice(free)])
     pool.get_new_blocks(sum(not block.ref_cnt for block in pool.blocks[1:]))
+    for _ in range(300):  # more holders than a byte counts
+        pool.touch(1)
+    pool.free_blocks([1] * pool.blocks[1].ref_cnt)
     return script.question()
 
 
@@ -127,6 +132,7 @@ def hash_cases(rng: Random) -> JudgeQuestion:
     keys: list[tuple[str | None, ...]] = [*product(words, words), (None,)]
     for mark in (*MARKS, *SEPARATORS, *map("".join, product(MARKS, repeat=2))):
         keys += [(f"a{mark}b", "c"), ("a", f"b{mark}c")]
+    keys += [*((half, None) for half in HALVES), *pairs_with_equal_lengths()]
     for one_parent in parents:
         hash_block(one_parent, blocks[-1])
         hash_block(one_parent, blocks[-1], ("a", None))
@@ -181,3 +187,6 @@ def equal_blocks(script: Script, rng: Random) -> None:
         cache.cache_full_blocks(request, [next(block_ids)], 0, 1)
     cache.cache_full_blocks(Request("long", tokens), [next(block_ids) for _ in range(300)], 0, 300)
     cache.find_longest_cache_hit(Request("long again", tokens))
+    cache = script.functions.HashPrefixCache(1)
+    cache.cache_full_blocks(Request("many blocks", tokens[:1_200]), list(range(1, 1_201)), 0, 1_200)
+    cache.find_longest_cache_hit(Request("many blocks again", tokens[:1_200]))

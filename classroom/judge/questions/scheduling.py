@@ -9,7 +9,16 @@ from typing import Any
 
 from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script, reference
-from classroom.worker.doubles import AnyShare, AnyVictim, ClampTable, LoggedMemory, Memory, ReservedMemory, drawn
+from classroom.worker.doubles import (
+    AnyShare,
+    AnyVictim,
+    ClampTable,
+    LoggedMemory,
+    Memory,
+    ReadMemory,
+    ReservedMemory,
+    drawn,
+)
 from course.labtest.moments import Living, varied
 from course.labtest.phase1.random_cases import random_situation, random_update
 from course.labtest.phase1.situations import Situation
@@ -80,9 +89,26 @@ def plan_cases(rng: Random, *, is_ample: bool) -> JudgeQuestion:
                 request.num_computed_tokens += plan.num_scheduled_tokens.get(request.request_id, 0)
                 if request.num_computed_tokens == request.num_tokens:
                     request.all_token_ids.append(7)
-    if not is_ample:
+    if is_ample:
+        long_hit(script)
+    else:
         refusals(script, rng)
     return script.question()
+
+
+def long_hit(script: Script) -> None:
+    """A request is admitted that has hundreds of blocks in the prefix cache."""
+    request = make_request("hit", 300)
+    known = {tuple(request.all_token_ids[:number]): number for number in range(1, 291)}
+    script.functions.schedule_step(
+        [],
+        StrictQueue([request]),
+        max_num_seqs=8,
+        max_num_batched_tokens=400,
+        kv=LoggedMemory(1, list(range(900, 920)), known=known, max_hit_blocks=290),
+        preemption=AnyVictim(),
+        chunks=AnyShare(is_generous=True),
+    )
 
 
 def refusals(script: Script, rng: Random) -> None:
@@ -191,7 +217,7 @@ def priority_queue_operations(rng: Random) -> JudgeQuestion:
 
 
 def empty(queue: Any, script: Script, outside: list[Request], rng: Random) -> None:
-    """Fill a queue up, take some out of it, change the ranks of others, which is no matter by now, and pop the rest."""
+    """Fill a queue up, take some out of it, then some whose ranks have changed, which is no matter; pop the rest."""
     while outside:
         queue.add_request(outside.pop())
     for _ in range(len(queue) // 3):
@@ -201,7 +227,7 @@ def empty(queue: Any, script: Script, outside: list[Request], rng: Random) -> No
         outside.append(request)
     for request in list(queue)[::2]:  # the next call shows their ranks to the worker
         script.functions.choose_victim([ranked(rng, request)], "fcfs")
-    for request in list(queue)[:1]:
+    for request in list(queue)[:5:2]:
         queue.remove_request(request)
     while queue:
         queue.peek_request()
@@ -256,8 +282,8 @@ def rooms(rng: Random, policy: Policy) -> JudgeQuestion:
 
 
 def several_victims(rng: Random, policy: Policy, preemption: Any) -> None:
-    """One request needs the blocks of five others; by priority their tokens, which were planned already, return."""
-    asking, *others = (make_request(name, 12, num_computed_tokens=2) for name in some_ids(rng, 8))
+    """One request needs the blocks of 70 others; by priority their tokens, which were planned already, return."""
+    asking, *others = (make_request(name, 142, num_computed_tokens=2) for name in some_ids(rng, 80))
     tables = {request.request_id: [number] for number, request in enumerate((asking, *others))}
     for rank, request in enumerate(others):
         request.priority = rank + 1
@@ -265,7 +291,7 @@ def several_victims(rng: Random, policy: Policy, preemption: Any) -> None:
     if policy == "priority":
         plan.num_scheduled_tokens |= {request.request_id: rng.randrange(1, 9) for request in others}
     running = [*others, asking] if policy == "priority" else [asking, *others]
-    preemption.make_room(asking, 10, running, StrictQueue(), plan, Memory(2, [], tables))
+    preemption.make_room(asking, 140, running, StrictQueue(), plan, Memory(2, [], tables))
 
 
 @cache
@@ -329,14 +355,15 @@ def sampling_cases(rng: Random) -> JudgeQuestion:
 
 
 def admission_cases(rng: Random) -> JudgeQuestion:
-    """Memory that just fits all requests, or misses by a block or two; some hits are in use, others idle."""
+    """One memory that just fits all requests, or misses by a block or two; some hits are in use, others idle."""
     script, guard = Script(5), reference(5).ChunkedPrefillPolicy(clamp_table(), 0, 1000, True, True)
     guarded = [policy(script, [0, 1000, chunking, True]) for chunking in (True, False)]
     living, open_policy = Living(rng), policy(script, [0, 1000, True, False])
-    for _ in range(MAX_CASES):
+    memory = ReadMemory(1, [])
+    for number_of_case in range(MAX_CASES):
         request, hits, running, kv = random_memory(rng)
-        if rng.random() < 0.2:  # many run
-            more = [make_request(f"more{number}", kv.block_size, num_computed_tokens=1) for number in range(60)]
+        if num_more := 300 if number_of_case == 0 else rng.choice((0,) * 9 + (60,)):  # many run
+            more = [make_request(f"more{number}", kv.block_size, num_computed_tokens=1) for number in range(num_more)]
             running += more
             kv.tables |= {one.request_id: [1_000 + number] for number, one in enumerate(more)}
         num_fitting = sum(blocks_counted(guard, request, hits, running, kv)) + rng.choice((0, 0, -1, -1, 1, -2, 3))
@@ -344,6 +371,11 @@ def admission_cases(rng: Random) -> JudgeQuestion:
         free = [*idle, *range(kv.num_usable_blocks + 1, kv.num_usable_blocks + 1 + num_fitting - len(idle))]
         request, running = living.now(request), [living.now(one) for one in running]
         made = rng.choice((*guarded, *guarded, open_policy))
-        memory = Memory(kv.block_size, rng.choice((free, [])) if made is open_policy else free, kv.tables)
+        free = rng.choice((free, [])) if made is open_policy else free
+        vars(memory).update(vars(ReadMemory(kv.block_size, free, kv.tables)))
         made.admits(request, hits, running, memory)
+    request, other = Request("W", [7]), Request("R", [7])  # one block of 20,000 is missing
+    for one in (request, other):
+        one.all_token_ids += [7] * 9_999
+    guarded[0].admits(request, [], [other], Memory(1, list(range(1, 20_000)), {"R": [20_000]}))
     return script.question()

@@ -3,6 +3,7 @@
 The model never leaves the judge: in a worker it could tell the tokens. Imports torch.
 """
 
+import math
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -145,7 +146,24 @@ def attentions(rng: Random) -> JudgeQuestion:
         for _ in range(2):  # layers
             caches = [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(2)]
             script.functions.paged_attention(query, *caches, flat, scale)
+    far_attentions(script, rng)
     return script.question()
+
+
+def far_attentions(script: Script, rng: Random) -> None:
+    """Chunks of a long context in bfloat16. A token sees little but itself, so that rounding decides nothing.
+
+    Among the positions above 256 only even ones are numbers of bfloat16.
+    """
+    start = rng.choice((255, 300, 700))
+    batch = [row_of("A", start, 6, rng.sample(BLOCKS, 45)), row_of("B", 2, 1, [199])]
+    flat = runner_steps_for("solution").flat_batch(batch, 16, StepBuffer(torch.device("cpu")))
+    caches = [torch.zeros(NUM_BLOCKS, 16, 1, 2, dtype=torch.bfloat16) for _ in range(2)]
+    for slot, position in zip(flat.slot_mapping.tolist(), flat.positions.tolist(), strict=True):
+        caches[0].flatten(0, 1)[slot] = 60 * (position - start + 1)
+        caches[1].flatten(0, 1)[slot] = rng.randrange(1, 200)
+    query = torch.full((7, 2, 2), 0.5, dtype=torch.bfloat16)
+    script.functions.paged_attention(query, *caches, flat, 1.0)
 
 
 def samples(rng: Random) -> JudgeQuestion:
@@ -164,7 +182,42 @@ def samples(rng: Random) -> JudgeQuestion:
     last = torch.full((1, 120_000), -9.0)  # the only token that can be drawn is the last one
     last[0, -1] = 99.0
     script.functions.sample(last, [SamplingParams()], [0.5])
+    fine_draws(script, rng)
+    ties(script, rng)
     return script.question()
+
+
+def fine_draws(script: Script, rng: Random) -> None:
+    """Draws that only float64 tells from a sum of probabilities, for logits in float32 and bfloat16."""
+    temperature, largest = rng.choice((0.7, 1.0, 1.9)), 1 - 2**-53
+    rows = [(step / 4, SamplingParams(temperature=temperature)) for step in range(1, 17)]
+    probabilities = [1 / (1 + math.exp(-logit / temperature)) for logit, _ in rows]
+    draws = [float(torch.tensor(one, dtype=torch.float32)) for one in probabilities]
+    below = [(*row, draw) for row, draw, one in zip(rows, draws, probabilities, strict=True) if one - draw > 1e-9]
+    for top_p in (0.9995, 1 - 2**-20):  # the likelier token crosses it
+        cut = SamplingParams(temperature=1.0, top_p=top_p)
+        below += [(-math.log((1 + top_p) / (1 - top_p)), cut, draw) for draw in (0.0, largest)]
+    for dtype in (torch.float32, torch.bfloat16):
+        logits, settings, draws = (list(column) for column in zip(*below, strict=True))
+        script.functions.sample(torch.tensor([[logit, 0.0] for logit in logits]).to(dtype), settings, draws)
+    draws = [rng.randrange(1_000) / 1_000 + 1e-5 for _ in range(4)]
+    script.functions.sample(torch.ones(4, 1_000).bfloat16(), [SamplingParams(temperature=1.0)] * 4, draws)
+
+
+def ties(script: Script, rng: Random) -> None:
+    """Equal logits, and sums that are just as much as a draw or top_p."""
+    rows = [([0.0] * 4, SamplingParams(temperature=1.0), draw) for draw in (0.0, 0.25, 0.5, 0.75)]
+    rows += [([0.0, -1000.0, 0.0, -1000.0], SamplingParams(temperature=1.0, top_p=0.5), draw) for draw in (0.1, 0.9)]
+    while len(rows) < 60:
+        logits = [float(rng.randrange(3)) for _ in range(4)]
+        params = SamplingParams(temperature=1.0, top_k=rng.randrange(4), top_p=rng.choice((1.0, rng.random())))
+        rows += [
+            (logits, params, draw)
+            for draw in (0.05, 0.35, 0.65, 0.95)
+            if naive_sample(logits, params, draw) is not None
+        ]
+    logits, settings, draws = (list(column) for column in zip(*rows, strict=True))
+    script.functions.sample(torch.tensor(logits), settings, draws)
 
 
 def memory_cases(rng: Random) -> JudgeQuestion:

@@ -51,6 +51,16 @@ def request_of(
     return request
 
 
+def pairs_with_equal_lengths() -> list[tuple[str, str]]:
+    """Return pairs of keys that run together if each stands after its length modulo 256, and perhaps after a mark."""
+    pairs, end = list[tuple[str, str]](), "e" * 20
+    for tag in ("", "x", "s"):
+        for length in dict.fromkeys((chr(len(end)), chr(len(tag + end)))):
+            begin = "b" * (256 - len(length + tag))
+            pairs += [("", begin + length + tag + end), (length + tag + begin, end)]
+    return pairs
+
+
 @contextmanager
 def leaves_alone(call: str, request: Request | None = None, **lists: Sequence[int]) -> Iterator[None]:
     """Check that a call changes nothing of a request but `block_hashes`, and none of the lists that it is given."""

@@ -1,0 +1,14 @@
+"""Which numbers a text names, however they are written."""
+
+import re
+
+SEPARATORS = re.compile(r"(?<=\d)[,_'\u2009\u202f](?=\d)")
+NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
+
+
+def numbers_named(message: str) -> set[float]:
+    """Return the numbers in a text; separators of thousands are left out, and 50% is also 0.5."""
+    found: set[float] = set()
+    for digits, percent in NUMBER.findall(SEPARATORS.sub("", message)):
+        found |= {float(digits), float(digits) / 100} if percent else {float(digits)}
+    return found
