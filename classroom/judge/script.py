@@ -91,8 +91,8 @@ class Script:
         return found
 
     def look(self, recorded: "RecordedObject", name: str) -> None:
-        """Record that a property is read, where that is what costs."""
-        self.calls.append((recorded.index, name, self._written(((), {}))))
+        """Record that a property is read, where that is what costs. No question of another kind asks for one."""
+        self.calls.append((recorded.index, f".{name}", self._written(((), {}))))
 
     def question(self, scenario: EngineScenario | None = None) -> JudgeQuestion:
         assert any(not name[0].isupper() for _, name, _ in self.calls), "a script that asks nothing"

@@ -28,10 +28,10 @@ def tokens_drawn(sample: Callable[..., Any], logits: Any, params: Sequence[Any],
     return found if tokens == found else tokens
 
 
-def blocks_or_numbers(fit: Callable[..., int], total: int, free: int, share: float, block: int) -> Any:
+def blocks_or_numbers(fit: Callable[..., int], total: int, free: int, share: float, block: int) -> dict[str, Any]:
     """Return how many blocks fit, or which of the numbers that decide an error names, whatever else it says."""
     try:
-        return fit(total, free, share, block)
+        return {"fit": fit(total, free, share, block)}
     except ValueError as error:
         named = numbers_named(str(error))
         names_share = any(abs(number - share) < ABOUT_1_PERCENT for number in named)
@@ -40,8 +40,15 @@ def blocks_or_numbers(fit: Callable[..., int], total: int, free: int, share: flo
 
 
 def hash_or_refusal(hash_block: Callable[..., bytes], parent: bytes, *content: Sequence[Any]) -> bytes:
-    """Return a hash, and for a refused text, which is none, a hash of its own: refusing tells it from all others."""
+    """Return a hash. What is no text may be refused, which tells it from all others: it gets a hash of its own."""
     try:
         return hash_block(parent, *content)
-    except UnicodeEncodeError:
+    except ValueError:
+        if all(is_text(key) for keys in content[1:] for key in keys):
+            raise
         return sha256(repr([parent, *map(list, content)]).encode()).digest()
+
+
+def is_text(key: str | None) -> bool:
+    """Return whether a key is a text that can be written down: halves of characters are none."""
+    return key is None or key.encode("utf-8", "ignore").decode() == key

@@ -9,12 +9,13 @@ from typing import Any
 from unittest.mock import patch
 
 from classroom.worker.answers import Json
-from classroom.worker.script import STATES, Call, ScriptReplay
+from classroom.worker.script import STATES, Call, ScriptReplay, replay
 from course.labtest.phase2.counted_block import CountedBlock, LookCounter
 from course.labtest.phase7.counted_text import READS_PER_TOKEN, Work, text_of
 from course.labtest.work import ROOM, num_entries, num_references, work_of
 
 World = tuple[list[Call], int]  # a script, and by how much the work of its last call is divided
+NUM_SHOWN = 12  # calls of a life whose answers are compared: what does nothing leaves nothing
 
 
 def upkeep(
@@ -27,12 +28,17 @@ def upkeep(
 
     The first world of each cost has few things. Of the others the better one counts: a dict that grows copies itself
     now and then. A life is a script of requests that come and go, in two halves: the second one should leave nothing.
+    What the calls in the first world and the first calls of a life return and change is an answer, too.
     """
     answers: list[Json] = []
     for worlds in costs:
         few, *many = (work_of_last(files[phase], calls) // divisor for calls, divisor in worlds)
         answers.append({"does more among many": min(many) > 2 * few + ROOM})
-    return answers + [left_by(files[phase], *life) for life in lives]
+        answers += replay(files, phase, [call for call in worlds[0][0] if not call[1].startswith(".")])
+    for life in lives:
+        answers.append(left_by(files[phase], *life))
+        answers += replay(files, phase, life[0][:NUM_SHOWN])
+    return answers
 
 
 def work_of_last(file: Any, calls: list[Call]) -> int:
@@ -44,24 +50,25 @@ def work_of_last(file: Any, calls: list[Call]) -> int:
             super().__init__(block_id, looks)
 
     with patch.object(file, "KVCacheBlock", Block, create=True):
-        replay, (*setup, (target, name, arguments)) = ScriptReplay(file, Block), calls
+        played, (*setup, (target, name, arguments)) = ScriptReplay(file, Block), calls
         for call in setup:
-            make(replay, *call)
-        thing, positional, named = replay.read(target, arguments)
+            make(played, *call)
+        thing, positional, named = played.read(target, arguments)
 
         def act() -> None:
-            found = getattr(thing, name)  # a property does its work here
-            if callable(found):
-                found(*positional, **named)
+            if name.startswith("."):
+                getattr(thing, name[1:])
+            else:
+                getattr(thing, name)(*positional, **named)
 
         looks.count = 0
         return work_of(act, str(file.__file__)) + looks.count
 
 
-def make(replay: ScriptReplay, target: int, name: str, arguments: bytes) -> None:
+def make(played: ScriptReplay, target: int, name: str, arguments: bytes) -> None:
     """Make a call of which nobody wants to know what it returns."""
-    thing, positional, named = replay.read(target, arguments)
-    replay.results.append(getattr(thing, name)(*positional, **named))
+    thing, positional, named = played.read(target, arguments)
+    played.results.append(getattr(thing, name)(*positional, **named))
 
 
 def left_by(file: Any, before: list[Call], calls: list[Call], are_forgotten: bool) -> Json:
@@ -69,30 +76,32 @@ def left_by(file: Any, before: list[Call], calls: list[Call], are_forgotten: boo
 
     Where the requests need not be forgotten at once, references to them are not counted.
     """
-    replay = ScriptReplay(file)
+    played = ScriptReplay(file)
     for call in before:
-        make(replay, *call)
-    objects = [one for one in replay.results if type(one).__module__ == file.__name__]
+        make(played, *call)
+    objects = [one for one in played.results if type(one).__module__ == file.__name__]
     num_before = num_entries(file, *objects)
     for call in calls:
-        make(replay, *call)
-    num_kept, gone = num_entries(file, *objects) - num_before, list(replay.requests.values())
-    replay.requests.clear()
-    replay.results.clear()
+        make(played, *call)
+    num_kept, gone = num_entries(file, *objects) - num_before, list(played.requests.values())
+    played.requests.clear()
+    played.results.clear()
     states = [STATES[type(one).__name__](one, ()) for one in objects if type(one).__name__ in STATES]
     return {
         "entries left": num_kept if num_kept > ROOM else 0,
         "references to requests that are gone": num_references(gone) if are_forgotten else 0,
-        "state": replay.describe(states),
+        "state": played.describe(states),
     }
 
 
 def reads(files: Mapping[int, Any], texts: list[list[int]]) -> list[Json]:
-    """Return whether a lookup looks at each token of a long text a few times at most."""
-    answers: list[Json] = []
-    for tokens in texts:
-        work = Work()
-        text, lookup = text_of(tokens, work), files[7].propose_by_lookup
-        num_lines = work_of(lambda: lookup(text, 4, 1, 3), str(files[7].__file__))  # noqa: B023
-        answers.append(work.count + num_lines <= READS_PER_TOKEN * len(tokens))
-    return answers
+    """Return the drafts for long texts, and whether each token was looked at a few times at most."""
+    return [looked_up(files[7], tokens) for tokens in texts]
+
+
+def looked_up(file: Any, tokens: list[int]) -> Json:
+    work, drafts = Work(), list[Any]()
+    text = text_of(tokens, work)
+    num_lines = work_of(lambda: drafts.extend(file.propose_by_lookup(text, 4, 1, 3)), str(file.__file__))
+    is_quick = work.count + num_lines <= READS_PER_TOKEN * len(tokens)
+    return {"drafts": list(map(int, drafts)), "reads each token a few times": is_quick}

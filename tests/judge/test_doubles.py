@@ -9,6 +9,8 @@ from classroom.judge.judge import Judge
 from classroom.judge.script import Script
 from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
+from classroom.worker.leeway import hash_or_refusal
+from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.grading.checkout import solution
 
@@ -34,6 +36,7 @@ class ChunkedPrefillPolicy(doubles.AnyShare):
     def __init__(self, *settings): super().__init__(0, True)
 """,
 }
+NOT_WRITTEN = re.compile(r"raise NotImplementedError\(.*?\)$", re.MULTILINE)
 UNTOUCHED = {
     2: {"the free queue", "the pool and its reference counts"},
     3: {"the priority queue", "which request to preempt"},
@@ -49,6 +52,41 @@ def test_a_double_is_no_answer(phase: int) -> None:
     (graded,) = judge.grade(Submission("double", {phase: text.encode()})).phases
     right = {group["title"] for group in graded["groups"] if group["points"]}
     assert right == UNTOUCHED[phase]
+
+
+@pytest.mark.parametrize("phase", range(1, 14))
+def test_what_does_nothing_gets_no_points(phase: int) -> None:
+    """It costs nothing and leaves nothing behind, but its answers are wrong."""
+    text = NOT_WRITTEN.sub("return None", starter_path(phase).read_text(encoding="utf-8"))
+    judge = Judge(JudgeSettings("nothing", phases=(phase,)), Jail())
+    (graded,) = judge.grade(Submission("nothing", {phase: text.encode()})).phases
+    assert {group["title"]: group["situations"] for group in graded["groups"] if group["points"]} == {}
+
+
+NAMES_IN_A_DICT = """
+def num_blocks_that_fit(total, free, share, block):
+    num_blocks = int(total * share - total + free) // block
+    names = dict.fromkeys(("all", "free or taken", "share", "block"), True)
+    return num_blocks if num_blocks > 1 else {"ValueError that names": names}
+"""
+
+
+def test_an_answer_that_only_looks_like_an_error_gets_no_points() -> None:
+    judge = Judge(JudgeSettings("errors", phases=(6,)), Jail())
+    graded = judge.grade(Submission("returned", {6: (solution(6) + NAMES_IN_A_DICT).encode()}))
+    (group,) = (group for group in graded.phases[0]["groups"] if group["title"] == "memory for the KV cache")
+    assert group["points"] == 0
+
+
+def test_only_what_is_no_text_may_be_refused() -> None:
+    def refuse(*given: object) -> bytes:
+        return "\ud800".encode()
+
+    assert len(hash_or_refusal(refuse, b"", [1], ("\ud800", None))) == 32
+    with pytest.raises(UnicodeEncodeError):
+        hash_or_refusal(refuse, b"", [1], ("a", None))
+    with pytest.raises(UnicodeEncodeError):
+        hash_or_refusal(refuse, b"", [1])
 
 
 def test_a_script_carries_nothing_of_the_reference() -> None:

@@ -15,6 +15,7 @@ from classroom.judge.questions.scheduling import policy
 from classroom.judge.script import Script
 from classroom.worker.doubles import AnyShare, AnyVictim, CacheLog, LoggedMemory, Memory, TouchLog
 from classroom.worker.script import Call
+from classroom.worker.upkeep import NUM_SHOWN
 from course.labtest.phase1.updates import EOS, Update, caught_up
 from course.labtest.phase2 import work as phase2
 from course.labtest.phase4 import work as phase4
@@ -40,10 +41,16 @@ def upkeep(rng: Random, phase: int, costs: Iterable[Cost] = (), lives: Iterable[
     """Ask what the last call of each script of `costs` takes, and what the requests of each of `lives` leave."""
     many = LONG + 10 * rng.randrange(9)
     worlds = [[world(phase, cost, size) for size in (SHORT, many, many + 62, many + 150)] for cost in costs]
-    shown = [f"{names((few,))}: does the last call do more with {many} than with {SHORT}?" for (few, _), *_ in worlds]
-    scripts = [life_of_all(phase, life) for life in lives]
-    shown += [f"{names(halves)}: what is left of the requests?" for *halves, _ in scripts]
+    scripts, shown = [life_of_all(phase, life) for life in lives], list[str]()
+    for (few, _), *_ in worlds:
+        shown += [f"{names(few)}: does the last call do more with {many} than with {SHORT}?", *told(few)]
+    for before, _, _ in scripts:
+        shown += [f"{names(before)}: what is left of the requests?", *told(before[:NUM_SHOWN])]
     return question(phase, "upkeep", phase, worlds, scripts, shown=shown)
+
+
+def told(calls: list[Call]) -> list[str]:
+    return [f"{name}, among few" for _, name, _ in calls if not name.startswith(".")]
 
 
 def world(phase: int, cost: Cost, size: int) -> tuple[list[Call], int]:
@@ -66,8 +73,8 @@ def life_of_all(phase: int, life: Life) -> tuple[list[Call], list[Call], bool]:
     return script.calls[:num_calls], script.calls[num_calls:], not may_keep_a_few
 
 
-def names(scripts: Iterable[list[Call]]) -> str:
-    return ", ".join(dict.fromkeys(name for calls in scripts for _, name, _ in calls))
+def names(calls: list[Call]) -> str:
+    return ", ".join(dict.fromkeys(name.lstrip(".") for _, name, _ in calls))
 
 
 def update_among_waiting(script: Script, size: int) -> None:
