@@ -1,14 +1,13 @@
 """`python -m tests.judge [EVERY] [OFFSET] [--phase N]`: the judge on the catalogue of mistakes and fair alternatives.
 
 Takes every so many-th, from an offset on. Prints for each phase how many fair files get all points, and how many
-mistakes lose some. Names the others, but for those in `not_asked.txt`: they differ in what the judge does not ask.
+mistakes lose some. Names the others.
 All of them take some ten CPU minutes: the situations are played in forks of this process, without a jail.
 """
 
 import argparse
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from classroom.judge.groups import TestGroup
 from classroom.judge.jail import Jail
@@ -21,7 +20,6 @@ from tests.mutants.catalog import PHASES
 SITUATIONS = 5
 SECONDS = 5.0
 Key = tuple[TestGroup, int]
-NOT_ASKED = Path(__file__).with_name("not_asked.txt")
 
 
 def main() -> None:
@@ -36,11 +34,9 @@ def main() -> None:
         )
         fair, mistakes = both
         unfair = [name for name, text in fair.items() if loses(judge, phase, text)]
-        asked = mistakes.keys() - {name for number, name in not_asked() if number == phase}
-        missed = [name for name in mistakes if name in asked and not loses(judge, phase, mistakes[name], lately)]
+        missed = [name for name, text in mistakes.items() if not loses(judge, phase, text, lately)]
         print(f"phase {phase}: {len(fair) - len(unfair)} of {len(fair)} fair files get all points, ", end="")
-        print(f"{len(asked) - len(missed)} of {len(asked)} mistakes lose some; ", end="")
-        print(f"{len(mistakes) - len(asked)} more are about what it does not ask", flush=True)
+        print(f"{len(mistakes) - len(missed)} of {len(mistakes)} mistakes lose some", flush=True)
         for verdict, names in (("unfair to", unfair), ("does not see", missed)):
             for name in names:
                 print(f"    {verdict}: {name}", flush=True)
@@ -53,12 +49,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
     parser.add_argument("--seed", default="catalogue", help="which situations")
     return parser.parse_args()
-
-
-def not_asked() -> list[tuple[int, str]]:
-    """Return (phase, name) of each mistake that shows in no answer. The file says why."""
-    lines = (line.partition(": ") for line in NOT_ASKED.read_text(encoding="utf-8").splitlines())
-    return [(int(phase), name) for phase, _, name in lines if phase.isdigit()]
 
 
 def thinned(texts: Mapping[str, str], every: int, offset: int = 0) -> dict[str, str]:

@@ -18,8 +18,8 @@ from classroom.judge.worker import JailedWorker
 from course.grading.plan import PlannedPhase, load_plan, load_whole_plan
 from course.starter_status import starter_path
 from tests.grading.checkout import solution
-from tests.judge.__main__ import not_asked, thinned
-from tests.judge.files import fair_texts, mutant, solved, texts_of_mistakes
+from tests.judge.__main__ import thinned
+from tests.judge.files import fair_texts, mutant, solved
 from tests.mutants.catalog import PHASES
 
 MISTAKES = [
@@ -78,10 +78,6 @@ def test_a_mistake_costs_points_in_its_own_phase_only(judge: Judge, mistakes: di
     assert {number for number, points in lost.items() if points} == set(mistakes)
     for number in mistakes:
         assert lost[number] < graded.phases[number - 1]["max"], "one mistake must not cost a whole phase"
-
-
-def test_what_is_not_asked_is_in_the_catalogue() -> None:
-    assert [(phase, name) for phase, name in not_asked() if name not in texts_of_mistakes(phase)] == []
 
 
 @pytest.mark.parametrize(
