@@ -91,7 +91,7 @@ class Script:
         return found
 
     def look(self, recorded: "RecordedObject", name: str) -> None:
-        """Record that a property is read, where that is what costs. No question of another kind asks for one."""
+        """Record a look at the state, where that is what costs. Its name begins with a dot, and only costs have one."""
         self.calls.append((recorded.index, f".{name}", self._written(((), {}))))
 
     def question(self, scenario: EngineScenario | None = None) -> JudgeQuestion:
