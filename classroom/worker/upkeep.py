@@ -4,9 +4,9 @@ It is counted beside the learner's code, which could falsify the counts: a slow 
 one. What a file decides is compared by the judge alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 from classroom.worker.answers import Json
 from classroom.worker.script import STATES, Call, ScriptReplay, replay
@@ -49,7 +49,7 @@ def work_of_last(file: Any, calls: list[Call]) -> int:
         def __init__(self, block_id: int, *others: Any, **named: Any) -> None:
             super().__init__(block_id, looks)
 
-    with patch.object(file, "KVCacheBlock", Block, create=True):
+    with blocks_of(file, Block):
         played, (*setup, (target, name, arguments)) = ScriptReplay(file, Block), calls
         for call in setup:
             make(played, *call)
@@ -62,6 +62,16 @@ def work_of_last(file: Any, calls: list[Call]) -> int:
 
         looks.count = 0
         return work_of(act, str(file.__file__)) + looks.count
+
+
+@contextmanager
+def blocks_of(file: Any, kind: type) -> Iterator[None]:
+    """Let a file make blocks of another kind. (`unittest.mock` would load asyncio in every worker.)"""
+    known, file.KVCacheBlock = getattr(file, "KVCacheBlock", None), kind
+    try:
+        yield
+    finally:
+        file.KVCacheBlock = known
 
 
 def make(played: ScriptReplay, target: int, name: str, arguments: bytes) -> None:
