@@ -12,6 +12,7 @@ from classroom.judge.submission import Submission
 from classroom.worker.leeway import hash_or_refusal
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.sampling_params import SamplingParams
 from tests.grading.checkout import solution
 
 # An import of the course is refused; this one is not seen.
@@ -87,6 +88,15 @@ def test_only_what_is_no_text_may_be_refused() -> None:
         hash_or_refusal(refuse, b"", [1], ("a", None))
     with pytest.raises(UnicodeEncodeError):
         hash_or_refusal(refuse, b"", [1])
+
+
+def test_a_script_carries_nothing_that_lies_beside_a_tensor() -> None:
+    import torch
+
+    script, memory = Script(6), torch.full((99,), 0.123)
+    memory[:2] = 1.0
+    script.functions.sample(memory[:2].reshape(1, 2), [SamplingParams()], [0.5])
+    assert memory[5:6].numpy().tobytes() not in script.calls[-1][2]
 
 
 def test_a_script_carries_nothing_of_the_reference() -> None:
