@@ -21,7 +21,7 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps
 
 DTYPES = (torch.float32, torch.bfloat16)
-MIN_SHARED_WORK = 4_000_000  # multiplications of a layer from which threads gain more than they wait for each other
+MIN_SHARED_WORK = 1_000_000  # multiplications of a layer from which threads gain more than they wait for each other
 START = (LENGTH, LENGTH, NUMBER)  # rows, threads, and what a norm adds to the mean square
 SIGNATURES = {
     "columns_of_a_panel": (),
