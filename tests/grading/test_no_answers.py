@@ -21,7 +21,8 @@ CALLS = {"clamp": [Call(args, {}, outcome_of(clamp, args, {})) for args in ((9, 
 
 def test_nothing_shipped_answers_like_the_reference_in_any_task() -> None:
     command = [sys.executable, "-m", "tests.grading.leak_check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
     functions = [name for plan in load_whole_plan() for name in plan.names if is_tried(plan.number, name)]
     assert f"shipped functions tried for {len(functions)} functions of the phases" in done.stdout
     assert [line for line in done.stdout.splitlines() if line.startswith(("! ", "not recognised"))] == []
