@@ -14,30 +14,32 @@ from course.labtest.phase2.counted_block import CountedBlock, LookCounter
 from course.labtest.phase7.counted_text import READS_PER_TOKEN, Work, text_of
 from course.labtest.work import ROOM, num_entries, num_references, work_of
 
-World = tuple[list[Call], int]  # a script, and by how much the work of its last call is divided
-NUM_SHOWN = 12  # calls of a life whose answers are compared: what does nothing leaves nothing
+SizedScript = tuple[list[Call], int]  # and what the work of its last call is divided by
+NUM_SHOWN = 12  # calls whose answers are compared where leaks are counted: what does nothing leaves nothing
 
 
 def upkeep(
     files: Mapping[int, Any],
     phase: int,
-    costs: Sequence[Sequence[World]],
-    lives: Sequence[tuple[list[Call], list[Call], bool]],
+    costs: Sequence[Sequence[SizedScript]],
+    leaks: Sequence[tuple[list[Call], list[Call]]],
+    are_forgotten_at_once: bool,
 ) -> list[Json]:
-    """Return whether the last call of a script does more work among many things than among few; then what lives leave.
+    """Return whether the last call of a script does more work among many things than among few; then what is left.
 
-    The first world of each cost has few things. Of the others the better one counts: a dict that grows copies itself
-    now and then. A life is a script of requests that come and go, in two halves: the second one should leave nothing.
-    What the calls in the first world and the first calls of a life return and change is an answer, too.
+    The first script of each cost has few things. Of the others the better one counts: a dict that grows copies itself
+    now and then. A leak is looked for in calls about requests that come and go, in two halves: the second one should
+    leave nothing. What the calls among few things, and the first ones about requests, return and change is an answer,
+    too.
     """
     answers: list[Json] = []
-    for worlds in costs:
-        few, *many = (work_of_last(files[phase], calls) // divisor for calls, divisor in worlds)
+    for sized in costs:
+        few, *many = (work_of_last(files[phase], calls) // divisor for calls, divisor in sized)
         answers.append({"does more among many": min(many) > 2 * few + ROOM})
-        answers += replay(files, phase, [call for call in worlds[0][0] if not call[1].startswith(".")])
-    for life in lives:
-        answers.append(left_by(files[phase], *life))
-        answers += replay(files, phase, life[0][:NUM_SHOWN])
+        answers += replay(files, phase, [call for call in sized[0][0] if not call[1].startswith(".")])
+    for before, calls in leaks:
+        answers.append(left_by(files[phase], before, calls, are_forgotten_at_once))
+        answers += replay(files, phase, before[:NUM_SHOWN])
     return answers
 
 
@@ -75,12 +77,12 @@ def blocks_of(file: Any, kind: type) -> Iterator[None]:
 
 
 def make(played: ScriptReplay, target: int, name: str, arguments: bytes) -> None:
-    """Make a call of which nobody wants to know what it returns."""
+    """Make a call and keep its result for later calls, without a description of it."""
     thing, positional, named = played.read(target, arguments)
     played.results.append(getattr(thing, name)(*positional, **named))
 
 
-def left_by(file: Any, before: list[Call], calls: list[Call], are_forgotten: bool) -> Json:
+def left_by(file: Any, before: list[Call], calls: list[Call], are_forgotten_at_once: bool) -> Json:
     """Return the entries and references that calls leave after others before them, and the state of the objects.
 
     Where the requests need not be forgotten at once, references to them are not counted.
@@ -98,7 +100,7 @@ def left_by(file: Any, before: list[Call], calls: list[Call], are_forgotten: boo
     states = [STATES[type(one).__name__](one, ()) for one in objects if type(one).__name__ in STATES]
     return {
         "entries left": num_kept if num_kept > ROOM else 0,
-        "references to requests that are gone": num_references(gone) if are_forgotten else 0,
+        "references to requests that are gone": num_references(gone) if are_forgotten_at_once else 0,
         "state": played.describe(states),
     }
 

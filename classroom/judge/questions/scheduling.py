@@ -155,15 +155,20 @@ def update_cases(rng: Random) -> JudgeQuestion:
     alike = [caught_up(name, max_tokens=1000) for name in ("e", "é", "fi", "ﬁ")]
     long = Update(alike, {request.request_id: rng.choices(range(100, 200), k=40) for request in alike})
     for update in (long, *(random_update(rng, many=1 + number % 3) for number in range(12))):
-        script.functions.update_from_output(
-            update.scheduler_output,
-            update.sampled,
-            update.requests,
-            update.running,
-            max_model_len=update.max_model_len,
-            kv=Memory(4, []),
-        )
+        apply(script, update)
     return script.question()
+
+
+def apply(script: Script, update: Update) -> None:
+    """Record the call of `update_from_output` that an update is."""
+    script.functions.update_from_output(
+        update.scheduler_output,
+        update.sampled,
+        update.requests,
+        update.running,
+        max_model_len=update.max_model_len,
+        kv=Memory(4, []),
+    )
 
 
 def some_requests(rng: Random, num_requests: int) -> list[Request]:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from classroom.judge.question import JudgeQuestion, question, short
-from classroom.judge.questions.scheduling import policy
+from classroom.judge.questions.scheduling import apply, policy
 from classroom.judge.script import Script
 from classroom.worker.doubles import AnyShare, AnyVictim, CacheLog, LoggedMemory, Memory, TouchLog
 from classroom.worker.script import Call
@@ -34,43 +34,49 @@ POOL = ("touch of a free block", "touch of a held block", "get_new_blocks(1)", "
 
 # Records calls among so many things; the last one counts. Returns what its work is divided by, if that is more than 1.
 Cost = Callable[[Script, int], int | None]
-Life = Callable[[Script], Callable[[str], object]]  # returns what records the life of one request
+ComeAndGo = Callable[[Script], Callable[[str], object]]  # returns what records the calls about one request
 
 
-def upkeep(rng: Random, phase: int, costs: Iterable[Cost] = (), lives: Iterable[Life] = ()) -> JudgeQuestion:
-    """Ask what the last call of each script of `costs` takes, and what the requests of each of `lives` leave."""
+def upkeep(
+    rng: Random,
+    phase: int,
+    costs: Iterable[Cost] = (),
+    leaks: Iterable[ComeAndGo] = (),
+    *,
+    are_forgotten_at_once: bool = True,
+) -> JudgeQuestion:
+    """Ask what the last call of each script of `costs` takes, and what the requests of each of `leaks` leave behind."""
     many = LONG + 10 * rng.randrange(9)
-    worlds = [[world(phase, cost, size) for size in (SHORT, many, many + 62, many + 150)] for cost in costs]
-    scripts, shown = [life_of_all(phase, life) for life in lives], list[str]()
-    for (few, _), *_ in worlds:
+    sized = [[sized_script(phase, cost, size) for size in (SHORT, many, many + 62, many + 150)] for cost in costs]
+    scripts, shown = [recorded_halves(phase, one) for one in leaks], list[str]()
+    for (few, _), *_ in sized:
         shown += [f"{names(few)}: does the last call do more with {many} than with {SHORT}?", *told(few)]
-    for before, _, _ in scripts:
+    for before, _ in scripts:
         shown += [f"{names(before)}: what is left of the requests?", *told(before[:NUM_SHOWN])]
-    return question(phase, "upkeep", phase, worlds, scripts, shown=shown)
+    return question(phase, "upkeep", phase, sized, scripts, are_forgotten_at_once, shown=shown)
 
 
 def told(calls: list[Call]) -> list[str]:
     return [f"{name}, among few" for _, name, _ in calls if not name.startswith(".")]
 
 
-def world(phase: int, cost: Cost, size: int) -> tuple[list[Call], int]:
+def sized_script(phase: int, cost: Cost, size: int) -> tuple[list[Call], int]:
     """Return a script, and what the work of its last call is divided by."""
     script = Script(phase)
     divisor = cost(script, size) or 1
     return script.calls, divisor
 
 
-def life_of_all(phase: int, life: Life) -> tuple[list[Call], list[Call], bool]:
-    """Return the calls of some requests, those of as many after them, and whether nothing may refer to them then."""
+def recorded_halves(phase: int, come_and_go: ComeAndGo) -> tuple[list[Call], list[Call]]:
+    """Return the calls about some requests, and those about as many after them."""
     script = Script(phase)
-    use = life(script)
+    use = come_and_go(script)
     for number in range(NUM_REQUESTS):
         use(f"first {number}")
     num_calls = len(script.calls)
     for number in range(NUM_REQUESTS):
         use(f"then {number}")
-    may_keep_a_few = life is left_the_queue  # a heap may drop them when it is used the next time
-    return script.calls[:num_calls], script.calls[num_calls:], not may_keep_a_few
+    return script.calls[:num_calls], script.calls[num_calls:]
 
 
 def names(calls: list[Call]) -> str:
@@ -79,17 +85,6 @@ def names(calls: list[Call]) -> str:
 
 def update_among_waiting(script: Script, size: int) -> None:
     apply(script, Update([caught_up("A")], {"A": [EOS]}, waiting=[caught_up(f"w{number}") for number in range(size)]))
-
-
-def apply(script: Script, update: Update) -> None:
-    script.functions.update_from_output(
-        update.scheduler_output,
-        update.sampled,
-        update.requests,
-        update.running,
-        max_model_len=update.max_model_len,
-        kv=Memory(4, []),
-    )
 
 
 def admitted(script: Script) -> Callable[[str], object]:
@@ -272,17 +267,18 @@ ALLOCATIONS: list[Cost] = [
     *calls_of(manager_call, [call for name, call in phase2.ALLOCATIONS.items() if name.startswith("allocate_slots")]),
     partial(manager_call, call=NEW_BLOCK, num_others=1),
 ]
-OF_PLANS = partial(upkeep, phase=1, lives=[admitted])
-OF_UPDATES = partial(upkeep, phase=1, costs=[update_among_waiting], lives=[ended])
+OF_PLANS = partial(upkeep, phase=1, leaks=[admitted])
+OF_UPDATES = partial(upkeep, phase=1, costs=[update_among_waiting], leaks=[ended])
 OF_THE_QUEUE = partial(upkeep, phase=2, costs=calls_of(queue_call, FREE))
 OF_THE_POOL = partial(upkeep, phase=2, costs=calls_of(pool_call, POOL))
 OF_ALLOCATIONS = partial(upkeep, phase=2, costs=ALLOCATIONS)
-OF_FREED = partial(upkeep, phase=2, costs=calls_of(manager_call, phase2.OTHER_CALLS.values()), lives=[freed])
-OF_PRIORITIES = partial(upkeep, phase=3, lives=[left_the_queue])
-OF_VICTIMS = partial(upkeep, phase=3, lives=[preempted])
-OF_HITS = partial(upkeep, phase=4, costs=calls_of(cache_call, phase4.CALLS), lives=[admissions])
-OF_EVICTIONS = partial(upkeep, phase=4, lives=[partial(cached, way_out=way) for way in ("evict", "drop")])
-OF_CHUNKS = partial(upkeep, phase=5, lives=[asked_about])
-OF_LOOKUPS = partial(upkeep, phase=7, lives=[looked_up])
-OF_DRAFTS = partial(upkeep, phase=7, lives=[with_drafts])
-OF_PLACEHOLDERS = partial(upkeep, phase=8, lives=[in_flight])
+OF_FREED = partial(upkeep, phase=2, costs=calls_of(manager_call, phase2.OTHER_CALLS.values()), leaks=[freed])
+# A heap may keep a few until it is used the next time.
+OF_PRIORITIES = partial(upkeep, phase=3, leaks=[left_the_queue], are_forgotten_at_once=False)
+OF_VICTIMS = partial(upkeep, phase=3, leaks=[preempted])
+OF_HITS = partial(upkeep, phase=4, costs=calls_of(cache_call, phase4.CALLS), leaks=[admissions])
+OF_EVICTIONS = partial(upkeep, phase=4, leaks=[partial(cached, way_out=way) for way in ("evict", "drop")])
+OF_CHUNKS = partial(upkeep, phase=5, leaks=[asked_about])
+OF_LOOKUPS = partial(upkeep, phase=7, leaks=[looked_up])
+OF_DRAFTS = partial(upkeep, phase=7, leaks=[with_drafts])
+OF_PLACEHOLDERS = partial(upkeep, phase=8, leaks=[in_flight])
