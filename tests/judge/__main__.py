@@ -2,7 +2,7 @@
 
 Takes every so many-th, from an offset on. Prints for each phase how many fair files get all points, and how many
 mistakes lose some. Names the others.
-All of them take some ten CPU minutes: the situations are played in forks of this process, without a jail.
+All of them take 15 to 20 CPU minutes: the situations are played in forks of this process, without a jail.
 """
 
 import argparse
