@@ -55,4 +55,4 @@ def pages(browser: Any) -> Iterator[Pages]:
     yield opened
     for page in opened.opened:
         page.close()
-    assert opened.problems == []
+    assert not opened.problems, opened.problems

@@ -1,4 +1,4 @@
-// The controls of the engine: pause, step, pace, the crowd.
+// The controls of the engine: pause, step, pace, the crowd. The server takes them from a page that it knows.
 
 import { ask } from "./api.js";
 import { make } from "./shared.js";
@@ -15,11 +15,16 @@ export class Controls {
     this.pace = find("pace");
     this.crowd = find("crowd");
     this.crowdAbout = find("crowd-about");
+    this.disabled = [this.pause, this.stepButton, this.pace, this.crowd, find("show-me")];
     this.pace.append(...PACES.map(([, name], place) => make("option", { value: place, textContent: name })));
     this.pause.onclick = () => this.toggle();
     this.stepButton.onclick = () => this.step();
     this.pace.onchange = () => this.setPace(PACES[this.pace.value][0]);
     this.crowd.oninput = () => this.setCrowd(Number(this.crowd.value));
+  }
+
+  enable() {
+    for (const control of this.disabled.splice(0)) control.disabled = false;
   }
 
   get isPaused() {
@@ -54,6 +59,7 @@ export class Controls {
   }
 
   async tell(path, body) {
+    if (this.disabled.length) return; // keys reach a disabled control, too
     try {
       this.take(await ask(path, body));
     } catch (error) {

@@ -64,6 +64,7 @@ const connection = new Connection({
     engine.facts = facts;
     chats.model = facts.model;
     showFacts(facts);
+    controls.enable();
     engine.fit();
     look.send();
   },

@@ -24,11 +24,13 @@ def server() -> Iterator[ServerUnderTest]:
 
 @pytest.fixture
 def open_page(pages: Pages) -> Callable[..., Any]:
-    """Opens pages of a server. What they log with the words `expected` is no error."""
+    """Opens pages of a server. What they log with the words `expected` is no error; `stream` gets their streams."""
 
-    def open_one(server: ServerUnderTest, **options: Any) -> Any:
+    def open_one(server: ServerUnderTest, stream: Callable[[Any], None] | None = None, **options: Any) -> Any:
         page = pages.new_page(viewport={"width": 1280, "height": 800}, **options)
         page.set_default_timeout(1000 * PATIENCE)
+        if stream is not None:
+            page.route("**/live/stream*", stream)
         page.goto(server.address)
         return page
 

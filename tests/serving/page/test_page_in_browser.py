@@ -75,6 +75,21 @@ def test_a_chat_answers_and_the_stream_shows_its_steps(page: Any, server: Server
     assert page.locator("#picture svg").get_attribute("aria-label").startswith("Step ")
 
 
+def test_what_the_server_would_refuse_cannot_be_clicked_before_it_knows_the_page(open_page: Any, server: Any) -> None:
+    asked: list[Any] = []
+    page = open_page(server, stream=lambda route: asked.append(route))  # playwright takes no builtin
+    controls = [page.locator(name) for name in ("#pause", "#step", "#pace", "#crowd", "#show-me")]
+    while not asked:
+        page.wait_for_timeout(20)
+    assert all(control.is_disabled() for control in controls)
+    page.locator("#engine").press("Space")
+    asked[0].continue_()
+    page.wait_for_selector("#connection[data-state=open]")
+    assert all(control.is_enabled() for control in controls)
+    assert not server.llm.is_paused
+    page.close()
+
+
 def test_pause_stops_the_steps_and_a_single_step_is_exactly_one(page: Any, server: ServerUnderTest) -> None:
     set_pace(page, "20 steps/s")
     send(page, max_tokens=400)
