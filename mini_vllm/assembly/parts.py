@@ -189,9 +189,14 @@ def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
     """
     steps = runner_steps_for(impl)
     if device_type == "cpu" and (source := decode_attention_for(impl)) is not None:
-        from mini_vllm.runner.compiled import in_c
+        from mini_vllm.runner.compiled import CFile, in_c
+        from mini_vllm.runner.compiled_sampler import compiled_sample
 
-        return in_c(steps, source, None if impl == "starter" else source.with_name("phase6_cpu_kernels.c"))
+        if impl == "starter":
+            return in_c(steps, source)
+        sampler = CFile.read(source.with_name("phase6_cpu_sampler.c"), is_ours=True)
+        steps = in_c(steps, source, source.with_name("phase6_cpu_kernels.c"))
+        return replace(steps, sample=compiled_sample(steps.sample, sampler))
     kernels = triton_kernels_for(impl) if device_type == "cuda" else None
     if kernels is None:
         return steps
