@@ -66,7 +66,7 @@ def test_the_page_in_the_repository_is_that_of_its_records() -> None:
 
 def test_nothing_run_is_nothing_measured() -> None:
     text = page({})
-    assert text.count("Not measured.") == 12
+    assert text.count("Not measured.") == 13
     assert "## GPUs" in text
 
 
@@ -150,6 +150,19 @@ def predictions() -> dict[str, Any]:
     }
 
 
+def sampling() -> dict[str, Any]:
+    """A model that meets one aim and misses the other, and one with a large vocabulary, which may lose more."""
+    rates = {"greedy": [100.0, 90.0, 110.0], "temperature 0.8": [91.0, 92.0, 80.0], "0.8 with two cuts": [79.0]}
+    masks = {"phase 9, a regex": 0.034, "llguidance, a JSON schema": 0.15}
+    model, wide = "embedded model", "Qwen3-0.6B's shape, 2 layers, random weights"
+    cases = [
+        {"model": model, "batch_size": 1, "vocab_size": 1537, "rates": rates, "mask_shares": {}},
+        {"model": model, "batch_size": 64, "vocab_size": 1537, "rates": rates, "mask_shares": masks},
+        {"model": wide, "batch_size": 64, "vocab_size": 151_936, "rates": rates, "mask_shares": {}},
+    ]
+    return SHELL | {"num_threads": 2, "cases": cases}
+
+
 def server(*probed: tuple[float, float, bool]) -> dict[str, Any]:
     names = ("rate", "p99_ttft", "holds")
     search = {"bound": 1.0, "probed": [dict(zip(names, one, strict=True)) for one in probed]}
@@ -178,6 +191,6 @@ def test_the_page_is_as_it_was_reviewed(snapshots: Snapshots) -> None:
     streams = {"as-fast": of_stream(3, 1 / 3), "late": of_stream(0.985, 1.25), "slow": of_stream(0.931, 1)}
     records = {f"throughput-{name}": record for name, record in streams.items()}
     records |= {"preemption": a_feature(), "scheduler": costs(), "calibrate": predictions()}
-    records["beside-vllm"] = beside_vllm()
+    records |= {"beside-vllm": beside_vllm(), "sampling": sampling()}
     snapshots.check("benchmarks", page({**records, "serve-on-embedded": serving()}))
     snapshots.check("benchmarks_without_http", page({"serve-on-embedded": serving() | {"http_cost": None}}))

@@ -40,6 +40,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "preemption": ("bench", "preemption"),
     "speculative": ("bench", "speculative"),
     "async": ("bench", "async"),
+    "sampling": ("bench", "sampling"),
     "serve-on-embedded": ("bench", "serve"),
     "serve-on-random-150m": (
         *("bench", "serve", "--model", "random-150m"),

@@ -1,11 +1,13 @@
 """The targets of the project, and whether a record meets them: rows of (aim, found, whether it is met)."""
 
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 from bench.overlap import EMBEDDED, OVERLAPPED
 from bench.peer_process import BACKENDS
 from bench.plan import ALL_AT_ONCE, SHARED_PREFIX
+from bench.sampling import GREEDY, WAYS, WIDE
 from bench.slower import figures_against
 from bench.speculative import ADAPTIVE, COPYING, FIXED, WITHOUT
 
@@ -20,6 +22,7 @@ TIMES_FASTER = {
 NEVER_SLOWER_THAN = ("transformers-continuous", "transformers-static")
 MAX_OVERHEAD = 0.05
 MIN_GAIN, MAX_LOSS, MAX_SHARE_BETWEEN = 1.5, 0.9, 0.08
+MAX_SAMPLING, MAX_SAMPLING_WIDE = 0.1, 0.25
 MAX_COST = {"decode": 0.25, "admission": 0.3}
 NOT_MEASURED = ["", "not measured"]
 
@@ -94,6 +97,25 @@ def between_passes(record: Record) -> list[str]:
     words = f"**missed at {num_missed} of {len(shares)} batch sizes**" if num_missed else "met"
     aim = f"embedded model: under {MAX_SHARE_BETWEEN:.0%} of the time is not the forward pass"
     return [aim, f"{min(shares):.0%} to {max(shares):.0%}", words]
+
+
+def sampling(record: Record) -> list[list[str]]:
+    """Return the aims of `bench sampling` at the largest batch: what a way may cost beside greedy text."""
+    rows, largest = [], max(case["batch_size"] for case in record["cases"])
+    for case in record["cases"]:
+        if case["batch_size"] != largest:
+            continue
+        aim = MAX_SAMPLING_WIDE if case["model"] == WIDE else MAX_SAMPLING
+        for way in list(WAYS)[1:]:
+            cost = 1 - share_of_greedy(case, way)
+            words = "met" if cost <= aim else f"**missed by {100 * (cost - aim):.1f} points**"
+            rows.append([f"{case['model']}, batch {largest}, {way}: at most {aim:.0%}", f"{cost:.1%}", words])
+    return rows
+
+
+def share_of_greedy(case: Record, way: str) -> float:
+    """Return a way's tokens per second as a share of greedy's, the median rounds of both."""
+    return float(median(case["rates"][way]) / median(case["rates"][GREEDY]))
 
 
 def scheduling(record: Record) -> list[list[str]]:
