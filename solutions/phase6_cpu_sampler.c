@@ -15,7 +15,7 @@
 
 typedef double doubles __attribute__((vector_size(8 * DOUBLES), aligned(8), may_alias));
 typedef int64_t longs __attribute__((vector_size(8 * DOUBLES), aligned(8), may_alias));
-typedef int32_t shorts __attribute__((vector_size(4 * DOUBLES)));
+typedef int32_t ints __attribute__((vector_size(4 * DOUBLES)));
 
 typedef struct {
     double temperature, top_k, top_p, draw;
@@ -34,7 +34,7 @@ typedef struct {
 INLINE doubles exponential_in_float64(doubles power) {
     longs is_seen = power > -700;
     doubles twos = (doubles)((longs)power & is_seen) * 1.4426950408889634; /* e to the power is 2 to this */
-    shorts whole = __builtin_convertvector(twos + 1023, shorts); /* of a positive number: the floor */
+    ints whole = __builtin_convertvector(twos + 1023, ints); /* of a positive number: the floor */
     doubles rest = (twos - __builtin_convertvector(whole - 1023, doubles) - 0.5) * 0.6931471805599453;
     doubles sum = (doubles){0} + 1; /* the series of e to the rest, which is within 0.35 of 0 */
 #pragma GCC unroll 13
@@ -99,8 +99,8 @@ static double share_all(Row *row, double largest, double temperature) {
 static int64_t cut(Row *row, double largest, Settings settings) {
     int64_t count = 0, limit = settings.top_k > 0 && settings.top_k < row->width ? settings.top_k : row->width;
     double taken = 0, total = limit < row->width ? 0 : share_all(row, largest, settings.temperature);
-    /* With `top_k` the shares of all that it keeps are needed before `top_p` can cut. */
-    while (count < limit && (limit < row->width || settings.top_p >= 1 || taken < settings.top_p * total)) {
+    int needs_all = limit < row->width || settings.top_p >= 1; /* of `top_k`'s tokens, before `top_p` can cut */
+    while (count < limit && (needs_all || count == 0 || taken < settings.top_p * total)) {
         int64_t token = likeliest(row);
         taken += row->shares[count] = share_of(row->logits[token], largest, settings.temperature);
         row->kept[count++] = token;

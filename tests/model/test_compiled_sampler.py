@@ -60,6 +60,18 @@ def test_of_equal_logits_greedy_takes_the_first_as_torch_does() -> None:
     assert SAMPLE(logits, [SamplingParams()] * 200, [0.0] * 200) == logits.argmax(dim=-1).tolist()
 
 
+def test_a_cut_keeps_at_least_one_token() -> None:
+    """Also where the sum that it must reach is rounded to 0."""
+    logits, params = torch.zeros(3, 70), [SamplingParams(temperature=1.0, top_p=5e-324)] * 3
+    logits[:, 66] = 9.0
+    for flush in (False, True):
+        torch.set_flush_denormal(flush)
+        try:
+            assert SAMPLE(logits, params, [0.0, 0.5, 0.99]) == [66] * 3
+        finally:
+            torch.set_flush_denormal(False)
+
+
 def test_no_rows_no_tokens_and_columns_of_a_wider_tensor_are_read_where_they_are() -> None:
     assert SAMPLE(torch.zeros(0, 9), [], []) == []
     logits = torch.randn(4, 40)[:, ::4]
