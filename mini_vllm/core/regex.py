@@ -42,8 +42,6 @@ def parse_regex(text: str) -> Node:
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a regex must have at most {MAX_LENGTH:,} characters, got {len(text):,}")
-    if text.count("(") > MAX_GROUPS:
-        raise ValueError(f"a regex must have at most {MAX_GROUPS} opening brackets, got {text.count('(')}")
     parser = _Parser(text)
     tree = parser.either()
     return tree if parser.place == len(text) else parser.fail("')' closes no group")
@@ -51,7 +49,7 @@ def parse_regex(text: str) -> Node:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.text, self.place = text, 0
+        self.text, self.place, self.num_groups = text, 0, 0
 
     def fail(self, why: str) -> NoReturn:
         raise ValueError(f"regex {self.text!r}, character {self.place + 1}: {why}")
@@ -102,6 +100,9 @@ class _Parser:
     def atom(self) -> Node:
         match char := self.take():
             case "(":
+                self.num_groups += 1
+                if self.num_groups > MAX_GROUPS:
+                    raise ValueError(f"a regex must have at most {MAX_GROUPS} groups; a bracket itself is \\(")
                 if self.text.startswith("?", self.place) and not self.took("?:"):
                     self.fail("of the groups that begin with (? there is only (?:...)")
                 tree = self.either()

@@ -78,6 +78,13 @@ def test_what_would_take_long_is_refused(regex: str, why: str) -> None:
         build_nfa(parse_regex(regex))
 
 
+def test_a_bracket_that_opens_no_group_is_not_counted_as_one() -> None:
+    for regex in ("(a)" * 100, r"\(" * 101, "[(]" * 101, "|".join([re.escape("(x)")] * 101)):
+        parse_regex(regex)
+    with pytest.raises(ValueError, match="at most 100 groups"):
+        parse_regex("(a)" * 101)
+
+
 def test_bytes_that_are_read_at_the_same_places_are_one() -> None:
     nfa = build_nfa(parse_regex("[a-z]x|[x-z]"))
     groups = group_bytes(nfa, frozenset(b"abcxyz0"))

@@ -163,7 +163,7 @@ def _filled(grammar: Grammar, vocab_size: int) -> list[int]:
     [
         ({"regex": "a("}, r"regex 'a\(', character 3: the group is not closed"),
         ({"json": {"type": "frog"}}, "frog"),
-        ({"regex": "(" * 500}, "at most 100 opening brackets"),
+        ({"regex": "(" * 500}, "at most 100 groups"),
         ({"json": "{"}, "must be a JSON schema"),
         ({"json": nested(5_000)}, "must be a JSON schema"),
         ({"json": {"type": "integer", "minimum": 5, "maximum": 3}}, "structured_outputs cannot be compiled"),
