@@ -26,8 +26,8 @@ class SpeculativeConfig:
     tokens, or fewer, down to `prompt_lookup_min`. `model` is the draft model, a directory or hub name; None is the
     small one that comes with the course. Its drafts for requests with a temperature are `greedy`, which leaves every
     text unchanged, or `probabilistic`: drawn, so that more of them are accepted. With `adaptive` a request gets fewer
-    drafts, or none for a while, if they are not accepted (vLLM 0.13.0 has no such setting). No request gets any while
-    more than `disable_by_batch_size` requests decode (None: no limit).
+    drafts beside many others, and none for a while if they are not accepted (vLLM 0.13.0 has no such setting). No
+    request gets any while more than `disable_by_batch_size` requests decode (None: no limit).
 
     Raises `ValueError` naming the setting and the legal range.
     """

@@ -75,6 +75,18 @@ def test_no_drafts_while_too_many_requests_decode() -> None:
     assert drafted == {1, 2}
 
 
+@pytest.mark.parametrize(("num_requests", "expected"), [(1, 4), (4, 2), (16, 1)])
+def test_the_more_requests_decode_the_fewer_drafts_each_gets(num_requests: int, expected: int) -> None:
+    """Alone, a row more is a tenth of a step: the weights are read anyway. Beside 15 others it is two thirds."""
+    config = replace(small_config(), max_num_seqs=16, max_num_batched_tokens=128, num_gpu_blocks=200)
+    engine = drafting_engine(config, 4)
+    for number in range(num_requests):
+        engine.add_request(f"r{number}", PROMPT, SamplingParams(max_tokens=20))
+    engine.step()
+    drafts = engine.recorder.steps[0]["drafts_given"].values()
+    assert [len(one) for one in drafts] == [expected] * num_requests
+
+
 def test_a_request_that_has_ended_leaves_nothing_in_the_drafter() -> None:
     engine = drafting_engine(small_config(), 3)
     for number in range(30):

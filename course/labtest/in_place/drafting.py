@@ -15,11 +15,12 @@ NUM_SHARES = 8
 class Guesses:
     """A proposer that knows the fake model, and errs in drawn places. With `draws` the drafts are drawn at random."""
 
-    cost_of_a_draft = 0.1
-
     def __init__(self, *, draws: bool) -> None:
         self.draws = draws
         self.draft_probs: dict[str, Any] = {}
+
+    def cost_of_a_draft(self, num_requests: int) -> float:
+        return 0.1
 
     def propose(
         self,

@@ -8,9 +8,11 @@ from typing import Any
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.runner.drafts.proposer import cost_of_a_row
 from mini_vllm.sampling_params import SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0)
+COST_OF_A_PASS = 0.3  # measured with the embedded model and its draft model; a larger target makes it smaller
 
 
 class DraftModel:
@@ -20,13 +22,15 @@ class DraftModel:
     draft. Wrong or missing K and V cost accepted drafts here, but never make a token wrong.
     """
 
-    cost_of_a_draft = 0.4  # measured with the embedded model and its draft model; a larger target makes it smaller
-
     def __init__(self, runner: ModelRunner, block_size: int) -> None:
         self.runner = runner
         self.block_size = block_size
         self.draft_probs: dict[str, Any] = {}
         self._num_computed_tokens: dict[str, int] = {}
+
+    def cost_of_a_draft(self, num_requests: int) -> float:
+        """Return the cost of a pass of the small model, and of verifying its draft."""
+        return COST_OF_A_PASS + cost_of_a_row(num_requests)
 
     def propose(
         self,

@@ -45,14 +45,18 @@ class DraftingRunner:
         self, batch: Sequence[ScheduledRequest], sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> dict[str, int]:
         """Return how many drafts each request of a batch gets. Forgets the lengths of requests that are not in it."""
+        if self.config.disable_by_batch_size is not None and len(batch) > self.config.disable_by_batch_size:
+            return {}
         lengths, self._lengths = self._lengths, {}
+        cost_of_a_draft = self.proposer.cost_of_a_draft(len(batch))
         num_drafts = {}
         for scheduled in batch:
             request, num_sampled = scheduled.request, len(sampled_token_ids[scheduled.request.request_id])
             limit = self.config.num_speculative_tokens
             if self.config.adaptive:
-                length = lengths.get(request.request_id) or AdaptiveDraftLength(limit, self.proposer.cost_of_a_draft)
+                length = lengths.get(request.request_id) or AdaptiveDraftLength(limit, cost_of_a_draft)
                 self._lengths[request.request_id] = length
+                length.cost_of_a_draft = cost_of_a_draft
                 if scheduled.draft_token_ids:
                     length.observe(len(scheduled.draft_token_ids), num_sampled - 1)
                 limit = length.next_length()
@@ -61,8 +65,7 @@ class DraftingRunner:
             limit = min(limit, request.max_total_tokens(self.max_model_len) - num_tokens - 1)
             if limit > 0:
                 num_drafts[request.request_id] = limit
-        too_many = self.config.disable_by_batch_size
-        return {} if too_many is not None and len(batch) > too_many else num_drafts
+        return num_drafts
 
 
 def _legal(
@@ -127,8 +130,12 @@ class AdaptiveDraftLength:
             self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, LONGEST_PAUSE)
 
     def _best_length(self) -> int:
-        return max(range(self.max_drafts + 1), key=self._tokens_per_cost)
-
-    def _tokens_per_cost(self, length: int) -> float:
         share = self.num_right / self.num_tried
-        return sum(share**position for position in range(length + 1)) / (1 + length * self.cost_of_a_draft)
+        best, most = 0, 1.0
+        num_tokens = right = 1.0
+        for length in range(1, self.max_drafts + 1):
+            right *= share
+            num_tokens += right
+            if (rate := num_tokens / (1 + length * self.cost_of_a_draft)) > most:
+                best, most = length, rate
+        return best
