@@ -1,6 +1,7 @@
 """Each command refuses what it cannot do, in words that name it, with exit code 2 and no traceback."""
 
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,3 +18,9 @@ def test_it_is_refused_with_a_reason(mini_vllm: Commands, command: str, options:
     shown = mini_vllm(*command.split(), *shlex.split(options), exit_code=2).output
     assert words in " ".join(shown.split())
     assert "Traceback" not in shown
+
+
+def test_an_extra_that_is_not_installed_is_named(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    shown = mini_vllm("arena", "--dask", "tcp://127.0.0.1:1", "--requests", "5", exit_code=2).output
+    assert "needs dask: pip install -e '.[dask]'" in " ".join(shown.split())
