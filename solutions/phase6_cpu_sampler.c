@@ -99,17 +99,17 @@ static double share_all(Row *row, double largest, double temperature) {
 static int64_t cut(Row *row, double largest, Settings settings) {
     int64_t count = 0, limit = settings.top_k > 0 && settings.top_k < row->width ? settings.top_k : row->width;
     double taken = 0, total = limit < row->width ? 0 : share_all(row, largest, settings.temperature);
-    int needs_all = limit < row->width || settings.top_p >= 1; /* of `top_k`'s tokens, before `top_p` can cut */
-    while (count < limit && (needs_all || count == 0 || taken < settings.top_p * total)) {
+    int needs_all = limit < row->width || settings.top_p >= 1; /* `top_p` cuts what `top_k` has kept */
+    do { /* at least one is kept, even if the bound is rounded to 0 */
         int64_t token = likeliest(row);
         taken += row->shares[count] = share_of(row->logits[token], largest, settings.temperature);
         row->kept[count++] = token;
         take(row, token);
-    }
+    } while (count < limit && (needs_all || taken < settings.top_p * total));
     if (limit == row->width || settings.top_p >= 1) return count;
-    double reached = 0;
-    int64_t num_kept = 0;
-    while (num_kept < count && (num_kept == 0 || reached < settings.top_p * taken)) reached += row->shares[num_kept++];
+    double reached = row->shares[0];
+    int64_t num_kept = 1;
+    while (num_kept < count && reached < settings.top_p * taken) reached += row->shares[num_kept++];
     return num_kept;
 }
 
