@@ -7,7 +7,7 @@ from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.electives import ProposeByLookup
 from mini_vllm.core.step import ScheduledRequest
 
-FREE_ROWS = 9  # measured with the embedded model; larger models and GPUs have more
+FREE_ROWS = 9  # measured with the embedded model on a CPU; a GPU has many more
 
 
 class Proposer(Protocol):
@@ -40,7 +40,7 @@ class Proposer(Protocol):
 def cost_of_a_row(num_requests: int) -> float:
     """Return what one row more for each of so many requests adds to a step, as a share of it.
 
-    Half of the time of a step with `FREE_ROWS` rows is spent on what its rows share: the weights are read once.
+    Half of the time of a step with `FREE_ROWS` rows goes to what its rows share: plans, operators, reading the weights.
     """
     return num_requests / (num_requests + FREE_ROWS)
 
