@@ -15,6 +15,7 @@ from bench.scheduler_costs import Admissions, Cost, SchedulerCosts, TwoSizes
 from course.terminal.progress import ProgressReport, unreported
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.config import EngineConfig, Policy
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
@@ -29,6 +30,7 @@ NUM_ADMISSIONS, SHARED_TOKENS, OWN_TOKENS = 2000, 512, 16
 SMALL_POOL, LARGE_POOL = 10_000, 1_000_000
 NUM_QUEUED = 100_000
 NUM_RUNNING = 64  # while pools and queues of different sizes are compared
+LOOKED_UP_TOKENS, NUM_LOOK_UPS, WINDOW = 32_000, 20, 1024
 MAX_MODEL_LEN = 8192
 CLOCK: Literal["process_time", "perf_counter"] = (
     "process_time" if time.get_clock_info("process_time").resolution < 1e-5 else "perf_counter"
@@ -56,6 +58,9 @@ def measure_scheduler(lineup: Lineup, report: ProgressReport = unreported) -> Sc
         queues, joining = measure_queues(lineup)
         costs = replace(costs, queues=queues, joining=joining)
         report(text, found=f"{text}: {queues}")
+    if (look_ups := measure_look_ups(lineup)) is not None:
+        costs = replace(costs, look_ups=look_ups)
+        report("look-ups", found=f"look-ups of {LOOKED_UP_TOKENS:,} cached tokens: {look_ups}")
     gc.unfreeze()
     return costs
 
@@ -137,6 +142,38 @@ def measure_queues(lineup: Lineup, policy: Policy = "fcfs") -> tuple[TwoSizes, C
     return queues, joining
 
 
+def measure_look_ups(lineup: Lineup) -> TwoSizes | None:
+    """Return the cost of looking up a long cached prompt without and with sliding windows; None without the phases.
+
+    The reference's phase 12 is used where the lineup has none.
+    """
+    grouped = replace(lineup, windows="solution") if lineup.windows == "absent" and solutions_exist() else lineup
+    if grouped.windows == "absent" or lineup.prefix_cache == "absent":
+        return None
+    prompt, params = list(range(LOOKED_UP_TOKENS)), SamplingParams(max_tokens=1)
+    size, num_blocks = 2 * LOOKED_UP_TOKENS, LOOKED_UP_TOKENS // BLOCK_SIZE * 2 + 100
+    schedulers = [
+        empty_scheduler(lineup, 1, size, num_blocks, max_model_len=size),
+        empty_scheduler(grouped, 1, size, num_blocks, max_model_len=size, windows=(None, WINDOW)),
+    ]
+    asking = Request("asking", prompt, params)
+    for scheduler in schedulers:
+        scheduler.add_request(Request("first", prompt, params))
+        take_step(scheduler)
+        if len(scheduler.kv.get_computed_blocks(asking)) != (LOOKED_UP_TOKENS - 1) // BLOCK_SIZE:
+            raise RuntimeError(f"a look-up of {LOOKED_UP_TOKENS:,} cached tokens did not find all their blocks")
+    freeze()
+    rounds: list[list[float]] = []
+    for _ in range(NUM_ROUNDS):
+        rounds.append([])
+        for scheduler in schedulers:
+            start = clock()
+            for _ in range(NUM_LOOK_UPS):
+                scheduler.kv.get_computed_blocks(asking)
+            rounds[-1].append(clock() - start)
+    return TwoSizes(*(Cost.of(seconds, NUM_LOOK_UPS) for seconds in zip(*rounds, strict=True)))
+
+
 def _in_turns(schedulers: Sequence[Scheduler]) -> list[Cost]:
     """Return the cost of a decode in each of the schedulers, measured in turns: a slow moment hits all alike."""
     num_requests = len(schedulers[0].running)
@@ -183,17 +220,24 @@ def decode_prompt(index: int) -> list[int]:
 
 
 def empty_scheduler(
-    lineup: Lineup, max_num_seqs: int, token_budget: int, num_blocks: int = NUM_BLOCKS, policy: Policy = "fcfs"
+    lineup: Lineup,
+    max_num_seqs: int,
+    token_budget: int,
+    num_blocks: int = NUM_BLOCKS,
+    policy: Policy = "fcfs",
+    *,
+    max_model_len: int = MAX_MODEL_LEN,
+    windows: Sequence[int | None] = (None,),
 ) -> Scheduler:
     config = EngineConfig(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=token_budget,
-        max_model_len=MAX_MODEL_LEN,
+        max_model_len=max_model_len,
         num_gpu_blocks=num_blocks,
         block_size=BLOCK_SIZE,
         policy=policy,
     )
-    return build_scheduler(config, lineup)
+    return build_scheduler(config, lineup, windows=windows)
 
 
 def take_step(scheduler: Scheduler) -> None:

@@ -44,7 +44,7 @@ class Admissions:
 
 @dataclass(frozen=True)
 class TwoSizes:
-    """The cost per decode with something small and with something large."""
+    """The cost with something small and with something large, per decode or per look-up."""
 
     small: Cost
     large: Cost
@@ -62,8 +62,8 @@ class TwoSizes:
 class SchedulerCosts:
     """All measurements of one run. `bookkeeping` is the baseline, in the order of `decodes`.
 
-    `queues` are an empty and a long one, `joining` is the cost of joining the long one. Without phase 2 the last three
-    are None: a million single slots would take too long.
+    `queues` are an empty and a long one, `joining` is the cost of joining the long one. Without phase 2 these three
+    are None: a million single slots would take too long. `look_ups` are without and with sliding windows.
     """
 
     decodes: dict[int, Cost]
@@ -72,3 +72,4 @@ class SchedulerCosts:
     pools: TwoSizes | None = None
     queues: TwoSizes | None = None
     joining: Cost | None = None
+    look_ups: TwoSizes | None = None

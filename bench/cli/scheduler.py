@@ -90,6 +90,12 @@ def show(console: Console, costs: SchedulerCosts) -> None:
         }
         heading = f"Per scheduled request, by the queue: 64 running, {measured.LARGE_POOL:,} blocks"
         show_bars(console, heading, bars)
+    if (look_ups := costs.look_ups) is not None:
+        bars = {
+            "full attention": (look_ups.small, ""),
+            "with windows": (look_ups.large, f"ratio {look_ups.ratio:.2f}"),
+        }
+        show_bars(console, f"Per prefix look-up of {measured.LOOKED_UP_TOKENS:,} cached tokens", bars)
     bare = next(iter(costs.bookkeeping.values()))
     console.print(
         f"\nbare: the minimum of any scheduler in Python, measured in this run: a loop with one dict insert, one "
@@ -128,7 +134,15 @@ def as_record(costs: SchedulerCosts, lineup: str) -> dict[str, Any]:
         "per_admission": asdict(costs.admissions),
         "pool_sizes": None,
         "long_queue": None,
+        "look_ups": None,
     }
+    if (look_ups := costs.look_ups) is not None:
+        record["look_ups"] = {
+            "num_tokens": measured.LOOKED_UP_TOKENS,
+            "full_attention": asdict(look_ups.small),
+            "windows": asdict(look_ups.large),
+            "ratio": look_ups.ratio,
+        }
     if (pools := costs.pools) is not None:
         sizes = {measured.SMALL_POOL: asdict(pools.small), measured.LARGE_POOL: asdict(pools.large)}
         record["pool_sizes"] = {**{str(size): cost for size, cost in sizes.items()}, "ratio": pools.ratio}

@@ -27,6 +27,7 @@ CASE = {"name": "decode, 16 running", "peer": "vLLM 0.13.0", "ours": [2.0, 2.0, 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"RUNNING": (4, 8), "NUM_ROUNDS": 2, "NUM_ADMISSIONS": 20, "LARGE_POOL": 20_000, "NUM_QUEUED": 500}
+    small |= {"LOOKED_UP_TOKENS": 400, "NUM_LOOK_UPS": 1}
     for name, value in small.items():
         monkeypatch.setattr(bench, name, value)
 
@@ -34,8 +35,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small")
 def test_bars_and_what_they_are_compared_with(mini_vllm: Commands) -> None:
     shown = mini_vllm("bench", "scheduler").output
-    for part in "4 running|8 running|schedule()|at arrival|20,000|ratio|500 wait|to join|process_time".split("|"):
-        assert part in shown
+    parts = (
+        "4 running|8 running|schedule()|at arrival|20,000|ratio|400 cached|with windows|500 wait|to join|process_time"
+    )
+    assert [part for part in parts.split("|") if part not in shown] == []
     assert max(map(len, shown.splitlines())) <= 100
 
 
@@ -53,6 +56,7 @@ def test_json(mini_vllm: Commands) -> None:
 @pytest.mark.parametrize("lineup", ["solution:1", "solution:1-3", "solution:1-4"])
 def test_lineups_with_absent_phases_are_measured_too(mini_vllm: Commands, lineup: str) -> None:
     record = json.loads(mini_vllm("bench", "scheduler", "--json", "--lineup", lineup).stdout)
+    assert (record["look_ups"] is None) == (lineup != "solution:1-4")
     assert (record["pool_sizes"] is None) == (record["long_queue"] is None) == (lineup == "solution:1")
 
 

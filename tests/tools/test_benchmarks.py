@@ -126,6 +126,7 @@ def costs() -> dict[str, Any]:
         "per_admission": {"arrival": cost, "schedule": cost, "update": {"best": 30.0, "median": 40.0}},
         "pool_sizes": {"ratio": 1.02},
         "long_queue": {"num_queued": 100_000, "num_blocks": 1_000_000, "long": cost, "ratio": 0.97},
+        "look_ups": {"num_tokens": 32_000, "ratio": 1.11},
     }
 
 

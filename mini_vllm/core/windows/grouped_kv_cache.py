@@ -1,6 +1,6 @@
 """Groups of layers over one counted pool: a block table and hashes for each; blocks that leave a window are freed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from mini_vllm.core.block import NULL_BLOCK_ID
@@ -8,6 +8,44 @@ from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import BlockPool, PrefixCache, WholeBlockPool
 from mini_vllm.core.request import Request
 from mini_vllm.core.windows.window_functions import Tables, WindowFunctions
+
+
+class NamedBlocks:
+    """The block that one group's phase 4 names for each hash, asked again when a block enters or leaves its cache.
+
+    So a look-up reads one dict entry per block, and phase 4 still decides which block it is.
+    """
+
+    def __init__(self, cache: PrefixCache, block_size: int) -> None:
+        self.cache = cache
+        # Phase 4 looks for prefixes: a request whose first block has a hash asks for this block alone. Its one token
+        # more is there because the last token of a request is never a hit.
+        self._asking = Request("", [0] * (block_size + 1))
+        self.of_hash: dict[bytes, int] = {}
+        self._hash_of_block: dict[int, bytes] = {}
+
+    def enter(self, block_ids: Sequence[int], block_hashes: Sequence[bytes]) -> None:
+        """Note blocks that phase 4 has just been given, with their hashes."""
+        self._hash_of_block.update(zip(block_ids, block_hashes, strict=True))
+        self._ask(block_hashes)
+
+    def evict(self, block_id: int) -> bool:
+        is_evicted = self.cache.evict(block_id)
+        self.leave([block_id])
+        return is_evicted
+
+    def leave(self, block_ids: Iterable[int]) -> None:
+        """Note blocks that phase 4 has just been told to remove."""
+        left = (self._hash_of_block.pop(block_id, None) for block_id in block_ids)
+        self._ask([block_hash for block_hash in left if block_hash is not None])
+
+    def _ask(self, block_hashes: Sequence[bytes]) -> None:
+        for block_hash in block_hashes:
+            self._asking.block_hashes = [block_hash]
+            if hit := self.cache.find_longest_cache_hit(self._asking):
+                self.of_hash[block_hash] = hit[0]
+            else:
+                self.of_hash.pop(block_hash, None)
 
 
 class GroupedPrefixCache:
@@ -26,14 +64,14 @@ class GroupedPrefixCache:
         tables: Mapping[str, Tables],
     ) -> None:
         self.functions = functions
-        self.caches = caches
+        self.named = [NamedBlocks(cache, block_size) for cache in caches]
         self.block_size = block_size
         self.windows = windows
         self.tables = tables
         self._num_looked_up = self._num_found = 0
 
     def update_block_hashes(self, request: Request) -> None:
-        self.caches[0].update_block_hashes(request)
+        self.named[0].cache.update_block_hashes(request)
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         return self.find_hit_of_each_group(request, request.num_tokens - 1)[0]
@@ -42,15 +80,8 @@ class GroupedPrefixCache:
         """Return the hit blocks of each group, equally many: a hit counts as far as every group has it."""
         self.update_block_hashes(request)
         block_hashes = request.block_hashes[: max_num_tokens // self.block_size]
-        cached = [[self._find(cache, one) for one in block_hashes] for cache in self.caches]
+        cached = [[*map(named.of_hash.get, block_hashes)] for named in self.named]
         return self.functions.find_common_hit(cached, self.windows, self.block_size)
-
-    def _find(self, cache: PrefixCache, block_hash: bytes) -> int | None:
-        # Phase 4 looks for prefixes. A request whose first block has this hash asks for this block alone; its one token
-        # more is there because the last token of a request is never a hit.
-        asking = Request("", [0] * (self.block_size + 1))
-        asking.block_hashes = [block_hash]
-        return next(iter(cache.find_longest_cache_hit(asking)), None)
 
     def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         held = [block_id for block_id in block_ids if block_id != NULL_BLOCK_ID]
@@ -63,19 +94,22 @@ class GroupedPrefixCache:
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
         self.update_block_hashes(request)
-        for cache, table in zip(self.caches, self.tables[request.request_id], strict=True):
+        for named, table in zip(self.named, self.tables[request.request_id], strict=True):
             num_null = table[num_cached_blocks:num_full_blocks].count(NULL_BLOCK_ID)  # these are the first ones
-            cache.cache_full_blocks(request, table, num_cached_blocks + num_null, num_full_blocks)
+            first = num_cached_blocks + num_null
+            named.cache.cache_full_blocks(request, table, first, num_full_blocks)
+            named.enter(table[first:num_full_blocks], request.block_hashes[first:num_full_blocks])
 
     def evict(self, block_id: int) -> bool:
-        return any(cache.evict(block_id) for cache in self.caches)
+        return any(named.evict(block_id) for named in self.named)
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
-        for cache in self.caches:
-            cache.drop_uncomputed(block_ids)
+        for named in self.named:
+            named.cache.drop_uncomputed(block_ids)
+            named.leave(block_ids)
 
     def cached_blocks(self) -> dict[int, bytes]:
-        return {block_id: one for cache in self.caches for block_id, one in cache.cached_blocks().items()}
+        return {block_id: one for named in self.named for block_id, one in named.cache.cached_blocks().items()}
 
     def hit_rate(self) -> float:
         return self._num_found / max(1, self._num_looked_up)
