@@ -7,7 +7,6 @@ Policy = Literal["fcfs", "priority"]
 DraftMethod = Literal["ngram", "draft_model"]
 DraftSampleMethod = Literal["greedy", "probabilistic"]
 ConnectorName = Literal["host", "swap", "disk", "prefill"]
-PrefillBackend = Literal["gloo", "nccl"]
 
 
 def require_at_least(settings: object, minimum: int, *names: str) -> None:
@@ -74,7 +73,7 @@ class KVTransferConfig:
     `host` keeps blocks of ended and preempted requests in the host's memory, `swap` those of preempted ones alone;
     `disk` writes them to `shared_storage_path`, a folder that engines may share, where the next engine finds them.
     `prefill` starts another process that computes the prompts and sends their blocks here; a request waits for them, at
-    most `prefill_timeout` seconds. Blocks are sent by `prefill_backend`: `gloo`, or `nccl` between two CUDA devices.
+    most `prefill_timeout` seconds.
 
     Raises `ValueError` naming the setting and the legal range.
     """
@@ -83,15 +82,12 @@ class KVTransferConfig:
     kv_buffer_size: int = 1 << 30
     shared_storage_path: str | None = None
     prefill_timeout: float = 10.0
-    prefill_backend: PrefillBackend = "gloo"
 
     def __post_init__(self) -> None:
         if self.kv_connector not in get_args(ConnectorName):
             raise ValueError(
                 f"kv_connector must be one of {', '.join(get_args(ConnectorName))}; got {self.kv_connector!r}"
             )
-        if self.prefill_backend not in get_args(PrefillBackend):
-            raise ValueError(f"prefill_backend must be 'gloo' or 'nccl', got {self.prefill_backend!r}")
         require_at_least(self, 1, "kv_buffer_size")
         if not self.prefill_timeout > 0:
             raise ValueError(f"prefill_timeout must be over 0 seconds, got {self.prefill_timeout!r}")

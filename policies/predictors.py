@@ -37,7 +37,7 @@ class LengthRanker:
 
     Learning to rank (arXiv 2408.15792): shortest job first needs no lengths, only which of two answers is the longer
     one. There a small language model ranks prompts; here it is a sum of one weight per prompt token, trained on the
-    embedded model's own answers by `python -m tools.length_ranker`.
+    embedded model's own answers.
     """
 
     def __init__(self, weights: Mapping[int, float]) -> None:

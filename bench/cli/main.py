@@ -16,7 +16,6 @@ COMMANDS = [
     ),
     ("serve", "bench.cli.serve:bench_serve", "Send requests at their planned times, whatever comes back."),
     ("router", "bench.cli.router:bench_router", "Send the same requests to simulated engines by three routers."),
-    ("loop", "bench.cli.loop:bench_loop", "Measure the learner's loop, from a new process to its result."),
     ("gpu", "bench.cli.gpu:bench_gpu", "Go through a checklist on a GPU."),
     ("scheduler", "bench.cli.scheduler:bench_scheduler", "Measure the CPU time of scheduling, per request."),
 ]

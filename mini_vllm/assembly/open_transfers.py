@@ -66,7 +66,5 @@ def transfers_for(lineup: Lineup, config: EngineConfig, opened: OpenedRunner, mo
     from mini_vllm.runner.kv_transfer.prefill_client import PrefillClient
 
     opening, like = pickle.dumps((config, lineup, model)), opened.block_like(config.block_size)
-    client = PrefillClient(
-        "mini_vllm.assembly.prefill_process", opening, shared, like, transfer.prefill_timeout, transfer.prefill_backend
-    )
+    client = PrefillClient("mini_vllm.assembly.prefill_process", opening, shared, like, transfer.prefill_timeout)
     return Transfers(config, functions, opened.kv_caches, shared, client)

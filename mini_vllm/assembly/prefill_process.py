@@ -31,7 +31,7 @@ def main(port: int) -> None:
         while engine.has_unfinished_requests():
             engine.step()
 
-    serve(port, compute, engine.transfers.store, config.kv_transfer_config.prefill_backend)
+    serve(port, compute, engine.transfers.store)
 
 
 def end_with_parent() -> None:

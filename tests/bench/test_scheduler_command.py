@@ -1,8 +1,7 @@
-"""`mini-vllm bench scheduler`, also beside vLLM's, and `bench loop`: what is measured, and how it is printed."""
+"""`mini-vllm bench scheduler`, also beside vLLM's: what is measured, and how it is printed."""
 
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 
 from bench import peer_process
 from bench import scheduler as bench
-from bench.cli import loop
 from bench.cli import scheduler as command
 from bench.scheduler_costs import Cost
 from bench.vllm_scheduler import admit, compare, decode_in_turns, ours
@@ -92,18 +90,6 @@ def test_no_request_leaves_the_long_queue_while_it_is_measured(policy: str) -> N
     queues, joining = bench.measure_queues(FULL, policy)  # type: ignore[arg-type]
     assert queues.large.median > 0
     assert joining.median > 0
-
-
-def test_the_loop_is_run_and_drawn(mini_vllm: Commands) -> None:
-    record = json.loads(mini_vllm("bench", "loop", "--quick", "--json").stdout)
-    waits = {wait["name"]: wait["seconds"] for wait in record["seconds"]}
-    assert list(waits) == ["Python itself", "import mini_vllm", "tests of phase 1", "grade of phase 1"]
-    assert waits["Python itself"] < waits["tests of phase 1"]
-
-
-def test_a_command_that_does_not_complete_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="broken exited with 1; its last line: no"):
-        loop.measure_loop({"broken": [sys.executable, "-c", "raise SystemExit('no')"]}, 1, lambda *given: None)
 
 
 @pytest.mark.parametrize(

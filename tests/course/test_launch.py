@@ -1,7 +1,6 @@
 """Binder and Colab: what can be tested without them, which is all but their own machines."""
 
 import ast
-import io
 import json
 import os
 import shutil
@@ -19,7 +18,6 @@ from packaging.requirements import Requirement
 from classroom.student_edition.texts import student_notebook
 from course import colab
 from tools.launch_links.__main__ import write
-from tools.launch_links.check import problems
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -160,28 +158,3 @@ def test_a_student_edition_has_no_links_to_the_checkout_with_solutions(copy: Pat
 def test_only_an_address_on_github_is_taken(copy: Path, address: str) -> None:
     with pytest.raises(ValueError, match="but it must be https"):
         write(address, "main", copy)
-
-
-def test_the_weekly_check_names_a_build_that_fails_and_a_notebook_that_is_gone(copy: Path) -> None:
-    write(ADDRESS, "main", copy)
-    texts = [path.read_text("utf-8") for path in [copy / "README.md", *(copy / "notebooks").glob("*.ipynb")]]
-    asked: list[str] = []
-    phases = ["building", "ready"]
-
-    def get(address: str) -> io.BytesIO:
-        asked.append(address)
-        if "mybinder" in address:
-            lines = [json.dumps({"phase": phase, "message": f"it is {phase}\n"}) for phase in phases]
-            return io.BytesIO("\n\n".join(f"data: {line}" for line in lines).encode())
-        path = copy / address.partition("/someone/labs/main/")[2]
-        return io.BytesIO(path.read_bytes())
-
-    assert problems(texts, get) == []
-    assert asked.count("https://mybinder.org/build/gh/someone/labs/main") == 1
-    assert len(asked) == 1 + len(NOTEBOOKS)
-    phases[-1] = "failed"
-    (copy / "notebooks/03_preemption.ipynb").unlink()
-    gone, broken = problems(texts, get)
-    assert gone.startswith("someone/labs/main/notebooks/03_preemption.ipynb is no notebook that can be read")
-    assert broken == "gh/someone/labs/main does not start: it is failed"
-    assert "python -m tools.launch_links.check" in (ROOT / ".github/workflows/links.yml").read_text("utf-8")

@@ -1,5 +1,6 @@
 """The first line of code comes early for all who read from the start; a hint comes only to those who ask for it."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -12,9 +13,24 @@ from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.course.surface import solution_path
 from tests.edition.conftest import run
-from tools.first_green import WAY, words_before
 
+WAY = (
+    ("README.md", "](labs/README.md)"),
+    ("labs/README.md", "](phase1_scheduler_step/README.md)"),
+    ("labs/phase1_scheduler_step/README.md", "-m task1_1"),
+    ("labs/phase1_scheduler_step/starter.py", "raise NotImplementedError"),
+)
+"""What is read before the first task, and up to which words."""
 MAX_WORDS = 1_500
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+
+def words_before(path: Path, mark: str) -> int:
+    """Return how many words of a file are read before a mark in it. Raises `ValueError` if the mark is not there."""
+    before, found, _ = COMMENT.sub("", path.read_text(encoding="utf-8")).partition(mark)
+    if not found:
+        raise ValueError(f"{path} leads nowhere: {mark}")
+    return len(before.split())
 
 
 def test_the_first_task_is_met_within_1500_words(student: Path) -> None:

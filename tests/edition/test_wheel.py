@@ -15,7 +15,7 @@ from classroom.student_edition.texts import ReleaseError
 from classroom.student_edition.wheel import build
 from course.starter_status import starter_path
 from mini_vllm_labs.folder import MARKER, FolderError, start, update
-from tools.first_green import NewLearner
+from tests.edition.new_learner import NewLearner
 
 STARTER = "labs/phase1_scheduler_step/starter.py"
 HANDOUT = "labs/phase1_scheduler_step/README.md"

@@ -6,13 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from random import Random
 from shutil import rmtree
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +17,6 @@ import torch
 from safetensors.torch import save_file
 
 from mini_vllm import LLM, EngineConfig
-from mini_vllm.runner.kv_transfer.peer import DECODE, PREFILL, Peer, environment_of_prefill
 from mini_vllm.runner.kv_transfer.prefill_client import PrefillClient
 from tests.model.false_prefill import FAULTS
 from tests.model.test_kv_transfer import GREEDY, PROMPTS, ROOMY, SETTINGS, TIGHT, engine, texts
@@ -114,65 +110,6 @@ def test_the_prefill_process_ends_with_the_one_that_started_it(moment: str) -> N
     if state.exists() and " Z " not in state.read_text():
         os.kill(pid, signal.SIGKILL)
         pytest.fail("it still runs")
-
-
-@pytest.mark.parametrize(("num_devices", "has_nccl"), [(0, False), (1, True), (2, False)])
-def test_nccl_without_two_devices_is_refused_in_words(
-    monkeypatch: pytest.MonkeyPatch, num_devices: int, *, has_nccl: bool
-) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_devices)
-    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: has_nccl)
-    words = f"this torch {'has' if has_nccl else 'lacks'} NCCL and sees {num_devices} devices"
-    with pytest.raises(ValueError, match=words):
-        engine(TIGHT, kv_connector="prefill", prefill_backend="nccl")
-    with pytest.raises(ValueError, match="prefill_backend must be 'gloo' or 'nccl', got 'mpi'"):
-        engine(TIGHT, kv_connector="prefill", prefill_backend="mpi")
-
-
-def test_with_nccl_blocks_go_by_a_group_of_their_own_from_and_to_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NCCL is played by a second gloo group over the same rendezvous, and its memory by tensors without content."""
-    moved = list[tuple[int, str]]()
-
-    class Nccl:
-        Options = SimpleNamespace
-
-        def __init__(self, store: Any, rank: int, size: int, options: Any) -> None:
-            self.rank = rank
-            self.group: Any = torch.distributed.ProcessGroupGloo(store, rank, size, options._timeout)
-
-        def send(self, tensors: list[torch.Tensor], other: int, tag: int) -> Any:
-            moved.append((self.rank, tensors[0].device.type))
-            return self.group.send([torch.full_like(tensors[0], 7, device="cpu")], other, tag)
-
-        def recv(self, tensors: list[torch.Tensor], other: int, tag: int) -> Any:
-            moved.append((self.rank, tensors[0].device.type))
-            return self.group.recv([torch.empty_like(tensors[0], device="cpu")], other, tag)
-
-    monkeypatch.setattr(torch.distributed, "ProcessGroupNCCL", Nccl, raising=False)
-    monkeypatch.setenv("TORCH_NCCL_BLOCKING_WAIT", "0")
-    store, timeout = torch.distributed.HashStore(), timedelta(seconds=10)  # type: ignore[attr-defined]
-    with ThreadPoolExecutor(2) as threads:
-        ends = list(threads.map(lambda rank: Peer(store, rank, timeout, "nccl"), (PREFILL, DECODE)))
-        assert [end.device_of_blocks.type for end in ends] == ["cuda"] * 2
-        for end in ends:
-            end.device_of_blocks = torch.device("meta")
-        sent = threads.submit(ends[PREFILL].send_blocks, [torch.ones(2, 3, 1, 1)] * 2)
-        like = torch.empty(2, 3, 1, 1)
-        assert ends[DECODE].receive_num_blocks(like, 2) == 2
-        for _ in range(2):
-            with pytest.raises(NotImplementedError):  # nothing can be copied out of tensors without content
-                ends[DECODE].receive_block(like)
-        sent.result()
-    assert sorted(moved) == [(PREFILL, "meta")] * 2 + [(DECODE, "meta")] * 2
-    assert os.environ["TORCH_NCCL_BLOCKING_WAIT"] == "1"
-
-
-def test_with_nccl_the_prefill_process_sees_the_second_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert environment_of_prefill("nccl")["CUDA_VISIBLE_DEVICES"] == "1"
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,6")
-    assert environment_of_prefill("nccl")["CUDA_VISIBLE_DEVICES"] == "5"
-    assert environment_of_prefill("gloo")["CUDA_VISIBLE_DEVICES"] == "3,5,6"
 
 
 class Forgetful:

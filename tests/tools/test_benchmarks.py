@@ -66,7 +66,7 @@ def test_the_page_in_the_repository_is_that_of_its_records() -> None:
 
 def test_nothing_run_is_nothing_measured() -> None:
     text = page({})
-    assert text.count("Not measured.") == 13
+    assert text.count("Not measured.") == 12
     assert "## GPUs" in text
 
 

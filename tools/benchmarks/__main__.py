@@ -7,22 +7,17 @@ are worth keeping: a quiet machine, and `python -m tools.openvino_peer` and `pyt
 import argparse
 import json
 import platform
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
 import torch
 
 from bench.peer_process import VLLM, why_missing
-from course.starter_status import lab_folder, starter_path
-from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES
+from mini_vllm.assembly.lineup import CHECKOUT
 from tools.benchmarks.page import page
 
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
@@ -49,7 +44,6 @@ RUNS: dict[str, tuple[str, ...]] = {
     ),
     "scheduler": ("bench", "scheduler"),
     "beside-vllm": ("bench", "scheduler", "--peer", "vllm"),
-    "loop": ("bench", "loop"),
     "calibrate": ("calibrate", "--check", "--rounds", "9"),
 }
 QUICK: dict[str, tuple[str, ...]] = {"scheduler": (), "calibrate": ("--requests", "20", "--rounds", "1")}
@@ -73,20 +67,6 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-@contextmanager
-def solved_checkout() -> Iterator[Path]:
-    """Give a copy of the checkout whose starters are the reference: untouched ones are graded without a test."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True)
-    with TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for name in filter(None, listed.stdout.split("\0")):
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(CHECKOUT / name, copy / name)
-        for phase in range(1, len(PHASE_NAMES) + 1):
-            shutil.copy(CHECKOUT / "solutions" / f"{lab_folder(phase)}.py", starter_path(phase, copy))
-        yield copy
-
-
 def run(name: str, quick: bool) -> None:
     """Run one benchmark and keep its JSON. Raises `CalledProcessError` if it fails; its errors are on stderr.
 
@@ -99,8 +79,7 @@ def run(name: str, quick: bool) -> None:
     if quick:
         command += QUICK.get(name, ("--quick",))
     print(f"{name} ...", file=sys.stderr, flush=True)
-    with solved_checkout() if name == "loop" else nullcontext(CHECKOUT) as folder:
-        done = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, cwd=CHECKOUT, check=True, stdout=subprocess.PIPE, text=True)
     record = {**json.loads(done.stdout), "machine": describe_machine(), "quick": quick}
     (RECORDS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 

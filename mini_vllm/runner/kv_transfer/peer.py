@@ -1,6 +1,5 @@
-"""Two processes that send each other prompts and blocks, through torch.distributed: gloo, and NCCL for blocks."""
+"""Two processes that send each other prompts and blocks, through gloo."""
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -14,54 +13,13 @@ MAX_DIMENSIONS = 4
 FOR_EVER, TO_SEND = timedelta(days=365), timedelta(minutes=1)
 
 
-def require_backend(backend: str) -> None:
-    """Raise `ValueError` if this machine cannot send blocks in that way."""
-    num_devices = torch.cuda.device_count()
-    if backend == "nccl" and (num_devices < 2 or not distributed.is_nccl_available()):
-        has_nccl = "has" if distributed.is_nccl_available() else "lacks"
-        raise ValueError(
-            f"prefill_backend='nccl' needs NCCL and a CUDA device for each of two processes; this torch {has_nccl} "
-            f"NCCL and sees {num_devices} devices. prefill_backend='gloo' needs neither"
-        )
-
-
-def environment_of_prefill(backend: str) -> dict[str, str]:
-    """Return the environment of the prefill process. With NCCL it sees the second device of this one: no two share."""
-    if backend != "nccl":
-        return dict(os.environ)
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")
-    return os.environ | {"CUDA_VISIBLE_DEVICES": visible[1]}
-
-
 class Peer:
-    """One end of the connection. Every method raises `RuntimeError` if the other process is gone or does not answer.
+    """One end of the connection. Every method raises `RuntimeError` if the other process is gone or does not answer."""
 
-    Prompts and announcements go by gloo. Blocks go by `backend`, from and to the memory that it reads.
-    """
-
-    def __init__(self, rendezvous: Any, rank: int, timeout: timedelta, backend: str = "gloo") -> None:
+    def __init__(self, rendezvous: Any, rank: int, timeout: timedelta) -> None:
         self.other = 1 - rank
         self.timeout = timeout
         self.group: Any = distributed.ProcessGroupGloo(rendezvous, rank, 2, timeout)
-        self.group_of_blocks: Any = self.group
-        self.device_of_blocks = torch.device("cpu")
-        if backend == "nccl":
-            os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"  # else `wait` returns at once, and no block is ever late
-            options: Any = distributed.ProcessGroupNCCL.Options()
-            options._timeout = timeout
-            store = distributed.PrefixStore("blocks", rendezvous)  # type: ignore[attr-defined]
-            self.group_of_blocks = distributed.ProcessGroupNCCL(store, rank, 2, options)
-            self.device_of_blocks = torch.device("cuda")
-
-    def send_block(self, block: Tensor) -> None:
-        moved = block.to(self.device_of_blocks).contiguous()
-        self.group_of_blocks.send([moved], self.other, 0).wait(self.timeout)
-
-    def receive_block(self, like: Tensor) -> Tensor:
-        """Return a block in the host's memory."""
-        block = torch.zeros_like(like, device=self.device_of_blocks)
-        self.group_of_blocks.recv([block], self.other, 0).wait(self.timeout)
-        return block.cpu()
 
     def send(self, tensor: Tensor) -> None:
         self.group.send([tensor.contiguous()], self.other, 0).wait(self.timeout)
@@ -89,7 +47,7 @@ class Peer:
         form = [blocks[0].nbytes, *blocks[0].shape] if blocks else [0] * (1 + MAX_DIMENSIONS)
         self.send(torch.tensor([len(blocks), *form]))
         for block in blocks:
-            self.send_block(block)
+            self.send(block)
 
     def receive_num_blocks(self, like: Tensor, num_asked: int) -> int:
         """Return how many blocks come. Raises `RuntimeError` if they are not like `like`, or too many come.
@@ -104,7 +62,7 @@ class Peer:
         return int(num_blocks)
 
 
-def serve(port: int, compute: Callable[[list[int]], None], store: Any, backend: str) -> None:
+def serve(port: int, compute: Callable[[list[int]], None], store: Any) -> None:
     """The loop of a prefill process: a prompt comes, `compute` puts its blocks into the store, and they go.
 
     Returns when the other process is gone.
@@ -112,7 +70,7 @@ def serve(port: int, compute: Callable[[list[int]], None], store: Any, backend: 
     with suppress(RuntimeError):
         rendezvous = distributed.TCPStore("127.0.0.1", port, 2, is_master=False)  # type: ignore[attr-defined]
         rendezvous.set("ready", "1")
-        peer = Peer(rendezvous, PREFILL, TO_SEND, backend)
+        peer = Peer(rendezvous, PREFILL, TO_SEND)
         while True:
             token_ids, block_hashes = peer.receive_prompt()
             if store.lookup(block_hashes) < len(block_hashes):

@@ -15,7 +15,7 @@ from threading import Thread
 from torch import Tensor, distributed
 
 from mini_vllm.core.gates.connector import BlockStore
-from mini_vllm.runner.kv_transfer.peer import DECODE, Peer, environment_of_prefill, require_backend
+from mini_vllm.runner.kv_transfer.peer import DECODE, Peer
 
 logger = logging.getLogger(__name__)
 
@@ -24,23 +24,17 @@ class PrefillClient:
     """Starts a prefill process and puts the blocks that it sends into a store, in a thread, one prompt after the other.
 
     A process that ends, does not answer within `timeout` seconds, or sends another shape than that of `like` is never
-    asked again. `opening` is what the process reads to build its engine. Blocks come by `backend`, gloo or nccl.
-
-    Raises `ValueError` if this machine has no such backend.
+    asked again. `opening` is what the process reads to build its engine.
     """
 
-    def __init__(
-        self, module: str, opening: bytes, store: BlockStore, like: Tensor, timeout: float, backend: str = "gloo"
-    ) -> None:
-        require_backend(backend)
-        self.backend = backend
+    def __init__(self, module: str, opening: bytes, store: BlockStore, like: Tensor, timeout: float) -> None:
         self.store = store
         self.like = like
         self.timeout = timedelta(seconds=timeout)
         self._is_given_up = False
         self._rendezvous = distributed.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
         command = [sys.executable, "-m", module, str(self._rendezvous.port)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment_of_prefill(backend))
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # it stays open: its end tells the process that this one is gone
             self.process.stdin.write(opening)
@@ -74,13 +68,13 @@ class PrefillClient:
                 if self.process.poll() is not None:
                     raise RuntimeError(f"it has ended with the status {self.process.returncode}")
                 time.sleep(0.02)
-            peer = Peer(self._rendezvous, DECODE, self.timeout, self.backend)
+            peer = Peer(self._rendezvous, DECODE, self.timeout)
             while True:
                 future, token_ids, block_hashes = self._asked.get()
                 if future.set_running_or_notify_cancel():
                     peer.send_prompt(token_ids, block_hashes)
                     for block_hash in block_hashes[: peer.receive_num_blocks(self.like, len(block_hashes))]:
-                        self.store.put(block_hash, peer.receive_block(self.like))
+                        self.store.put(block_hash, peer.receive(self.like))
                     future.set_result(None)
         except Exception as error:  # of the store, too: without this thread every request would wait in vain
             if not self._is_given_up:
