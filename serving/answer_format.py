@@ -3,7 +3,7 @@
 vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` of `entrypoints/openai/*/serving.py`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +17,12 @@ MIN_LOGPROB = -9999.0  # vLLM's stand-in for minus infinity, which JSON cannot e
 class ReportedLogprobs:
     """The logprobs of one growing text: each `take` reports the tokens generated since the previous one.
 
-    Each position reports up to `max_shown` of the likeliest tokens besides the sampled one. The first `take` begins
-    with the tokens of the `prompt` to be repeated.
+    Each position reports up to `max_shown` of the likeliest tokens besides the sampled one.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_shown: int, prompt: Sequence[TokenRow] = ()) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_shown: int) -> None:
         self._tokenizer = tokenizer
         self._max_shown = max_shown
-        self._prompt = list(prompt)
         self._num_reported = 0
         self._num_characters = 0
 
@@ -56,8 +54,7 @@ class ReportedLogprobs:
 
     def _new(self, completion: CompletionOutput) -> list[TokenRow]:
         first, self._num_reported = self._num_reported, len(completion.token_ids)
-        prompt, self._prompt = self._prompt, []
-        return [*prompt, *zip(completion.token_ids[first:], (completion.logprobs or [])[first:], strict=True)]
+        return list(zip(completion.token_ids[first:], (completion.logprobs or [])[first:], strict=True))
 
     def _entry(self, token_id: int, logprob: Logprob | None) -> dict[str, Any]:
         text = self._tokenizer.decode([token_id])

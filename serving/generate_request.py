@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from mini_vllm import CompletionOutput, RequestOutput, SamplingParams
-from serving.answer_format import AnswerFormat, ReportedLogprobs, TokenRow
+from mini_vllm import RequestOutput, SamplingParams
+from serving.answer_format import AnswerFormat, ReportedLogprobs
 from serving.served_model import ServedModel
 
 Item = tuple[int, RequestOutput]  # the index of a choice and one of its outputs
@@ -16,16 +16,11 @@ Outputs = AsyncGenerator[Item, None]
 
 @dataclass(frozen=True, slots=True)
 class TextChoice:
-    """One text to generate; `echo` is the prompt to repeat before it, or empty, and `prompt_rows` are its logprobs.
-
-    With `is_empty` the answer has nothing of what is generated, but the prompt alone (`max_tokens: 0`).
-    """
+    """One text to generate; `echo` is the prompt to repeat before it, or empty."""
 
     prompt_token_ids: list[int]
     sampling_params: SamplingParams
     echo: str = ""
-    prompt_rows: Sequence[TokenRow] = ()
-    is_empty: bool = False
 
 
 def choices_of(prompt_token_ids: list[int], params: SamplingParams, n: int, echo: str = "") -> list[TextChoice]:
@@ -79,13 +74,12 @@ class GenerateRequest:
             async for output in stream:
                 if output.finished and index % self.n == 0:  # the first text of a prompt stands for all of them
                     self.served.params_n.observe(self.n)
-                yield without_text(output) if choice.is_empty else output
+                yield output
 
     def reported_logprobs(self, index: int) -> ReportedLogprobs | None:
         """Return a reporter for the logprobs of a choice, None if they are not wanted."""
-        choice = self.choices[index]
-        shown = choice.sampling_params.logprobs
-        return None if shown is None else ReportedLogprobs(self.served.llm.tokenizer, shown, choice.prompt_rows)
+        shown = self.choices[index].sampling_params.logprobs
+        return None if shown is None else ReportedLogprobs(self.served.llm.tokenizer, shown)
 
     def usage(self, outputs: Sequence[RequestOutput]) -> dict[str, object]:
         """Return the token counts, from each choice's last output. A prompt counts once for all its choices."""
@@ -98,12 +92,6 @@ class GenerateRequest:
             "total_tokens": num_prompt_tokens + num_tokens,
             "prompt_tokens_details": {"cached_tokens": sum(output.metrics.num_cached_tokens for output in firsts)},
         }
-
-
-def without_text(output: RequestOutput) -> RequestOutput:
-    """Return an output as if nothing had been generated."""
-    end = output.outputs[0].finish_reason and "length"
-    return replace(output, new_text="", num_new_tokens=0, outputs=[CompletionOutput("", [], end, logprobs=[])])
 
 
 async def numbered(stream: AsyncGenerator[RequestOutput, None]) -> Outputs:

@@ -53,7 +53,7 @@ def test_a_wrong_prompt_is_refused(fake_server: ServerUnderTest, prompt: Any) ->
         (COMPLETION, {}, 400, "prompt", "missing_required_parameter", "prompt is missing"),
         (COMPLETION, {"prompt": "x" * 3000}, 400, "prompt", TOO_LONG, "at most max_model_len"),
         (COMPLETION, {"prompt": "x" * 3000, "stream": True}, 400, "prompt", TOO_LONG, "at most max_model_len"),
-        (COMPLETION, {"prompt": "x" * 3000, "echo": True, "logprobs": 1}, 400, "prompt", TOO_LONG, "max_model_len"),
+        (COMPLETION, {"prompt": "x", "echo": True, "logprobs": 0}, 400, "logprobs", None, "of a prompt are not served"),
         (CHAT, {"messages": [{"role": "user", "content": "x" * 3000}]}, 400, "messages", TOO_LONG, "max_model_len"),
         (COMPLETION, {"prompt": ["x"] * 300}, 400, "n", None, "at most 256, got 300"),
         (CHAT, {"messages": HELLO, "model": "gpt-4"}, 404, "model", "model_not_found", "'gpt-4' does not exist"),

@@ -1,0 +1,82 @@
+"""How soon a picture follows its slider or knob: what is measured is right, how long it took is not tested."""
+
+import json
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bench.cli import pages as command
+from bench.pages import Delays, WidgetKnob, drag, films, measure_pages, step_through
+from course.browser.chromium import NoBrowserError, find_chromium, headless_chromium
+from course.views.film import Film
+from course.views.panels import Panel
+from tests.cli.conftest import Commands
+from tests.views.test_base import KNOBS, budget_picture
+
+BUDGET = WidgetKnob("budget", "budget", lambda: Panel(KNOBS, budget_picture))
+
+
+def test_every_page_is_measured(browser: Any) -> None:
+    found = list(measure_pages(browser, 2, 20))
+    assert [one.page for one in found] == [
+        *("time machine, 20 blocks", "time machine, 2,000 blocks", "live page, replay"),
+        *("calculator", "policy bench, SLO", "policy bench, load", "engine panel"),
+        *(f"dial, {workload}" for workload in ("mixed", "documents", "burst", "chat")),
+    ]
+    assert all(len(one.first) == 2 and min(one.first) > 0 and one.size > 10_000 for one in found)
+    assert {one.page for one in found if one.final is not None} == {"engine panel"}
+
+
+def test_a_picture_that_is_not_its_steps_is_refused(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, film = next(films())
+    monkeypatch.setattr("bench.pages.player", lambda film: SimpleNamespace())
+    monkeypatch.setattr("bench.pages.open_widget", lambda *_: FalsePage())
+    with pytest.raises(RuntimeError, match="the slider is at step 5, but the picture is"):
+        step_through(browser, "time machine", Film(list(film.pictures)), 1)
+
+
+class FalsePage:
+    """Shows one picture, whatever the step."""
+
+    def evaluate(self, *_: Any) -> float:
+        return 1.0
+
+    def locator(self, _: str) -> Any:
+        return SimpleNamespace(get_attribute=lambda _: "Step 0 of another film")
+
+
+def test_every_move_of_a_drag_is_answered_with_its_own_picture(browser: Any) -> None:
+    panel = Panel(KNOBS, budget_picture)
+    delays = drag(browser, WidgetKnob("budget", "budget", lambda: panel), 4)
+    assert len(delays.first) == 4
+    assert min(delays.first) > 0
+    assert delays.final is None, "the first answer is the whole one"
+    assert panel.values["budget"] == 64, "the right end of the knob"
+
+
+def test_a_move_without_an_answer_is_reported(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.pages.SECONDS", 0.5)
+    monkeypatch.setattr("course.browser.bare_page.answer_of", lambda *_: {})
+    with pytest.raises(RuntimeError, match="move 1 of the knob was not answered"):
+        drag(browser, BUDGET, 1)
+
+
+def test_the_command_prints_delays_their_targets_and_bytes(
+    mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays = Delays("engine panel", [9.0, 20.0, 40.0], 300.0, 100.0, 2**20)
+    monkeypatch.setattr(command, "headless_chromium", lambda: nullcontext(SimpleNamespace(version="150")))
+    monkeypatch.setattr(command, "measure_pages", lambda *_: iter([delays]))
+    shown = mini_vllm("bench", "pages").output
+    assert "median 20 of 100, slowest 40, final 300 of 500; 1,024 KiB" in shown
+    assert json.loads(mini_vllm("bench", "pages", "--json").stdout)["pages"][0]["final"] == 300.0
+
+
+def test_without_a_browser_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CHROMIUM", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert find_chromium() is None
+    with pytest.raises(NoBrowserError, match="install your system's package"), headless_chromium():
+        pass
