@@ -1,30 +1,14 @@
-"""The questions that are possible, and an exam drawn from them.
+"""The exam that a seed draws from the questions of a phase. Mutants with the same hint are one question."""
 
-`phaseN.json` has, for each of some mutants, a run in which it is wrong, and the mutants that give the same wrong answer
-to a graded test. Those are never offered beside it, nor are mutants with the same hint: the bank has each hint once.
-"""
-
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
-from typing import TypedDict
 
 from tests.mutants.catalog import mutants, reference
 from tests.mutants.exam.excerpt import excerpt
+from tests.mutants.exam.record import NUM_OPTIONS, recorded
 
-FOLDER = Path(__file__).parent
 PHASES = range(1, 7)
-NUM_OPTIONS = 4
 LETTERS = "ABCD"
-
-
-class Recorded(TypedDict):
-    """A wrong run: the graded test, its situation and what differs; and the mutants that a test does not tell apart."""
-
-    test: str
-    run: list[str]
-    alike: list[str]
 
 
 @dataclass(frozen=True)
@@ -36,12 +20,6 @@ class Question:
     options: list[str]
     right: int
     hint: str
-
-
-def recorded(phase: int) -> dict[str, Recorded]:
-    """Return the bank of a phase by the name of the mutant."""
-    found: dict[str, Recorded] = json.loads((FOLDER / f"phase{phase}.json").read_text(encoding="utf-8"))
-    return found
 
 
 def exam(phase: int, seed: int, num_questions: int) -> list[Question]:

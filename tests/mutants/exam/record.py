@@ -1,37 +1,61 @@
-"""`python -m tests.mutants.exam.record --phase N`: run mutants of a phase, and record what an exam asks about them."""
+"""Runs mutants of a phase, and keeps what an exam asks about them under `build/`.
 
-import argparse
+A bank has, for each of some mutants, a run in which it is wrong, and the mutants that give the same wrong answer to a
+graded test. Those are never offered as options of one question.
+"""
+
+import hashlib
 import json
 import os
 import re
+import sys
 from random import Random
+from typing import TypedDict
 
-from tests.mutants.catalog import Subject, mutants, reference
-from tests.mutants.exam.bank import FOLDER, NUM_OPTIONS, PHASES, Recorded
+from tests.mutants.catalog import ROOT, Subject, mutants, reference
 from tests.mutants.exam.excerpt import excerpt
 from tests.mutants.harness import harness
 from tests.mutants.record import CPU_SECONDS
 from tests.mutants.verdict import REPORT_CHARACTERS, Verdict
 
-NUM_TRIED, MOST_LINES, MOST_COLUMNS = 34, 16, 130
+FOLDER = ROOT / "build" / "exam" / "banks"
+NUM_OPTIONS, NUM_TRIED, MOST_LINES, MOST_COLUMNS = 4, 34, 16, 130
 REPORT = re.compile(r"\A.*?\n\n(.*)\nHint: ", re.DOTALL)
 AS_EXPECTED = re.compile(r"^  .*(as expected  )")
 
 
-def main() -> None:
-    """Write the banks of the phases, and say how many questions each has."""
-    parser = argparse.ArgumentParser(prog="python -m tests.mutants.exam.record", description=__doc__)
-    parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")
-    options = parser.parse_args()
-    with harness(options.jobs) as workers:
-        for phase in options.phases or PHASES:
-            subjects = candidates(phase)
-            verdicts = workers.examine(subjects, stop_at_first=False, cpu_seconds=CPU_SECONDS)
-            bank = bank_of({one.name: verdict for one, verdict in zip(subjects, verdicts, strict=True)})
-            text = json.dumps(bank, indent=1, ensure_ascii=False)
-            (FOLDER / f"phase{phase}.json").write_text(text + "\n", encoding="utf-8")
-            print(f"phase {phase}: {len(bank)} questions of {len(subjects)} mutants")
+class Recorded(TypedDict):
+    """A wrong run: the graded test, its situation and what differs; and the mutants that a test does not tell apart."""
+
+    test: str
+    run: list[str]
+    alike: list[str]
+
+
+def recorded(phase: int) -> dict[str, Recorded]:
+    """Return the bank of a phase by the name of the mutant; run the mutants unless that was done for today's files."""
+    path = FOLDER / f"phase{phase}-{digest(phase)}.json"
+    if not path.exists():
+        print(f"running up to {NUM_TRIED} mistakes of phase {phase}: about a minute", file=sys.stderr)
+        subjects = candidates(phase)
+        with harness(os.cpu_count() or 1) as workers:
+            verdicts = list(workers.examine(subjects, stop_at_first=False, cpu_seconds=CPU_SECONDS))
+        bank = bank_of({one.name: verdict for one, verdict in zip(subjects, verdicts, strict=True)})
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(bank, indent=1, ensure_ascii=False), encoding="utf-8")
+    found: dict[str, Recorded] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def digest(phase: int) -> str:
+    """Return a name for all that decides about a phase's bank: mutants, the reference, the graded tests."""
+    files = sorted([*ROOT.glob(f"labs/phase{phase}_*/*.py"), *ROOT.glob("course/labtest/**/*.py")])
+    texts = [
+        reference(phase).text,
+        *(one.text for one in candidates(phase)),
+        *(repr(path.read_bytes()) for path in sorted(files)),
+    ]
+    return hashlib.sha256(repr((NUM_TRIED, texts)).encode()).hexdigest()[:12]
 
 
 def candidates(phase: int) -> list[Subject]:
@@ -70,7 +94,3 @@ def shown(report: str) -> list[str]:
 
 def is_short(run: list[str]) -> bool:
     return 0 < len(run) <= MOST_LINES and max(map(len, run)) <= MOST_COLUMNS
-
-
-if __name__ == "__main__":
-    main()
