@@ -1,12 +1,13 @@
 """The code under test: each phase of the lineup. `conftest.py` of the project prints whose code it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from types import ModuleType
 
 import pytest
 
 from course.grading.starter_file import complaint_about_file, complaint_about_import
+from course.labtest.earlier_answers import earlier_answers
 from course.labtest.hooks import (  # noqa: F401 (pytest finds its hooks here by their names)
     pytest_collection_modifyitems,
     pytest_configure,
@@ -18,6 +19,7 @@ from course.labtest.hooks import (  # noqa: F401 (pytest finds its hooks here by
     pytest_terminal_summary,
     pytest_timeout_cancel_timer,
     pytest_timeout_set_timer,
+    watched_key,
 )
 from course.labtest.recorded import Answers
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError
@@ -65,12 +67,14 @@ def lineup() -> Lineup:
     return lineup_from_env()
 
 
-def fixture_of(phase: int) -> Callable[[Lineup], ModuleType]:
-    """Return the fixture of a phase's code."""
+def fixture_of(phase: int) -> Callable[[pytest.Config, Lineup], Iterator[ModuleType]]:
+    """Return the fixture of a phase's code, whose answers are watched."""
 
     @pytest.fixture(scope="session", name=f"phase{phase}")
-    def module(lineup: Lineup) -> ModuleType:
-        return phase_module(phase, lineup)
+    def module(pytestconfig: pytest.Config, lineup: Lineup) -> Iterator[ModuleType]:
+        with earlier_answers(phase_module(phase, lineup)) as earlier:
+            pytestconfig.stash.setdefault(watched_key, {})[earlier.phase.__name__] = earlier
+            yield earlier.phase
 
     return module
 

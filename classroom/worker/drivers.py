@@ -4,6 +4,8 @@ import importlib
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import wraps
 from typing import Any
 
 from classroom.worker.answers import Json
@@ -11,6 +13,7 @@ from classroom.worker.device import on_a_device
 from classroom.worker.scenario import play_together
 from classroom.worker.script import replay
 from classroom.worker.upkeep import reads, upkeep
+from course.labtest.earlier_answers import earlier_answers
 from course.sandbox.errors import UnusableAnswerError
 from mini_vllm.core.request import Request
 
@@ -70,6 +73,24 @@ def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[
     return [getattr(plays, play)(files[phase], *given) for play, given in cases]
 
 
+def watching(driver: Callable[..., list[Json]]) -> Callable[..., list[Json]]:
+    """Return a driver whose last answer is the earlier answer that a later call has changed, None if there is none."""
+
+    @wraps(driver)
+    def watched(files: Mapping[int, Any], *arguments: Any) -> list[Json]:
+        with ExitStack() as stack:
+            every = [stack.enter_context(earlier_answers(file)) for file in files.values()]
+            for earlier in every:
+                stack.enter_context(earlier.watched())
+            answers = driver(files, *arguments)
+        changed = next((str(earlier.changed) for earlier in every if earlier.changed), None)
+        return [*answers, {"an earlier answer that a later call changed": changed}]
+
+    return watched
+
+
+MEASURED = (upkeep, reads)  # what it costs to watch would count, too
 DRIVERS: Mapping[str, Callable[..., list[Json]]] = {
-    driver.__name__: driver for driver in (replay, play_together, rejection_sample, own_stand_ins, table, upkeep, reads)
+    **{driver.__name__: watching(driver) for driver in (replay, rejection_sample, own_stand_ins, table)},
+    **{driver.__name__: driver for driver in (play_together, *MEASURED)},
 }

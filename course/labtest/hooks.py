@@ -15,6 +15,8 @@ import pytest
 
 from course.grading.hints import answer_of
 from course.labtest.answers import unusable_answer
+from course.labtest.earlier_answers import Changed, EarlierAnswers
+from course.labtest.expect import expect_equal
 from course.labtest.grouping import arrange, is_random
 from course.labtest.recorded import Answers
 from course.labtest.reports import phase_of, retell, tell_what_is_missing, tell_what_is_next
@@ -31,6 +33,7 @@ EXTRA_BYTES = 2**30  # over what pytest and torch hold already
 VM_STATUS = Path("/proc/self/status")
 time_limit_key = pytest.StashKey[TimeLimit]()
 num_late_key = pytest.StashKey[int]()
+watched_key = pytest.StashKey[dict[str, EarlierAnswers]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -111,9 +114,12 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a graded test within its memory; if its own code raises, look up what the learner's code returned last."""
+    """Run a graded test within its memory; if its own code raises, look up what the learner's code returned last.
+
+    An earlier answer that was changed comes before whatever became of it.
+    """
     try:
-        with limited_memory(phase_of(pyfuncitem.nodeid)):
+        with limited_memory(phase_of(pyfuncitem.nodeid)), all_kept(pyfuncitem):
             return (yield)
     except Exception as error:
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
@@ -123,6 +129,37 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         if explanation is None:
             raise
         raise explanation from error
+
+
+@contextlib.contextmanager
+def all_kept(item: pytest.Function) -> Iterator[None]:
+    """Fail a test in which a call changes an earlier answer, whatever else it fails with."""
+    every, names = (
+        item.config.stash.get(watched_key, {}),
+        [getattr(one, "__name__", "") for one in item.funcargs.values()],
+    )
+    earlier = next((every[name] for name in names if name in every), None)
+    if earlier is None or item.path.name.endswith("_in_an_engine.py"):  # the engine may change what it was given
+        yield
+        return
+    try:
+        with earlier.watched():
+            yield
+    except BaseException:
+        tell_changed(earlier.changed)
+        raise
+    tell_changed(earlier.changed)
+
+
+def tell_changed(changed: Changed | None) -> None:
+    if changed is not None:
+        expect_equal(
+            changed.after,
+            changed.before,
+            rule="An answer belongs to the caller: a later call does not change it.",
+            situation=f"an earlier answer of {changed.function}, before and after a call of {changed.by}",
+            hint=f"does {changed.function} make a new container in each call, or does it return one that it keeps?",
+        )
 
 
 @pytest.hookimpl(wrapper=True)

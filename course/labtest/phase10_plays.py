@@ -310,7 +310,10 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
     steps = []
     for _ in range(2):
         rng.shuffle(own)
-        saved, loaded = {"A": _moved(rng, own[:3]), "B": _moved(rng, own[3:])}, _moved(rng, rng.sample(others + own, 4))
+        apart = {"A": _moved(rng, own[:3]), "B": _moved(rng, own[3:])}
+        shared = _moved(rng, own[:3])
+        alike = {name: rng.sample(shared, rng.choice((1, 3, 3))) for name in "ABD"}
+        saved, loaded = rng.choice((apart, alike)), _moved(rng, rng.sample(others + own, 4))
         steps.append(({} if rng.random() < 0.3 else {"C": loaded}, {} if rng.random() < 0.3 else saved))
     return rng.sample(others + own, 5), {rng.choice(own): rng.choice(others)}, steps
 

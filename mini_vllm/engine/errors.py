@@ -1,11 +1,13 @@
 """The errors of an engine besides `ValueError`."""
 
+from collections.abc import Mapping, Sequence
+
 from mini_vllm.core.invariants import leak_of
 from mini_vllm.core.scheduler import Scheduler
 
 
 class StalledError(RuntimeError):
-    """Deadlock: every request that holds blocks is itself waiting for more."""
+    """Deadlock: every request that holds blocks waits for more, or has ended and is never reported as sent."""
 
     @classmethod
     def of(cls, scheduler: Scheduler) -> "StalledError":
@@ -15,6 +17,15 @@ class StalledError(RuntimeError):
             f"nothing was scheduled, although {len(scheduler.running)} requests run and "
             f"{len(scheduler.waiting)} wait: {kv.num_free_blocks} of {kv.num_usable_blocks} blocks are free"
             f"{leak and '. '}{leak}"
+        )
+
+    @classmethod
+    def of_held(cls, held: Mapping[str, Sequence[int]]) -> "StalledError":
+        """Return the error for blocks of ended requests that the worker side never reports as sent."""
+        shown = "; ".join(f"{request_id}: {', '.join(map(str, blocks))}" for request_id, blocks in held.items())
+        return cls(
+            f"nothing runs and no transfer is under way, but the KV blocks of {len(held)} ended requests are held, "
+            f"because `finished_sending` never named them ({shown}). Their blocks are free again now"
         )
 
 

@@ -25,6 +25,7 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
 SECONDS_BETWEEN_LOOKS = 0.001
+MAX_STEPS_TO_SEND = 8  # two are needed with a step in flight
 
 
 class LLMEngine:
@@ -59,6 +60,8 @@ class LLMEngine:
         self.model_id = ""
         self._random = random.Random(config.seed)
         self._in_step: list[str] = []
+        self._held: Sequence[str] = ()
+        self._idle_steps = 0
 
     @property
     def recorder(self) -> TraceRecorder:
@@ -193,10 +196,19 @@ class LLMEngine:
         idle = not scheduler_output.num_scheduled_tokens and not scheduler_output.preempted
         if idle and self.scheduler.has_unfinished_requests() and not self._awaits_results():
             gates = self.scheduler.gates
+            self._require_sent(gates.requests_being_sent)
             if not gates.awaits_others and not gates.break_stall(self.scheduler.requests.values()):
                 raise StalledError.of(self.scheduler)
             time.sleep(SECONDS_BETWEEN_LOOKS)  # leaves the processor to what compiles or loads
         return scheduler_output
+
+    def _require_sent(self, names: Sequence[str]) -> None:
+        """Raise `StalledError` if idle steps do not report these requests: a worker sends within its step."""
+        self._idle_steps = self._idle_steps + 1 if names and names == self._held else 0
+        self._held = names
+        gates = self.scheduler.gates
+        if self._idle_steps > MAX_STEPS_TO_SEND and self.transfers is not None and gates.transfers is not None:
+            raise StalledError.of_held(gates.transfers.take_held())
 
     def _start(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
         self.processor.note_scheduled(scheduler_output.num_scheduled_tokens, self.clock())

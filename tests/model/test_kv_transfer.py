@@ -13,10 +13,12 @@ import torch
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import KVTransferConfig, SpeculativeConfig
+from mini_vllm.core.gates.connector import KVConnectorMetadata, KVConnectorOutput
 from mini_vllm.core.invariants import check_drained
+from mini_vllm.engine.errors import StalledError
 from mini_vllm.runner.kv_transfer import disk_store
 from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
-from solutions.phase10_kv_transfer import HostBlockStore
+from solutions.phase10_kv_transfer import BlockStoreWorker, HostBlockStore
 
 ROOMY = EngineConfig(num_gpu_blocks=300, check_invariants=True)
 TIGHT = replace(ROOMY, num_gpu_blocks=30, max_num_batched_tokens=64)
@@ -58,6 +60,35 @@ def test_texts_are_those_of_an_engine_without(
     path = str(tmp_path) if name == "disk" else None
     llm = engine(replace(TIGHT, **settings), kv_connector=name, kv_buffer_size=size, shared_storage_path=path)
     assert [texts(llm), texts(llm)] == [plain, plain]
+
+
+def first_to_save(worker: BlockStoreWorker, metadata: KVConnectorMetadata) -> KVConnectorOutput:
+    """Report only requests of which a block was not in another request's saves."""
+    found, seen, sent = send(worker, metadata), set[bytes](), list[str]()
+    for name, transfers in metadata.saves.items():
+        hashes = {block_hash for block_hash, _ in transfers}
+        sent += [name] if hashes - seen else []
+        seen |= hashes
+    return replace(found, finished_sending=sent)
+
+
+def none_sent(worker: BlockStoreWorker, metadata: KVConnectorMetadata) -> KVConnectorOutput:
+    return replace(send(worker, metadata), finished_sending=[])
+
+
+send = BlockStoreWorker.start_step
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("mistake", [first_to_save, none_sent])
+def test_blocks_that_are_never_reported_as_sent_are_an_error_that_names_them(
+    monkeypatch: pytest.MonkeyPatch, mistake: Callable[..., KVConnectorOutput], is_late: bool
+) -> None:
+    monkeypatch.setattr(BlockStoreWorker, "start_step", mistake)
+    llm = engine(replace(ROOMY, async_scheduling=is_late), kv_connector="host")
+    with pytest.raises(StalledError, match=r"KV blocks of [23] ended requests are held.*finished_sending.*\(.*: \d+, "):
+        llm.generate([PROMPTS[3]] * 3, GREEDY)
+    check_drained(llm.engine.scheduler)
 
 
 class Failing:

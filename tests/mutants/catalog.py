@@ -1,7 +1,7 @@
 """The implementations that the graded tests run on: the reference, its mutants and its fair alternatives.
 
 The mutants of a phase are `phaseN.diff` in this folder; a diff shows what is different without any quoting. A diff
-against a fair alternative is `phaseN_name_of_the_alternative.diff`.
+against a fair alternative is `phaseN_name_of_the_alternative.diff`. `refilled.py` adds one for each container.
 The alternatives of a phase are `tests/alternatives/phaseN.diff`. Most append the classes and
 functions that are written differently to the reference: the last definition counts.
 """
@@ -12,6 +12,7 @@ from typing import Literal
 
 from course.starter_status import LABS, lab_folder
 from tests.mutants.diffs import read_diffs, without_comments
+from tests.mutants.refilled import refilled
 
 ROOT = Path(__file__).parents[2]
 PHASES = LABS
@@ -44,7 +45,9 @@ def reference(phase: int) -> Subject:
 def mutants(phase: int) -> list[Subject]:
     """Return the wrong implementations of a phase. Raises `DiffError` if one does not fit what it changes."""
     folder = Path(__file__).parent
-    found = _changed(reference(phase), folder / f"phase{phase}.diff", "mutant")
+    original = reference(phase)
+    found = _changed(original, folder / f"phase{phase}.diff", "mutant")
+    found += [Subject(phase, "mutant", name, text) for name, text in refilled(phase, original.text).items()]
     for alternative in alternatives(phase):
         path = folder / f"phase{phase}_{alternative.name.replace(' ', '_')}.diff"
         found += _changed(alternative, path, "mutant") if path.exists() else []

@@ -159,6 +159,12 @@ class KVTransfers:
                 request, num_computed_tokens = self.sending.pop(request_id)
                 self.kv.free(request, num_computed_tokens)
 
+    def take_held(self) -> dict[str, list[int]]:
+        """Free the blocks of all ended requests that nobody has reported as sent; return them by request id."""
+        held = {request_id: list(self.kv.block_ids(request_id)) for request_id in self.sending}
+        self.apply(KVConnectorOutput(finished_sending=list(held)))
+        return held
+
     def end_step(self, waiting: Sequence[Request], *, is_idle: bool, has_sampled: bool) -> None:
         """Break a stall, where vLLM 0.13.0 would stand still for ever.
 
