@@ -68,19 +68,10 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         ),
     },
     2: {
-        "the free queue": (*[kv_cache.free_queue_operations] * 2, upkeep.OF_THE_QUEUE),
-        "the pool and its reference counts": (*[kv_cache.pool_operations] * 2, upkeep.OF_THE_POOL),
-        "block tables": (
-            kv_cache.manager_operations,
-            calls("block tables", Features(is_tight=True, aborts=True), preempts),
-            upkeep.OF_ALLOCATIONS,
-        ),
-        "shared blocks": (
-            calls("block tables", LEAVING, hits),
-            calls("block tables", BY_PRIORITY, planned_victims),
-            kv_cache.manager_operations,
-            upkeep.OF_FREED,
-        ),
+        "the free queue": (partial(electives.table, phase=2, task=1),),
+        "the pool and its reference counts": (partial(electives.table, phase=2, task=2),),
+        "block tables": (partial(electives.table, phase=2, task=3),),
+        "shared blocks": (partial(electives.table, phase=2, task=4),),
     },
     3: {
         "the priority queue": (*[scheduling.priority_queue_operations] * 2, upkeep.OF_PRIORITIES),

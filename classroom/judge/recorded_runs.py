@@ -14,7 +14,7 @@ from classroom.judge.question import JudgeQuestion, packed
 from classroom.judge.questions.scheduling import policy
 from classroom.judge.scenario import REFERENCE, Features, ScenarioFilter, anything, draw_scenario, preempts, waits
 from classroom.judge.script import Script
-from classroom.worker.doubles import AnyShare, AnyVictim, CacheLog, Memory
+from classroom.worker.doubles import AnyShare, AnyVictim, Memory
 from classroom.worker.scenario import ScenarioRun, play_together
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.engine.errors import StalledError
@@ -46,15 +46,6 @@ def updates(run: ScenarioRun) -> Script:
     return script
 
 
-def block_tables(run: ScenarioRun) -> Script:
-    """Record phase 2, over the double of a prefix cache."""
-    script, config = Script(2), run.engine.config
-    cache = CacheLog(config.block_size)
-    run.scheduler.prefix_cache = cache
-    run.scheduler.kv = script.functions.PagedKVCacheManager(config.num_gpu_blocks, config.block_size, cache)
-    return script
-
-
 def victims(run: ScenarioRun) -> Script:
     """Record phase 3: the preemptions, and by priority the queue."""
     script, policy = Script(3), run.engine.config.policy
@@ -82,7 +73,6 @@ PARTS: Mapping[str, Callable[[ScenarioRun], Script]] = {
     "plans": plans,
     "plans of large shares": partial(plans, is_generous=True),
     "updates": updates,
-    "block tables": block_tables,
     "victims": victims,
     "cached blocks": cached_blocks,
     "chunks": lambda run: chunks(run, "num_new_tokens", "should_sample"),

@@ -15,7 +15,6 @@ from classroom.worker.scenario import EngineScenario
 from classroom.worker.script import MODULE, Call
 from course.labtest.strict_queue import StrictQueue
 from course.starter_status import lab_folder
-from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 
 READS = frozenset(("block_ids", "free_block_ids", "ref_counts", "cached_blocks", "hit_rate"))
@@ -167,8 +166,6 @@ class ArgumentWriter(TensorWriter):
         if isinstance(thing, Request):
             names = (field.name for field in fields(thing) if (self._script.phase, field.name) != (4, "block_hashes"))
             return "request", self._script.number_of(thing), {name: getattr(thing, name) for name in names}
-        if isinstance(thing, KVCacheBlock):
-            return "block", thing.block_id
         if isinstance(thing, RecordedObject):
             return "result", thing.index
         if type(thing).__name__ in SHARED:
@@ -197,8 +194,6 @@ def shown(value: Any) -> str:
         case Request():
             counted = f"{value.num_computed_tokens} of {value.num_tokens} tokens computed"
             return f"{value.request_id} ({value.status.name}, {counted})"
-        case KVCacheBlock():
-            return f"block {value.block_id}"
         case list() | tuple():
             return f"[{', '.join(map(shown, value))}]"
         case dict():

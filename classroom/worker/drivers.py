@@ -3,7 +3,7 @@
 import importlib
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import wraps
 from typing import Any
@@ -67,10 +67,18 @@ def own_stand_ins(files: Mapping[int, Any], cases: list[int]) -> list[Json]:
 
 
 def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
-    """Return what the graded tests of a phase from 9 on see of each case, (play, what it is given)."""
+    """Return what the graded tests of a phase see of each case, (play, what it is given)."""
     # Here, because phase 9's plays load numpy: a third of the start of a worker, and most workers are not for it.
     plays = importlib.import_module(f"course.labtest.phase{phase}_plays")
-    return [getattr(plays, play)(files[phase], *given) for play, given in cases]
+    return [described(getattr(plays, play)(files[phase], *given)) for play, given in cases]
+
+
+def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
+    """Return all that a play sees; of one that makes one call after another by the number of the call."""
+    if not isinstance(played, Iterator):
+        return played
+    steps = filter(lambda step: isinstance(step, dict), played)
+    return {f"{number}. {name}": value for number, step in enumerate(steps) for name, value in dict(step).items()}
 
 
 def watching(driver: Callable[..., list[Json]]) -> Callable[..., list[Json]]:

@@ -15,7 +15,6 @@ from classroom.worker.device import device_tensors, on_a_device
 from classroom.worker.doubles import ReadMemory
 from classroom.worker.leeway import blocks_or_numbers, hash_or_refusal, tokens_drawn
 from course.labtest.strict_queue import StrictQueue
-from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 
 MODULE = -1
@@ -28,14 +27,6 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
     "hash_block": hash_or_refusal,
 }
 STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
-    "FreeKVCacheBlockQueue": lambda queue, _: [queue.num_free_blocks, queue.block_ids()],
-    "PagedKVCacheManager": lambda kv, requests: {
-        "tables": [kv.block_ids(request.request_id) for request in requests],
-        "free": kv.free_block_ids(),
-        "num_free_blocks": kv.num_free_blocks,
-        "ref_counts": kv.ref_counts(),
-        "usage": round(float(kv.usage), 6),
-    },
     "PriorityRequestQueue": lambda queue, _: [
         len(queue),
         next(iter(queue), None),
@@ -56,14 +47,12 @@ def is_strong(hashes: list[bytes]) -> bool:
 
 
 class ScriptReplay:
-    """The objects that live through a script: requests, blocks, and the results of earlier calls."""
+    """The objects that live through a script: requests, and the results of earlier calls."""
 
-    def __init__(self, file: Any, make_block: Callable[[int], KVCacheBlock] = KVCacheBlock) -> None:
+    def __init__(self, file: Any) -> None:
         self.file = file
-        self.make_block = make_block
         self.results: list[Any] = []
         self.requests: dict[int, Request] = {}
-        self.blocks: dict[int, KVCacheBlock] = {}
         self.shared: dict[int, Any] = {}
         self.given: dict[int, list[Any]] = {}  # the doubles that an object was made with
         self.describe = Describer(self.number_of)
@@ -109,7 +98,7 @@ class ScriptReplay:
 
 
 class ArgumentReader(pickle.Unpickler):
-    """Reads the judge's arguments: each request and block is the same object in every call."""
+    """Reads the judge's arguments: each request is the same object in every call."""
 
     def __init__(self, arguments: bytes, replay: ScriptReplay) -> None:
         super().__init__(io.BytesIO(arguments))
@@ -120,8 +109,6 @@ class ArgumentReader(pickle.Unpickler):
         match kind:
             case "request":
                 return self._request(*content)
-            case "block":
-                return self._replay.blocks.setdefault(content[0], self._replay.make_block(content[0]))
             case "result":
                 return self._replay.results[content[0]]
             case "shared" if content[0] in self._replay.shared:

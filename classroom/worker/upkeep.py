@@ -4,13 +4,11 @@ It is counted beside the learner's code, which could falsify the counts: a slow 
 one. What a file decides is compared by the judge alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from classroom.worker.answers import Json
 from classroom.worker.script import STATES, Call, ScriptReplay, replay
-from course.labtest.phase2.counted_block import CountedBlock, LookCounter
 from course.labtest.phase7.counted_text import READS_PER_TOKEN, Work, text_of
 from course.labtest.work import ROOM, num_entries, num_references, work_of
 
@@ -44,36 +42,18 @@ def upkeep(
 
 
 def work_of_last(file: Any, calls: list[Call]) -> int:
-    """Return the lines, copies and looks at blocks of the last call."""
-    looks = LookCounter()
+    """Return the lines and copies of the last call."""
+    played, (*setup, (target, name, arguments)) = ScriptReplay(file), calls
+    for call in setup:
+        make(played, *call)
+    thing, positional, named = played.read(target, arguments)
 
-    class Block(CountedBlock):
-        def __init__(self, block_id: int, *others: Any, **named: Any) -> None:
-            super().__init__(block_id, looks)
+    def act() -> None:
+        found = getattr(thing, name.removeprefix("."))  # a property does its work here
+        if callable(found):
+            found(*positional, **named)
 
-    with blocks_of(file, Block):
-        played, (*setup, (target, name, arguments)) = ScriptReplay(file, Block), calls
-        for call in setup:
-            make(played, *call)
-        thing, positional, named = played.read(target, arguments)
-
-        def act() -> None:
-            found = getattr(thing, name.removeprefix("."))  # a property does its work here
-            if callable(found):
-                found(*positional, **named)
-
-        looks.count = 0
-        return work_of(act, str(file.__file__)) + looks.count
-
-
-@contextmanager
-def blocks_of(file: Any, kind: type) -> Iterator[None]:
-    """Let a file make blocks of another kind. (`unittest.mock` would load asyncio in every worker.)"""
-    known, file.KVCacheBlock = getattr(file, "KVCacheBlock", None), kind
-    try:
-        yield
-    finally:
-        file.KVCacheBlock = known
+    return work_of(act, str(file.__file__))
 
 
 def make(played: ScriptReplay, target: int, name: str, arguments: bytes) -> None:

@@ -2,25 +2,29 @@
 
 A task is a table, or several: what a later one does not say is as in the first. `given` names what the play is given;
 without it the play's parameters do.
-Under `about` stand other rules and questions, by a pattern of what differs first: "what: yours, not expected", and in
-a second line all that differs.
+A play returns all that it sees, or makes one call after another: it yields the call as a text, then what is seen.
+Under `about` stand other rules and questions, by a pattern of what differs first: "what: yours, not expected", in
+a second line all that differs, in a third one the call. Of an exception: "KeyError in free, evict: its text".
 """
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from inspect import signature
+from inspect import isgeneratorfunction, signature
 from pathlib import Path
 from random import Random
 from types import ModuleType
 from typing import Any
 
-from course.labtest.expect import expect_equal, explained
+from course.labtest.expect import Told, difference_report, explained, fail_with_smallest
+from course.labtest.failure import Failed, Report
 from course.labtest.recorded import Answers
+from course.sandbox.frames import learners_frames
 
 NUM_RANDOM = 60
 QUOTED_KEY, KEY = re.compile(r"'(\w+)':"), r"\1:"
+Seen = dict[str, object]
 
 
 @cache
@@ -38,22 +42,84 @@ def cases(plays: ModuleType, number: int) -> list[str]:
 
 
 def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, name: str) -> None:
-    """Play the cases of a name, and compare all that is seen of each."""
+    """Play the cases of a name, and compare all that is seen of each.
+
+    Of random cases that make one call after another, the shortest that fails is reported.
+    """
     told = next((one for one in groups(plays, number) if name in one["cases"]), groups(plays, number)[0])
-    rng = Random(number)
-    drawn = [plays.random_case(rng, number) for _ in range(NUM_RANDOM)] if name == "random" else []
-    for given in drawn or [told["cases"][name]]:
-        situation = situation_of(plays, told, given)
-        with explained(situation, rule=told["rule"]):
-            seen = getattr(plays, told["play"])(yours, *given)
-        expected = answers(seen)
-        about = told
-        if isinstance(seen, dict) and seen != expected and told["about"]:
-            wrong = [label for label, right in expected.items() if seen.get(label) != right]
-            first = [f"{label}: {seen.get(label)}, not {expected[label]}" for label in wrong[:1]]
-            differs = "\n".join([*first, ", ".join(wrong)])
-            about = next((about for sign, about in told["about"].items() if re.search(sign, differs)), told)
-        expect_equal(seen, expected, rule=about["rule"], situation=situation, hint=about["hint"])
+    if name != "random":
+        drawn = [told["cases"][name]]
+    else:
+        rng = Random(number)
+        drawn = [plays.random_case(rng, number) for _ in range(getattr(plays, "NUM_RANDOM", NUM_RANDOM))]
+    reports = (report_of(plays, yours, answers, told, given) for given in drawn)
+    if name == "random" and isgeneratorfunction(getattr(plays, told["play"])):
+        fail_with_smallest(reports)
+    for report in filter(None, reports):
+        raise Failed(report, report.parts)
+
+
+def report_of(
+    plays: ModuleType, yours: ModuleType, answers: Answers, told: dict[str, Any], given: Sequence[Any]
+) -> Report:
+    """Play a case; return the report of the first call after which something differs, or an empty text."""
+    play = getattr(plays, told["play"])
+    in_steps = isgeneratorfunction(play)
+    calls = [] if in_steps else situation_of(plays, told, given)
+    recorded = answers(lambda: list(steps_of(play(yours, *given), [])) if in_steps else play(yours, *given))
+    try:
+        with explained(calls, rule=told["rule"]):
+            for seen, expected in zip(
+                steps_of(play(yours, *given), calls), recorded if in_steps else [recorded], strict=True
+            ):
+                if seen != expected:
+                    return difference_report(seen, expected, **about_difference(told, seen, expected, calls))
+    except Exception as error:
+        if question := about_error(told, error, calls):
+            error.add_note(f"Hint: {question}")
+        raise
+    return Report()
+
+
+def steps_of(played: Iterable[str | Seen] | Seen, calls: list[str]) -> Iterator[Seen]:
+    """Yield what is seen after each call, and add the call and its answer to `calls`."""
+    if isinstance(played, dict):
+        yield played
+        return
+    for step in played:
+        if isinstance(step, str):
+            calls.append(step)
+            continue
+        name = calls[-1].partition("(")[0]
+        calls[-1] += f"  -> {step[name]}" if name in step else ""
+        yield step
+
+
+def about_difference(told: dict[str, Any], seen: Seen, expected: Mapping[str, Any], calls: Sequence[str]) -> Told:
+    """Return the rule and the question that fit what differs."""
+    wrong = [label for label, right in expected.items() if seen.get(label) != right]
+    first = [f"{one}: {seen.get(one)}, not {expected[one]}{arrangement(seen.get(one), expected[one])}" for one in wrong]
+    sign = "\n".join([*first[:1], ", ".join(wrong), *calls[-1:]])
+    found = next((about for pattern, about in told["about"].items() if re.search(pattern, sign)), told)
+    return {"rule": found["rule"], "situation": calls, "hint": found["hint"]}
+
+
+def arrangement(yours: object, right: object) -> str:
+    """Return how a list with the right entries differs from the expected one; lists may be the values of a dict."""
+    if isinstance(yours, dict) and isinstance(right, dict) and yours.keys() == right.keys():
+        return next(filter(None, (arrangement(yours[key], right[key]) for key in right)), "")
+    if not isinstance(yours, list) or not isinstance(right, list) or yours == right:
+        return ""
+    if yours == right[::-1]:
+        return " (the other way round)"
+    return " (in another order)" if sorted(map(str, yours)) == sorted(map(str, right)) else ""
+
+
+def about_error(told: dict[str, Any], error: Exception, calls: Sequence[str]) -> str:
+    """Return the question that fits an exception of the learner's code, if there is one."""
+    functions = ", ".join(frame.f_code.co_name for frame, _ in learners_frames(error.__traceback__))
+    sign = "\n".join([f"{type(error).__name__} in {functions}: {error}", "", *calls[-1:]])
+    return next((about["hint"] for pattern, about in told["about"].items() if re.search(pattern, sign)), "")
 
 
 def situation_of(plays: ModuleType, told: dict[str, Any], given: Sequence[Any]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, NotRequired, TypedDict, Unpack
 
 from course.grading.hints import RULE
 from course.labtest.failure import Failed, Failure, Report, Shares
+from course.labtest.support import LONG_START
 from course.sandbox.errors import OutOfTime
 
 MAX_LINES = 12
@@ -16,7 +17,6 @@ MAX_ENTRIES = 60
 MAX_CHARACTERS = 600
 MAX_CALL, ENDING = 400, 40  # characters of one call: its beginning, and its answer
 MAX_CALLS, LAST_CALLS = 40, 10
-LONG_START = "x" * 300  # of ids that differ in their ends only
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
 

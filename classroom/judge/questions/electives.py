@@ -5,7 +5,7 @@ from random import Random
 from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
 from classroom.judge.script import Script
-from course.labtest import phase9_plays, phase10_plays, phase11_plays, phase12_plays, phase13_plays
+from course.labtest import phase2_plays, phase9_plays, phase10_plays, phase11_plays, phase12_plays, phase13_plays
 from course.labtest.case_table import groups
 from course.labtest.moments import Living
 from course.labtest.phase7.counters import random_drafted
@@ -19,7 +19,7 @@ LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
 NUM_REJECTIONS = 20
 PARTS = 64  # the random distributions have probabilities in such parts
 CELLS_PER_PART = 2
-PLAYS = {9: phase9_plays, 10: phase10_plays, 11: phase11_plays, 12: phase12_plays, 13: phase13_plays}
+PLAYS = {2: phase2_plays, 9: phase9_plays, 10: phase10_plays, 11: phase11_plays, 12: phase12_plays, 13: phase13_plays}
 
 
 def lookups(rng: Random) -> JudgeQuestion:
@@ -185,7 +185,7 @@ def corrections(rng: Random) -> JudgeQuestion:
 
 
 def table(rng: Random, phase: int, task: int) -> JudgeQuestion:
-    """Random cases of one task of a phase from 9 on, among the named ones of its graded tests, which vary all else."""
+    """Random cases of one task of a phase with plays, among the named ones of its graded tests, which vary all else."""
     told = groups(PLAYS[phase], task)
     cases = [(group["play"], given) for group in told for given in group["cases"].values()]
     cases += [(told[0]["play"], PLAYS[phase].random_case(rng, task)) for _ in range(MAX_CASES)]

@@ -1,19 +1,14 @@
-"""Questions to the parts of the KV cache, one operation after the other: phases 2 and 4."""
+"""Questions to the parts of the KV cache, one operation after the other: phase 4."""
 
-from collections import deque
-from contextlib import suppress
 from itertools import product
 from random import Random
 from typing import Any
 
 from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script
-from classroom.worker.doubles import CacheLog
-from course.labtest.phase2.cases import random_use
 from course.labtest.phase4.cases import pairs_with_equal_lengths
 from course.labtest.phase4.random_workload import RandomWorkload
 from course.labtest.recorded import Answers
-from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 
 VOCABULARIES = (31, 33, 37, 131, 256, 257, 1000, 1024, 4096, 10_000, 32_000, 50_257, 2**16, 65_537, 99_991, 1_000_003)
@@ -34,72 +29,6 @@ class ReferenceAnswers(Answers):
 
     def __call__(self, yours: object) -> Any:
         return yours
-
-
-def free_queue_operations(rng: Random) -> JudgeQuestion:
-    """Take from the front, append at the back, remove from anywhere; sometimes an illegal operation."""
-    script, blocks = Script(2), [KVCacheBlock(number) for number in range(rng.randrange(3, 9))]
-    queue, outside = script.functions.FreeKVCacheBlockQueue(blocks[1:]), list[KVCacheBlock]()
-    for _ in range(MAX_CASES):
-        with suppress(ValueError):
-            match rng.choice(("popleft", "popleft", "append", "append", "remove")):
-                case "popleft":
-                    outside.append(queue.popleft())
-                case "append" if outside:
-                    queue.append(outside.pop(rng.randrange(len(outside))))
-                case "remove":
-                    block = rng.choice(blocks[1:])
-                    queue.remove(block)
-                    outside.append(block)
-    many = [KVCacheBlock(number) for number in range(10, 1300)]
-    script.functions.FreeKVCacheBlockQueue(many).append(blocks[0])
-    return script.question()
-
-
-def pool_operations(rng: Random) -> JudgeQuestion:
-    """Blocks handed out, given a second holder, and freed in some order."""
-    script, num_blocks = Script(2), rng.choice((60, rng.randrange(4, 12)))
-    pool = script.functions.BlockPool(num_blocks, CacheLog())
-    for _ in range(MAX_CASES):
-        held = [block.block_id for block in pool.blocks if block.ref_cnt]
-        free = [block.block_id for block in pool.blocks[1:] if not block.ref_cnt]
-        match rng.choice(("get", "get", "touch", "touch", "free", "free", "free", "free again")):
-            case "get":
-                pool.get_new_blocks(rng.randrange(0, len(free) + 1))
-            case "touch":
-                block_id = rng.randrange(1, num_blocks)
-                for _ in range(rng.choice((1, 1, 1, 9))):
-                    pool.touch(block_id)
-            case "free" if held:
-                one, *others = rng.sample(held, rng.choice((len(held), rng.randrange(1, len(held) + 1))))
-                pool.free_blocks([one, *others, *[one] * (pool.blocks[one].ref_cnt > 1)])
-            case "free again" if free:
-                with suppress(ValueError):
-                    pool.free_blocks([rng.choice(free)])
-    pool.get_new_blocks(sum(not block.ref_cnt for block in pool.blocks[1:]))
-    for _ in range(300):  # more holders than a byte counts
-        pool.touch(1)
-    pool.free_blocks([1] * pool.blocks[1].ref_cnt)
-    return script.question()
-
-
-def manager_operations(rng: Random) -> JudgeQuestion:
-    """Requests that get memory, with hits and look-ahead, are refused, and give it back."""
-    script = Script(2)
-    deque(random_use(script.functions, rng, 15, with_free=True), maxlen=0)
-    while len(script.calls) < 3 * MAX_CASES:
-        deque(random_use(script.functions, rng, with_free=True), maxlen=0)
-    kv, large = script.functions.PagedKVCacheManager(131, 2, CacheLog(2)), Request("large", [1] * 260)
-    kv.allocate_slots(large, 260)
-    kv.free(large, rng.randrange(60))
-    kv, grows = script.functions.PagedKVCacheManager(9, 16, CacheLog(16)), Request("grows", [1] * 40)
-    for num_tokens in (15, 1, 15, 1):
-        kv.allocate_slots(grows, num_tokens)
-        grows.num_computed_tokens += num_tokens
-    kv = script.functions.PagedKVCacheManager(9, 2, CacheLog(2))
-    for name in "ABC":
-        kv.allocate_slots(Request("x" * 300 + name, [1, 2, 3, 4]), rng.randrange(1, 4))
-    return script.question()
 
 
 def hash_cases(rng: Random) -> JudgeQuestion:

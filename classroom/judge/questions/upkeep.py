@@ -1,4 +1,4 @@
-"""What the calls of phases 1 to 8 cost among few things and among many, and what requests that are gone leave behind.
+"""What calls cost among few things and among many, and what requests leave behind: phases 1 and 3 to 8.
 
 The calls are those that the graded tests count, too.
 """
@@ -7,30 +7,24 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
 from random import Random
-from types import SimpleNamespace
-from typing import Any
 
 from classroom.judge.question import JudgeQuestion, question, short
 from classroom.judge.questions.scheduling import apply, policy
 from classroom.judge.script import Script
-from classroom.worker.doubles import AnyShare, AnyVictim, CacheLog, LoggedMemory, Memory, TouchLog
+from classroom.worker.doubles import AnyShare, AnyVictim, LoggedMemory, Memory, TouchLog
 from classroom.worker.script import Call
 from classroom.worker.upkeep import NUM_SHOWN
 from course.labtest.phase1.updates import EOS, Update, caught_up
-from course.labtest.phase2 import work as phase2
 from course.labtest.phase4 import work as phase4
 from course.labtest.phase7.counters import drafted
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import make_request
 from course.labtest.work import LONG, NUM_REQUESTS, SHORT
-from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 
 NUM_ADMISSIONS = 600
 LARGE_PROMPT = [7] * 600_000
-FREE = ("popleft", "append", "remove")
-POOL = ("touch of a free block", "touch of a held block", "get_new_blocks(1)", "free_blocks of one block")
 
 # Records calls among so many things; the last one counts. Returns what its work is divided by, if that is more than 1.
 Cost = Callable[[Script, int], int | None]
@@ -101,35 +95,6 @@ def admitted(script: Script) -> Callable[[str], object]:
 
 def ended(script: Script) -> Callable[[str], object]:
     return lambda name: apply(script, Update([caught_up(name)], {name: [EOS]}))
-
-
-def queue_call(script: Script, size: int, call: str) -> None:
-    file: Any = SimpleNamespace(KVCacheBlock=KVCacheBlock, FreeKVCacheBlockQueue=script.functions.FreeKVCacheBlockQueue)
-    phase2.queue_call(file, call)(size)()
-
-
-def pool_call(script: Script, size: int, call: str) -> None:
-    phase2.pool_call(script.functions, call)(size)()
-
-
-def manager_call(script: Script, size: int, call: phase2.ManagerCall, num_others: int = 0) -> None:
-    phase2.manager_call(script.functions, call, lambda length: length * num_others)(size)()
-
-
-def num_free_blocks(kv: Any, request: Request, newcomer: Request) -> None:
-    kv.script.look(kv, "num_free_blocks")
-
-
-def freed(script: Script) -> Callable[[str], object]:
-    kv = script.functions.PagedKVCacheManager(9, 4, CacheLog(4))
-
-    def use(name: str) -> None:
-        request = make_request(name, 9)
-        kv.get_computed_blocks(request)
-        kv.allocate_slots(request, 5)
-        kv.free(request, 5)
-
-    return use
 
 
 def left_the_queue(script: Script) -> Callable[[str], object]:
@@ -262,17 +227,8 @@ def calls_of(function: Callable[..., int | None], calls: Iterable[object]) -> li
     return [partial(function, call=call) for call in calls]
 
 
-NEW_BLOCK = phase2.ALLOCATIONS["allocate_slots with one new block"]
-ALLOCATIONS: list[Cost] = [
-    *calls_of(manager_call, [call for name, call in phase2.ALLOCATIONS.items() if name.startswith("allocate_slots")]),
-    partial(manager_call, call=NEW_BLOCK, num_others=1),
-]
 OF_PLANS = partial(upkeep, phase=1, leaks=[admitted])
 OF_UPDATES = partial(upkeep, phase=1, costs=[update_among_waiting], leaks=[ended])
-OF_THE_QUEUE = partial(upkeep, phase=2, costs=calls_of(queue_call, FREE))
-OF_THE_POOL = partial(upkeep, phase=2, costs=calls_of(pool_call, POOL))
-OF_ALLOCATIONS = partial(upkeep, phase=2, costs=ALLOCATIONS)
-OF_FREED = partial(upkeep, phase=2, costs=calls_of(manager_call, phase2.OTHER_CALLS.values()), leaks=[freed])
 # A heap may keep a few until it is used the next time.
 OF_PRIORITIES = partial(upkeep, phase=3, leaks=[left_the_queue], are_forgotten_at_once=False)
 OF_VICTIMS = partial(upkeep, phase=3, leaks=[preempted])

@@ -8,7 +8,7 @@ from functools import partial
 from math import ceil
 from unittest.mock import patch
 
-from course.labtest.phase2.doubles import RecordingPrefixCache
+from course.labtest.stand_ins import RecordingPrefixCache
 from course.labtest.support import make_request
 from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
