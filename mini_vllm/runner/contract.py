@@ -1,9 +1,10 @@
-"""Check that all of a model's attention goes through the function that transformers lets us replace.
+"""Check that a model's attention goes through the function that transformers lets us replace, and texts stay apart.
 
 The paged cache puts several requests into one row, with each token's position in its own request, and replaces
 only the attention function. A model that adds biases elsewhere, counts positions itself or never calls the function
 would still run, but generate wrong text. So before it is used it computes two short texts in one row, through an
-attention function that uses nothing but its arguments. The logits must equal those of each text alone.
+attention function that uses nothing but its arguments. The logits must equal those of each text alone: once when both
+begin, and once when the second ends at the last position, because some models take angles or tables from the largest.
 """
 
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
+from transformers.cache_utils import Cache
 
 CONTRACT_NAME = "mini_vllm_contract"
 TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)  # interleaved: distances in the row differ from those in the text
@@ -22,12 +24,31 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}  # o
 
 @dataclass(slots=True)
 class AttentionShape:
-    """What the attention function has seen: the layers in call order with their windows, and the size of K and V."""
+    """What the attention function has seen: the layers in call order, their windows, and [heads, size] of K and V.
 
+    `text_of_token` [T] is given: the text of the row that each token belongs to.
+    """
+
+    text_of_token: Tensor
     layers: list[int] = field(default_factory=list)
     windows: list[int | None] = field(default_factory=list)
-    num_kv_heads: int = 0
-    head_dim: int = 0
+    kv_shapes: list[tuple[int, int]] = field(default_factory=list)
+
+
+class PretendedPast(Cache):
+    """An empty cache that claims `num_tokens`: a model takes from it the position at which a text goes on."""
+
+    def __init__(self, num_tokens: int) -> None:
+        super().__init__(layers=[])
+        self.num_tokens = num_tokens
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.num_tokens
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        return key_states, value_states
 
 
 def refuse_unsupported_options(model_type: str, kwargs: dict[str, Any]) -> None:
@@ -56,10 +77,9 @@ def attend_in_one_row(
     if key.shape != value.shape or not hasattr(module, "layer_idx"):
         raise ValueError(f"{model_type} has keys {tuple(key.shape)} and values {tuple(value.shape)} or no layer_idx")
     contract.layers.append(int(str(module.layer_idx)))
-    contract.num_kv_heads, contract.head_dim = key.shape[1], key.shape[3]
+    contract.kv_shapes.append((key.shape[1], key.shape[3]))
     contract.windows.append(sliding_window)
-    text = torch.tensor(TEXT_OF_TOKEN, device=query.device)
-    mask = (text[:, None] == text).tril()
+    mask = (contract.text_of_token[:, None] == contract.text_of_token).tril()
     if sliding_window is not None:
         positions = mask.sum(1)
         mask &= positions[:, None] - positions < sliding_window
@@ -67,53 +87,94 @@ def attend_in_one_row(
     return out.transpose(1, 2), None
 
 
-@torch.inference_mode()
-def check_attention_contract(model: Any) -> AttentionShape:
-    """Return the shape of a model's attention; raise `ValueError` with the reason if it cannot be paged."""
-    model_type = model.config.model_type
+def require_replaceable_attention(model: Any) -> None:
+    """Raise `ValueError` if a model's attention is its own."""
     if not model._can_set_attn_implementation():
-        raise ValueError(f"{model_type} does not let its attention be replaced (no transformers AttentionInterface)")
-    contract = AttentionShape()
+        raise ValueError(
+            f"{model.config.model_type} does not let its attention be replaced (no transformers AttentionInterface)"
+        )
+
+
+@torch.inference_mode()
+def check_attention_contract(model: Any, longest: int) -> AttentionShape:
+    """Return the shape of a model's attention; raise `ValueError` with the reason if it cannot be paged.
+
+    `longest` is how many tokens its longest text has.
+    """
     before = model.config._attn_implementation
     try:
-        own, paged = _logits_alone_and_in_one_row(model, contract)
+        return _check(model, longest)
     finally:
         model.set_attn_implementation(before)
-    if contract.layers != list(range(model.config.num_hidden_layers)):
-        raise ValueError(
-            f"{model_type} has {model.config.num_hidden_layers} layers, but its attention function was called in "
-            f"layers {contract.layers}: it is not a plain stack of attention layers"
-        )
-    tolerance = TOLERANCE[own.dtype]
-    worst = float((paged - own).abs().max() / own.abs().max())
-    if not worst <= tolerance:
-        raise ValueError(
-            f"{model_type} computes different logits when several texts share a row (they differ by {worst:.1%}): it "
-            f"counts positions itself, or attends to more than the arguments of its attention function"
-        )
+
+
+def _check(model: Any, longest: int) -> AttentionShape:
+    model_type = model.config.model_type
+    text = torch.tensor(TEXT_OF_TOKEN[:longest], device=model.device)
+    tokens = torch.arange(1, 1 + len(text), device=model.device) % model.config.vocab_size
+    short, other = text == 0, text == 1
+    positions = (text[:, None] == text).tril().sum(1) - 1
+    model.set_attn_implementation("eager")
+    own = [model(input_ids=tokens[which][None], use_cache=False).logits[0] for which in (short, other)]
+    AttentionInterface.register(CONTRACT_NAME, attend_in_one_row)
+    model.set_attn_implementation(CONTRACT_NAME)
+    contract = AttentionShape(text)
+    row = _row(model, tokens, positions, contract)
+    _require_plain_stack(model_type, model.config.num_hidden_layers, contract)
+    differ = "computes different logits when several texts share a row (they differ by {:.1%}): it counts positions "
+    differ += "itself, or attends to more than the arguments of its attention function"
+    for which, alone in zip((short, other), own, strict=True):
+        _require_equal(row[which], alone, f"{model_type} {differ}")
+    start = longest - int(other.sum())
+    try:
+        late = model(
+            input_ids=tokens[other][None],
+            past_key_values=PretendedPast(start),
+            use_cache=True,
+            contract=AttentionShape(text[other]),
+        ).logits[0]
+        row = _row(model, tokens, positions + start * other, AttentionShape(text))
+    except (IndexError, RuntimeError) as error:
+        raise ValueError(f"{model_type} cannot compute position {longest - 1} of {longest}: {error}") from error
+    differ = f"{model_type} computes different logits when one of the texts of a row ends at position {longest - 1} "
+    differ += "(they differ by {:.1%}): it takes angles or a scale from the largest position, or counts by itself"
+    _require_equal(row[short], own[0], differ)
+    _require_equal(row[other], late, differ)
     return contract
 
 
-def _logits_alone_and_in_one_row(model: Any, contract: AttentionShape) -> tuple[Tensor, Tensor]:
-    """Return the logits [tokens, vocab] of the two texts computed separately, and of both in one row."""
-    text_of_token = torch.tensor(TEXT_OF_TOKEN, device=model.device)
-    row = torch.arange(1, 1 + len(TEXT_OF_TOKEN), device=model.device)
-    own = torch.empty(len(row), model.config.vocab_size, dtype=model.dtype, device=model.device)
-    positions = torch.empty_like(row)
-    model.set_attn_implementation("eager")
-    for text in (text_of_token == 0, text_of_token == 1):
-        own[text] = model(input_ids=row[text][None], use_cache=False).logits[0]
-        positions[text] = torch.arange(int(text.sum()), device=model.device)
-    AttentionInterface.register(CONTRACT_NAME, attend_in_one_row)
-    model.set_attn_implementation(CONTRACT_NAME)
+def _row(model: Any, tokens: Tensor, positions: Tensor, contract: AttentionShape) -> Tensor:
+    """Return the logits [T, vocab] of all texts in one row."""
     try:
-        paged = model(
-            input_ids=row[None],
+        output = model(
+            input_ids=tokens[None],
             position_ids=positions[None],
             use_cache=False,
-            logits_to_keep=torch.arange(len(row), device=model.device),
+            logits_to_keep=torch.arange(len(tokens), device=model.device),
             contract=contract,
         )
     except TypeError as error:
         raise ValueError(f"{model.config.model_type} does not accept a batch by keyword: {error}") from error
-    return own, paged.logits[0]
+    logits: Tensor = output.logits[0]
+    return logits
+
+
+def _require_plain_stack(model_type: str, num_layers: int, contract: AttentionShape) -> None:
+    if contract.layers != list(range(num_layers)):
+        raise ValueError(
+            f"{model_type} has {num_layers} layers, but its attention function was called in layers "
+            f"{contract.layers}: it is not a plain stack of attention layers"
+        )
+    shapes = contract.kv_shapes
+    if len(set(shapes)) > 1:
+        other = next(layer for layer, shape in enumerate(shapes) if shape != shapes[0])
+        raise ValueError(
+            f"{model_type} has K and V of {shapes[0][0]} heads of {shapes[0][1]} in layer 0, and of {shapes[other][0]} "
+            f"heads of {shapes[other][1]} in layer {other}; the cache gives all layers one shape"
+        )
+
+
+def _require_equal(logits: Tensor, alone: Tensor, message: str) -> None:
+    worst = float((logits - alone).abs().max() / alone.abs().max())
+    if not worst <= TOLERANCE[alone.dtype]:
+        raise ValueError(message.format(worst))

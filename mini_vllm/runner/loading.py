@@ -14,14 +14,14 @@ from transformers.utils import logging
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.freed_memory import keep_freed_memory
-from mini_vllm.runner.contract import check_attention_contract
+from mini_vllm.runner.contract import check_attention_contract, require_replaceable_attention
 from mini_vllm.runner.layer_groups import LayerGroups
+from mini_vllm.runner.model_limits import SLIDING, check_config, longest_exact_text
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.runner.packed_linear import pack_linear_layers
 
 EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
 EMBEDDED_DRAFT_MODEL = EMBEDDED_MODEL / "draft"
-SLIDING = "sliding_attention"
 SMALL_MODEL_PARAMETERS = 50_000_000
 NUM_COMPARED_WEIGHTS = 64
 
@@ -112,7 +112,7 @@ def _found(name: str) -> Iterator[str]:
 
 
 def _load_weights(name: str, dtype: str) -> LoadedModel:
-    require_decoder(AutoConfig.from_pretrained(name))
+    check_config(AutoConfig.from_pretrained(name))
     model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype))
     return describe_model(model.to(pick_device()).eval())
 
@@ -123,20 +123,21 @@ def describe_model(model: Any) -> LoadedModel:
     The model computes a few tokens, because a config does not show how the attention behaves.
     """
     config = model.config
-    require_decoder(config)
-    require_known_attention(config)
-    attention = check_attention_contract(model)
+    require_replaceable_attention(model)
+    check_config(config)
+    longest, _ = longest_exact_text(config)
+    attention = check_attention_contract(model, longest)
     eos = model.generation_config.eos_token_id if model.generation_config is not None else config.eos_token_id
     return LoadedModel(
         model=model,
         digest=digest_of(model),
         eos_token_ids=frozenset(eos if isinstance(eos, list) else [] if eos is None else [eos]),
-        max_model_len=config.max_position_embeddings,
+        max_model_len=longest,
         num_layers=len(attention.layers),
-        num_kv_heads=attention.num_kv_heads,
-        head_dim=attention.head_dim,
+        num_kv_heads=attention.kv_shapes[0][0],
+        head_dim=attention.kv_shapes[0][1],
         vocab_size=config.vocab_size,
-        groups=layer_groups(config, attention.windows),
+        groups=layer_groups(config, attention.windows, longest),
     )
 
 
@@ -149,30 +150,10 @@ def digest_of(model: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def require_decoder(config: Any) -> None:
-    """Raise `ValueError` if a model has an encoder, whose text its decoder would attend to."""
-    if getattr(config, "is_encoder_decoder", False):
-        raise ValueError(f"{config.model_type} has an encoder; the engine serves decoder-only models")
-
-
-def require_known_attention(config: Any) -> None:
-    """Raise `ValueError` naming the reason if a layer does not attend to its last tokens, with a window or without."""
-    others = set(getattr(config, "layer_types", None) or ()) - {"full_attention", SLIDING}
-    if others:
-        raise ValueError(
-            f"{config.model_type} has layers of type {', '.join(sorted(others))}; the cache supports full_attention "
-            f"and {SLIDING}"
-        )
-    if getattr(config, "attn_logit_softcapping", None):
-        raise ValueError(f"{config.model_type} caps its attention logits (attn_logit_softcapping)")
-    if not hasattr(config, "num_attention_heads"):
-        raise ValueError(f"{config.model_type} has no attention heads in its config")
-
-
-def layer_groups(config: Any, windows: list[int | None]) -> LayerGroups:
+def layer_groups(config: Any, windows: list[int | None], longest: int) -> LayerGroups:
     """Return the groups of layers that were called with these windows. Raises `ValueError` if they do not fit config.
 
-    A window that is as long as the longest text is none.
+    A window that is as long as the `longest` text is none.
     """
     types = getattr(config, "layer_types", None) or ["full_attention" if one is None else SLIDING for one in windows]
     told = [config.sliding_window if one == SLIDING else None for one in types]
@@ -181,5 +162,4 @@ def layer_groups(config: Any, windows: list[int | None]) -> LayerGroups:
             f"{config.model_type} calls the attention of its layers with the windows {windows}, and its config has "
             f"{told}; the cache supports one length of window, the same in both"
         )
-    longest = config.max_position_embeddings
     return LayerGroups(tuple(None if one is None or one >= longest else one for one in windows))

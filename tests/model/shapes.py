@@ -55,6 +55,31 @@ WINDOWED: dict[str, PreTrainedConfig] = {
     "cohere2": config("cohere2", **SMALL | {"num_hidden_layers": 4}, sliding_window=13),
     "a window of two tokens": config("mistral", **SMALL, sliding_window=2),
 }
+
+
+def long_rope(short: float, long: float, **other: float) -> dict[str, Any]:
+    """Angles that change for all texts of a forward pass once one of them exceeds 32 tokens."""
+    factors = {"short_factor": [short] * 4, "long_factor": [long] * 4}
+    return {"rope_type": "longrope", "original_max_position_embeddings": 32, "factor": 16.0, **factors, **other}
+
+
+LONG_ROPE: dict[str, PreTrainedConfig] = {
+    "phi3": config("phi3", **SMALL, original_max_position_embeddings=32, rope_scaling=long_rope(1.0, 4.0)),
+    "llama": config("llama", **SMALL, rope_scaling=long_rope(1.0, 4.0)),
+    "phimoe": config(
+        "phimoe", **SMALL, num_local_experts=4, rope_scaling=long_rope(1.0, 1.0, short_mscale=1.0, long_mscale=1.5)
+    ),
+    "gemma3_text": config(
+        "gemma3_text",
+        **SMALL | {"num_hidden_layers": 6},
+        head_dim=8,
+        sliding_window=9,
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_theta": 10000.0, **long_rope(1.0, 4.0)},
+        },
+    ),
+}
 REFUSED: dict[str, tuple[PreTrainedConfig, str]] = {
     "a third kind of layer": (
         config("qwen2", **SMALL, layer_types=["full_attention", "chunked_attention", "full_attention"]),

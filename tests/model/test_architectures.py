@@ -64,7 +64,7 @@ def test_a_layer_that_adds_a_bias_is_detected(layer: int) -> None:
 
     attention.forward = forward
     with pytest.raises(ValueError, match="computes different logits when several texts share a row"):
-        contract.check_attention_contract(model)
+        contract.check_attention_contract(model, 512)
 
 
 def test_a_model_that_counts_positions_itself_is_detected() -> None:
@@ -76,11 +76,11 @@ def test_a_model_that_counts_positions_itself_is_detected() -> None:
 
     model.model.forward = forward
     with pytest.raises(ValueError, match="counts positions itself"):
-        contract.check_attention_contract(model)
+        contract.check_attention_contract(model, 512)
 
 
 def test_the_check_does_not_change_the_model() -> None:
     model = random_model(SERVED["qwen2"])
     before = model.config._attn_implementation
-    contract.check_attention_contract(model)
+    contract.check_attention_contract(model, 512)
     assert model.config._attn_implementation == before
