@@ -47,7 +47,8 @@ class SamplingParams:
     `temperature=0` is greedy; between 0 and 0.01 it counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` filter nothing.
     `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens.
     The penalties and `logit_bias` (token id to what is added) change the logits before sampling: presence and frequency
-    penalties look at a token's uses in the output, the repetition penalty at the whole text. `logprobs` asks how likely
+    penalties look at a token's uses in the output, the repetition penalty at the whole text (None: the
+    model's own, by its generation_config.json). `logprobs` asks how likely
     each token was, and for that many of the likeliest tokens in its place. `structured_outputs` leaves only tokens with
     which the text can still become what it must be. With `skip_reading_prefix_cache` every token is computed, whatever
     is cached.
@@ -65,7 +66,7 @@ class SamplingParams:
     min_tokens: int = 0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    repetition_penalty: float = 1.0
+    repetition_penalty: float | None = None
     logit_bias: Mapping[int, float] | None = None
     logprobs: int | None = None
     skip_reading_prefix_cache: bool = False
@@ -84,7 +85,7 @@ class SamplingParams:
     @property
     def changes_logits(self) -> bool:
         """Whether sampling sees logits different from the model's."""
-        penalties = self.presence_penalty, self.frequency_penalty, self.repetition_penalty - 1
+        penalties = self.presence_penalty, self.frequency_penalty, (self.repetition_penalty or 1) - 1
         return bool(self.min_tokens or self.logit_bias or any(penalties))
 
     def validate(self) -> None:
@@ -119,8 +120,9 @@ class SamplingParams:
             value = getattr(self, name)
             if not _is_number(value) or not -2 <= value <= 2:
                 raise ValueError(f"{name} must be from -2 to 2, got {value!r}")
-        if not _is_number(self.repetition_penalty) or not 0 < self.repetition_penalty <= 2:
-            raise ValueError(f"repetition_penalty must be over 0 and at most 2, got {self.repetition_penalty!r}")
+        penalty = self.repetition_penalty
+        if penalty is not None and (not _is_number(penalty) or not 0 < penalty <= 2):
+            raise ValueError(f"repetition_penalty must be over 0 and at most 2, got {penalty!r}")
         for token_id, bias in (self.logit_bias or {}).items():
             if type(token_id) is not int or not _is_number(bias) or not -100 <= bias <= 100:
                 raise ValueError(f"logit_bias must map token ids to -100 to 100, got {token_id!r}: {bias!r}")

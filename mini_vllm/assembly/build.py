@@ -80,5 +80,5 @@ def build_engine(
     else:
         thread = RunnerThread(async_functions.correct_share)
         engine = OverlappingEngine(*parts, thread, clock, grammars, transferring, adapter_names)
-    engine.model_id = opened.model_id
+    engine.model_id, engine.repetition_penalty = opened.model_id, opened.repetition_penalty
     return engine

@@ -38,6 +38,7 @@ class OpenedRunner:
     of them without content, `kv_caches(runner)` the tensors that hold its blocks.
     `model_id` tells the model from others.
     `windows` has an entry for each group of the model's layers: how many tokens its attention reaches, None for all.
+    `repetition_penalty` is for requests that set none.
     """
 
     tokenizer: Tokenizer
@@ -50,6 +51,7 @@ class OpenedRunner:
     block_like: Callable[[int], Any] | None = None
     kv_caches: Callable[[Any], Sequence[Any]] | None = None
     windows: tuple[int | None, ...] = (None,)
+    repetition_penalty: float = 1.0
 
 
 def open_runner(
@@ -115,16 +117,22 @@ def _no_draft_model(num_blocks: int, block_size: int) -> DraftModel:
 def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:
     from mini_vllm.runner.dense_runner import DenseModelRunner
     from mini_vllm.runner.loading import load_draft_model, load_model
+    from mini_vllm.runner.model_limits import served_length
+
+    def draft_model_with_cache(num_blocks: int, block_size: int) -> DraftModel:
+        draft_model = load_draft_model(config)
+        return DraftModel(DenseModelRunner(draft_model), block_size, draft_model.max_model_len)
 
     loaded, tokenizer = load_model(model, config.dtype, prepack_weights=config.prepack_weights)
     return OpenedRunner(
         tokenizer,
         loaded.digest,
-        loaded.max_model_len,
+        served_length(loaded.model.config, config.max_model_len),
         NUM_BLOCKS_WITHOUT_CACHE,
         lambda num_blocks, block_size: DenseModelRunner(loaded),
-        lambda num_blocks, block_size: DraftModel(DenseModelRunner(load_draft_model(config)), block_size),
+        draft_model_with_cache,
         windows=loaded.groups.windows,
+        repetition_penalty=loaded.repetition_penalty,
     )
 
 
@@ -152,10 +160,11 @@ def _paged(
         steps = replace(steps, select_logits_rows=speculation.select_logits_rows)
 
     def draft_model_with_cache(num_blocks: int, block_size: int) -> DraftModel:
-        draft_model = opened.draft_model_with_cache(num_blocks, block_size)
+        assert opened.draft_model is not None
+        draft_model, longest = opened.draft_model_with_cache(num_blocks, block_size), opened.draft_model.max_model_len
         if config.speculative_config is not None and config.speculative_config.draws_drafts:
-            return RandomDraftModel(RandomDraftRunner(draft_model, opened.steps), block_size)
-        return DraftModel(PagedModelRunner(draft_model, opened.steps), block_size)
+            return RandomDraftModel(RandomDraftRunner(draft_model, opened.steps), block_size, longest)
+        return DraftModel(PagedModelRunner(draft_model, opened.steps), block_size, longest)
 
     def with_cache(num_blocks: int, block_size: int) -> PagedModelRunner:
         paged = opened.with_cache(num_blocks, block_size)
@@ -173,6 +182,7 @@ def _paged(
         block_like=opened.block_like,
         kv_caches=lambda runner: runner.model.kv_caches,
         windows=opened.loaded.groups.windows,
+        repetition_penalty=opened.loaded.repetition_penalty,
     )
 
 

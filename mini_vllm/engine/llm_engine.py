@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from mini_vllm.config import EngineConfig
@@ -32,7 +33,7 @@ class LLMEngine:
     """One engine over one scheduler and one runner. `assembly/build.py` builds it.
 
     `adapter_names` are the adapters of a real model; None: the fake model, which invents adapters and images.
-    `model_id` is set by `build_engine`: it tells the model from others.
+    `build_engine` sets `model_id`, which tells the model from others, and `repetition_penalty`, for requests without.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class LLMEngine:
         self.adapter_names = adapter_names
         self.processor = OutputProcessor(tokenizer)
         self.model_id = ""
+        self.repetition_penalty = 1.0
         self._random = random.Random(config.seed)
         self._in_step: list[str] = []
         self._held: Sequence[str] = ()
@@ -100,6 +102,8 @@ class LLMEngine:
         """
         params = params or SamplingParams()
         params.validate()
+        if params.repetition_penalty is None:
+            params = replace(params, repetition_penalty=self.repetition_penalty)
         if request_id in self.processor.states:
             raise RequestIdInUseError.of(request_id)
         token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)

@@ -15,6 +15,7 @@ from transformers.utils import logging
 from mini_vllm.config import EngineConfig
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.runner.contract import check_attention_contract, require_replaceable_attention
+from mini_vllm.runner.generation_settings import own_repetition_penalty, warn_of_settings
 from mini_vllm.runner.layer_groups import LayerGroups
 from mini_vllm.runner.model_limits import SLIDING, check_config, longest_exact_text
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
@@ -28,7 +29,10 @@ NUM_COMPARED_WEIGHTS = 64
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A transformers model and the sizes that the KV cache depends on. `digest` tells it from others."""
+    """A transformers model and the sizes that the KV cache depends on. `digest` tells it from others.
+
+    `repetition_penalty` is for requests that set none.
+    """
 
     model: Any
     digest: str
@@ -39,6 +43,7 @@ class LoadedModel:
     head_dim: int
     vocab_size: int
     groups: LayerGroups
+    repetition_penalty: float = 1.0
 
     @property
     def device(self) -> torch.device:
@@ -66,6 +71,7 @@ def load_model(
     with _found(str(name_or_path or EMBEDDED_MODEL)) as name:
         loaded = _load_weights(name, dtype)
         tokenizer = AutoTokenizer.from_pretrained(name)
+    warn_of_settings(loaded.model.generation_config)
     use_one_thread_if_small(loaded.model)  # before packing: packed weights are no parameters, and not counted
     if prepack_weights:
         pack_linear_layers(loaded.model)
@@ -138,6 +144,7 @@ def describe_model(model: Any) -> LoadedModel:
         head_dim=attention.kv_shapes[0][1],
         vocab_size=config.vocab_size,
         groups=layer_groups(config, attention.windows, longest),
+        repetition_penalty=own_repetition_penalty(model.generation_config),
     )
 
 

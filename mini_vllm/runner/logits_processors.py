@@ -40,7 +40,7 @@ def _process_row(logits: Tensor, request: Request, output_token_ids: Sequence[in
         logits[_stop_token_ids(request, len(logits))] = -math.inf
     for token_id, bias in (params.logit_bias or {}).items():
         logits[token_id] += bias
-    if params.repetition_penalty != 1:
+    if params.repetition_penalty not in (None, 1):
         seen = list({*request.prompt_token_ids, *output_token_ids})
         old = logits[seen]
         changed = torch.where(old > 0, old / params.repetition_penalty, old * params.repetition_penalty)

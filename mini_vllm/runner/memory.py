@@ -63,8 +63,12 @@ def _blocks_of(num_bytes: int, block_bytes: int) -> int:
     return num_bytes // block_bytes
 
 
-def largest_batch(num_tokens: int, num_requests: int, block_size: int, device: torch.device) -> FlatBatch:
-    """Return a step of `num_tokens` prompt tokens, spread evenly over requests that all need a token."""
+def largest_batch(num_tokens: int, num_requests: int, longest: int, block_size: int, device: torch.device) -> FlatBatch:
+    """Return a step of at most `num_tokens` prompt tokens, spread evenly over requests that all need a token.
+
+    None has more than `longest` tokens: a model may have no positions for more.
+    """
+    num_tokens = min(num_tokens, num_requests * longest)
     num_requests = min(num_requests, num_tokens)
     shorter, num_longer = divmod(num_tokens, num_requests)
     query_lens = [shorter + 1] * num_longer + [shorter] * (num_requests - num_longer)
@@ -75,7 +79,8 @@ def peak_bytes_of_a_step(config: EngineConfig, loaded: LoadedModel, steps: Runne
     """Return the peak bytes of the largest step of `config` on a GPU, besides weights and KV cache."""
     device = loaded.device
     model = paged_model(loaded, steps, num_blocks=1, block_size=config.block_size)
-    batch = largest_batch(config.max_num_batched_tokens, config.max_num_seqs, config.block_size, device)
+    longest = config.max_model_len or loaded.max_model_len
+    batch = largest_batch(config.max_num_batched_tokens, config.max_num_seqs, longest, config.block_size, device)
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)

@@ -1,9 +1,10 @@
 """What a model's config says before any weight is read: whether the cache can hold it, and its longest text."""
 
+import logging
 from typing import Any
 
+logger = logging.getLogger(__name__)
 SLIDING = "sliding_attention"
-KV_SETTINGS = {"head_dim", "num_key_value_heads", "sliding_window", "attention_chunk_size", "layer_types", "skip"}
 
 
 def check_config(config: Any) -> None:
@@ -21,15 +22,14 @@ def require_decoder(config: Any) -> None:
 
 
 def require_equal_layers(config: Any) -> None:
-    """Raise `ValueError` if a config gives some layers K and V of another shape, or none (Gemma 4)."""
-    if not getattr(config, "is_heterogeneous", False):
-        return
-    has_gaps = any(layer.skip for layer in config.per_layer_config)
-    differing = KV_SETTINGS & {*config.per_layer_attributes, *(["skip"] if has_gaps else [])}
+    """Raise `ValueError` if layers differ by `per_layer_config`, as the heads of Gemma 4 do."""
+    differing = set(getattr(config, "per_layer_attributes", None) or ())
+    if getattr(config, "is_heterogeneous", False) and any(layer.skip for layer in config.per_layer_config):
+        differing.add("skip")
     if differing:
         raise ValueError(
             f"{config.model_type} has layers that differ in {', '.join(sorted(differing))} (per_layer_config); the "
-            f"cache gives K and V of all layers one shape"
+            f"engine serves models whose layers are all alike"
         )
 
 
@@ -43,7 +43,7 @@ def require_known_attention(config: Any) -> None:
         )
     if getattr(config, "attn_logit_softcapping", None):
         raise ValueError(f"{config.model_type} caps its attention logits (attn_logit_softcapping)")
-    if not getattr(config, "is_heterogeneous", False) and not hasattr(config, "num_attention_heads"):
+    if not hasattr(config, "num_attention_heads"):
         raise ValueError(f"{config.model_type} has no attention heads in its config")
 
 
@@ -64,6 +64,19 @@ def longest_exact_text(config: Any) -> tuple[int, str]:
     return min(limits, default=(named, f"max_position_embeddings is {named}"))
 
 
+def served_length(config: Any, asked: int | None = None) -> int:
+    """Return how many tokens a text may have: `asked`, else all that are exact.
+
+    Logs a warning if that is less than the config names. Raises `ValueError` if `asked` is more.
+    """
+    longest, why = longest_exact_text(config)
+    if asked is not None and asked > longest:
+        raise ValueError(f"max_model_len must be at most {longest} for this model ({why}), got {asked}")
+    if asked is None and longest < config.max_position_embeddings:
+        logger.warning("max_model_len is %d and not %d: %s", longest, config.max_position_embeddings, why)
+    return asked or longest
+
+
 def rope_parameters(config: Any) -> list[dict[str, Any]]:
     """Return the parameters of the rotary embeddings: one set for all layers, one per type of layer, or none."""
     given = getattr(config, "rope_parameters", None) or {}
@@ -78,7 +91,7 @@ def _limit_of(rope: dict[str, Any], named: int) -> tuple[int, str]:
     if "dynamic" in kind:
         return named, f"dynamic rope turns all texts of a step by other angles once one exceeds {named} tokens"
     factor = rope.get("factor")
-    if kind in ("linear", "yarn") and factor and original * factor > named:
+    if kind in ("linear", "yarn") and factor and original <= named < original * factor:
         return int(original * factor), f"{kind} rope scales {original} positions by {factor:g}"
     return named, f"max_position_embeddings is {named}"
 

@@ -14,6 +14,7 @@ from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
 from mini_vllm.runner.llama import paged_model
 from mini_vllm.runner.loading import load_draft_model, load_model
 from mini_vllm.runner.memory import size_kv_cache
+from mini_vllm.runner.model_limits import served_length
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.steps import RunnerSteps
 
@@ -34,7 +35,7 @@ class OpenedModel:
             require_window_functions(steps.windows)
         self.max_num_seqs = config.max_num_seqs
         self.records_graphs = steps.can_be_recorded and not config.enforce_eager and not groups.has_windows
-        self.max_model_len = config.max_model_len or self.loaded.max_model_len
+        self.max_model_len = served_length(self.loaded.model.config, config.max_model_len)
         has_draft_model = config.speculative_config is not None and config.speculative_config.drafter_has_kv_cache
         self.draft_model = load_draft_model(config) if has_draft_model else None
         if has_draft_model and groups.windows[0] is not None:

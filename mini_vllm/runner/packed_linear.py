@@ -3,10 +3,11 @@
 A decode step multiplies every weight by a handful of rows. oneDNN does that about twice as fast with weights
 reordered once, ahead of time. Layers with the same input (q, k and v; gate and up) become one product. A single row
 is faster by the plain product, whose weights small layers keep besides. The two operators are private to torch: where
-they are missing, nothing is packed.
+they are missing, nothing is packed. Model code may read `weight`, `bias` and sizes of a packed layer.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -40,6 +41,12 @@ class PackedLinear(nn.Module):
         self.plain = weight.t().contiguous() if keeps_plain else None
         biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
         self.bias = torch.cat(biases) if biases else None
+        self.out_features, self.in_features = weight.shape
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """The plain weights, to the bit; kept from the first time that model code reads them."""
+        return self.packed.to_dense() if self.plain is None else self.plain.t()
 
     def forward(self, inputs: Tensor) -> Tensor:
         if self.plain is not None and inputs.numel() == len(self.plain):
@@ -77,6 +84,16 @@ class SharedColumns(nn.Module):
     def __init__(self, shared: SharedProduct, index: int) -> None:
         super().__init__()
         self.shared, self.index = shared, index
+        self.in_features, self.out_features = shared.product.in_features, shared.product.sizes[index]
+
+    @property
+    def weight(self) -> Tensor:
+        return self.shared.product.weight.split(self.shared.product.sizes)[self.index]
+
+    @property
+    def bias(self) -> Tensor | None:
+        product = self.shared.product
+        return None if product.bias is None else product.bias.split(product.sizes)[self.index]
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.shared.take(self.index, inputs)
@@ -94,7 +111,11 @@ def pack_linear_layers(model: Any) -> int:
 
 
 def _pack_children(module: nn.Module) -> int:
-    linear = {name: child for name, child in module.named_children() if type(child) is nn.Linear}
+    linear = {
+        name: child
+        for name, child in module.named_children()
+        if type(child) is nn.Linear and child.weight.dtype in PACKED_DTYPES
+    }
     groups = [names for names in SAME_INPUT if _can_join([linear.get(name) for name in names])]
     alone = linear.keys() - {name for names in groups for name in names}
     for name in alone:

@@ -166,7 +166,7 @@ class SamplingFields(Fields):
             min_tokens=min_tokens,
             presence_penalty=self.presence_penalty or 0.0,
             frequency_penalty=self.frequency_penalty or 0.0,
-            repetition_penalty=self.repetition_penalty or 1.0,
+            repetition_penalty=self.repetition_penalty,
             logit_bias=self.logit_bias or None,
             logprobs=logprobs,
             structured_outputs=self._structured_outputs(),

@@ -34,6 +34,7 @@ SERVED: dict[str, PreTrainedConfig] = {
     "smollm3": config("smollm3", **SMALL),
     "granite": config("granite", **SMALL, attention_multiplier=0.2, residual_multiplier=0.5, logits_scaling=2.0),
     "gpt2": config("gpt2", **GPT2_SMALL, n_positions=512),
+    "hunyuan_v1_moe": config("hunyuan_v1_moe", **SMALL, head_dim=8, num_experts=4, moe_topk=2),
     "gpt_neox": config("gpt_neox", **{name: value for name, value in SMALL.items() if name != "num_key_value_heads"}),
 }
 WINDOWED: dict[str, PreTrainedConfig] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
@@ -87,6 +87,16 @@ def test_a_foreign_vocabulary_is_refused(tmp_path: Path) -> None:
     LlamaForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"must have the target's vocabulary of 1537 tokens, got .* 50"):
         engine_with(CONFIGS["plain"], model=str(tmp_path))
+
+
+def test_a_draft_model_for_shorter_texts_gives_no_drafts_beyond(tmp_path: Path) -> None:
+    shape = GPT2Config(vocab_size=1537, n_positions=20, n_embd=32, n_layer=1, n_head=2)
+    GPT2LMHeadModel(shape).save_pretrained(tmp_path)
+    assert min(map(len, prompts())) < 20 < max(map(len, prompts()))
+    engine = engine_with(CONFIGS["plain"], model=str(tmp_path))
+    assert answers_of(engine, SamplingParams(max_tokens=MAX_TOKENS)) == truth()
+    assert engine.draft_statistics is not None
+    assert engine.draft_statistics.num_draft_tokens > 0
 
 
 def test_a_draft_model_that_is_not_there_is_refused(tmp_path: Path) -> None:

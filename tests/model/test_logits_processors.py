@@ -55,7 +55,8 @@ def penalised(logits: list[float], params: SamplingParams, prompt: list[int], ou
     for token_id, logit in enumerate(logits):
         logit += (params.logit_bias or {}).get(token_id, 0.0)
         if token_id in seen:
-            logit = logit / params.repetition_penalty if logit > 0 else logit * params.repetition_penalty
+            penalty = params.repetition_penalty or 1.0
+            logit = logit / penalty if logit > 0 else logit * penalty
         logit -= params.frequency_penalty * counts[token_id] + params.presence_penalty * (token_id in counts)
         changed.append(logit)
     return changed

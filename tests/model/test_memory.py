@@ -50,20 +50,22 @@ def test_memory_in_use_is_not_allocated_again(monkeypatch: pytest.MonkeyPatch) -
             blocks(loaded, gpu_memory_utilization=share)
 
 
-@pytest.mark.parametrize(("num_tokens", "num_requests", "lengths"), [(11, 3, [4, 4, 3]), (2, 64, [1, 1])])
+@pytest.mark.parametrize(
+    ("num_tokens", "num_requests", "lengths"), [(11, 3, [4, 4, 3]), (2, 64, [1, 1]), (50, 2, [9, 9])]
+)
 def test_the_largest_step_has_all_tokens_and_all_requests(
     num_tokens: int, num_requests: int, lengths: list[int]
 ) -> None:
-    batch = largest_batch(num_tokens, num_requests, 4, torch.device("cpu"))
+    batch = largest_batch(num_tokens, num_requests, 9, 4, torch.device("cpu"))
     assert batch.query_lens == lengths
-    assert len(batch.input_ids) == len(batch.positions) == len(batch.slot_mapping) == num_tokens
+    assert len(batch.input_ids) == len(batch.positions) == len(batch.slot_mapping) == sum(lengths)
     assert batch.query_start_loc.tolist() == [sum(lengths[:n]) for n in range(len(lengths) + 1)]
     assert int(batch.slot_mapping.max()) < 4, "a cache of one block is enough"
 
 
 def test_the_largest_step_runs_on_a_cache_of_one_block() -> None:
     model = PagedModel(random_llama(), STEPS.write_kv, STEPS.paged_attention, num_blocks=1, block_size=4)
-    logits = model.forward(largest_batch(50, 7, 4, torch.device("cpu")))
+    logits = model.forward(largest_batch(50, 7, 512, 4, torch.device("cpu")))
     assert logits.shape == (7, VOCAB_SIZE)
     assert logits.isfinite().all()
 
@@ -73,7 +75,7 @@ def test_a_step_holds_what_the_calculator_says(num_tokens: int) -> None:
     """The embedded model's own forward pass, to the byte; cosine and sine of the positions come on top."""
     loaded = load_model()[0]
     model = paged_model(loaded, STEPS, num_blocks=1, block_size=16)
-    batch = largest_batch(num_tokens, 64, 16, torch.device("cpu"))
+    batch = largest_batch(num_tokens, 64, 2048, 16, torch.device("cpu"))
     model.forward(batch)
     now = peak = 0
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:

@@ -79,6 +79,25 @@ def test_one_product_for_several_layers(rows: int, bias: bool) -> None:
         torch.testing.assert_close(product, torch.cat([layer(inputs) for layer in layers], dim=-1))
 
 
+@needs_operators
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("keeps_plain", [False, True])
+def test_a_packed_layer_can_be_read_as_the_plain_one(
+    dtype: torch.dtype, keeps_plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed_linear, "MAX_PLAIN_BYTES", 2**20 if keeps_plain else 0)
+    layers = [nn.Linear(24, size, dtype=dtype) for size in (40, 8, 8)]
+    shared = packed_linear.SharedProduct(PackedLinear(layers))
+    packed = [PackedLinear([layers[0]]), *(SharedColumns(shared, index) for index in range(3))]
+    for layer, plain in zip(packed, [layers[0], *layers], strict=True):
+        assert layer.weight.dtype is dtype
+        assert torch.equal(layer.weight, plain.weight)
+        assert isinstance(layer.bias, torch.Tensor)
+        assert torch.equal(layer.bias, plain.bias)
+        assert (layer.in_features, layer.out_features) == (plain.in_features, plain.out_features)
+    assert PackedLinear([nn.Linear(4, 3, bias=False)]).bias is None
+
+
 class Asks(nn.Module):
     """Three layers of which only some read the same input, called in an unusual order."""
 

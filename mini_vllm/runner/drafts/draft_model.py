@@ -1,5 +1,6 @@
 """Drafts from a small model with the same vocabulary. (vLLM: `propose` in `v1/spec_decode/eagle.py`.)"""
 
+import sys
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -19,12 +20,14 @@ class DraftModel:
     """A `Proposer` that runs a small model over the same block tables: a slot holds K and V of both models.
 
     Its first pass computes what the target has computed, and the sampled token; each further pass computes the newest
-    draft. Wrong or missing K and V cost accepted drafts here, but never make a token wrong.
+    draft. Wrong or missing K and V cost accepted drafts here, but never make a token wrong. A text of more than
+    `longest` tokens, which the small model cannot read, gets no drafts.
     """
 
-    def __init__(self, runner: ModelRunner, block_size: int) -> None:
+    def __init__(self, runner: ModelRunner, block_size: int, longest: int = sys.maxsize) -> None:
         self.runner = runner
         self.block_size = block_size
+        self.longest = longest
         self.draft_probs: dict[str, Any] = {}
         self._num_computed_tokens: dict[str, int] = {}
 
@@ -47,14 +50,15 @@ class DraftModel:
             sampled = sampled_token_ids.get(request_id, ())
             share = self._share(scheduled, sampled)
             # Computing draft i takes the slot of the token before it.
-            num_slots = len(scheduled.block_ids) * self.block_size
+            num_slots = min(len(scheduled.block_ids) * self.block_size, self.longest)
             limits[request_id] = min(num_drafts.get(request_id, 0), num_slots - share.request.num_tokens + 1)
             share.needs_token = bool(sampled) and limits[request_id] > 0
             if sampled and not share.needs_token:
                 share.num_scheduled_tokens -= 1  # the sampled token may have no slot yet
             # Others may share the blocks of a prompt. A decode that gets no drafts can catch up later.
             is_prompt = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids) > 1
-            is_computed = share.needs_token or is_prompt
+            is_short = share.num_computed_tokens + share.num_scheduled_tokens <= self.longest
+            is_computed = (share.needs_token or is_prompt) and is_short
             if is_computed:
                 shares.append(share)
             self._num_computed_tokens[request_id] = share.num_computed_tokens + is_computed * share.num_scheduled_tokens

@@ -37,8 +37,8 @@ class RandomDraftModel(DraftModel):
     same distribution.
     """
 
-    def __init__(self, runner: RandomDraftRunner, block_size: int) -> None:
-        super().__init__(runner, block_size)
+    def __init__(self, runner: RandomDraftRunner, block_size: int, longest: int) -> None:
+        super().__init__(runner, block_size, longest)
         self.random_runner = runner
 
     def propose(

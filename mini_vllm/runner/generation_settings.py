@@ -1,0 +1,76 @@
+"""Settings in a model's generation_config.json that change its texts: one is applied, the others are named at load.
+
+transformers' `generate` applies all of them, vLLM the repetition penalty and what draws tokens.
+"""
+
+import logging
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+# What changes greedy texts unless it is unset or has this value.
+GREEDY_SETTINGS: dict[str, float | None] = {
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1,
+    "min_length": 0,
+    "min_new_tokens": 0,
+    "num_beams": 1,
+    "num_beam_groups": 1,
+    "diversity_penalty": 0,
+    "guidance_scale": 1,
+    "penalty_alpha": 0,
+    "bad_words_ids": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "forced_bos_token_id": None,
+    "forced_eos_token_id": None,
+    "sequence_bias": None,
+    "exponential_decay_length_penalty": None,
+    "watermarking_config": None,
+    "constraints": None,
+    "force_words_ids": None,
+    "dola_layers": None,
+    "stop_strings": None,
+    "token_healing": 0,
+}
+DRAWING_SETTINGS: dict[str, float | None] = {
+    "temperature": 1,
+    "top_k": 0,
+    "top_p": 1,
+    "min_p": 0,
+    "top_h": None,
+    "typical_p": 1,
+    "epsilon_cutoff": 0,
+    "eta_cutoff": 0,
+}
+LONGEST_VALUE = 40  # characters
+
+
+def own_repetition_penalty(generation_config: Any) -> float:
+    """Return the penalty for requests that set none. Raises `ValueError` unless it is over 0 and at most 2."""
+    value = getattr(generation_config, "repetition_penalty", None)
+    if value is None:
+        return 1.0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 2:
+        raise ValueError(f"repetition_penalty in generation_config.json must be over 0 and at most 2, got {value!r}")
+    return float(value)
+
+
+def warn_of_settings(generation_config: Any) -> None:
+    """Log which settings are not applied, in one line for greedy texts and in one for drawn ones."""
+    if changed := _changed(generation_config, GREEDY_SETTINGS):
+        logger.warning("generation_config.json: not applied, so texts differ from transformers' generate: %s", changed)
+    if getattr(generation_config, "do_sample", False) and (changed := _changed(generation_config, DRAWING_SETTINGS)):
+        logger.warning("generation_config.json: not applied unless a request sets it: %s", changed)
+
+
+def _changed(generation_config: Any, neutral: dict[str, float | None]) -> str:
+    given = {name: getattr(generation_config, name, None) for name in neutral}
+    changed = {name: value for name, value in given.items() if value is not None and value != neutral[name]}
+    return ", ".join(f"{name}={_short(value)}" for name, value in changed.items())
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "..."
