@@ -104,6 +104,8 @@ def check_attention_contract(model: Any, longest: int) -> AttentionShape:
     before = model.config._attn_implementation
     try:
         return _check(model, longest)
+    except (IndexError, RuntimeError) as error:
+        raise ValueError(f"{model.config.model_type} cannot compute a text of {longest} tokens: {error}") from error
     finally:
         model.set_attn_implementation(before)
 
@@ -126,16 +128,13 @@ def _check(model: Any, longest: int) -> AttentionShape:
     for which, alone in zip((short, other), own, strict=True):
         _require_equal(row[which], alone, f"{model_type} {differ}")
     start = longest - int(other.sum())
-    try:
-        late = model(
-            input_ids=tokens[other][None],
-            past_key_values=PretendedPast(start),
-            use_cache=True,
-            contract=AttentionShape(text[other]),
-        ).logits[0]
-        row = _row(model, tokens, positions + start * other, AttentionShape(text))
-    except (IndexError, RuntimeError) as error:
-        raise ValueError(f"{model_type} cannot compute position {longest - 1} of {longest}: {error}") from error
+    late = model(
+        input_ids=tokens[other][None],
+        past_key_values=PretendedPast(start),
+        use_cache=True,
+        contract=AttentionShape(text[other]),
+    ).logits[0]
+    row = _row(model, tokens, positions + start * other, AttentionShape(text))
     differ = f"{model_type} computes different logits when one of the texts of a row ends at position {longest - 1} "
     differ += "(they differ by {:.1%}): it takes angles or a scale from the largest position, or counts by itself"
     _require_equal(row[short], own[0], differ)

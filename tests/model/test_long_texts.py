@@ -57,8 +57,12 @@ TOO_LONG: dict[str, tuple[PreTrainedConfig, int, str]] = {
         512,
         "counts by itself",
     ),
-    "gpt2": (config("gpt2", **GPT2_SMALL, n_positions=64), 65, "gpt2 cannot compute position 64 of 65"),
-    "opt": (OPT, 65, "opt cannot compute position 64 of 65"),
+    "gpt2": (
+        config("gpt2", **GPT2_SMALL, n_positions=64),
+        65,
+        "gpt2 cannot compute a text of 65 tokens: index out of range",
+    ),
+    "opt": (OPT, 65, "opt cannot compute a text of 65 tokens: index out of range"),
 }
 
 
