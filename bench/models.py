@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from mini_vllm.runner.loading import EMBEDDED_MODEL
+from mini_vllm.runner.model_folder import open_config
 
 RANDOM_MODEL: dict[str, Any] = {
     "vocab_size": 8192,
@@ -63,8 +64,8 @@ def save_random_model(
 
 
 def model_size(directory: str | Path) -> ModelSize:
-    """Return the sizes from a model's config, without loading weights."""
-    config = AutoConfig.from_pretrained(directory)
+    """Return the sizes from a model's config, without loading weights. Raises `ValueError` as a load does."""
+    config = open_config(Path(directory))[1]
     with torch.device("meta"):  # shapes alone: no weight takes memory
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     linear = {name: m.weight.numel() for name, m in model.named_modules() if isinstance(m, nn.Linear)}

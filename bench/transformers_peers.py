@@ -17,7 +17,9 @@ PAGE_SIZE = 32
 
 def load(settings: BackendSettings) -> Any:
     """Return the model as transformers loads it."""
-    model: Any = AutoModelForCausalLM.from_pretrained(settings.model, dtype=getattr(torch, settings.dtype))
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        settings.model, dtype=getattr(torch, settings.dtype), trust_remote_code=False
+    )
     return model.to(pick_device()).eval()
 
 

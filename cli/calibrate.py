@@ -80,12 +80,11 @@ def measured_engine(
 ) -> MeasuredEngine:
     """Load the model and return its engine, whose steps are timed by CPU time, or else by wall-clock time."""
     import torch
-    from transformers import AutoConfig
 
-    from mini_vllm.runner.loading import EMBEDDED_MODEL
+    from mini_vllm.runner.loading import open_model
 
     engine = build_engine(replace(ENGINE, dtype=dtype), lineup, model)
-    shape = shape_of_config(model or "embedded", AutoConfig.from_pretrained(model or EMBEDDED_MODEL))
+    shape = shape_of_config(model or "embedded", open_model(model)[0].config)
     if cpu_time is None:
         cpu_time = torch.get_num_threads() == 1
     return MeasuredEngine(engine, shape, num_requests, time.process_time if cpu_time else time.perf_counter)

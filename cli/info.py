@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import typer
 from rich import box
@@ -27,7 +27,7 @@ Status = Literal["OK", "warn", "missing", "wrong"]
 MINIMUM_PYTHON = (3, 11)
 ROOT = Path(__file__).parents[1]
 EMBEDDED_MODEL = ROOT / "mini_vllm" / "embedded_model"
-REQUIRED = ("torch", "transformers", "numpy", "psutil", "rich", "typer")
+REQUIRED = ("torch", "transformers", "accelerate", "numpy", "psutil", "rich", "typer")
 FOR_NOTEBOOKS = ("jupyterlab", "ipywidgets", "anywidget")
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold red"}
@@ -194,12 +194,22 @@ def how_to_use(phase: int) -> str:
 
 
 @friendly
-def info() -> None:
-    """Check the environment and name the fix for each problem.
+def info(
+    model: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Show what a model's folder holds, or why it is refused.")
+    ] = None,
+) -> None:
+    """Check the environment, or a model's folder, and name the fix for each problem.
 
-    Exit code 1 if something required is wrong.
+    Exit code 1 if something required is wrong, 2 if the folder is refused.
     """
     console = make_console()
+    if model is not None:
+        from cli.model_report import report
+
+        for heading, text in report(model):
+            console.print(f"{heading:<15}{text}", markup=False, soft_wrap=True)
+        return
     checks = all_checks()
     console.print(check_table(checks))
     bad = [check.what for check in checks if check.is_bad]

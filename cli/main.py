@@ -31,7 +31,7 @@ COMMANDS = [
     ("share", "cli.share:share", "Write a run of your engine as one HTML file to show to others."),
     ("bring", "cli.bring:bring", "Put the starters of a zip from the browser's lab into this checkout."),
     ("cards", "cli.cards:cards", "Print questions and answers by phase, or write them for Anki."),
-    ("info", "cli.info:info", "Check the environment and name the fix for each problem."),
+    ("info", "cli.info:info", "Check the environment, or a model's folder, and name the fix for each problem."),
 ]
 FOR_TEACHERS = [
     ("one-file", "classroom.cli.release:one_file", "Write the reference engine as one file that runs by itself."),

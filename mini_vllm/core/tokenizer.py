@@ -13,6 +13,10 @@ class Tokenizer(Protocol):
     def eos_token_ids(self) -> frozenset[int]:
         """The tokens that end a text."""
 
+    @property
+    def control_tokens(self) -> Mapping[str, int]:
+        """The tokens that `decode` leaves out, by name: a text never holds them."""
+
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -29,6 +33,7 @@ class ByteTokenizer:
     """One token per UTF-8 byte; token 256 ends a text."""
 
     eos_token_ids = frozenset([256])
+    control_tokens: Mapping[str, int] = {}
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

@@ -16,6 +16,7 @@ from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.admission import require_acceptable
+from mini_vllm.engine.control_stops import with_control_stops
 from mini_vllm.engine.errors import RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from mini_vllm.engine.output_processor import OutputProcessor
@@ -104,6 +105,7 @@ class LLMEngine:
         params.validate()
         if params.repetition_penalty is None:
             params = replace(params, repetition_penalty=self.repetition_penalty)
+        params = with_control_stops(params, self.tokenizer.control_tokens)
         if request_id in self.processor.states:
             raise RequestIdInUseError.of(request_id)
         token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)

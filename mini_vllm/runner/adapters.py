@@ -20,6 +20,7 @@ from torch import Tensor
 
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.llama import LlamaModel, Product
+from mini_vllm.runner.model_files import require_content, some
 from mini_vllm.runner.paged_model import ForwardPass
 
 Bgmv = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
@@ -41,18 +42,24 @@ SUPPORTED: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter's A [r, in] and B [out, r] by layer and module, and the factor alpha / r of their product."""
+    """An adapter's A [r, in] and B [out, r] by layer and module, and the factor alpha / r of their product.
+
+    `everywhere` has the modules that it must change in every layer.
+    """
 
     name: str
     rank: int
     scale: float
     weights: dict[tuple[int, str, str], Tensor]
+    everywhere: frozenset[str] = frozenset()
 
 
 def load_adapter(name: str, path: str | Path) -> Adapter:
     """Read a directory that PEFT has saved. Raises `ValueError` for what is none, or not supported."""
     folder = Path(path)
     try:
+        for file in folder.glob("adapter_*"):
+            require_content(file)
         config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
         with safe_open(folder / "adapter_model.safetensors", framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
@@ -68,11 +75,15 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
         if setting not in HARMLESS and value not in (legal := SUPPORTED.get(setting, OFF)):
             wanted = "off" if legal is OFF else repr(legal[0])
             raise ValueError(f"adapter {name!r}: {setting} must be {wanted}, got {value!r}")
+    if broken := [key for key, tensor in tensors.items() if not tensor.isfinite().all()]:
+        raise ValueError(f"adapter {name!r}: {folder} holds NaN or infinity in {some(broken)}")
     places = {key: KEY.fullmatch(key) for key in tensors}
     if unknown := [key for key, place in places.items() if place is None]:
         raise ValueError(f"adapter {name!r} changes {unknown[0]}: only linear layers of attention and MLP can be")
     weights = {(int(place[1]), place[2], place[3]): tensors[key] for key, place in places.items() if place}
-    return Adapter(name, rank, alpha / rank, weights)
+    targets = config.get("target_modules")
+    is_whole = isinstance(targets, list) and config.get("layers_to_transform") is config.get("exclude_modules") is None
+    return Adapter(name, rank, alpha / rank, weights, frozenset(targets or ()) if is_whole else frozenset())
 
 
 def digest_of(adapters: Sequence[Adapter]) -> bytes:
@@ -166,6 +177,10 @@ def require_fit(adapters: Sequence[Adapter], num_layers: int, products: Any) -> 
     for adapter in adapters:
         if not adapter.weights:
             raise ValueError(f"adapter {adapter.name!r} has no weights")
+        wanted = [(layer, module) for layer in range(num_layers) for module in sizes if module in adapter.everywhere]
+        present = {place[:2] for place in adapter.weights}
+        if absent := [f"layer {layer} {module}" for layer, module in wanted if (layer, module) not in present]:
+            raise ValueError(f"adapter {adapter.name!r} lacks weights that its target_modules name: {some(absent)}")
         for layer, module, _ in adapter.weights:
             a, b = (adapter.weights.get((layer, module, one)) for one in "AB")
             seen = (None if a is None else tuple(a.shape), None if b is None else tuple(b.shape))

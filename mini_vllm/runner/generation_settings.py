@@ -57,12 +57,20 @@ def own_repetition_penalty(generation_config: Any) -> float:
     return float(value)
 
 
-def warn_of_settings(generation_config: Any) -> None:
-    """Log which settings are not applied, in one line for greedy texts and in one for drawn ones."""
+def ignored_settings(generation_config: Any) -> list[str]:
+    """Return which settings are not applied, in one line for greedy texts and in one for drawn ones."""
+    told = []
     if changed := _changed(generation_config, GREEDY_SETTINGS):
-        logger.warning("generation_config.json: not applied, so texts differ from transformers' generate: %s", changed)
+        told.append(f"generation_config.json: not applied, so texts differ from transformers' generate: {changed}")
     if getattr(generation_config, "do_sample", False) and (changed := _changed(generation_config, DRAWING_SETTINGS)):
-        logger.warning("generation_config.json: not applied unless a request sets it: %s", changed)
+        told.append(f"generation_config.json: not applied unless a request sets it: {changed}")
+    return told
+
+
+def warn_of_settings(generation_config: Any) -> None:
+    """Log which settings are not applied."""
+    for line in ignored_settings(generation_config):
+        logger.warning("%s", line)
 
 
 def _changed(generation_config: Any, neutral: dict[str, float | None]) -> str:

@@ -1,22 +1,21 @@
 """Load a model and its tokenizer from a directory or a hub name; refuse models the paged cache cannot serve."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.runner.contract import check_attention_contract, require_replaceable_attention
+from mini_vllm.runner.end_tokens import EndTokens
 from mini_vllm.runner.generation_settings import own_repetition_penalty, warn_of_settings
 from mini_vllm.runner.layer_groups import LayerGroups
+from mini_vllm.runner.model_files import one_line
+from mini_vllm.runner.model_folder import ModelFolder, find_folder, open_folder, open_tokenizer
 from mini_vllm.runner.model_limits import SLIDING, check_config, longest_exact_text
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.runner.packed_linear import pack_linear_layers
@@ -68,14 +67,20 @@ def load_model(
     Raises `ValueError` if it cannot be found, or if the paged cache does not support its attention.
     """
     keep_freed_memory()
-    with _found(str(name_or_path or EMBEDDED_MODEL)) as name:
-        loaded = _load_weights(name, dtype)
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    warn_of_settings(loaded.model.generation_config)
+    folder, tokenizer, ends = open_model(name_or_path)
+    loaded = replace(_load_weights(folder, dtype), eos_token_ids=ends.token_ids)
+    warn_of_settings(folder.generation_config)
     use_one_thread_if_small(loaded.model)  # before packing: packed weights are no parameters, and not counted
     if prepack_weights:
         pack_linear_layers(loaded.model)
-    return loaded, ModelTokenizer(tokenizer, loaded.eos_token_ids)
+    return loaded, ModelTokenizer(tokenizer, ends.token_ids)
+
+
+def open_model(name_or_path: str | None, *, download: bool = True) -> tuple[ModelFolder, Any, EndTokens]:
+    """Open a model's folder, its tokenizer and its end tokens, without a weight. Raises `ValueError` as a load does."""
+    folder = open_folder(find_folder(str(name_or_path or EMBEDDED_MODEL), download=download))
+    tokenizer = open_tokenizer(folder)
+    return folder, tokenizer, folder.end_tokens(tokenizer)
 
 
 def load_draft_model(config: EngineConfig) -> LoadedModel:
@@ -84,8 +89,8 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
     Raises `ValueError` as `load_model` does, and for a model with sliding windows.
     """
     assert config.speculative_config is not None
-    with _found(config.speculative_config.model or str(EMBEDDED_DRAFT_MODEL)) as name:
-        loaded = _load_weights(name, config.dtype)
+    path = find_folder(config.speculative_config.model or str(EMBEDDED_DRAFT_MODEL))
+    loaded = _load_weights(open_folder(path), config.dtype)
     if loaded.groups.has_windows:
         raise ValueError(f"the draft model must attend to all tokens, got windows of {loaded.groups.windows[-1]}")
     return loaded
@@ -101,32 +106,39 @@ def use_one_thread_if_small(model: Any) -> None:
         torch.set_num_threads(1)
 
 
-@contextmanager
-def _found(name: str) -> Iterator[str]:
-    if Path(name).is_relative_to(EMBEDDED_MODEL):
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+def _load_weights(folder: ModelFolder, dtype: str) -> LoadedModel:
+    folder.skeleton(dtype)  # refuses before any weight is read
+    model = folder.load(dtype, bar=not folder.path.is_relative_to(EMBEDDED_MODEL))
+    return described(folder, model.to(pick_device()).eval())
+
+
+def inspect(folder: ModelFolder) -> tuple[Any, LoadedModel | None]:
+    """Return the model without numbers and its sizes; None instead if its code looks at numbers.
+
+    Raises `ValueError` as a load does.
+    """
+    model = folder.skeleton("bfloat16")  # transformers computes experts in no other dtype without numbers
     try:
-        yield name
-    except OSError as error:
-        raise ValueError(
-            f"no model at {name!r}: it is not a local directory with config.json and weights, and the hub returned "
-            f"none. Without a network, pass the path of a `save_pretrained` directory, download the model once "
-            f"while online (`hf download {name}`), or leave the name out to use the embedded model."
-        ) from error
-    finally:
-        logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+        return model, describe_model(model)
+    except ValueError as error:
+        raise ValueError(f"{folder.path}: {error}") from error
+    except Exception:
+        return model, None
 
 
-def _load_weights(name: str, dtype: str) -> LoadedModel:
-    check_config(AutoConfig.from_pretrained(name))
-    model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype))
-    return describe_model(model.to(pick_device()).eval())
+def described(folder: ModelFolder, model: Any) -> LoadedModel:
+    """Return what `describe_model` does. Raises `ValueError` with the folder's name, whatever the model raises."""
+    try:
+        return describe_model(model)
+    except Exception as error:  # a config may describe what cannot be computed
+        raise ValueError(f"{folder.path}: {one_line(error)}") from error
 
 
 def describe_model(model: Any) -> LoadedModel:
     """Return a model with the sizes that the KV cache needs. Raises `ValueError` if it cannot run on the cache.
 
-    The model computes a few tokens, because a config does not show how the attention behaves.
+    The model computes a few tokens, because a config does not show how the attention behaves. Without numbers (on the
+    device `meta`) it shows its sizes and which function it calls.
     """
     config = model.config
     require_replaceable_attention(model)
@@ -136,7 +148,7 @@ def describe_model(model: Any) -> LoadedModel:
     eos = model.generation_config.eos_token_id if model.generation_config is not None else config.eos_token_id
     return LoadedModel(
         model=model,
-        digest=digest_of(model),
+        digest="" if model.device.type == "meta" else digest_of(model),
         eos_token_ids=frozenset(eos if isinstance(eos, list) else [] if eos is None else [eos]),
         max_model_len=longest,
         num_layers=len(attention.layers),

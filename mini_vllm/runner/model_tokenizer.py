@@ -14,6 +14,8 @@ class ModelTokenizer:
     def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
+        added = {str(one): token_id for token_id, one in tokenizer.added_tokens_decoder.items() if one.special}
+        self.control_tokens = added | dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
         backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         # For byte-pair encodings transformers makes the same call, after checks that cost more than the decoding.
         self._decode = backend.decode if type(getattr(backend, "model", None)) is BPE else tokenizer.decode

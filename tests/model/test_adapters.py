@@ -1,6 +1,7 @@
 """Adapters on the embedded model: a batch that mixes them has peft's own texts, token for token."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,7 @@ Q_OF_0 = Q_OF_9.replace("99", "0")
         ({Q_OF_9: torch.ones(2, 2)}, {}, r"q_proj in layer 99 are \(2, 2\) and None, but the model has"),
         ({Q_OF_0: torch.tensor(1.0)}, {}, r"are \(\) and \(\d+, 8\)"),
         ({Q_OF_0: torch.ones(8, 2)}, {}, r"are \(8, 2\) and \(\d+, 8\)"),
+        ({Q_OF_0: torch.tensor(math.nan)}, {}, "holds NaN or infinity in base_model.*q_proj.lora_A"),
     ],
 )
 def test_what_is_not_supported_is_refused(
@@ -135,6 +137,12 @@ def test_what_is_not_supported_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         LLM(config=ROOMY, lineup=LINEUP, adapters={"x": changed(folders["wide"], tmp_path, weights, **settings)})
+
+
+def test_weights_that_an_adapter_names_and_does_not_hold_are_refused(folders: dict[str, str], tmp_path: Path) -> None:
+    folder = changed(folders["narrow"], tmp_path, target_modules=["k_proj", "q_proj", "v_proj"])
+    with pytest.raises(ValueError, match=r"'x' lacks weights .*: layer 0 k_proj, .* layer 3 k_proj$"):
+        LLM(config=ROOMY, lineup=LINEUP, adapters={"x": folder})
 
 
 def test_files_that_cannot_be_read_are_refused_in_words(folders: dict[str, str], tmp_path: Path) -> None:

@@ -28,22 +28,22 @@ class BPETokenizer:
         ends = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]
         self.eos_token_ids = frozenset(ends)
         self.vocab: dict[str, int] = given["model"]["vocab"]
-        self.control: dict[str, int] = {one["content"]: one["id"] for one in given["added_tokens"]}
+        self.control_tokens: dict[str, int] = {one["content"]: one["id"] for one in given["added_tokens"]}
         self.ranks = {tuple(pair): rank for rank, pair in enumerate(given["model"]["merges"])}
-        self._control = re.compile("(" + "|".join(map(re.escape, self.control)) + ")")
+        self._control = re.compile("(" + "|".join(map(re.escape, self.control_tokens)) + ")")
         self._names = byte_names()
         byte_of = {name: byte for byte, name in enumerate(self._names)}
         self._bytes = [b""] * (max(self.vocab.values()) + 1)
         for name, token_id in self.vocab.items():
-            if name not in self.control:
+            if name not in self.control_tokens:
                 self._bytes[token_id] = bytes(byte_of[char] for char in name)
         self._word = lru_cache(maxsize=4096)(self._merge)
 
     def encode(self, text: str) -> list[int]:
         token_ids: list[int] = []
         for part in self._control.split(text):
-            if part in self.control:
-                token_ids.append(self.control[part])
+            if part in self.control_tokens:
+                token_ids.append(self.control_tokens[part])
                 continue
             for word in words_of(part):
                 token_ids += self._word(word)

@@ -1,0 +1,129 @@
+"""Fill a model's parameters from a folder's tensors, or refuse with the names: no parameter stays random."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.utils import logging
+
+from mini_vllm.runner.model_files import DTYPES, KNOWN_NUMBERS, StoredTensor, one_line, some
+
+# What wrappers of training scripts leave in names: DDP, torch.compile, FSDP, activation checkpointing, PEFT.
+WRAPPERS = re.compile(
+    r"^(module\.|base_model\.model\.)+|_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\."
+)
+
+
+@contextmanager
+def quiet(*, bar: bool = False) -> Iterator[None]:
+    """Print nothing that transformers reports while it loads, except its progress bar if `bar` is set."""
+    before, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    if not bar:
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if had_bar:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def plain_names(folder: Path, names: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """Return each tensor's name without wrappers. Raises `ValueError` if two would fill the same parameter.
+
+    `prefix` is the name of the part below the head, as in `model.layers`, which transformers adds or takes away.
+    """
+    found = {name: WRAPPERS.sub("", name) for name in names}
+    seen: dict[str, str] = {}
+    for name, plain in found.items():
+        bare = re.sub(rf"^(?:{re.escape(prefix)}\.)+", "", plain) if prefix else plain
+        if bare in seen:
+            raise ValueError(f"{folder}: the tensors {seen[bare]} and {name} are both for {bare}")
+        seen[bare] = name
+    return found
+
+
+def skeleton(folder: Path, config: Any, stored: Mapping[str, StoredTensor], dtype: str) -> Any:
+    """Return the model without numbers, on the device `meta`. Raises `ValueError` as `fill` does."""
+    if small := sorted(name for name, one in stored.items() if one.dtype not in KNOWN_NUMBERS):
+        raise _quantized(folder, small, stored)
+    kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    names = plain_names(folder, stored, kind.base_model_prefix)
+    model = fill(folder, config, {names[one]: stored[one].without_numbers() for one in stored}, dtype, device="meta")
+    floats = {name for name, one in model.state_dict().items() if one.is_floating_point()}
+    if whole := sorted(name for name, one in stored.items() if one.dtype not in DTYPES and names[name] in floats):
+        raise _quantized(folder, whole, stored)
+    return model
+
+
+def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, device: str | None = None) -> Any:
+    """Return the model of a config with these tensors. Raises `ValueError` with the names unless they fill it exactly.
+
+    Exactly: each parameter and each persistent buffer has its tensor in its shape, or is tied to one that has; and
+    each tensor is used, unless the class of the model lists it as ignored.
+    """
+    kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    try:
+        model, report = kind.from_pretrained(
+            None,
+            config=deepcopy(config),
+            state_dict=dict(tensors),
+            dtype=getattr(torch, dtype),
+            device_map=device,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            trust_remote_code=False,
+        )
+    except Exception as error:  # settings that do not fit each other raise anything
+        if "conversion of the weights" in str(error):  # transformers joins the tensors of experts
+            raise ValueError(
+                f"the weights in {folder} are not those of its config.json ({kind.__name__}): some experts of a layer "
+                f"lack tensors or have another shape. Save the whole model by `save_pretrained`"
+            ) from error
+        raise ValueError(
+            f"{folder / 'config.json'}: transformers cannot build this {config.model_type}: {one_line(error)}"
+        ) from error
+    shapes = [f"{name} {list(stored)}, not {list(wanted)}" for name, stored, wanted in report["mismatched_keys"]]
+    faults = {"missing": report["missing_keys"], "unknown": report["unexpected_keys"], "of another shape": shapes}
+    if any(faults.values()):
+        told = [f"{len(names)} {what} ({some(names)})" for what, names in faults.items() if names]
+        raise ValueError(
+            f"the weights in {folder} are not those of its config.json ({kind.__name__}), tensors: {'; '.join(told)}. "
+            f"Save the whole model by `save_pretrained`, or correct config.json"
+        )
+    return model
+
+
+def ignored_tensors(model: Any, names: Collection[str]) -> list[str]:
+    """Return the tensors that the class of a model lists as ignored, and that it does not have."""
+    state, prefix = model.state_dict(), f"{model.base_model_prefix}."
+    patterns = [*(model._keys_to_ignore_on_load_unexpected or ()), r"rotary_emb\.inv_freq", r"(^|\.)position_ids$"]
+    plain = {name: WRAPPERS.sub("", name) for name in names}
+    strange = [name for name, one in plain.items() if not {one, prefix + one, one.removeprefix(prefix)} & state.keys()]
+    return [name for name in strange if any(re.search(pattern, name) for pattern in patterns)]
+
+
+def require_finite(folder: Path, model: Any, dtype: str) -> None:
+    """Raise `ValueError` with the names of the weights that hold NaN or infinities."""
+    broken = [
+        name
+        for name, weight in model.state_dict().items()
+        if weight.is_floating_point() and weight.numel() and not all(bound.isfinite() for bound in weight.aminmax())
+    ]
+    if broken:
+        raise ValueError(
+            f"the weights in {folder} are NaN or infinite in {dtype}: tensors {some(broken)}. Copy or save them again"
+        )
+
+
+def _quantized(folder: Path, names: list[str], stored: Mapping[str, StoredTensor]) -> ValueError:
+    return ValueError(
+        f"the weights in {folder} are quantized, which is not supported: {stored[names[0]].dtype} in "
+        f"{some(names)}. Open the model that they were made from"
+    )

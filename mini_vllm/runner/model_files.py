@@ -1,0 +1,167 @@
+"""The files of a model's folder: JSON, and what its weight files hold by their headers. Reads no weight."""
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+GIT_LFS_POINTER = b"version https://git-lfs"
+SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")  # transformers takes the first that is there
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+KNOWN_NUMBERS = DTYPES | {
+    "BOOL": torch.bool,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+}
+FOREIGN = (  # weights that are not in transformers' format, by pattern
+    ("*.gguf", "the format of llama.cpp"),
+    ("consolidated*", "the format of the model's authors"),
+    ("adapter_model.*", "an adapter"),
+    ("*.safetensors", "named unlike model.safetensors and not in a model.safetensors.index.json"),
+    ("*.bin", "named unlike pytorch_model.bin and not in a pytorch_model.bin.index.json"),
+    ("*.pt*", "a training checkpoint"),
+    ("*.ckpt", "a training checkpoint"),
+    ("*.h5", "the format of TensorFlow"),
+    ("*.msgpack", "the format of Flax"),
+    ("*.onnx", "the format of ONNX"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """Where a tensor is stored, as which numbers (safetensors' names of types), and in which shape."""
+
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+
+    def without_numbers(self) -> torch.Tensor:
+        """Return a tensor of this shape and type that takes no memory."""
+        return torch.empty(self.shape, dtype=KNOWN_NUMBERS[self.dtype], device="meta")
+
+
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """Return what an error of a library says, as one line of at most `limit` characters."""
+    text = " ".join(str(error).split())
+    text = f"{type(error).__name__} {text}".strip() if isinstance(error, LookupError) or not text else text
+    return text if len(text) <= limit else f"{text[:limit]} ..."
+
+
+def some(names: Collection[str], limit: int = 5) -> str:
+    """Return at most five names, and how many more there are."""
+    shown = sorted(names)[:limit]
+    return ", ".join(shown) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+
+
+def require_content(file: Path) -> None:
+    """Raise `ValueError` if a file cannot be read, is empty, or is git-lfs's pointer to what was not downloaded."""
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(len(GIT_LFS_POINTER))
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}") from None
+    if not start:
+        raise ValueError(f"{file} is empty")
+    if start == GIT_LFS_POINTER:
+        raise ValueError(f"{file} is a git-lfs pointer and not the file: run `git lfs pull` in {file.parent}")
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the object of a JSON file. Raises `ValueError` with the file and the reason if it holds none."""
+    require_content(file)
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{file} is not JSON: {one_line(error)}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} must hold a JSON object, got {type(found).__name__}")
+    return found
+
+
+def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
+    """Return the tensors of a folder's weight files by name. Raises `ValueError` with the file and the reason."""
+    found: dict[str, StoredTensor] = {}
+    for file in weight_files(folder):
+        require_content(file)
+        for name, tensor in _read_header(file).items():
+            if name in found:
+                raise ValueError(f"{file} holds {name}, which is in {found[name].file.name}, too")
+            found[name] = tensor
+    return found
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files with a model's weights. Raises `ValueError` if there are none, or if one is missing."""
+    for name in SINGLE_FILES:
+        index = folder / f"{name}.index.json"
+        if (folder / name).exists() or (folder / name).is_symlink():
+            return [folder / name]
+        if index.exists():
+            return _files_of_index(index)
+    there = [file for pattern, _ in FOREIGN for file in folder.glob(pattern)]
+    reasons = {file.name: reason for pattern, reason in reversed(FOREIGN) for file in folder.glob(pattern)}
+    seen = f"; {there[0].name} is {reasons[there[0].name]}" if there else ""
+    raise ValueError(f"{folder} has no weights: neither model.safetensors nor model.safetensors.index.json{seen}")
+
+
+def _files_of_index(index: Path) -> list[Path]:
+    weights = read_json(index).get("weight_map")
+    if not isinstance(weights, dict) or not weights:
+        raise ValueError(f"{index} must have a weight_map that names a file for each tensor")
+    names = sorted({str(name) for name in weights.values()})
+    if outside := [name for name in names if Path(name).name != name]:
+        raise ValueError(f"{index} must name files in the same folder, got {outside[0]!r}")
+    if missing := [name for name in names if not (index.parent / name).exists()]:
+        raise ValueError(f"{index.parent} lacks {some(missing)} of the {len(names)} files that {index.name} names")
+    return [index.parent / name for name in names]
+
+
+def _read_header(file: Path) -> dict[str, StoredTensor]:
+    if file.suffix == ".bin":
+        names = {dtype: name for name, dtype in KNOWN_NUMBERS.items()}
+        pickled = load_pickled(file, "meta")
+        return {
+            name: StoredTensor(file, names.get(one.dtype, str(one.dtype)), tuple(one.shape))
+            for name, one in pickled.items()
+        }
+    try:
+        with safe_open(file, framework="numpy") as opened:
+            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
+            return {name: StoredTensor(file, one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
+    except (OSError, SafetensorError) as error:
+        raise ValueError(f"{file} is cut, damaged or not a safetensors file: {one_line(error)}") from None
+
+
+def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
+    """Return the tensors of a `.bin` file; nothing but tensors is unpickled, so no code of it runs.
+
+    Raises `ValueError` if it holds anything else or is damaged.
+    """
+    try:
+        found = torch.load(file, map_location=device, weights_only=True)
+    except Exception as error:  # a damaged file raises whatever its bytes happen to mean
+        raise ValueError(
+            f"{file} is damaged, or holds more than tensors, which could be code: save it as model.safetensors"
+        ) from error
+    if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
+        raise ValueError(f"{file} must hold tensors by name")
+    return found
+
+
+def opened_tensors(folder: Path) -> dict[str, Any]:
+    """Return the tensors of a folder by name, those of safetensors files unread: transformers reads them one by one."""
+    found: dict[str, Any] = {}
+    for file in weight_files(folder):
+        if file.suffix == ".bin":
+            found |= load_pickled(file, "cpu")
+        else:
+            opened: Any = safe_open(file, framework="pt")
+            found |= {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
+    return found

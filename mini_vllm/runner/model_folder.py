@@ -1,0 +1,171 @@
+"""A model's folder, opened without reading a weight: what it is, what it lacks, or why it is refused."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import snapshot_download
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+from mini_vllm.runner.end_tokens import EndTokens, find_end_tokens
+from mini_vllm.runner.filling import fill, plain_names, quiet, require_finite, skeleton
+from mini_vllm.runner.model_files import (
+    StoredTensor,
+    one_line,
+    opened_tensors,
+    read_json,
+    require_content,
+    stored_tensors,
+)
+from mini_vllm.runner.model_kinds import SERVES, names_code, read_config
+
+FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors")
+PICKLED = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
+GENERATION = "generation_config.json"
+TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "tekken.json", "*.tiktoken")
+TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+NOT_NEEDED = ("*/*", "consolidated*")
+PARTS = {"text_config", "vision_config", "audio_config", "audio_encoder_config", "audio_encoder"}
+SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A folder with a model that the engine knows: its settings, and which tensors are where.
+
+    `raw` is config.json as it is, without the defaults that transformers adds to `config`.
+    """
+
+    path: Path
+    raw: dict[str, Any]
+    config: Any
+    generation_config: Any
+    stored: dict[str, StoredTensor]
+
+    def skeleton(self, dtype: str) -> Any:
+        """Return the model without numbers. Raises `ValueError` with the names unless the tensors fill it exactly."""
+        with quiet():
+            model = skeleton(self.path, self.config, self.stored, dtype)
+        model.generation_config = self.generation_config
+        for part in model.modules():  # transformers' warning reads the prompt, which has no numbers
+            part.warn_if_padding_and_no_attention_mask = lambda *_: None
+        return model
+
+    def load(self, dtype: str, *, bar: bool) -> Any:
+        """Return the model on the CPU. Raises `ValueError` as `skeleton` does, and for weights that are not finite."""
+        with quiet(bar=bar):
+            names = plain_names(self.path, self.stored, "")
+            tensors = {names[name]: tensor for name, tensor in opened_tensors(self.path).items()}
+            model = fill(self.path, self.config, tensors, dtype)
+        require_finite(self.path, model, dtype)
+        model.generation_config = self.generation_config
+        return model
+
+    def end_tokens(self, tokenizer: Any = None) -> EndTokens:
+        """Return the tokens that end a text. Raises `ValueError` for those that the model cannot write."""
+        named = {
+            GENERATION: self.generation_config.eos_token_id if (self.path / GENERATION).exists() else None,
+            "config.json": self.raw.get("eos_token_id"),  # LlamaConfig would add a 2, which may be any token
+            "tokenizer_config.json": getattr(tokenizer, "eos_token_id", None),
+        }
+        return find_end_tokens(self.path, named, self.config.vocab_size)
+
+
+def find_folder(name: str, *, download: bool = True) -> Path:
+    """Return the folder of a model, downloaded if `name` is one of the hub. Raises `ValueError` if there is none."""
+    path = Path(name).expanduser()
+    try:
+        if path.exists():
+            return path
+        fetch = partial(snapshot_download, name, ignore_patterns=[*NOT_NEEDED], local_files_only=not download)
+        found = Path(fetch(allow_patterns=[*FILES]))
+        return found if any(found.glob("*.safetensors")) else Path(fetch(allow_patterns=[*PICKLED]))
+    except PermissionError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # no such name, no network
+        raise ValueError(
+            f"no model at {name!r}: it is not a local directory with config.json and weights, and the hub returned "
+            f"none. Without a network, pass the path of a `save_pretrained` directory, download the model once "
+            f"while online (`hf download {name}`), or leave the name out to use the embedded model."
+        ) from error
+
+
+def open_folder(path: Path) -> ModelFolder:
+    """Read a folder's settings and the headers of its weights. Raises `ValueError` for what cannot be served.
+
+    No code of the folder runs, and nothing is asked on the terminal.
+    """
+    try:
+        raw, config = open_config(path)
+        return ModelFolder(path, raw, config, _generation_config(path), stored_tensors(path))
+    except OSError as error:
+        raise ValueError(f"{error.filename or path} cannot be read: {error.strerror}") from None
+
+
+def open_tokenizer(folder: ModelFolder) -> Any:
+    """Return transformers' tokenizer of a folder. Raises `ValueError` if it is missing, damaged or needs code."""
+    path = folder.path
+    settings = {name: read_json(path / name) for name in TOKENIZER_SETTINGS if (path / name).exists()}
+    code = names_code(settings.get("tokenizer_config.json", {}))
+    if code and not (path / "tokenizer.json").exists():
+        raise ValueError(
+            f"{path / 'tokenizer_config.json'} needs code of the folder ({code}), which is never run; a "
+            f"tokenizer.json would do"
+        )
+    there = [file for pattern in TOKENIZERS for file in path.glob(pattern)]
+    if not there:
+        raise ValueError(f"{path} has no tokenizer: none of {', '.join(TOKENIZERS)}")
+    for file in (*there, *path.glob("*.jinja"), *path.glob("merges.txt")):
+        require_content(file)
+    try:
+        with quiet():
+            tokenizer: Any = AutoTokenizer.from_pretrained(path, config=folder.config, trust_remote_code=False)
+    except Exception as error:  # a damaged file raises whatever the library meets
+        for file in (file for file in there if file.suffix == ".json"):
+            read_json(file)
+        raise ValueError(f"the tokenizer in {path} cannot be read: {one_line(error)}") from error
+    files = {name for name in getattr(tokenizer, "vocab_files_names", {}).values() if isinstance(name, str)}
+    if files and not any((path / name).exists() for name in files):  # transformers makes an empty one
+        raise ValueError(f"{path} has no tokenizer that {type(tokenizer).__name__} reads: {', '.join(sorted(files))}")
+    return tokenizer
+
+
+def open_config(path: Path) -> tuple[dict[str, Any], Any]:
+    """Return config.json of a folder as it is, and as transformers reads it. Raises `ValueError` as `open_folder`."""
+    raw, file = read_config(path), path / "config.json"
+    try:
+        with quiet():
+            config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except Exception as error:  # a wrong type or a bad combination of values
+        raise ValueError(f"{file}: {one_line(error)}") from error
+    if parts := PARTS & config.sub_configs.keys():
+        raise ValueError(f"{path} is of a model of more than text ({config.model_type}: {min(parts)}); {SERVES}")
+    if config.is_encoder_decoder:
+        raise ValueError(f"{config.model_type} has an encoder; the engine serves decoder-only models ({file})")
+    sizes = {name: value for name in SIZES if (value := getattr(config, name, None)) is not None}
+    for name, value in sizes.items():
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{file}: {name} must be an integer of at least 1, got {value!r}")
+    heads, keys = sizes.get("num_attention_heads"), sizes.get("num_key_value_heads")
+    if heads and keys and heads % keys:
+        raise ValueError(
+            f"{file}: num_attention_heads must be a multiple of num_key_value_heads, got {heads} and {keys}"
+        )
+    hidden, head_dim = sizes.get("hidden_size"), raw.get("head_dim") or getattr(type(config), "head_dim", None)
+    if heads and hidden and hidden % heads and not head_dim:
+        raise ValueError(f"{file}: hidden_size must be a multiple of num_attention_heads, got {hidden} and {heads}")
+    return raw, config
+
+
+def _generation_config(path: Path) -> Any:
+    """Return transformers' generation config: from generation_config.json, else what an old config.json has of it."""
+    own = path / GENERATION
+    if own.exists():
+        read_json(own)
+    file = own.name if own.exists() else "config.json"
+    try:
+        with quiet():
+            return GenerationConfig.from_pretrained(path, file)
+    except Exception as error:
+        raise ValueError(f"{path / file}: {one_line(error)}") from error

@@ -1,0 +1,141 @@
+"""What a folder is, by its JSON files and names: a model that writes text, or something else, which is refused."""
+
+from pathlib import Path
+from typing import Any
+
+from mini_vllm.runner.model_files import read_json
+
+SENSES = {"images": ("vision", "visual", "image", "vq_"), "sound": ("audio", "speech")}
+TASKS = {
+    "ForSequenceClassification": "which classifies texts, or scores them",
+    "ForRewardModel": "which scores texts",
+    "ForTokenClassification": "which classifies tokens",
+    "ForQuestionAnswering": "which marks answers in a text",
+    "ForMultipleChoice": "which chooses between texts",
+    "ForMaskedLM": "an encoder, which fills gaps in a text",
+    "ForPreTraining": "which is made for pretraining",
+    "ForTextEncoding": "an encoder",
+    "ForImageClassification": "which classifies images",
+    "ForCTC": "which writes down speech",
+    "EncoderModel": "an encoder",
+}
+SERVES = "the engine serves decoder-only models of text"
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return config.json of a folder with a model of text. Raises `ValueError` that says what else it is."""
+    file = folder / "config.json"
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file: a model is a folder with config.json, weights and a tokenizer")
+    if not file.exists():
+        raise ValueError(f"{folder} has no config.json{_what_else(folder)}")
+    config = read_json(file)
+    if (folder / "adapter_config.json").exists():
+        raise ValueError(
+            f"{folder} holds a model and an adapter: move adapter_config.json and adapter_model.safetensors to "
+            f"another folder, and pass that with --adapter NAME=PATH"
+        )
+    if (folder / "modules.json").exists():
+        raise ValueError(f"{folder} is of a sentence-transformers model, which embeds texts; {SERVES}")
+    _refuse_quantized(folder, config)
+    _refuse_senses(folder, config)
+    _refuse_code(folder, config)
+    _refuse_tasks(folder, config)
+    return config
+
+
+def names_code(config: dict[str, Any]) -> str:
+    """Return the code of the folder that `auto_map` names; empty without any."""
+    named = config.get("auto_map")
+    found = named.values() if isinstance(named, dict) else [named]
+    flat = [part for one in found for part in (one if isinstance(one, list) else [one]) if part]
+    return ", ".join(sorted({str(one) for one in flat}))
+
+
+def _what_else(folder: Path) -> str:
+    if (folder / "adapter_config.json").exists():
+        base = read_json(folder / "adapter_config.json").get("base_model_name_or_path")
+        return f": it is of an adapter of {base!r}. Open that model, and pass this folder with --adapter NAME=PATH"
+    if (folder / "model_index.json").exists():
+        return f": it is of a diffusion pipeline, which draws; {SERVES}"
+    if (folder / "params.json").exists():
+        return ": params.json and consolidated weights are its authors' format; transformers' format is needed"
+    if gguf := sorted(folder.glob("*.gguf")):
+        return f": {gguf[0].name} is the format of llama.cpp; transformers' format is needed, with model.safetensors"
+    inner = sorted(file.parent.name for file in folder.glob("*/config.json"))
+    return f"; did you mean {folder / inner[-1]}?" if inner else ""
+
+
+def _refuse_quantized(folder: Path, config: dict[str, Any]) -> None:
+    for setting in ("quantization_config", "compression_config"):
+        if (found := config.get(setting)) is not None:
+            method = found.get("quant_method") or next(iter(found), "empty") if isinstance(found, dict) else found
+            raise ValueError(
+                f"{folder / 'config.json'} has a {setting} ({method}): quantized weights are not supported; open the "
+                f"model that they were made from"
+            )
+
+
+def _refuse_senses(folder: Path, config: dict[str, Any]) -> None:
+    parts = {
+        sense: name
+        for sense, words in SENSES.items()
+        for name, value in config.items()
+        if any(word in name for word in words) and (isinstance(value, dict) or (name == "mm_vision_tower" and value))
+    }
+    if parts:
+        raise ValueError(
+            f"{folder} is of a model with {' and '.join(parts)} ({config.get('model_type')}, "
+            f"{', '.join(parts.values())} in config.json); {SERVES}"
+        )
+
+
+def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
+    from transformers import CONFIG_MAPPING
+    from transformers import __version__ as version
+
+    file, kind, code = folder / "config.json", config.get("model_type"), names_code(config)
+    if kind is not None and not isinstance(kind, str):
+        raise ValueError(f"{file}: model_type must be a name, got {kind!r}")
+    if kind in CONFIG_MAPPING:
+        return
+    if code:
+        raise ValueError(
+            f"{file} needs code of the folder ({code}), which is never run: transformers {version} itself has no "
+            f"model_type {kind!r}"
+        )
+    if kind is None:
+        raise ValueError(f"{file} names no model_type")
+    raise ValueError(f"{file} has model_type {kind!r}, which transformers {version} does not have; a newer one may")
+
+
+def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:
+    """Raise `ValueError` if the first architecture is for another task. A bare model (`LlamaModel`) may be served."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+        MODEL_MAPPING_NAMES,
+    )
+
+    file, kind = folder / "config.json", str(config["model_type"])
+    architectures = config.get("architectures")
+    if architectures is not None and not (
+        isinstance(architectures, list) and all(isinstance(one, str) for one in architectures)
+    ):
+        raise ValueError(f"{file}: architectures must be a list of names, got {architectures!r}")
+    first = (architectures or [None])[0]
+    task = next((words for end, words in TASKS.items() if first and first.endswith(end)), None)
+    if task:
+        raise ValueError(f"{folder} is of {first}, {task}; {SERVES}")
+    if config.get("is_encoder_decoder"):
+        raise ValueError(f"{kind} has an encoder; the engine serves decoder-only models ({file})")
+    served, bare = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind), MODEL_MAPPING_NAMES.get(kind)
+    if served is None:
+        named = f"{kind} ({first})" if first else kind
+        raise ValueError(f"{folder} is of {named}, which does not continue a text; {SERVES}")
+    if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not config.get("is_decoder"):
+        raise ValueError(f"{folder} is of {kind} as an encoder (is_decoder is not true in config.json); {SERVES}")
+    if first and first not in {served, bare} and (code := names_code(config)):
+        raise ValueError(f"{file} names {first}, which needs code of the folder ({code}); that is never run")
+    if first and first not in {served, bare} and not first.endswith(("LMHeadModel", "ForCausalLM")):
+        raise ValueError(f"{folder} is of {first}, which does not continue a text; {SERVES}")
