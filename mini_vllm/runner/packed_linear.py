@@ -88,12 +88,12 @@ class SharedColumns(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        return self.shared.product.weight.split(self.shared.product.sizes)[self.index]
+        return torch.split(self.shared.product.weight, self.shared.product.sizes)[self.index]
 
     @property
     def bias(self) -> Tensor | None:
         product = self.shared.product
-        return None if product.bias is None else product.bias.split(product.sizes)[self.index]
+        return None if product.bias is None else torch.split(product.bias, product.sizes)[self.index]
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.shared.take(self.index, inputs)

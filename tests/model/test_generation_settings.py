@@ -87,7 +87,7 @@ def test_nothing_is_said_of_settings_that_change_nothing(caplog: pytest.LogCaptu
 @pytest.mark.parametrize("value", [0, -1.0, 2.5, "1.1", True])
 def test_an_impossible_penalty_is_refused(value: object) -> None:
     given = settings()
-    given.repetition_penalty = value  # type: ignore[assignment]
+    given.repetition_penalty = value
     with pytest.raises(ValueError, match=r"repetition_penalty in generation_config.json must be over 0 and at most 2"):
         own_repetition_penalty(given)
 

@@ -88,7 +88,8 @@ def test_a_packed_layer_can_be_read_as_the_plain_one(
     monkeypatch.setattr(packed_linear, "MAX_PLAIN_BYTES", 2**20 if keeps_plain else 0)
     layers = [nn.Linear(24, size, dtype=dtype) for size in (40, 8, 8)]
     shared = packed_linear.SharedProduct(PackedLinear(layers))
-    packed = [PackedLinear([layers[0]]), *(SharedColumns(shared, index) for index in range(3))]
+    packed: list[PackedLinear | SharedColumns] = [PackedLinear([layers[0]])]
+    packed += [SharedColumns(shared, index) for index in range(3)]
     for layer, plain in zip(packed, [layers[0], *layers], strict=True):
         assert layer.weight.dtype is dtype
         assert torch.equal(layer.weight, plain.weight)
