@@ -4,18 +4,22 @@ vLLM: `v1/engine/detokenizer.py`.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from mini_vllm.core.tokenizer import Tokenizer
 
 NUM_CONTEXT_TOKENS = 5
+MAX_WINDOW = 32
+MAX_CHARACTER = 4  # bytes of a character in UTF-8, so also the most tokens that spell one
 INCOMPLETE = "\ufffd"
 
 
 class IncrementalDetokenizer:
     """The text of one request while it grows.
 
-    One character may need several tokens, and how a token decodes may depend on the one before. So new tokens are
-    decoded together with the previous ones, and text is accepted only when it ends with a whole character.
+    One character may need several tokens, and how a token decodes may depend on those before. So new tokens are decoded
+    in a window that begins with the last tokens whose text was accepted, and text is accepted up to its last whole
+    character. Bytes that never become a character are accepted once the next tokens cannot change them.
     """
 
     def __init__(
@@ -27,20 +31,19 @@ class IncrementalDetokenizer:
         min_tokens: int = 0,
     ) -> None:
         self.text = ""
-        self._tokenizer = tokenizer
+        self._decode = tokenizer.decode
         self._stop = stop
         self._include_stop = include_stop_str_in_output
-        self._token_ids = list(prompt_token_ids[-NUM_CONTEXT_TOKENS:])
-        self._context_start = 0
-        self._num_read = len(self._token_ids)
+        self._begin(context_of(tokenizer, prompt_token_ids))
         # A stop string that is complete before this many tokens are known does not end the text.
-        self._num_known_before_stop = len(self._token_ids) + min_tokens
+        self._num_tokens_before_stop = min_tokens
         self._num_held_back = 0 if include_stop_str_in_output else max((len(s) for s in stop), default=1) - 1
 
     def add(self, token_ids: Sequence[int]) -> str | None:
         """Append tokens; return the stop string that they complete, if any, and cut the text there."""
         for token_id in token_ids:
-            self._token_ids.append(token_id)
+            self._window.append(token_id)
+            self._num_tokens_before_stop -= 1
             if (stop := self._accept(final=False)) is not None:
                 return stop
         return None
@@ -54,27 +57,109 @@ class IncrementalDetokenizer:
         """Return the text so far that can no longer become part of a stop string."""
         return self.text[: max(0, len(self.text) - self._num_held_back)]
 
+    def _begin(self, token_ids: list[int]) -> None:
+        """Begin a window with tokens whose text is accepted."""
+        self._window, self._num_read = token_ids, len(token_ids)
+        self._accepted = self._decode(token_ids)  # of the window's text
+        self._before: list[str] = []  # the window's last texts that ended with an incomplete character
+
     def _accept(self, final: bool) -> str | None:
-        known = self._tokenizer.decode(self._token_ids[self._context_start : self._num_read])
-        whole = self._tokenizer.decode(self._token_ids[self._context_start :])
-        if len(whole) <= len(known) or (whole.endswith(INCOMPLETE) and not final):
-            return None
-        self._context_start, self._num_read = self._num_read, len(self._token_ids)
-        return self._append(whole[len(known) :])
+        whole, accepted = self._decode(self._window), self._accepted
+        num_known = len(accepted)
+        is_longer = len(whole) > num_known and whole.startswith(accepted)
+        if not is_longer or whole[-1] == INCOMPLETE or accepted[-1:] == INCOMPLETE:
+            return self._accept_incomplete(whole, final)
+        self._begin(self._window[self._num_read :])
+        return self._append(whole[num_known:])
+
+    def _accept_incomplete(self, whole: str, final: bool) -> str | None:
+        """Accept what can be, where the window's text ends inside a character, or does not continue what was there."""
+        if not whole.startswith(self._accepted) and not self._accepted.endswith(INCOMPLETE):
+            # With byte fallback an incomplete character spoils all characters before it that are spelled in bytes.
+            self._window, self._num_read, self._accepted, self._before = self._window[self._num_read :], 0, "", []
+            whole = self._decode(self._window)
+        is_final = final or not whole.endswith(INCOMPLETE) or len(self._window) > 2 * MAX_WINDOW
+        settled = whole if is_final else self._settled(whole)
+        new_text = settled[self._num_known(settled) :]
+        if new_text:
+            self._accepted = settled
+        if is_final and new_text:
+            self._num_read = len(self._window)
+        self._shorten(whole)
+        return self._append(new_text) if new_text else None
+
+    def _settled(self, whole: str) -> str:
+        """Return what was the same with each of the last tokens, as many as a character may have."""
+        if whole not in self._before[-1:]:
+            self._before = [*self._before[1 - MAX_CHARACTER :], whole]
+        return _common([*self._before, whole[:-1]]) if len(self._before) == MAX_CHARACTER else ""
+
+    def _num_known(self, text: str) -> int:
+        """Return how many characters of the window's text were accepted; a prompt may have ended inside one."""
+        if text.startswith(self._accepted):
+            return len(self._accepted)
+        ends = range(self._num_read - 1, max(0, self._num_read - MAX_CHARACTER), -1)
+        known = (self._accepted, *(self._decode(self._window[:end]) for end in ends))
+        return max(len(_common([text, one])) for one in known)
+
+    def _shorten(self, whole: str) -> None:
+        """Keep a window short in which no character ends: each token decodes it anew."""
+        num_tokens, num_new = len(self._window), len(whole) - len(self._accepted)
+        if num_new == 0 and num_tokens - self._num_read > MAX_CHARACTER and not whole.endswith(INCOMPLETE):
+            context, new = self._window[: self._num_read], self._window[self._num_read :]
+            if self._decode([*context, *new, *new, *context]) == self._decode(context + context):  # control tokens
+                self._window = context
+        elif num_tokens > MAX_WINDOW:
+            for start in range(num_tokens - 2 * MAX_CHARACTER, num_tokens - 3 * MAX_CHARACTER, -1):
+                tail = self._decode(self._window[start:])
+                # If every token is an incomplete character of its own, whole ones cannot be told from parts of them.
+                is_clear = tail.count(INCOMPLETE) < num_tokens - start or num_tokens > MAX_WINDOW + MAX_CHARACTER
+                if is_clear and whole.endswith(tail) and len(tail) > num_new:
+                    num_cut = len(whole) - len(tail)
+                    self._window, self._num_read = self._window[start:], max(0, self._num_read - start)
+                    self._accepted = self._accepted[num_cut:]
+                    self._before = [text[num_cut:] for text in self._before]
+                    return
 
     def _append(self, new_text: str) -> str | None:
         num_old = len(self.text)
         self.text += new_text
-        if len(self._token_ids) < self._num_known_before_stop:
+        if not self._stop or self._num_tokens_before_stop > 0:
             return None
-        first_match: tuple[int, str] | None = None
-        for stop in self._stop:
-            start = self.text.find(stop, max(0, num_old - len(stop) + 1))
-            if start >= 0 and (first_match is None or start < first_match[0]):
-                first_match = (start, stop)
-        if first_match is None:
+        starts = ((self.text.find(stop, max(0, num_old - len(stop) + 1)), stop) for stop in self._stop)
+        # The first to be complete, as if the text had come character by character; the longest of those.
+        found = min(((start + len(stop), start, stop) for start, stop in starts if start >= 0), default=None)
+        if found is None:
             return None
-        start, stop = first_match
-        self.text = self.text[: start + len(stop)] if self._include_stop else self.text[:start]
+        end, start, stop = found
+        self.text = self.text[:end] if self._include_stop else self.text[:start]
         self._num_held_back = 0
+        self._begin([])
         return stop
+
+
+def context_of(tokenizer: Tokenizer, prompt_token_ids: Sequence[int]) -> list[int]:
+    """Return the last tokens of a prompt, beginning with a whole character wherever the tokens allow it.
+
+    With byte fallback a part of a character would spoil all bytes after it.
+    """
+    tail = list(prompt_token_ids[-NUM_CONTEXT_TOKENS:])
+    text = tokenizer.decode(tail)
+    if text and INCOMPLETE not in text:
+        return tail
+    # A blank is visible only after another token.
+    shown = (token_id for token_id in reversed(prompt_token_ids) if tokenizer.decode([token_id, token_id]))
+    last = list(islice(shown, NUM_CONTEXT_TOKENS + MAX_CHARACTER - 1))[::-1]
+    lengths = (*range(NUM_CONTEXT_TOKENS, NUM_CONTEXT_TOKENS + MAX_CHARACTER), *range(NUM_CONTEXT_TOKENS - 1, 0, -1))
+    for context in (last[-length:] for length in lengths):
+        for num_cut in range(min(MAX_CHARACTER, len(context))):  # the prompt may end inside a character, too
+            part = context[: len(context) - num_cut]
+            if tokenizer.decode(part).count(INCOMPLETE) < len(part):
+                return context
+    return last[-NUM_CONTEXT_TOKENS:] or tail
+
+
+def _common(texts: Sequence[str]) -> str:
+    """Return the longest text with which all begin."""
+    first, last = min(texts), max(texts)
+    return next((first[:place] for place, char in enumerate(first) if char != last[place]), first)
