@@ -76,13 +76,13 @@ class ServedModel:
         return encode(text) if len(text) < MAX_SHORT_TEXT else await asyncio.to_thread(encode, text)
 
     async def encode_chat(self, messages: list[Message]) -> list[int]:
-        """Return the tokens of a chat. Raises `ApiError` if the model has no template, or the template refuses it."""
+        """Return the tokens of a chat. Raises `ApiError` if the messages cannot all arrive in the prompt."""
         encode = self.llm.tokenizer.apply_chat_template
         is_short = sum(len(message["content"]) for message in messages) < MAX_SHORT_TEXT
         try:
             return encode(messages) if is_short else await asyncio.to_thread(encode, messages)
-        except Exception as error:  # a template may raise anything
-            raise invalid(f"the model's chat template refuses messages: {error}", "messages") from error
+        except ValueError as error:
+            raise invalid(str(error), "messages") from error
 
 
 def max_tokens_of_request(engine: LLMEngine) -> int:

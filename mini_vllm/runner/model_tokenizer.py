@@ -6,6 +6,7 @@ from typing import Any
 from tokenizers.models import BPE
 
 from mini_vllm.core.tokenizer import Message
+from mini_vllm.runner.chat_template import encode_chat
 
 
 class ModelTokenizer:
@@ -18,13 +19,19 @@ class ModelTokenizer:
         self.control_tokens = added | dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
         backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         # For byte-pair encodings transformers makes the same call, after checks that cost more than the decoding.
-        self._decode = backend.decode if type(getattr(backend, "model", None)) is BPE else tokenizer.decode
+        is_plain = type(getattr(backend, "model", None)) is BPE
+        self._decode = backend.decode if is_plain else tokenizer.decode if backend is not None else self._decode_known
 
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         return str(self._decode(token_ids, skip_special_tokens=True))
+
+    def _decode_known(self, token_ids: Sequence[int], **settings: bool) -> str:
+        """Decode with a tokenizer in Python, which raises for a token that only the model has."""
+        known = [token_id for token_id in token_ids if token_id < len(self.tokenizer)]
+        return str(self.tokenizer.decode(known, **settings))
 
     def token_bytes(self) -> list[bytes]:
         """Return the bytes of every token; those of control tokens are empty."""
@@ -35,8 +42,8 @@ class ModelTokenizer:
         return [b"" if token_id in control or not name else to_bytes(name) for token_id, name in enumerate(names)]
 
     def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
-        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
+        """Return the tokens of a chat. Raises `ValueError` if its messages cannot all arrive in the prompt."""
+        return encode_chat(self.tokenizer, messages)
 
 
 def _byte_level(name: str) -> bytes:

@@ -1,6 +1,8 @@
 """`mini-vllm generate`: text, JSON, and the settings that reach the engine or are refused."""
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from cli import generate
 from course.terminal.options import open_llm
 from mini_vllm import LLM, EngineConfig, Lineup
+from mini_vllm.runner.loading import EMBEDDED_MODEL
 from tests.cli.conftest import Commands
 
 FAKE_MODEL = ("--lineup", "solution:1-5", "--fake-model")
@@ -45,6 +48,21 @@ def test_stop_ends_the_text(mini_vllm: Commands) -> None:
 def test_the_embedded_model_answers(mini_vllm: Commands) -> None:
     shown = mini_vllm("generate", "What is the capital of Norway?", "--system", "You are a helpful assistant.").stdout
     assert shown.strip() == "The capital of Norway is Oslo."
+
+
+@pytest.mark.parametrize("command", [("generate", "Who?", "--system", "Be short."), ("chat",)])
+def test_a_chat_that_the_template_does_not_take_is_refused_in_words(
+    mini_vllm: Commands, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    shutil.copytree(EMBEDDED_MODEL, tmp_path, dirs_exist_ok=True)
+    refused = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}Hello"
+    (tmp_path / "chat_template.jinja").write_text(refused)
+    if command == ("chat",):
+        mini_vllm.monkeypatch.setattr("cli.chat.typed_lines", lambda prompt: iter(["Who?"]))
+        assert "leaves out the text of message 1 (user)" in mini_vllm("chat", "--model", tmp_path).stdout
+    else:
+        error = mini_vllm(*command, "--model", tmp_path, exit_code=2).stderr
+        assert "the model's chat template refuses the messages: no system role" in error
 
 
 @pytest.mark.parametrize("value", [True, False])

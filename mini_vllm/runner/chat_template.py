@@ -1,0 +1,92 @@
+"""Chats through a model's template: every message arrives in the prompt, or words say why not.
+
+vLLM: `entrypoints/chat_utils.py`. It reads from a template's syntax whether the template wants the content of a message
+as a string or as a list of parts; here each is tried, with a mark before and after every text.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jinja2 import TemplateError, TemplateSyntaxError
+from transformers import PreTrainedTokenizerBase
+
+from mini_vllm.core.tokenizer import Message
+
+Chat = list[dict[str, Any]]
+Form = Callable[[str], Any]
+FORMS: tuple[Form, ...] = (str, lambda text: [{"type": "text", "text": text}])
+REPR = r"""['"]text['"]: ?['"]"""  # of a part that was printed as it is
+NO_TEMPLATE = (
+    "this model has no chat template, in tokenizer_config.json or chat_template.jinja: send prompts as plain text "
+    "(generate --no-chat, /v1/completions), or add the template from its model card to its folder"
+)
+
+
+def encode_chat(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+    """Return the tokens of a chat, up to where the answer begins, by a transformers tokenizer.
+
+    As in vLLM, the name of a control token in a message becomes that token, unless the tokenizer encodes messages
+    itself (mistral-common). Raises `ValueError` if there is no template, it refuses the messages or leaves a text out.
+    """
+    for number, message in enumerate(messages, start=1):
+        if not all(isinstance(message.get(name), str) for name in ("role", "content")):
+            raise ValueError(f"message {number} must have a role and a content, both strings, got {message!r:.200}")
+    if has_template(tokenizer) and not tokenizer.chat_template:
+        raise ValueError(NO_TEMPLATE)
+    reasons: list[tuple[bool, str]] = []  # whether the template is made for this form, and what is wrong
+    for form in FORMS:
+        try:
+            lost = _lost(tokenizer, messages, form)
+            if not lost:
+                return _encode(tokenizer, [{**one, "content": form(one["content"])} for one in messages])
+            roles = ", ".join(f"{number + 1} ({messages[number]['role']})" for number in lost)
+            reasons.append((len(lost) < len(messages), f"leaves out the text of message {roles}"))
+        except Exception as error:  # a template may raise anything
+            reasons.append((type(error) is TemplateError, f"refuses the messages: {_in_words(error)}"))
+    reason = next((words for is_made_for, words in reasons if is_made_for), reasons[0][1])
+    raise ValueError(f"the model's chat template {reason}")
+
+
+def has_template(tokenizer: Any) -> bool:
+    """Return whether a tokenizer encodes the text that a template makes, or the messages themselves."""
+    return getattr(type(tokenizer), "apply_chat_template", None) is PreTrainedTokenizerBase.apply_chat_template
+
+
+def _encode(tokenizer: Any, chat: Chat) -> list[int]:
+    if has_template(tokenizer):
+        return list(tokenizer.encode(_text(tokenizer, chat), add_special_tokens=False))
+    # Control tokens in a text of such a tokenizer would be encoded as plain text.
+    return list(tokenizer.apply_chat_template(chat, tokenize=True, add_generation_prompt=True, return_dict=False))
+
+
+def _text(tokenizer: Any, chat: Chat) -> str:
+    if has_template(tokenizer):
+        return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+    return str(tokenizer.decode(_encode(tokenizer, chat)))
+
+
+def _lost(tokenizer: Any, messages: Sequence[Message], form: Form) -> list[int]:
+    """Return the places of the messages whose text does not arrive whole, or not as text."""
+    begins, ends = ([f"7{side}{place:07}{side}4" for place in range(len(messages))] for side in (386, 915))
+    marked = [
+        f"{begin}{one['content']}{end}" if one["content"].strip() else one["content"]
+        for one, begin, end in zip(messages, begins, ends, strict=True)
+    ]
+    text = _text(tokenizer, [{**one, "content": form(content)} for one, content in zip(messages, marked, strict=True)])
+    lost = []
+    for place, one in enumerate(messages):
+        # Many templates leave out what an earlier answer thought, which comes first in it.
+        needed = [ends[place]] if one["role"] == "assistant" else [begins[place], ends[place]]
+        is_there = all(mark in text for mark in needed) and not re.search(REPR + begins[place], text)
+        if one["content"].strip() and not is_there:
+            lost.append(place)
+    return lost
+
+
+def _in_words(error: Exception) -> str:
+    """Return an error in one line."""
+    if isinstance(error, TemplateSyntaxError):
+        return f"line {error.lineno} of the template: {error.message}"
+    text = (str(error).strip() or "no reason given").splitlines()[0]
+    return text if isinstance(error, TemplateError | ValueError) else f"{type(error).__name__}: {text}"
