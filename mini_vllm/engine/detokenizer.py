@@ -11,6 +11,7 @@ from mini_vllm.core.tokenizer import Tokenizer
 NUM_CONTEXT_TOKENS = 5
 MAX_WINDOW = 32
 MAX_CHARACTER = 4  # bytes of a character in UTF-8, so also the most tokens that spell one
+MAX_CONTEXT_TOKENS = NUM_CONTEXT_TOKENS + MAX_CHARACTER - 1
 INCOMPLETE = "\ufffd"
 
 
@@ -81,10 +82,10 @@ class IncrementalDetokenizer:
         is_final = final or not whole.endswith(INCOMPLETE) or len(self._window) > 2 * MAX_WINDOW
         settled = whole if is_final else self._settled(whole)
         new_text = settled[self._num_known(settled) :]
-        if new_text:
-            self._accepted = settled
-        if is_final and new_text:
-            self._num_read = len(self._window)
+        if new_text and len(self._window) > 2 * MAX_WINDOW:
+            self._begin(self._window[-2 * MAX_CHARACTER :])
+        elif new_text:
+            self._accepted, self._num_read = settled, len(self._window) if is_final else self._num_read
         self._shorten(whole)
         return self._append(new_text) if new_text else None
 
@@ -143,14 +144,15 @@ def context_of(tokenizer: Tokenizer, prompt_token_ids: Sequence[int]) -> list[in
 
     With byte fallback a part of a character would spoil all bytes after it.
     """
-    tail = list(prompt_token_ids[-NUM_CONTEXT_TOKENS:])
-    text = tokenizer.decode(tail)
-    if text and INCOMPLETE not in text:
-        return tail
+    for length in (NUM_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS):  # some decoders leave an incomplete character out
+        tail = list(prompt_token_ids[-length:])
+        text = tokenizer.decode(tail)
+        if text and INCOMPLETE not in text:
+            return tail
     # A blank is visible only after another token.
     shown = (token_id for token_id in reversed(prompt_token_ids) if tokenizer.decode([token_id, token_id]))
-    last = list(islice(shown, NUM_CONTEXT_TOKENS + MAX_CHARACTER - 1))[::-1]
-    lengths = (*range(NUM_CONTEXT_TOKENS, NUM_CONTEXT_TOKENS + MAX_CHARACTER), *range(NUM_CONTEXT_TOKENS - 1, 0, -1))
+    last = list(islice(shown, MAX_CONTEXT_TOKENS))[::-1]
+    lengths = (*range(NUM_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS + 1), *range(NUM_CONTEXT_TOKENS - 1, 0, -1))
     for context in (last[-length:] for length in lengths):
         for num_cut in range(min(MAX_CHARACTER, len(context))):  # the prompt may end inside a character, too
             part = context[: len(context) - num_cut]

