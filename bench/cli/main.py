@@ -18,6 +18,10 @@ COMMANDS = [
     ("router", "bench.cli.router:bench_router", "Send the same requests to simulated engines by three routers."),
     ("gpu", "bench.cli.gpu:bench_gpu", "Go through a checklist on a GPU."),
     ("scheduler", "bench.cli.scheduler:bench_scheduler", "Measure the CPU time of scheduling, per request."),
-    ("pages", "bench.cli.pages:bench_pages", "Measure how soon a picture follows a slider or a knob."),
+    (
+        "pages",
+        "bench.cli.pages:bench_pages",
+        "Measure the delay from a slider or a dragged knob to its picture, in a headless Chromium.",
+    ),
 ]
 bench_app = lazy_app(COMMANDS, help="Measure the engine: its speed, its features, its own cost.")

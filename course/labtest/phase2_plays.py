@@ -126,10 +126,10 @@ def pool(phase2: ModuleType, num_gpu_blocks: int, calls: Sequence[str]) -> Steps
             freed = [*dict.fromkeys(freed)] if what == "release" else numbers * int(times or 1)
             yield f"free_blocks({freed if len(freed) < 99 else f'{numbers}, each {times} times'})"
             is_legal = all(freed.count(one) <= holders.count(one) for one in set(freed))
-            given = [*freed]
-            answer = outcome(partial(pool.free_blocks, given), is_legal=is_legal)
+            released = [*freed]
+            answer = outcome(partial(pool.free_blocks, released), is_legal=is_legal)
             seen = {} if is_legal else {"free_blocks": answer}
-            seen["block_ids"] = "as before" if given == freed else f"changed to {given}"
+            seen["block_ids"] = "as before" if released == freed else f"changed to {released}"
             for number in freed * is_legal:
                 holders.remove(number)
         yield seen | {"cache calls": cache.take_calls()}

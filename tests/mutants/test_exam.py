@@ -8,9 +8,9 @@ import pytest
 from tests.mutants.catalog import mutants, reference
 from tests.mutants.exam import record
 from tests.mutants.exam.__main__ import answers, sheet
-from tests.mutants.exam.bank import LETTERS, NUM_OPTIONS, exam
+from tests.mutants.exam.bank import LETTERS, exam
 from tests.mutants.exam.excerpt import excerpt, functions_in
-from tests.mutants.exam.record import MOST_LINES
+from tests.mutants.exam.record import MOST_LINES, NUM_OPTIONS
 
 SEEDS = range(5)
 PHASE = 3
