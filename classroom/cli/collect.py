@@ -36,6 +36,8 @@ def collect(
     console.print(f"{len(collected.ids)} learners, from {collected.platform}. Their ids: {roster}", markup=False)
     for name in collected.skipped:
         console.print(f"left out: {name}", markup=False, soft_wrap=True)
+    for warning in collected.warnings:
+        console.print(f"check: {warning}", markup=False, soft_wrap=True)
     console.print(f"Next: mini-vllm judge {handed_in}/*", markup=False, soft_wrap=True)
     if collected.skipped:
         raise typer.Exit(1)

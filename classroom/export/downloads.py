@@ -1,8 +1,10 @@
 """The bulk downloads of learning platforms: one zip with all files, sorted into a folder for each learner.
 
-Canvas: `lovelaceada_LATE_123_4567_phase1.py`, all in one folder. Moodle: `Ada Lovelace_123_assignsubmission_file/...`,
-or with the file's name after it where folders were switched off. Display names and file names are the learners' own
-choice, so a name that can be read in two ways is left out, and no name ends the sorting of the others.
+Canvas: `lovelaceada_LATE_123_4567_phase1.py`, all in one folder; `LATE_anon_kX3fa_4567_phase1.py` where graders do not
+see names. (Its source, `lib/content_zipper.rb`, takes `_digits_` out of display names.) Moodle: `Ada
+Lovelace_123_assignsubmission_file/...`, or with the file's name after it where folders were switched off. Display names
+and file names are the learners' own choice, so a name that can be read in two ways never takes the place of one that
+cannot, and no name ends the sorting of the others.
 """
 
 import csv
@@ -11,6 +13,7 @@ import re
 import stat
 import unicodedata
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -22,20 +25,26 @@ from classroom.judge.archives import (
     METHODS,
     SubmissionError,
     entries_of,
+    phase_of,
     require_inside,
     require_short_directory,
 )
 from classroom.judge.report import file_name
 from classroom.judge.submission import ENDINGS
 from classroom.worker.text import one_line
+from course.sandbox.source_text import complaint_about_content, written_for_newer
+from course.starter_status import LABS
 
 # What a platform writes between a display name and a file name. The look-ahead finds places that overlap, too.
 FORMS = {
-    "Canvas": re.compile(r"(?=(_LATE)?_(?P<id>[0-9]{1,20})_[0-9]+_(?P<file>.+))", re.IGNORECASE | re.DOTALL),
+    "Canvas": re.compile(r"(?=(_LATE)?_(?P<id>[0-9]{1,20})_[0-9]+_(?P<file>.+))", re.DOTALL),
+    "Canvas, anonymous": re.compile(
+        r"(?:LATE_)?(?P<name>anon_(?P<id>[0-9A-Za-z]{1,20}))_[0-9]+_(?P<file>.+)", re.DOTALL
+    ),
     "Moodle": re.compile(r"(?=_(?P<id>[0-9]{1,20})_assignsubmission_(?:file|onlinetext)_(?P<file>.+))", re.DOTALL),
 }
 MOODLE_FOLDER = re.compile(r"(?P<name>.+)_(?P<id>[0-9]{1,20})_assignsubmission_(?:file|onlinetext)_?", re.DOTALL)
-ID_NAMES = {"Canvas": "ID", "Moodle": "participant"}
+ID_NAMES = {"Canvas": "ID", "Canvas, anonymous": "anonymous ID", "Moodle": "participant"}
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 NO_FOLDERS = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # what Windows keeps for devices
 MAX_BYTES_EACH = 20 * 2**20
@@ -53,14 +62,19 @@ class Reading(NamedTuple):
 
 @dataclass
 class Collected:
-    """What was sorted: the platform, each learner's id by the name of the submission, and the files left out."""
+    """What was sorted: the platform, each learner's id by the name of the submission, and the files left out.
+
+    `warnings` are about files that the judge's Python cannot read, and names that can be read in two ways.
+    """
 
     platform: str
     ids: dict[str, str] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
     _files: set[str] = field(default_factory=set)
     _folders: set[str] = field(default_factory=set)
+    _phases: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def name_of(self, learner: str, number: str) -> str:
         """Return the name of a learner's submission; with the id if another's could be taken for it."""
@@ -72,6 +86,10 @@ class Collected:
             self._names[learner, number], self.ids[name] = name, number
         return self._names[learner, number]
 
+    def is_handed_in(self, reading: Reading) -> bool:
+        """Return whether a learner has a file of the same phase, or an archive where this is one or that was."""
+        return phase_or_archive(reading.file) & self._phases[reading.id] != set()
+
     def place(self, reading: Reading) -> str:
         """Return where a file goes, below the folder of all. Raises `SubmissionError` if something is there."""
         if any(number == reading.id and name != reading.name for name, number in self._names):
@@ -81,6 +99,7 @@ class Collected:
         if len(parts) > MAX_DEPTH or paths[-1] in self._files | self._folders or self._files & set(paths):
             raise SubmissionError("another file or folder has its name, or its path is too long")
         self._files.add(paths[-1])
+        self._phases[reading.id] |= phase_or_archive(reading.file)
         self._folders.update(paths[:-1])
         return "/".join(parts)
 
@@ -103,11 +122,12 @@ def collect(download: Path, folder: Path) -> Collected:
     with zipfile.ZipFile(download) as archive:
         entries = list(files_in(archive))
         collected, num_bytes = Collected(platform_of([entry.filename for entry in entries], download)), 0
-        for entry in entries:
+        # Names with one reading come first: the others must not take their places.
+        for entry in sorted(entries, key=lambda entry: num_learners(entry.filename, collected.platform)):
             if num_bytes > MAX_BYTES:
                 raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MAX_BYTES >> 30} GiB")
             try:
-                reading = only_reading(entry.filename, collected.platform)
+                reading = first_reading(entry.filename, collected)
                 content = content_of(archive, entry)
                 num_bytes += len(content)
                 target = folder / collected.place(reading)
@@ -116,6 +136,10 @@ def collect(download: Path, folder: Path) -> Collected:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
+            is_python = reading.file.suffix.lower() == ".py"
+            if is_python and (warning := complaint_about_content(content) or written_for_newer(content)):
+                collected.warnings.append(f"the judge cannot read {one_line(entry.filename)}: {one_line(warning)}")
+            collected.warnings += filter(None, [doubt(entry.filename, reading, collected.platform)])
     for learner in list(folder.iterdir()):
         unwrap(learner)
     return collected
@@ -123,7 +147,15 @@ def collect(download: Path, folder: Path) -> Collected:
 
 def platform_of(names: Sequence[str], download: Path) -> str:
     """Return the platform that named most of the files. Raises `SubmissionError` if none did, or two did."""
-    counts = {platform: sum(bool(readings(name, platform)) for name in names) for platform in FORMS}
+    # A file's name may look like Canvas's `_11_29_`, which no display name holds and no Moodle form needs.
+    counts = {
+        platform: sum(
+            bool(readings(name, platform)) and not (platform == "Canvas" and readings(name, "Moodle")) for name in names
+        )
+        for platform in FORMS
+    }
+    if counts["Canvas, anonymous"] >= counts["Canvas"]:
+        counts["Canvas"] = 0  # of the same names: an anonymous ID may be all digits
     most, *others = sorted(counts, key=lambda platform: -counts[platform])
     if not counts[most]:
         raise SubmissionError(f"{one_line(download.name)} holds no file names of a Canvas or Moodle download")
@@ -134,8 +166,11 @@ def platform_of(names: Sequence[str], download: Path) -> str:
 
 def readings(name: str, platform: str) -> list[Reading]:
     head, *rest = name.replace("\\", "/").split("/")
-    if rest and platform == "Canvas":
+    if rest and platform.startswith("Canvas"):
         return []
+    if platform == "Canvas, anonymous":
+        anonymous = FORMS[platform].fullmatch(head)
+        return [Reading(anonymous["name"], anonymous["id"], PurePosixPath(anonymous["file"]))] if anonymous else []
     places = [place for place in FORMS[platform].finditer(head) if place.start()]
     found = [Reading(head[: place.start()], place["id"], PurePosixPath(place["file"], *rest)) for place in places]
     if rest and (folder := MOODLE_FOLDER.fullmatch(head)):
@@ -143,15 +178,37 @@ def readings(name: str, platform: str) -> list[Reading]:
     return found
 
 
-def only_reading(name: str, platform: str) -> Reading:
-    """Return the one way to read a path. Raises `SubmissionError` if there is none, or if two learners come out."""
+def num_learners(name: str, platform: str) -> int:
+    return len({reading.id for reading in readings(name, platform) if reading.file.name})
+
+
+def first_reading(name: str, collected: Collected) -> Reading:
+    """Return how to read a path: of several ways the first, because a file's name may hold what a platform writes.
+
+    Raises `SubmissionError` if there is none, or if the learner of the first way has handed in such a file already: a
+    display name can be made to look like another's.
+    """
     require_inside(name)
-    found = [reading for reading in readings(name, platform) if reading.file.name]
+    found = [reading for reading in readings(name, collected.platform) if reading.file.name]
     if not found:
-        raise SubmissionError(f"not a name of {platform}")
-    if len({reading.id for reading in found}) > 1:
+        raise SubmissionError(f"not a name of {collected.platform}")
+    if len({reading.id for reading in found}) > 1 and collected.is_handed_in(found[0]):
         raise SubmissionError("its name can be read in two ways: put it into its learner's folder by hand")
     return found[0]
+
+
+def doubt(name: str, reading: Reading, platform: str) -> str:
+    """Return how a name was read if there were several ways; empty if there was one."""
+    if num_learners(name, platform) < 2:
+        return ""
+    shown = one_line(f"{reading.file} of {reading.name}, {ID_NAMES[platform]} {reading.id}")
+    return f"{one_line(name)} was read as {shown}"
+
+
+def phase_or_archive(file: PurePosixPath) -> set[int]:
+    """Return the phase of a file, all of them if it may hold any."""
+    phase = phase_of(file)
+    return {phase} if phase else {*LABS} if phase == 0 or file.name.lower().endswith((*ARCHIVES, ".py")) else set()
 
 
 def files_in(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:

@@ -12,22 +12,29 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from classroom.worker.text import one_line
-from course.starter_status import LABS, phase_in
+from course.starter_status import LABS, phase_in, starter_path
 
 MAX_FILE_BYTES = 2**20
 MAX_ENTRIES = 20_000
+NUM_SHOWN = 3
 NUMBERS = "|".join(map(str, LABS))
-PHASE = rf"phase[_ -]?({NUMBERS})(?![0-9])"
-IN_FOLDER = re.compile(rf"{PHASE}(?:[_ -]\w+)?")
+PHASE = rf"phase[_ -]?0?({NUMBERS})(?![0-9])"
+IN_FOLDER = re.compile(rf"{PHASE}(?:[_ -]\w+)?", re.IGNORECASE)
 # `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: names that editors, browsers and
-# learning platforms produce.
-BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter[_ -]?({NUMBERS})(?![0-9]))[\w ().-]*\.py")
+# learning platforms produce. They count copies, too: the 1 of `starter-1.py` or `starter (1).py` is no phase.
+BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter0?({NUMBERS})(?![0-9]))[\w ().-]*\.py", re.IGNORECASE)
+COUNTER = r"[ _.-]*(?:\(\d+\)|v?\d+|copy|kopie|final|new)"
+STARTER = re.compile(rf"(?:.*[_ .-])?starter(?!\d)(?:{COUNTER})*\.py", re.IGNORECASE)
+LOOKS_LIKE_ONE = re.compile(r"phase|starter|\.(py|ipynb)$", re.IGNORECASE)
+DEFINED = re.compile(rb"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
 IGNORED = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
-Starter = tuple[int, PurePosixPath, bytes]
+# A phase, a path and its content. Phase 0: the content decides. Without content: the name alone was looked at.
+Starter = tuple[int, PurePosixPath, bytes | None]
 
 
 class SubmissionError(ValueError):
@@ -35,33 +42,67 @@ class SubmissionError(ValueError):
 
 
 def phase_of(path: PurePosixPath) -> int | None:
-    """Return the phase whose starter a path is: `.../phase3_x/starter.py`, `phase3_x.py`, `ada_starter3.py`."""
+    """Return the phase whose starter a path is: `.../phase3_x/starter.py`, `phase3_x.py`, `ada_starter3.py`.
+
+    0 for `starter.py` or `starter-1.py` without a phase, None for other files.
+    """
     if IGNORED & set(path.parts) or path.name.startswith(("test_", "optional_", "._")):
         return None
-    if path.name == "starter.py" and len(path.parts) > 1:
+    is_starter = STARTER.fullmatch(path.name)
+    if is_starter and len(path.parts) > 1:
         found = IN_FOLDER.fullmatch(path.parts[-2])
         if phase := int(found[1]) if found else phase_in(path.parts[-2]):
             return phase
     named = BY_NAME.fullmatch(path.name)
-    return int(named[1] or named[2]) if named else None
+    return int(named[1] or named[2]) if named else 0 if is_starter else None
 
 
-def one_per_phase(found: Iterable[Starter]) -> dict[int, bytes]:
-    """Return phase to content, and stop at the second file of a phase.
+def told_by_name(path: PurePosixPath) -> Starter | None:
+    """Return a file that only its name was looked at, if a learner may have meant it to be graded."""
+    is_ignored = IGNORED & set(path.parts) or path.name.startswith(("test_", "optional_", "._", "conftest"))
+    return (0, path, None) if LOOKS_LIKE_ONE.search(path.name) and not is_ignored else None
+
+
+@cache
+def names_by_phase() -> dict[int, set[bytes]]:
+    """Return the public functions and classes that the starter of one phase alone has."""
+    names = {phase: set(DEFINED.findall(starter_path(phase).read_bytes())) for phase in LABS}
+    return {
+        phase: own - set().union(*(other for number, other in names.items() if number != phase))
+        for phase, own in names.items()
+    }
+
+
+def phase_of_content(content: bytes) -> int:
+    """Return the phase whose functions and classes a file defines; 0 if it is none, or several."""
+    defined = set(DEFINED.findall(content))
+    phases = [phase for phase, names in names_by_phase().items() if names & defined]
+    return phases[0] if len(phases) == 1 else 0
+
+
+def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]]:
+    """Return phase to content, and what is to be said about the names of files; stop at the second file of a phase.
 
     Raises `SubmissionError` if there is none, or two of a phase.
     """
     paths: dict[int, PurePosixPath] = {}
     starters: dict[int, bytes] = {}
-    for phase, path, content in found:
+    notes: list[str] = []
+    others: list[str] = []
+    for named, path, content in found:
+        phase = named if content is None else named or phase_of_content(content)
+        if not phase or content is None:
+            others.append(one_line(str(path)))
+            continue
         if phase in paths:
             raise SubmissionError(f"there are two files for phase {phase}: {paths[phase]} and {path}")
         paths[phase], starters[phase] = path, content
+        if not named:
+            notes.append(f"{one_line(str(path))} does not name its phase: its functions are those of phase {phase}.")
     if not starters:
-        raise SubmissionError(
-            "it contains no starter: expected labs/phase1_scheduler_step/starter.py and so on, or phase1.py ..."
-        )
-    return dict(sorted(starters.items()))
+        names = f" ({', '.join(others[:NUM_SHOWN])} is none)" if others else ""
+        raise SubmissionError(f"it contains no starter{names}: call it phase1.py, phase2.py ..., or hand in labs/")
+    return dict(sorted(starters.items())), notes
 
 
 def limited(content: bytes, shown: str) -> bytes:
@@ -106,6 +147,7 @@ def files_of_zip(path: Path) -> Iterator[Starter]:
             inner = require_inside(entry.filename)
             phase = phase_of(inner)
             if entry.is_dir() or phase is None:
+                yield from filter(None, [None if entry.is_dir() else told_by_name(inner)])
                 continue
             shown = one_line(str(inner))
             if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
@@ -159,6 +201,7 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
             inner = require_inside(entry.name)
             phase = phase_of(inner)
             if entry.isdir() or phase is None:
+                yield from filter(None, [None if entry.isdir() else told_by_name(inner)])
                 continue
             file = archive.extractfile(entry) if entry.isreg() else None
             if file is None:

@@ -25,8 +25,8 @@ def feedback(grade: SubmissionGrade, *, jailed: bool) -> str:
     page.print(Text(f"{grade.name}: {found['points']:g} of {found['max']} points"))
     if not jailed:
         page.print("Graded without isolation (--no-jail).")
-    if grade.error:
-        page.print(Text(grade.error))
+    for line in filter(None, [grade.error, *grade.notes]):
+        page.print(Text(line))
     for phase in grade.phases:
         show_phase(page, phase, grade.failures)
     show_together(page, grade)

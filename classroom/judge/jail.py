@@ -43,7 +43,8 @@ ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
     "USER": "worker",
-    "LANG": "C.UTF-8",
+    "LANG": "C",  # `locale.setlocale(LC_ALL, "")` of a starter finds it; other locales are files, and none are there
+    "PYTHONUTF8": "1",
     "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",

@@ -52,7 +52,7 @@ class Judge:
         self.draw(submission.starters)  # before the clock starts: this time is the judge's own
         start = monotonic()
         self._deadline = start + 60 * self.settings.minutes
-        grade = SubmissionGrade(submission.name, submission.error)
+        grade = SubmissionGrade(submission.name, submission.error, submission.notes)
         with (
             SubmissionDir(submission.starters, self.jail) as submission_dir,
             Workers(submission_dir, self.jail) as workers,

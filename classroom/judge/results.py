@@ -92,6 +92,7 @@ class SubmissionGrade:
 
     name: str
     error: str = ""
+    notes: list[str] = field(default_factory=list)
     phases: list[PhaseResult] = field(default_factory=list)
     failures: dict[tuple[int, str], Outcome] = field(default_factory=dict)
     together: list[Outcome] = field(default_factory=list)

@@ -17,6 +17,7 @@ from classroom.judge.archives import (
     limited,
     one_per_phase,
     phase_of,
+    told_by_name,
 )
 from classroom.worker.text import one_line, printable
 
@@ -25,11 +26,12 @@ ENDINGS = re.compile(r"\.(zip|tar\.gz|tgz|py)$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Submission:
-    """One learner's files, phase to content. `error`: why no file was read."""
+    """One learner's files, phase to content. `error`: why no file was read. `notes`: what its learner is told."""
 
     name: str
     starters: dict[int, bytes] = field(default_factory=dict)
     error: str = ""
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
 def read_submission(path: Path, name: str) -> Submission:
     """Read a starter, a folder with starters, or an archive of one. Never raises for what is in it, but for time."""
     try:
-        return Submission(name, one_per_phase(files_of(path)))
+        starters, notes = one_per_phase(files_of(path))
+        return Submission(name, starters, notes=list(map(printable, notes)))
     except TimeoutError:
         raise  # it says nothing about the file
     except SubmissionError as error:
@@ -72,9 +75,7 @@ def files_of(path: Path) -> Iterator[Starter]:
     if path.is_dir():
         yield from files_of_folder(path)
     elif path.suffix.lower() == ".py":
-        phase = phase_of(PurePosixPath(path.resolve().parent.name) / path.name)
-        if phase is None:
-            raise SubmissionError(f"{one_line(path.name)} does not name its phase: call it phase1.py, phase2.py ...")
+        phase = phase_of(PurePosixPath(path.resolve().parent.name) / path.name) or 0
         yield phase, PurePosixPath(path.name), read_file(path, path.name)
     else:
         yield from files_of_archive(path)
@@ -94,6 +95,8 @@ def files_of_folder(folder: Path) -> Iterator[Starter]:
             phase = phase_of(PurePosixPath(folder.resolve().name) / inner)
             if phase is not None:
                 yield phase, inner, read_file(path, str(inner))
+            elif other := told_by_name(inner):
+                yield other
 
 
 def read_file(path: Path, shown: str) -> bytes:

@@ -17,12 +17,14 @@ from classroom.worker.answers import AnswerError, Json, checked
 from classroom.worker.text import printable
 from course.sandbox.channel import ChannelError, Message
 from course.sandbox.imports import refused_import
+from course.sandbox.source_text import complaint_about_content
 from course.sandbox.worker import WorkerProcess
 from course.starter_status import lab_folder
 from mini_vllm.assembly.lineup import CHECKOUT
 
 START_SECONDS = 60.0
 FRESH_SECONDS = 5.0
+NOT_LOADED = "StarterNotLoadedError"
 
 
 class SubmissionDir:
@@ -40,8 +42,7 @@ class SubmissionDir:
             folder = labs / lab_folder(phase)
             folder.mkdir()
             (folder / "__init__.py").touch()
-            refusal = refused_import(content)
-            (folder / "starter.py").write_bytes(f"raise ImportError({refusal!r})\n".encode() if refusal else content)
+            (folder / "starter.py").write_bytes(loadable(content))
         if not jail.is_a_jail:
             ignored = shutil.ignore_patterns("__pycache__", "embedded_model")
             for name in SEEN:
@@ -54,6 +55,15 @@ class SubmissionDir:
 
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
+
+
+def loadable(content: bytes) -> bytes:
+    """Return a learner's file, or one that says why it is not loaded."""
+    if complaint := complaint_about_content(content):
+        sentence = complaint[0].upper() + complaint[1:]
+        return f"from course.sandbox.errors import {NOT_LOADED}\nraise {NOT_LOADED}({sentence!r})\n".encode()
+    refusal = refused_import(content)
+    return f"raise ImportError({refusal!r})\n".encode() if refusal else content
 
 
 class StarterRaisedError(Exception):

@@ -23,6 +23,7 @@ from classroom.worker.drivers import DRIVERS
 from course.sandbox.channel import Channel, ChannelError, Message, take_stdio
 from course.sandbox.explain import explain
 from course.sandbox.limits import Limits, limit_resources
+from course.sandbox.source_text import newer_syntax
 
 MEMORY_BYTES = 1536 * 2**20  # beyond what is mapped already: Python, its libraries, torch
 LIMITS = Limits(2 * 2**30, stack_bytes=2**23, file_bytes=2**20, num_open_files=64, cpu_seconds=300, num_signals=64)
@@ -131,7 +132,7 @@ def describe_error(error: BaseException) -> str:
     """Return the explanation of an exception for the learner."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == "starter.py":
         line = f"\n    {error.text.strip()}" if error.text else ""
-        return f"starter.py has a syntax error in line {error.lineno}: {error.msg}{line}"
+        return f"starter.py has a syntax error in line {error.lineno}: {error.msg}{line}\n{newer_syntax(error)}"
     return explain(error, {})
 
 

@@ -10,6 +10,7 @@ from types import ModuleType
 
 from course.sandbox.explain import place_in, shown_path
 from course.sandbox.imports import refused_import
+from course.sandbox.source_text import complaint_about_content, newer_library, newer_syntax
 from mini_vllm.assembly.lineup import CHECKOUT
 
 
@@ -24,9 +25,12 @@ def complaint_about_file(path: Path) -> str:
         restore = f"git checkout -- {name}" if (CHECKOUT / ".git").exists() else "mini-vllm start --update"
         return f"{name} is missing. `{restore}` restores the original."
     try:
-        refusal = refused_import(path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         return f"{name} cannot be read: {error.strerror}."
+    if complaint := complaint_about_content(content):
+        return f"{name}: {complaint}"
+    refusal = refused_import(content)
     return f"{name}, {refusal}" if refusal else ""
 
 
@@ -42,15 +46,14 @@ def import_starter(module: str) -> ModuleType:
 def complaint_about_import(error: BaseException, path: Path) -> str:
     """Return why a learner's file cannot be imported."""
     name = shown_path(path)
-    if isinstance(error, UnicodeError) or (isinstance(error, SyntaxError) and _is_not_text(error)):
-        return f"{name} is not UTF-8 text. Save it as UTF-8."
     if isinstance(error, SyntaxError):
         line = f"\n    {error.text.strip()}" if error.text else ""
         where = name if error.filename in (None, str(path)) else str(error.filename)
-        return f"{where} has a syntax error in line {error.lineno}: {error.msg}{line}"
+        return f"{where} has a syntax error in line {error.lineno}: {error.msg}{line}\n{newer_syntax(error)}"
     if isinstance(error, SystemExit):
         return f"{name} ends the program while it is imported: {place_in(error) or 'sys.exit'}."
-    return f"{name} cannot be imported. {type(error).__name__}: {error}\n  {place_in(error)}".rstrip()
+    told = f"{name} cannot be imported. {type(error).__name__}: {error}\n  {place_in(error)}".rstrip()
+    return f"{told}\n{newer_library(error)}".rstrip()
 
 
 def missing_names(module: ModuleType, names: Sequence[str]) -> list[str]:
@@ -65,7 +68,3 @@ def missing_names(module: ModuleType, names: Sequence[str]) -> list[str]:
         similar = get_close_matches(inner, others, 1, 0.6)
         sentences.append(f"{name} is missing from starter.py" + (f" (there is {similar[0]!r})" if similar else ""))
     return sentences
-
-
-def _is_not_text(error: SyntaxError) -> bool:
-    return any(part in str(error.msg) for part in ("null bytes", "unicode error", "codec can't decode", "(unicode"))

@@ -62,6 +62,13 @@ def read(path: Path) -> Submission:
     return read_submission(path, "ada")
 
 
+COUNTED = (
+    *("starter.py", "starter-1.py", "starter_1.py", "starter(1).py", "starter (2).py", "starter 2.py", "STARTER.PY"),
+    *("starter copy.py", "starter - Copy (2).py", "Copy of starter.py", "starter-v2.py", "starter_final.py"),
+    "ada_starter-2-1.py",
+)
+
+
 @pytest.mark.parametrize(
     ("path", "phase"),
     [
@@ -79,14 +86,35 @@ def read(path: Path) -> Submission:
         ("phase14.py", None),
         ("test_phase1.py", None),
         ("phase1.py.txt", None),
-        ("labs/phase14_x/starter.py", None),
-        ("starter.py", None),
+        ("labs/phase14_x/starter.py", 0),
+        *((name, 0) for name in COUNTED),
+        *((f"labs/phase3_preemption/{name}", 3) for name in COUNTED),
+        ("labs/phase6_gpu_runner/starter_triton.py", None),
+        ("labs/phase3_preemption/starter_of_a_friend.py", None),
+        *((name, 1) for name in ("Phase1.py", "PHASE1.PY", "phase01.py", "phase1_2026_11_29.py", "2026_phase1.py")),
         ("labs/phase3_preemption/test_task3_1_priority_queue.py", None),
         ("__MACOSX/labs/phase3_preemption/starter.py", None),
     ],
 )
 def test_which_phase_a_path_is(path: str, phase: int | None) -> None:
     assert phase_of(PurePosixPath(path)) == phase
+
+
+@pytest.mark.parametrize("name", [*COUNTED, "my solution.py"])
+def test_the_content_says_the_phase_where_the_name_does_not(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("import x\nclass RecomputePreemption:\n    pass\n")
+    assert (read(path).starters, read(path).error) == ({3: path.read_bytes()}, "")
+    assert read(path).notes == [f"{name} does not name its phase: its functions are those of phase 3."]
+    for text in ("", "def f(): pass", "def clamp(): pass\ndef choose_victim(): pass", "def select_logits_rows(): pass"):
+        path.write_text(text)
+        assert f"it contains no starter ({name} is none): call it phase1.py" in read(path).error
+
+
+@pytest.mark.parametrize("name", ["phase1.py.txt", "starter.ipynb", "Phase 14.py", "scheduler.py"])
+def test_a_name_that_is_none_is_named(tmp_path: Path, name: str) -> None:
+    packed = make_zip(tmp_path / "x.zip", {f"work/{name}": b"def clamp(): pass", "work/test_x.py": b"x"})
+    assert f"(work/{name} is none)" in read(packed).error
 
 
 def test_a_folder_and_a_zip_give_the_same(tmp_path: Path) -> None:
@@ -173,7 +201,7 @@ def test_a_starter_by_itself(tmp_path: Path) -> None:
     for name in ("alice_phase3.py", "alice.py"):
         (tmp_path / name).write_bytes(b"x = 1")
     assert read(tmp_path / "alice_phase3.py").starters == {3: b"x = 1"}
-    assert "does not name its phase" in read(tmp_path / "alice.py").error
+    assert "alice.py is none" in read(tmp_path / "alice.py").error
 
 
 def test_a_tar_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
