@@ -120,13 +120,13 @@ HOSTILE = (
             .replace("while text", "while True").replace("text = text[", "text[")
             , "answer"),
     Hostile("a giant number", ANSWER.replace("FORGED", "{'answer': 10 ** 4000}"), GARBLED),
-    Hostile("a forged answer", ANSWER.replace("FORGED", "{'answer': [0] * 51}"), "the first that differs"),
-    Hostile("more answers than questions", ANSWER.replace("FORGED", "{'answer': [0] * 52}"), "were expected"),
+    Hostile("a forged answer", ANSWER.replace("FORGED", "{'answer': [0] * 52}"), "the first that differs"),
+    Hostile("more answers than questions", ANSWER.replace("FORGED", "{'answer': [0] * 53}"), "were expected"),
     Hostile("a text for an answer", ANSWER.replace("FORGED", "{'answer': 'right'}"), "were expected"),
     Hostile("an answer and an error", ANSWER.replace("FORGED", "{'answer': [], 'error': [1]}"), GARBLED),
     Hostile("a call to the judge", ANSWER.replace("FORGED", "{'call': [9, 'eval', [], []]}"), GARBLED),
     Hostile("an exception like the contract's", ANSWER.replace(
-        "FORGED", "{'answer': [{'raises': 'ValueError', 'text': 'none'}] * 51}"), "none"),
+        "FORGED", "{'answer': [{'raises': 'ValueError', 'text': 'none'}] * 52}"), "none"),
     Hostile("a pickle", ANSWER.replace("FORGED", "{'answer': {'pickle': 'gASVCg=='}}"), "were expected"),
     Hostile("always equal, and patches of the judge's modules", PATCH, "differs"),
     Hostile("a describer that always says 7", COUNT_AS_RIGHT, "differs"),
