@@ -21,7 +21,7 @@ COMMANDS = [
     (
         "pages",
         "bench.cli.pages:bench_pages",
-        "Measure the delay from a slider or a dragged knob to its picture, in a headless Chromium.",
+        "Measure the delay from a slider or a knob to its picture.",
     ),
 ]
 bench_app = lazy_app(COMMANDS, help="Measure the engine: its speed, its features, its own cost.")

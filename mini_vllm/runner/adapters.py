@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate
-from math import isfinite
+from math import isfinite, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,12 @@ from mini_vllm.runner.model_files import require_content, some
 from mini_vllm.runner.paged_model import ForwardPass
 
 Bgmv = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
-KEY = re.compile(r"base_model\.model\.model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+_proj)\.lora_([AB])\.weight")
+KEY = re.compile(r"base_model\.model\.(model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+_proj))\.lora_([AB])\.weight")
 # Settings that tell how an adapter was trained, or what its files show. Others change the product, or more than these
 # layers, so all of them must be off; those that PEFT will have one day, too.
 HARMLESS = frozenset(
-    "r lora_alpha target_modules exclude_modules layers_to_transform layers_pattern fan_in_fan_out lora_dropout "
+    "r lora_alpha rank_pattern alpha_pattern use_rslora target_modules exclude_modules layers_to_transform "
+    "layers_pattern fan_in_fan_out lora_dropout "
     "task_type auto_mapping peft_version base_model_name_or_path revision inference_mode megatron_core loftq_config "
     "eva_config corda_config lora_ga_config qalora_group_size runtime_config ensure_weight_tying".split()
 )
@@ -42,15 +43,15 @@ SUPPORTED: Mapping[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter's A [r, in] and B [out, r] by layer and module, and the factor alpha / r of their product.
+    """An adapter's A [r, in] and B [out, r] by layer and module, their rank r, and the factor of their product.
 
     `everywhere` has the modules that it must change in every layer.
     """
 
     name: str
-    rank: int
-    scale: float
     weights: dict[tuple[int, str, str], Tensor]
+    ranks: dict[tuple[int, str], int]
+    scales: dict[tuple[int, str], float]
     everywhere: frozenset[str] = frozenset()
 
 
@@ -79,18 +80,46 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
         raise ValueError(f"adapter {name!r}: {folder} holds NaN or infinity in {some(broken)}")
     places = {key: KEY.fullmatch(key) for key in tensors}
     if unknown := [key for key, place in places.items() if place is None]:
-        raise ValueError(f"adapter {name!r} changes {unknown[0]}: only linear layers of attention and MLP can be")
-    weights = {(int(place[1]), place[2], place[3]): tensors[key] for key, place in places.items() if place}
+        raise ValueError(
+            f"adapter {name!r} changes {unknown[0]}: only lora_A.weight and lora_B.weight of linear layers of "
+            "attention and MLP can be, named as in base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+        )
     targets = config.get("target_modules")
     is_whole = isinstance(targets, list) and config.get("layers_to_transform") is config.get("exclude_modules") is None
-    return Adapter(name, rank, alpha / rank, weights, frozenset(targets or ()) if is_whole else frozenset())
+    adapter = Adapter(name, {}, {}, {}, frozenset(targets or ()) if is_whole else frozenset())
+    for key, place in places.items():
+        if place is not None:
+            path, layer, module, side = place[1], int(place[2]), place[3], place[4]
+            adapter.weights[layer, module, side] = tensors[key]
+            try:
+                found = rank_and_scale(config, path, rank, alpha)
+            except (ValueError, TypeError, AttributeError, re.error) as error:
+                raise ValueError(f"adapter {name!r}: rank_pattern or alpha_pattern is wrong: {error}") from error
+            adapter.ranks[layer, module], adapter.scales[layer, module] = found
+    return adapter
+
+
+def rank_and_scale(config: Mapping[str, Any], path: str, rank: int, alpha: float) -> tuple[int, float]:
+    """Return a module's rank and the factor of its product; `rank` and `alpha` hold unless a pattern matches its path.
+
+    peft: `get_pattern_key` and `update_layer`. Raises `ValueError` for values out of range, `re.error` for patterns.
+    """
+
+    def first_match(setting: str, default: Any) -> Any:
+        patterns = (config.get(setting) or {}).items()
+        return next((value for key, value in patterns if re.match(rf"(.*\.)?({key})$", path)), default)
+
+    rank, alpha = first_match("rank_pattern", rank), first_match("alpha_pattern", alpha)
+    if not isinstance(rank, int) or rank < 1 or not isfinite(alpha):
+        raise ValueError(f"{path} must have a rank of at least 1 and a number for alpha, got {rank!r} and {alpha!r}")
+    return rank, alpha / (sqrt(rank) if config.get("use_rslora") else rank)
 
 
 def digest_of(adapters: Sequence[Adapter]) -> bytes:
     """Return what tells adapters from others with the same names; empty without any."""
     digest = sha256()
     for adapter in adapters:
-        digest.update(repr((adapter.name, adapter.scale)).encode())
+        digest.update(repr((adapter.name, sorted(adapter.scales.items()))).encode())
         for place, weight in sorted(adapter.weights.items()):
             digest.update(repr(place).encode() + weight.float().numpy().tobytes())
     return digest.digest() if adapters else b""
@@ -144,9 +173,9 @@ def stacked(
     """Return A [N, modules * r, in] and B [N, out, modules * r] of all adapters for modules that are one product.
 
     Each module has its own rows of A, and B joins them to its own outputs alone. r is the largest rank; what a smaller
-    one leaves is 0. B holds the factor alpha / r.
+    one leaves is 0. B holds the factor of the product.
     """
-    rank = max(adapter.rank for adapter in adapters)
+    rank = max(rank for adapter in adapters for rank in adapter.ranks.values())
     lora_a = torch.zeros(len(adapters), len(outputs) * rank, num_inputs)
     lora_b = torch.zeros(len(adapters), sum(outputs.values()), len(outputs) * rank)
     for index, adapter in enumerate(adapters):
@@ -155,7 +184,7 @@ def stacked(
                 a, b = (adapter.weights[layer, module, side].float() for side in "AB")
                 ranks = slice(place * rank, place * rank + len(a))
                 lora_a[index, ranks] = a
-                lora_b[index, end - outputs[module] : end, ranks] = b * adapter.scale
+                lora_b[index, end - outputs[module] : end, ranks] = b * adapter.scales[layer, module]
     return lora_a, lora_b
 
 
@@ -184,7 +213,9 @@ def require_fit(adapters: Sequence[Adapter], num_layers: int, products: Any) -> 
         for layer, module, _ in adapter.weights:
             a, b = (adapter.weights.get((layer, module, one)) for one in "AB")
             seen = (None if a is None else tuple(a.shape), None if b is None else tuple(b.shape))
-            rank, (num_inputs, out) = adapter.rank, sizes.get(module, (0, 0))
+            if module not in sizes:
+                raise ValueError(f"adapter {adapter.name!r} changes {module}, but a layer has {', '.join(sizes)}")
+            rank, (num_inputs, out) = adapter.ranks[layer, module], sizes[module]
             if layer >= num_layers or seen != ((rank, num_inputs), (out, rank)):
                 raise ValueError(
                     f"adapter {adapter.name!r}: lora_A and lora_B of {module} in layer {layer} are {seen[0]} and "

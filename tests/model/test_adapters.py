@@ -126,6 +126,19 @@ Q_OF_0 = Q_OF_9.replace("99", "0")
         ({}, {"r": 0}, "r must be at least 1"),
         ({}, {"r": 9}, r"are \(8, \d+\) and \(\d+, 8\), but .* there \[9, \d+\]"),
         ({"base_model.model.lm_head.lora_A.weight": torch.ones(2, 2)}, {}, "changes base_model.model.lm_head"),
+        (
+            {Q_OF_0.replace("lora_A.weight", "lora_magnitude_vector"): torch.ones(2)},
+            {},
+            "only lora_A.weight",
+        ),
+        (
+            {Q_OF_0.replace("q_proj", "qkv_proj"): torch.ones(2, 2)},
+            {},
+            "changes qkv_proj, but a layer has q_proj",
+        ),
+        ({}, {"rank_pattern": {"(": 2}}, "rank_pattern or alpha_pattern is wrong: "),
+        ({}, {"rank_pattern": {"q_proj": 0}}, "q_proj must have a rank of at least 1"),
+        ({}, {"alpha_pattern": {"q_proj": "2"}}, "rank_pattern or alpha_pattern is wrong: "),
         ({Q_OF_9: torch.ones(2, 2)}, {}, r"q_proj in layer 99 are \(2, 2\) and None, but the model has"),
         ({Q_OF_0: torch.tensor(1.0)}, {}, r"are \(\) and \(\d+, 8\)"),
         ({Q_OF_0: torch.ones(8, 2)}, {}, r"are \(8, 2\) and \(\d+, 8\)"),
@@ -156,7 +169,7 @@ def test_files_that_cannot_be_read_are_refused_in_words(folders: dict[str, str],
         with pytest.raises(ValueError, match="must have adapter_config"):
             load_adapter("x", folder)
         path.write_bytes(before)
-    assert load_adapter("x", folder).rank == 8
+    assert set(load_adapter("x", folder).ranks.values()) == {8}
 
 
 def test_what_peft_writes_is_read(model: Any, tmp_path: Path) -> None:
@@ -164,7 +177,34 @@ def test_what_peft_writes_is_read(model: Any, tmp_path: Path) -> None:
     settings = LoraConfig(r=2, lora_alpha=3, target_modules=["q_proj"], lora_dropout=0.1, layers_to_transform=[1])
     get_peft_model(load_model()[0].model, settings).save_pretrained(str(tmp_path))
     adapter = load_adapter("x", tmp_path)
-    assert (adapter.rank, adapter.scale, len(adapter.weights)) == (2, 1.5, 2)
+    assert (adapter.ranks, adapter.scales, len(adapter.weights)) == ({(1, "q_proj"): 2}, {(1, "q_proj"): 1.5}, 2)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"use_rslora": True},
+        {"rank_pattern": {"k_proj": 3, "layers.1.self_attn.q_proj": 5}},
+        {"alpha_pattern": {r"layers\.[02]\..*": 40, "q_proj": 1}},
+        {"rank_pattern": {r".*\.(up|gate)_proj": 7, "^model.layers.0.mlp.down_proj": 1, "p_proj": 2, "proj": 9}},
+        {"use_rslora": True, "rank_pattern": {"o_proj": 6}, "alpha_pattern": {"v_proj|o_proj": 30, ".*": 11}},
+    ],
+    ids=str,
+)
+def test_ranks_and_factors_of_modules_are_those_of_peft(settings: Any, tmp_path: Path) -> None:
+    """peft 0.21.2 saves patterns in alphabetical order, so one trained in another order changes when loaded."""
+    torch.manual_seed(3)
+    config = LoraConfig(r=4, lora_alpha=9, target_modules=[*ATTENTION, *MLP], init_lora_weights=False, **settings)
+    get_peft_model(load_model()[0].model, config).save_pretrained(str(tmp_path))
+    adapter, adapted = load_adapter("x", tmp_path), PeftModel.from_pretrained(load_model()[0].model, str(tmp_path))
+    layers = {tuple(name.split(".")): one for name, one in adapted.named_modules() if hasattr(one, "lora_A")}
+    assert adapter.ranks == {(int(path[4]), path[-1]): one.r["default"] for path, one in layers.items()}
+    scales = {(int(path[4]), path[-1]): one.scaling["default"] for path, one in layers.items()}
+    assert adapter.scales == pytest.approx(scales)
+    llm = LLM(config=ROOMY, lineup=LINEUP, adapters={"x": str(tmp_path)})
+    [output] = llm.generate([PROMPTS[0]], SamplingParams(NUM_TOKENS, ignore_eos=True), adapter="x")
+    [answer] = transformers_greedy(adapted, [load_model()[1].encode(PROMPTS[0])], [NUM_TOKENS])
+    assert output.outputs[0].token_ids[: len(answer)] == answer
 
 
 def test_an_adapter_without_a_name_is_not_that_of_requests_without_one(folders: dict[str, str]) -> None:
