@@ -31,6 +31,12 @@ ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
 INPUT = ("input_length", "Request tokens", "ContextTokens")
 OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")
 TENANT = ("tenant", "Model", "type")
+# Columns that say nothing more: Bailian's chats are in its hashes, and BurstGPT's times are those of its service.
+HARMLESS = {"hash_ids", "chat_id", "parent_chat_id", "turn", "Total tokens", "Elapsed time", "Log Type"}
+LEFT_OUT = {
+    "NumImages": "images are not encoded",
+    "Session ID": "a turn shares no prefix with the turns before it, and does not wait for their answers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,13 @@ class TraceLoad:
         if not self.speed > 0:
             raise ValueError(f"speed must be over 0, got {self.speed}")
 
+    def left_out(self) -> str:
+        """Return which columns of the file the requests do not have, and what that means; empty without any."""
+        _, first = next(_records(Path(self.path)), (0, {}))
+        first = json.loads(first) if isinstance(first, str) else first
+        lost = [name for name in first if name not in HARMLESS.union(ARRIVAL, INPUT, OUTPUT, TENANT)]
+        return "; ".join(f"{name} ({LEFT_OUT.get(name, 'not known')})" for name in lost)
+
     def requests(self, seed: int) -> list[TimedRequest]:
         """Return the requests in order of arrival; `seed` decides which of them are urgent.
 
@@ -162,17 +175,23 @@ def read_rows(path: Path) -> Iterator[Row]:
     """Yield the requests of a `.csv` or `.jsonl` file that have an output. Raises `ValueError` naming the line."""
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"a trace must be a .csv or .jsonl file, got {path}")
+    number = 0
+    try:
+        for number, record in _records(path):
+            row = _row(record if isinstance(record, dict) else json.loads(record), number)
+            if row.num_output_tokens > 0:
+                yield row
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}, line {number}: {error}") from None
+
+
+def _records(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield what each line holds, and its number: a row of a table by its columns' names, or JSON as text."""
     with path.open(encoding="utf-8-sig", newline="") as lines:
-        is_table = path.suffix == ".csv"
-        number = 1 if is_table else 0
-        try:
-            for record in csv.DictReader(lines) if is_table else filter(str.strip, lines):
-                number += 1
-                row = _row(record if isinstance(record, dict) else json.loads(record), number)
-                if row.num_output_tokens > 0:
-                    yield row
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{path}, line {number}: {error}") from None
+        if path.suffix == ".csv":
+            yield from enumerate(csv.DictReader(lines), start=2)
+        else:
+            yield from enumerate(filter(str.strip, lines), start=1)
 
 
 def _row(record: Mapping[str, Any], number: int) -> Row:

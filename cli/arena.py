@@ -106,6 +106,9 @@ def arena(
     console.print(whose_code(team), markup=False)
     for name in names:
         console.print(f"{name}: {POLICIES[name].text}", style=FAINT, markup=False, highlight=False)
+    for title, load in loads.items():
+        if isinstance(load, TraceLoad) and (lost := load.left_out()):
+            console.print(f"{title} has columns that are not used: {lost}", markup=False, highlight=False)
     with reported("Simulating") as report:
         found = run_races(races, options.dask, lambda done: report("Simulating", done, len(races)))
     by_title: dict[str, dict[str, list[Figures]]] = {title: {name: [] for name in names} for title in loads}

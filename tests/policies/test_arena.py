@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from arena.contest import Estimate, run_race, run_races, serve_requests
 from arena.figures import Accounts, figures_of, jain_index, quality_of_experience
 from arena.loads import Load, TraceLoad
 from arena.report import LATENCIES, WORK, figures_table, front, goodput_table, pareto_picture
+from cli.main import app
 from course.simulator.served import Served
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
@@ -93,6 +95,23 @@ def test_a_trace_keeps_who_sent_a_request_where_the_form_says_so(tmp_path: Path)
             "\ufeff" * name.endswith(".csv") + TRACES[name].read_text("utf-8"), encoding="utf-8"
         )
         assert [one.tenant for one in TraceLoad(str(tmp_path / name)).requests(0)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        # Azure 2025 (multimodal), BurstGPT 3, and a column of nobody's
+        ("TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n1,2,9,3\n", "NumImages (images are not encoded)"),
+        ("Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+         "1,7,2,GPT-4,9,3,12,Conversation log\n", "Session ID (a turn shares no prefix with"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens,Reasoning\n1,9,3,5\n", "Reasoning (not known)"),
+    ],
+)  # fmt: skip
+def test_a_column_that_is_not_used_is_said(text: str, lost: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    result = CliRunner().invoke(app, ["arena", "fcfs", "--trace", str(tmp_path / "a.csv"), "--seeds", "1"])
+    assert f"a.csv has columns that are not used: {lost}" in " ".join(result.output.split())
+    assert all(not TraceLoad(str(path)).left_out() or path.name == "BurstGPT_3.csv" for path in TRACES.values())
 
 
 def test_a_mooncake_request_without_hashes_counts_milliseconds_too(tmp_path: Path) -> None:
