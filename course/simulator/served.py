@@ -29,6 +29,7 @@ class Served:
 
     `gaps` are times from one token to the next, each with the number of tokens that had this gap: all decodes
     of a step share it. `peak_context_tokens` is the largest number of tokens that one step attended to.
+    `hit_rate` is the share of the prompts' tokens that were found in the prefix cache at first admissions.
     """
 
     requests: Sequence[TimedRequest]

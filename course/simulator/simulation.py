@@ -91,6 +91,8 @@ class Simulation:
         self.num_finished = 0
         self._decoding: dict[str, Request] = {}
         self._last_token_times: dict[str, float] = {}
+        self._admitted = set[str]()
+        self._num_hit_tokens = self._num_query_tokens = 0
 
     def run(self) -> Served:
         """Serve all requests. Raises like `simulate`."""
@@ -116,7 +118,7 @@ class Simulation:
         """Serve what has arrived, and return the result."""
         self.serve_until(math.inf)
         self.on_progress(self.num_finished)
-        self.served.hit_rate = self.scheduler.prefix_cache.hit_rate()
+        self.served.hit_rate = self._num_hit_tokens / max(1, self._num_query_tokens)
         return self.served
 
     def require_servable(self) -> None:
@@ -213,6 +215,10 @@ class Simulation:
             if request_id in decoding:
                 sampling[request_id] = request
                 continue
+            if request_id not in self._admitted:  # again, it finds its own blocks, which vLLM counts apart, too
+                self._admitted.add(request_id)
+                self._num_hit_tokens += request.num_cached_tokens
+                self._num_query_tokens += request.num_prompt_tokens
             end = request.num_computed_tokens
             num_pairs += pairs(end - n, n) - end
             if end == request.num_tokens:

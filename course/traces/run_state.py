@@ -72,7 +72,6 @@ class RunState:
     num_known: dict[str, int] = field(default_factory=dict)
     num_hits: int = 0
     num_hit_tokens: int = 0
-    num_query_tokens: int = 0
     num_preemptions: int = 0
     num_evicted: int = 0
     num_recomputed_tokens: int = 0
@@ -81,6 +80,8 @@ class RunState:
     blocks_in_use: list[int] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     pool: PoolState = field(init=False)
+    _num_first_tokens: int = 0
+    _num_first_hit_tokens: int = 0
     _furthest: dict[str, int] = field(default_factory=dict)
     _rejected: dict[int, dict[str, int]] = field(default_factory=dict)
 
@@ -89,8 +90,8 @@ class RunState:
 
     @property
     def hit_rate(self) -> float:
-        """The share of the admitted requests' tokens found in the prefix cache, 0 to 1."""
-        return self.num_hit_tokens / self.num_query_tokens if self.num_query_tokens else 0.0
+        """The share of the requests' tokens found in the prefix cache at first admissions, 0 to 1."""
+        return self._num_first_hit_tokens / max(1, self._num_first_tokens)
 
     def num_tokens(self, request_id: str) -> int:
         """Return the tokens of a request, prompt and output, after the current step."""
@@ -138,8 +139,10 @@ class RunState:
         self.tables[request_id] = share["blocks"]
         self.remembered |= dict.fromkeys(share["new_blocks"], request_id)
         self.computed[request_id] = end
+        if share["kind"] == "new":  # a preempted request finds its own blocks, which vLLM counts apart, too
+            self._num_first_tokens += self.num_tokens(request_id)
+            self._num_first_hit_tokens += share.get("hit", 0)
         if share["kind"] != "running":
-            self.num_query_tokens += self.num_tokens(request_id)
             self.num_hits += bool(share.get("hit"))
             self.num_hit_tokens += share.get("hit", 0)
         if end < self.num_tokens(request_id):

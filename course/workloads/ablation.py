@@ -121,12 +121,14 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
     result = LineupResult(lineup, len(requests))
     arrived = {request.request_id: request.arrival_time for request in requests}
     latest: dict[str, float] = {}
-    num_finished = 0
+    num_finished = num_hit_tokens = num_prompt_tokens = 0
     try:
         for output in outputs_in_time(engine, clock, requests):
             if output.request_id in latest:
                 result.inter_token_latencies.append(clock.now - latest[output.request_id])
             else:
+                num_hit_tokens += output.metrics.num_cached_tokens  # of the first admission, as vLLM counts hits
+                num_prompt_tokens += len(output.prompt_token_ids)
                 result.first_token_latencies.append(clock.now - arrived[output.request_id])
             latest[output.request_id] = clock.now
             known, token_ids = result.token_ids.get(output.request_id, []), output.outputs[0].token_ids
@@ -137,7 +139,7 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
     except StalledError:
         result.num_stalled = len(requests) - num_finished
     result.seconds = clock.now
-    result.hit_rate = engine.scheduler.prefix_cache.hit_rate()
+    result.hit_rate = num_hit_tokens / max(1, num_prompt_tokens)
     _read_trace(result, engine)
     return result
 

@@ -195,7 +195,8 @@ class EngineStatistics(StepObserver):
         counters["prompt_tokens"] += state.request.num_prompt_tokens
         num_hits = max(0, state.request.num_cached_tokens)
         counters["prefix_cache_hits"] += num_hits
-        if self.engine.config.enable_prefix_caching:
+        # Once per request, as vLLM exports: what it finds after a preemption is of its own blocks.
+        if self.engine.config.enable_prefix_caching and not state.request.sampling_params.skip_reading_prefix_cache:
             counters["prefix_cache_queries"] += state.request.num_prompt_tokens
             self.counts.recent_lookups.append((state.request.num_prompt_tokens, num_hits))
 

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from course.simulator.calibration import Calibration
 from course.simulator.experiment import DEFAULT_LOAD, Experiment, parse_sweep
 from course.simulator.served import Served, Slo
+from course.simulator.simulation import simulate
 from course.simulator.summary import Spread
-from course.simulator.workloads import SYSTEM_TOKENS, WORKLOADS, make_requests, prompt_of
+from course.simulator.workloads import SYSTEM_TOKENS, WORKLOADS, SyntheticPrompt, make_requests, prompt_of
 from course.workloads.percentiles import percentiles
 from course.workloads.timed_request import TimedRequest
+from mini_vllm import EngineConfig
 from mini_vllm.assembly.lineup import parse_lineup
 
 LINEUP = parse_lineup("solution:1-5")
@@ -109,6 +111,13 @@ def test_memory_that_is_short_leads_to_preemptions_and_a_cache_to_hits() -> None
     assert short.num_preemptions > 0
     assert SMALL.run(LINEUP).hit_rate > 0.5
     assert SMALL.with_setting("enable_prefix_caching", "off").run(LINEUP).hit_rate == 0.0
+
+
+def test_what_a_preempted_request_finds_of_its_own_blocks_is_no_hit() -> None:
+    short = EngineConfig(num_gpu_blocks=40, max_num_seqs=8, max_model_len=256)
+    requests = [TimedRequest(0.0, str(number), SyntheticPrompt(64, number), 64) for number in range(8)]
+    served = simulate(requests, short, SMALL.cost, LINEUP)
+    assert (served.num_preemptions > 0, served.hit_rate) == (True, 0.0)
 
 
 @given(SAMPLES, st.lists(st.integers(1, 100), max_size=4))
