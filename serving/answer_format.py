@@ -77,7 +77,6 @@ def _finite(logprob: Logprob) -> float:
 class AnswerFormat:
     """The JSON of one route. A streamed choice begins with `opening`, if there is one, and ends with `ending`."""
 
-    prompt_field: str
     id_prefix: str
     object: str
     chunk_object: str
@@ -89,7 +88,6 @@ class AnswerFormat:
 
 
 CHAT = AnswerFormat(
-    prompt_field="messages",
     id_prefix="chatcmpl",
     object="chat.completion",
     chunk_object="chat.completion.chunk",
@@ -100,7 +98,6 @@ CHAT = AnswerFormat(
     take_logprobs=ReportedLogprobs.take_for_chat,
 )
 COMPLETION = AnswerFormat(
-    prompt_field="prompt",
     id_prefix="cmpl",
     object="text_completion",
     chunk_object="text_completion",

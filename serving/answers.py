@@ -12,6 +12,7 @@ from mini_vllm.outputs import RequestOutput
 from serving.errors import ApiError, error_of_engine, error_of_output
 from serving.generate_request import GenerateRequest, Item, Outputs
 from serving.limits import ended_by_disconnect
+from serving.tool_calls import GrowingCall
 
 compact = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one at each call
 DONE = b"data: [DONE]\n\n"
@@ -37,9 +38,9 @@ async def whole_answer(request: GenerateRequest, http_request: Request) -> Respo
             async for index, output in request.outputs():
                 last[index] = output
                 if output.error is not None:
-                    raise error_of_output(output.error)
+                    raise error_of_output(output.error, request.sent)
         except Exception as error:
-            raise error_of_engine(error, request.format.prompt_field) from error
+            raise error_of_engine(error, request.sent) from error
         outputs = [last[index] for index in range(len(request.choices))]
         choices = [whole_choice(request, index, output) for index, output in enumerate(outputs)]
         return JSONResponse(
@@ -60,11 +61,15 @@ def head_of(request: GenerateRequest, kind: str) -> dict[str, Any]:
 
 def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) -> dict[str, Any]:
     completion, logprobs = output.outputs[0], request.reported_logprobs(index)
+    if request.forced_call is None:
+        whole = request.format.whole(request.choices[index].echo + completion.text)
+    else:
+        whole = {"message": request.forced_call.message(completion.text)}
     return {
         "index": index,
-        **request.format.whole(request.choices[index].echo + completion.text),
+        **whole,
         "logprobs": logprobs and request.format.take_logprobs(logprobs, completion),
-        "finish_reason": completion.finish_reason,
+        "finish_reason": request.finish_reason(completion.finish_reason),
         "stop_reason": completion.stop_reason,
     }
 
@@ -114,7 +119,7 @@ class StreamedAnswer(Response):
                 if output.error is None or self._has_begun:
                     await self._write(self._choices[index].of(output))
                 if output.error is not None:
-                    raise error_of_output(output.error)
+                    raise error_of_output(output.error, self._request.sent)
             end = self._usage() + DONE
         except ApiError as error:
             if not self._has_begun:
@@ -127,7 +132,7 @@ class StreamedAnswer(Response):
         try:
             return await anext(outputs, None)
         except Exception as error:
-            raise error_of_engine(error, self._request.format.prompt_field) from error
+            raise error_of_engine(error, self._request.sent) from error
 
     def _usage(self) -> bytes:
         request = self._request
@@ -144,6 +149,7 @@ class ChoiceEvents:
         self._request, self._format, self._index = request, request.format, index
         self._logprobs = request.reported_logprobs(index)
         self._echo = request.choices[index].echo
+        self._call = GrowingCall(request.forced_call) if request.forced_call else None
         self._is_open = False
         # Every event repeats the head: it is encoded once per choice instead of once per token.
         self._start = f'data: {compact(head_of(request, request.format.chunk_object))[:-1]},"choices":['
@@ -159,17 +165,25 @@ class ChoiceEvents:
             self._end = f'],"usage":{compact(self._request.usage([output]))}}}\n\n'
         events = [] if self._is_open else self._opening()
         self._is_open = True
-        if self._logprobs is not None:
-            logprobs = self._format.take_logprobs(self._logprobs, output.outputs[0])
+        reported = self._logprobs
+        logprobs = None if reported is None else self._format.take_logprobs(reported, output.outputs[0])
+        if self._call is not None:
+            events += self._events_of_call(self._call.take(output.new_text, is_last=output.finished), logprobs)
+        elif logprobs is not None:
             events.append(self._event(self._format.piece(output.new_text), logprobs))
         elif output.new_text:
             events.append(f"{self._before_text}{compact(output.new_text)}{self._after_text}{self._end}")
         if output.finished:
-            end = output.outputs[0]
-            events.append(
-                self._event(self._format.ending, finish_reason=end.finish_reason, stop_reason=end.stop_reason)
-            )
+            end, reason = output.outputs[0], self._request.finish_reason(output.outputs[0].finish_reason)
+            events.append(self._event(self._format.ending, finish_reason=reason, stop_reason=end.stop_reason))
         return "".join(events).encode()
+
+    def _events_of_call(self, pieces: list[dict[str, Any]], logprobs: dict[str, Any] | None) -> list[str]:
+        """Return an event per piece. The first one has the logprobs; without a piece they get an empty one."""
+        forced = self._request.forced_call
+        assert forced is not None
+        deltas = [forced.delta(piece) for piece in pieces] or [{}] * (logprobs is not None)
+        return [self._event({"delta": delta}, None if place else logprobs) for place, delta in enumerate(deltas)]
 
     def _opening(self) -> list[str]:
         echo = self._format.piece(self._echo) if self._echo else None

@@ -1,6 +1,7 @@
 """Errors in OpenAI's form: a status, and a JSON object with message, type, param and code."""
 
 import logging
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request, Response
@@ -8,7 +9,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from mini_vllm.engine.errors import EngineDeadError, QueueFullError, RequestIdInUseError, ShuttingDownError
+from mini_vllm.engine.errors import (
+    ContextLengthError,
+    EngineDeadError,
+    QueueFullError,
+    RequestIdInUseError,
+    ShuttingDownError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +57,39 @@ def engine_error(message: str) -> ApiError:
     return ApiError(500, message, type="server_error", code="engine_error")
 
 
-def error_of_output(message: str) -> ApiError:
+@dataclass(frozen=True, slots=True)
+class SentFields:
+    """The fields of a request under which its client sent what the engine knows by other names."""
+
+    prompt: str
+    max_tokens: str = "max_tokens"
+    structured_outputs: str = "structured_outputs"
+
+    def error(self, message: str) -> ApiError:
+        """Return the error for a message of the engine, which begins with the setting that is wrong, or is general."""
+        setting, _, rest = message.partition(" ")
+        root = setting.partition(".")[0]
+        if root in ("max_tokens", "structured_outputs") and (sent := getattr(self, root)) != root:
+            return invalid(f"{sent} {rest}", sent)
+        return invalid(message, "model" if rest.startswith("adapter ") else setting if "_" in setting else self.prompt)
+
+    def too_long(self, error: ContextLengthError) -> ApiError:
+        """Return the error for a request that is too long in OpenAI's words, which clients such as LiteLLM look for."""
+        num_tokens = error.num_prompt_tokens + error.max_tokens
+        message = (
+            f"This model's maximum context length is {error.max_total_tokens} tokens. However, you requested "
+            f"{num_tokens} tokens ({error.num_prompt_tokens} in the {self.prompt}, {error.max_tokens} in the "
+            f"completion). Please reduce the length of the {self.prompt} or completion: {error}."
+        )
+        return invalid(message, self.prompt, "context_length_exceeded")
+
+
+def error_of_output(message: str, sent: SentFields) -> ApiError:
     """Return the error for an output with an error: 400 if its grammar turned out to be one that cannot be compiled."""
-    return invalid(message, "structured_outputs") if message.startswith("structured_outputs") else engine_error(message)
+    return sent.error(message) if message.startswith("structured_outputs") else engine_error(message)
 
 
-def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
+def error_of_engine(error: Exception, sent: SentFields) -> ApiError:
     """Return the client's error for an exception of `AsyncLLM.generate`.
 
     A timeout is a 504, because the engine's answer is late; 408 would blame the client for sending too slowly.
@@ -66,7 +100,8 @@ def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
             return error
         case QueueFullError():
             headers = {"Retry-After": "1"}
-            return ApiError(429, message, type="rate_limit_error", code="queue_full", headers=headers)
+            message = f"Rate limit reached: {message}"
+            return ApiError(429, message, type="rate_limit_error", code="rate_limit_exceeded", headers=headers)
         case RequestIdInUseError():
             return ApiError(409, message, param="X-Request-Id", code="request_id_in_use")
         case ShuttingDownError():
@@ -76,11 +111,10 @@ def error_of_engine(error: Exception, prompt_field: str) -> ApiError:
         case TimeoutError():
             message = "the request was not finished in the time that this server gives a request, and was aborted"
             return ApiError(504, message, type="timeout_error", code="request_timeout")
+        case ContextLengthError():
+            return sent.too_long(error)
         case ValueError():
-            setting = message.partition(" ")[0]  # the engine's errors begin with the setting that is wrong
-            is_too_long = "max_model_len" in message or "the whole cache" in message
-            code = "context_length_exceeded" if is_too_long else None
-            return invalid(message, setting if "_" in setting else prompt_field, code)
+            return sent.error(message)
         case _:
             logger.error("a request failed in the engine", exc_info=error)
             return engine_error(f"{type(error).__name__}: {error}")
@@ -95,7 +129,7 @@ def install_error_handlers(app: FastAPI) -> None:
 async def _answer(request: Request, error: Exception) -> Response:
     match error:
         case ApiError() | EngineDeadError() | ShuttingDownError():
-            answer = error_of_engine(error, prompt_field="")
+            answer = error_of_engine(error, SentFields(""))
         case HTTPException():
             answer = _http_error(request, error)
         case RequestValidationError():

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from mini_vllm import RequestOutput, SamplingParams
 from serving.answer_format import AnswerFormat, ReportedLogprobs
+from serving.errors import SentFields
 from serving.served_model import ServedModel
+from serving.tool_calls import ForcedCall
 
 Item = tuple[int, RequestOutput]  # the index of a choice and one of its outputs
 Outputs = AsyncGenerator[Item, None]
@@ -46,11 +48,16 @@ class GenerateRequest:
     priority: int
     cache_salt: str | None
     adapter_id: str | None
+    sent: SentFields
+    forced_call: ForcedCall | None = None
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
     def answer_id(self) -> str:
         return f"{self.format.id_prefix}-{self.request_id}"
+
+    def finish_reason(self, reason: str | None) -> str | None:
+        return reason if self.forced_call is None else self.forced_call.finish_reason(reason)
 
     def outputs(self) -> Outputs:
         """Return the outputs of all choices as they arrive. Raises as `AsyncLLM.generate` does.

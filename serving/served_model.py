@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from mini_vllm.core.tokenizer import Message
+from mini_vllm.core.tokenizer import Message, Tool
+from mini_vllm.engine.admission import longest_request
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.statistics import HISTOGRAMS, BucketCounts
@@ -44,7 +45,7 @@ class ServedModel:
     def require(self, name: str | None) -> None:
         """Raise `ApiError` (404) if a request names neither this model nor an adapter; no name means this one."""
         if name is not None and name not in self.names:
-            message = f"the model {name!r} does not exist: this server serves {', '.join(map(repr, self.names))}"
+            message = f"The model `{name}` does not exist. This server serves {', '.join(map(repr, self.names))}."
             raise ApiError(404, message, param="model", code="model_not_found")
 
     def adapter_of(self, name: str | None) -> str | None:
@@ -75,18 +76,42 @@ class ServedModel:
         encode = self.llm.tokenizer.encode
         return encode(text) if len(text) < MAX_SHORT_TEXT else await asyncio.to_thread(encode, text)
 
-    async def encode_chat(self, messages: list[Message]) -> list[int]:
-        """Return the tokens of a chat. Raises `ApiError` if the messages cannot all arrive in the prompt."""
-        encode = self.llm.tokenizer.apply_chat_template
-        is_short = sum(len(message["content"]) for message in messages) < MAX_SHORT_TEXT
+    async def encode_chat(self, messages: list[Message], tools: Sequence[Tool] = ()) -> list[int]:
+        """Return the tokens of a chat; a template that does not know tools leaves them out.
+
+        Raises `ApiError` if the messages, calls and results cannot all arrive in the prompt.
+        """
+
+        def encode() -> list[int]:
+            token_ids = self.llm.tokenizer.apply_chat_template(messages, tools)
+            for place, other in first_call_and_result_changed(messages):
+                changed = [*messages[:place], other, *messages[place + 1 :]]
+                if self.llm.tokenizer.apply_chat_template(changed, tools) == token_ids:
+                    what = "results of tools" if other["role"] == "tool" else "tool_calls"
+                    raise ValueError(f"the model's chat template has no place for {what}, as in messages.{place}")
+            return token_ids
+
+        is_short = sum(len(message["content"]) for message in messages) < MAX_SHORT_TEXT and not tools
         try:
-            return encode(messages) if is_short else await asyncio.to_thread(encode, messages)
+            return encode() if is_short else await asyncio.to_thread(encode)
         except ValueError as error:
             raise invalid(str(error), "messages") from error
 
 
+def first_call_and_result_changed(messages: list[Message]) -> Iterator[tuple[int, Message]]:
+    """Yield the first message with calls and the first one with a result, each with its place and other contents."""
+    for place, message in enumerate(messages):
+        if message.get("tool_calls"):
+            call = {"type": "function", "function": {"name": "another", "arguments": {}}}
+            yield place, {**message, "tool_calls": [{**message["tool_calls"][0], **call}]}
+            break
+    for place, message in enumerate(messages):
+        if message["role"] == "tool":
+            yield place, {**message, "content": message["content"] + "."}
+            break
+
+
 def max_tokens_of_request(engine: LLMEngine) -> int:
-    """Return the maximum number of tokens, prompt included, that fit both the model and the whole cache."""
-    kv = engine.scheduler.kv
-    # The last token is sampled and never computed, so it needs no slot.
-    return min(engine.scheduler.max_model_len, kv.num_usable_blocks * kv.block_size + 1)
+    """Return the maximum number of tokens, prompt included, of a request to an engine."""
+    scheduler = engine.scheduler
+    return longest_request(scheduler.max_model_len, scheduler.kv, scheduler.max_held_blocks)

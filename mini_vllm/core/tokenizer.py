@@ -1,9 +1,11 @@
 """Text to token ids and back: what the engine needs of a tokenizer, and one that needs no files."""
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]  # role and content, both text; perhaps tool_calls or tool_call_id
+Tool = Mapping[str, Any]
 
 
 class Tokenizer(Protocol):
@@ -25,8 +27,8 @@ class Tokenizer(Protocol):
     def token_bytes(self) -> list[bytes]:
         """Return the bytes of every token of a text, by token id; those of control tokens are empty."""
 
-    def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
-        """Return the tokens of a chat, up to where the assistant's answer begins."""
+    def apply_chat_template(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
+        """Return the tokens of a chat, up to where the assistant's answer begins; `tools` are OpenAI's."""
 
 
 class ByteTokenizer:
@@ -44,6 +46,9 @@ class ByteTokenizer:
     def token_bytes(self) -> list[bytes]:
         return [bytes([byte]) for byte in range(256)]
 
-    def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
-        turns = [f"{message['role']}: {message['content']}\n" for message in messages]
-        return self.encode("".join(turns) + "assistant: ")
+    def apply_chat_template(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
+        shown = [f"tool: {json.dumps(tool)}\n" for tool in tools]
+        for message in messages:
+            calls = [json.dumps(call) for call in message.get("tool_calls", ())]
+            shown.append(" ".join([f"{message['role']}:", message["content"], *calls]) + "\n")
+        return self.encode("".join(shown) + "assistant: ")

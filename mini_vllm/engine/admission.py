@@ -1,5 +1,6 @@
 """Which requests an engine accepts. A request that could never be served is refused before any state changes."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection
 from itertools import pairwise
 
@@ -7,7 +8,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
-from mini_vllm.engine.errors import QueueFullError
+from mini_vllm.engine.errors import ContextLengthError, QueueFullError
 
 
 def require_acceptable(
@@ -37,9 +38,12 @@ def require_servable(
     if not request.prompt_token_ids:
         raise ValueError("the prompt is empty: it must have at least 1 token")
     if request.num_prompt_tokens > max_model_len - 1:
-        raise ValueError(
+        raise ContextLengthError(
             f"the prompt has {request.num_prompt_tokens} tokens, but at most max_model_len - 1 = "
-            f"{max_model_len - 1} leave room for an answer"
+            f"{max_model_len - 1} leave room for an answer",
+            request.num_prompt_tokens,
+            request.sampling_params.max_tokens,
+            max_model_len,
         )
     unknown = [token_id for token_id in request.prompt_token_ids if not 0 <= token_id < vocab_size]
     if unknown:
@@ -50,11 +54,20 @@ def require_servable(
     # The last token is sampled and never computed, so it needs no slot.
     num_needed = max_held_blocks(request.max_total_tokens(max_model_len) - 1)
     if num_needed > kv.num_usable_blocks:
-        raise ValueError(
+        raise ContextLengthError(
             f"the request may need {num_needed} blocks ({request.num_prompt_tokens} prompt tokens, max_tokens "
             f"{request.sampling_params.max_tokens}), but the whole cache has {kv.num_usable_blocks} blocks "
-            f"of {kv.block_size} tokens: it would wait forever"
+            f"of {kv.block_size} tokens: it would wait forever",
+            request.num_prompt_tokens,
+            request.sampling_params.max_tokens,
+            longest_request(max_model_len, kv, max_held_blocks),
         )
+
+
+def longest_request(max_model_len: int, kv: KVCacheManager, max_held_blocks: Callable[[int], int]) -> int:
+    """Return the maximum number of tokens, prompt included, that fit both the model and the whole cache."""
+    # The last token is never computed: as many tokens as there are lengths, from 0, whose blocks fit.
+    return bisect_right(range(max_model_len), kv.num_usable_blocks, key=max_held_blocks)
 
 
 def require_adapter(adapter_id: str | None, known: Collection[str] | None) -> None:

@@ -49,5 +49,17 @@ class RequestIdInUseError(ValueError):
         return cls(f"request_id {request_id!r} belongs to an unfinished request; give each its own")
 
 
+class ContextLengthError(ValueError):
+    """A request with its `max_tokens` is longer than the model or the whole cache allows, `max_total_tokens`."""
+
+    def __init__(self, message: str, num_prompt_tokens: int, max_tokens: int, max_total_tokens: int) -> None:
+        super().__init__(message, num_prompt_tokens, max_tokens, max_total_tokens)  # all of them, to be pickled
+        self.num_prompt_tokens, self.max_tokens = num_prompt_tokens, max_tokens
+        self.max_total_tokens = max_total_tokens
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class QueueFullError(ValueError):
     """`max_num_waiting` requests are waiting already. Try again after some have been admitted."""

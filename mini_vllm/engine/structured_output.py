@@ -26,7 +26,8 @@ def grammar_of(params: SamplingParams, grammars: "StructuredOutputManager | None
         return None
     if grammars is None:
         raise ValueError(
-            "structured_outputs needs phases 6 (GPU runner) and 9 (structured output): LAB_IMPL or --lineup"
+            "structured_outputs needs phases 6 (GPU runner) and 9 (structured output): start with --lineup "
+            "solution:1-6,solution:9 (starter: for phases that you have written), or with LAB_IMPL"
         )
     return grammars.grammar_init(params.structured_outputs)
 

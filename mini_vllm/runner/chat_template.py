@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import TemplateError, TemplateSyntaxError
 from transformers import PreTrainedTokenizerBase
 
-from mini_vllm.core.tokenizer import Message
+from mini_vllm.core.tokenizer import Message, Tool
 
 Chat = list[dict[str, Any]]
 Form = Callable[[str], Any]
@@ -23,7 +23,7 @@ NO_TEMPLATE = (
 )
 
 
-def encode_chat(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+def encode_chat(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
     """Return the tokens of a chat, up to where the answer begins, by a transformers tokenizer.
 
     As in vLLM, the name of a control token in a message becomes that token, unless the tokenizer encodes messages
@@ -37,9 +37,9 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     reasons: list[tuple[bool, str]] = []  # whether the template is made for this form, and what is wrong
     for form in FORMS:
         try:
-            lost = _lost(tokenizer, messages, form)
+            lost = _lost(tokenizer, messages, form, tools)
             if not lost:
-                return _encode(tokenizer, [{**one, "content": form(one["content"])} for one in messages])
+                return _encode(tokenizer, [{**one, "content": form(one["content"])} for one in messages], tools)
             roles = ", ".join(f"{number + 1} ({messages[number]['role']})" for number in lost)
             reasons.append((len(lost) < len(messages), f"leaves out the text of message {roles}"))
         except Exception as error:  # a template may raise anything
@@ -53,27 +53,32 @@ def has_template(tokenizer: Any) -> bool:
     return getattr(type(tokenizer), "apply_chat_template", None) is PreTrainedTokenizerBase.apply_chat_template
 
 
-def _encode(tokenizer: Any, chat: Chat) -> list[int]:
+def _encode(tokenizer: Any, chat: Chat, tools: Sequence[Tool]) -> list[int]:
     if has_template(tokenizer):
-        return list(tokenizer.encode(_text(tokenizer, chat), add_special_tokens=False))
+        return list(tokenizer.encode(_text(tokenizer, chat, tools), add_special_tokens=False))
     # Control tokens in a text of such a tokenizer would be encoded as plain text.
-    return list(tokenizer.apply_chat_template(chat, tokenize=True, add_generation_prompt=True, return_dict=False))
+    extra = {"tools": [*tools]} if tools else {}
+    return list(
+        tokenizer.apply_chat_template(chat, tokenize=True, add_generation_prompt=True, return_dict=False, **extra)
+    )
 
 
-def _text(tokenizer: Any, chat: Chat) -> str:
+def _text(tokenizer: Any, chat: Chat, tools: Sequence[Tool]) -> str:
     if has_template(tokenizer):
-        return str(tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
-    return str(tokenizer.decode(_encode(tokenizer, chat)))
+        given = [*tools] or None
+        return str(tokenizer.apply_chat_template(chat, tools=given, tokenize=False, add_generation_prompt=True))
+    return str(tokenizer.decode(_encode(tokenizer, chat, tools)))
 
 
-def _lost(tokenizer: Any, messages: Sequence[Message], form: Form) -> list[int]:
+def _lost(tokenizer: Any, messages: Sequence[Message], form: Form, tools: Sequence[Tool]) -> list[int]:
     """Return the places of the messages whose text does not arrive whole, or not as text."""
     begins, ends = ([f"7{side}{place:07}{side}4" for place in range(len(messages))] for side in (386, 915))
     marked = [
         f"{begin}{one['content']}{end}" if one["content"].strip() else one["content"]
         for one, begin, end in zip(messages, begins, ends, strict=True)
     ]
-    text = _text(tokenizer, [{**one, "content": form(content)} for one, content in zip(messages, marked, strict=True)])
+    chat = [{**one, "content": form(content)} for one, content in zip(messages, marked, strict=True)]
+    text = _text(tokenizer, chat, tools)
     lost = []
     for place, one in enumerate(messages):
         # Many templates leave out what an earlier answer thought, which comes first in it.

@@ -5,7 +5,7 @@ from typing import Any
 
 from tokenizers.models import BPE
 
-from mini_vllm.core.tokenizer import Message
+from mini_vllm.core.tokenizer import Message, Tool
 from mini_vllm.runner.chat_template import encode_chat
 
 
@@ -41,9 +41,9 @@ class ModelTokenizer:
         to_bytes = _byte_level if is_byte_level else _with_byte_fallback
         return [b"" if token_id in control or not name else to_bytes(name) for token_id, name in enumerate(names)]
 
-    def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
+    def apply_chat_template(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Return the tokens of a chat. Raises `ValueError` if its messages cannot all arrive in the prompt."""
-        return encode_chat(self.tokenizer, messages)
+        return encode_chat(self.tokenizer, messages, tools)
 
 
 def _byte_level(name: str) -> bytes:

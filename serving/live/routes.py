@@ -75,15 +75,15 @@ def files_router() -> APIRouter:
     files = {path.name: path for path in PAGE.iterdir() if path.suffix in (".js", ".css")}
     shared = "".join(map(read_asset, SHARED)) + EXPORTS
 
-    @router.get("/")
+    @router.api_route("/", methods=["GET", "HEAD"])
     async def page() -> FileResponse:
         return FileResponse(PAGE / "index.html", headers=HEADERS)
 
-    @router.get("/live/page/shared.js")
+    @router.api_route("/live/page/shared.js", methods=["GET", "HEAD"])
     async def shared_code() -> Response:
         return Response(shared, media_type="text/javascript", headers=HEADERS)
 
-    @router.get("/live/page/{name}")
+    @router.api_route("/live/page/{name}", methods=["GET", "HEAD"])
     async def file(name: str) -> FileResponse:
         if name not in files:
             raise ApiError(404, f"the page has no file {name}", code="not_found")

@@ -38,11 +38,11 @@ def create_front(replicas: Replicas, router: Router) -> FastAPI:
     app.state.front = front
     install_error_handlers(app)
     app.add_middleware(KnownHosts, settings=replicas.settings)
-    app.add_api_route("/health", front.health, methods=["GET"])
-    app.add_api_route("/metrics", front.metrics, methods=["GET"])
+    app.add_api_route("/health", front.health, methods=["GET", "HEAD"])
+    app.add_api_route("/metrics", front.metrics, methods=["GET", "HEAD"])
     for path in GENERATING:
         app.add_api_route(path, front.generate, methods=["POST"])
-    app.add_api_route("/{path:path}", front.pass_on, methods=["GET", "POST"])
+    app.add_api_route("/{path:path}", front.pass_on, methods=["GET", "HEAD", "POST"])
     return app
 
 

@@ -3,18 +3,20 @@
 vLLM: `entrypoints/openai/chat_completion/{protocol,serving}.py`.
 """
 
+import json
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from mini_vllm.core.tokenizer import Message
 from mini_vllm.sampling_params import MAX_LOGPROBS
 from serving.answer_format import CHAT
-from serving.errors import invalid
+from serving.errors import SentFields, invalid
 from serving.generate_request import TextChoice, choices_of
 from serving.routes.common import generate_router
 from serving.routes.fields import Empty, Fields, Positive, SamplingFields, shown
+from serving.routes.tools import ToolFields
 from serving.served_model import ServedModel
 
 
@@ -40,10 +42,37 @@ def _text_of_part(part: object) -> str:
     raise ValueError(f"has a text part with other fields than type and text: {shown(part)}")
 
 
+def arguments_of(text: object) -> dict[str, Any]:
+    """Return the arguments of a call. Raises `ValueError` unless they are a JSON object as text."""
+    try:
+        arguments = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise ValueError(f"must be a JSON object as text, got {shown(text)}")
+    return arguments
+
+
+class FunctionCall(Fields):
+    """A call in an earlier answer."""
+
+    name: str
+    arguments: Annotated[dict[str, Any], PlainValidator(arguments_of)]
+
+
+class ToolCall(Fields):
+    """A call in an earlier answer, with the id by which its result names it."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionCall
+    index: int | None = None
+
+
 class ChatMessage(Fields):
     """One message. The fields that must be null are those of an answer, because clients send answers back."""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, BeforeValidator(text_of)]
 
     name: str | None = None
@@ -51,19 +80,45 @@ class ChatMessage(Fields):
     annotations: Empty | None = None
     reasoning_content: None = None
     audio: None = None
-    function_call: None = None
-    tool_calls: Empty | None = None
-    tool_call_id: None = None
+    function_call: FunctionCall | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def call_without_text(cls, message: Any) -> Any:
+        """Let a message that is a call have no text."""
+        is_call = isinstance(message, dict) and (message.get("tool_calls") or message.get("function_call"))
+        return message | {"content": message.get("content") or ""} if is_call else message
+
+    @model_validator(mode="after")
+    def of_its_role(self) -> "ChatMessage":
+        """Refuse fields that belong to another role."""
+        if (self.tool_calls or self.function_call) and self.role != "assistant":
+            raise ValueError(f"has calls, which only the role assistant may have; its role is {self.role}")
+        if (self.role == "tool") != (self.tool_call_id is not None):
+            raise ValueError(f"must have tool_call_id if its role is tool, and else not; its role is {self.role}")
+        return self
+
+    def for_template(self) -> Message:
+        """Return the message as chat templates read it: the older names as the new ones, arguments as objects."""
+        message: dict[str, Any] = {"role": "tool" if self.role == "function" else self.role, "content": self.content}
+        if message["role"] == "tool":
+            message |= {key: value for key in ("tool_call_id", "name") if (value := getattr(self, key)) is not None}
+        calls = [one.model_dump(exclude={"index"}) for one in self.tool_calls or ()]
+        if self.function_call is not None:
+            calls.append({"type": "function", "function": self.function_call.model_dump()})
+        return message | ({"tool_calls": calls} if calls else {})
 
 
 Messages = Annotated[list[ChatMessage], Field(min_length=1)]
 
 
 def as_chat(messages: list[ChatMessage]) -> list[Message]:
-    return [{"role": message.role, "content": message.content} for message in messages]
+    return [message.for_template() for message in messages]
 
 
-class ChatCompletionRequest(SamplingFields):
+class ChatCompletionRequest(ToolFields, SamplingFields):
     """A conversation that a client asks to have continued."""
 
     messages: Messages
@@ -72,11 +127,6 @@ class ChatCompletionRequest(SamplingFields):
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
     # Harmless values alone: ignored, another one would change the answer.
-    tools: Empty | None = None
-    tool_choice: Literal["none", "auto"] | None = None
-    parallel_tool_calls: bool | None = None
-    functions: Empty | None = None
-    function_call: Literal["none", "auto"] | None = None
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
     audio: None = None
     prediction: None = None
@@ -95,6 +145,14 @@ class ChatCompletionRequest(SamplingFields):
         if new is not None and old is not None and new != old:
             raise invalid(f"max_completion_tokens is {new}, but max_tokens is {old}", "max_completion_tokens")
         return old if new is None else new
+
+    @property
+    def sent(self) -> SentFields:
+        """The names under which the fields were sent."""
+        limit = "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+        called = "functions" if self.is_legacy else "tools"
+        structure = called if self.forced_call() else super().sent.structured_outputs
+        return SentFields("messages", limit, structure)
 
     @property
     def num_logprobs(self) -> int | None:
@@ -118,6 +176,6 @@ async def texts_of(body: ChatCompletionRequest, served: ServedModel) -> list[Tex
     n, max_choices = body.n or 1, served.settings.max_choices
     if n > max_choices:
         raise invalid(f"n must be at most {max_choices}, got {n}", "n")
-    prompt_token_ids = await served.encode_chat(as_chat(body.messages))
+    prompt_token_ids = await served.encode_chat(as_chat(body.messages), body.described_tools)
     max_tokens = body.asked_max_tokens or served.room_for(len(prompt_token_ids))
     return choices_of(prompt_token_ids, body.sampling_params(max_tokens, body.num_logprobs), n)

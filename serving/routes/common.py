@@ -87,6 +87,8 @@ def generate_router(
             priority=body.priority or 0,
             cache_salt=body.cache_salt,
             adapter_id=served.adapter_of(body.model),
+            sent=body.sent,
+            forced_call=body.forced_call(),
         )
         return StreamedAnswer(wanted) if body.stream else await whole_answer(wanted, request)
 

@@ -6,7 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 from pydantic_core import ErrorDetails
 
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
-from serving.errors import ApiError, invalid
+from serving.errors import ApiError, SentFields, invalid
+from serving.tool_calls import ForcedCall
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_SHOWN = 60
@@ -42,8 +43,9 @@ def _error_of(error: ErrorDetails) -> ApiError:
     match error["type"]:
         case "json_invalid":
             return invalid(f"the body is not valid JSON: {error['ctx']['error']}")
-        case "extra_forbidden" | "none_required":
-            return invalid(f"{param} is not supported by this server", param, "unsupported_parameter")
+        case "extra_forbidden" | "none_required" | "unexpected_keyword_argument":
+            message = f"Unsupported parameter: '{param}' is not supported by this server"
+            return invalid(message, param, "unsupported_parameter")
         case "missing":
             return invalid(f"{param} is missing", param, "missing_required_parameter")
         case "value_error":
@@ -145,6 +147,16 @@ class SamplingFields(Fields):
         wanted = self.stream_options or StreamOptions()
         return self.include_usage and bool(wanted.continuous_usage_stats)
 
+    @property
+    def sent(self) -> SentFields:
+        """The names under which the fields were sent."""
+        structure = "structured_outputs" if self.response_format is None else "response_format"
+        return SentFields("prompt", structured_outputs=structure)
+
+    def forced_call(self) -> ForcedCall | None:
+        """Return which call the answer must be; None if it is a text, as it is unless the route takes tools."""
+        return None
+
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
         """Return the engine's settings; `max_tokens` is the limit asked for, or the room that is left.
 
@@ -152,7 +164,8 @@ class SamplingFields(Fields):
         """
         min_tokens = self.min_tokens or 0
         if min_tokens > max_tokens:
-            raise invalid(f"min_tokens must be at most max_tokens ({max_tokens}), got {min_tokens}", "min_tokens")
+            message = f"min_tokens must be at most {self.sent.max_tokens} ({max_tokens}), got {min_tokens}"
+            raise invalid(message, "min_tokens")
         return SamplingParams(
             max_tokens=max_tokens,
             temperature=1.0 if self.temperature is None else self.temperature,
@@ -174,11 +187,15 @@ class SamplingFields(Fields):
 
     def _structured_outputs(self) -> StructuredOutputsParams | None:
         """Return what the text must be. Raises `ApiError` if both fields say it, or a schema is missing."""
-        wanted = self.response_format
+        wanted, forced = self.response_format, self.forced_call()
+        given = self.structured_outputs
+        asks = {"structured_outputs": given, "response_format": wanted and wanted.type != "text", "tools": forced}
+        if len(both := [name for name, value in asks.items() if value]) > 1:
+            raise invalid(f"{both[0]} and {both[1]} both say what the text must be", both[1])
+        if forced is not None:
+            return StructuredOutputsParams(json=forced.schema())
         if wanted is None or wanted.type == "text":
-            return self.structured_outputs
-        if self.structured_outputs is not None:
-            raise invalid("structured_outputs and response_format both say what the text must be", "response_format")
+            return given
         schema = (wanted.json_schema or {}).get("schema")
         if wanted.type == "json_schema" and schema is None:
             raise invalid("response_format.json_schema.schema is missing", "response_format")

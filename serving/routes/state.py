@@ -16,12 +16,14 @@ from serving.metrics import EngineCollector, counts_of
 from serving.routes.fields import Fields, parse
 from serving.served_model import ServedModel
 
+READING = ["GET", "HEAD"]  # clients such as aiperf look by HEAD whether a page is there
+
 
 def state_router(served: ServedModel) -> APIRouter:
     """Return the routes. They need no API key, as in vLLM."""
     router = APIRouter()
 
-    @router.get("/health")
+    @router.api_route("/health", methods=READING)
     async def health() -> JSONResponse:
         served.require_responsive()
         if served.llm.notice:  # the engine might not answer
@@ -31,7 +33,7 @@ def state_router(served: ServedModel) -> APIRouter:
             raise unavailable(f"no block is left: {counts.leak}", "blocks_leaked")
         return JSONResponse({"status": "leaking", "message": counts.leak} if counts.leak else {"status": "ok"})
 
-    @router.get("/metrics")
+    @router.api_route("/metrics", methods=READING)
     async def metrics() -> Response:
         try:
             counts = await served.llm.call_during_step(counts_of)
@@ -47,11 +49,11 @@ def models_router(served: ServedModel) -> APIRouter:
     """Return the routes. (vLLM: `entrypoints/openai/models/api_router.py`.)"""
     router = APIRouter()
 
-    @router.get("/v1/models")
+    @router.api_route("/v1/models", methods=READING)
     async def list_models() -> JSONResponse:
         return JSONResponse({"object": "list", "data": [card(served, name) for name in served.names]})
 
-    @router.get("/v1/models/{name:path}")
+    @router.api_route("/v1/models/{name:path}", methods=READING)
     async def show_model(name: str) -> JSONResponse:
         served.require(name)
         return JSONResponse(card(served, name))

@@ -56,7 +56,7 @@ def test_a_full_queue_asks_to_come_back(server: ServerUnderTest, stream: bool) -
     with RawConnection(server) as connection:
         connection.ask(stream=stream)
         status, headers, answer = connection.read_answer()
-    assert (status, answer["error"]["code"]) == (429, "queue_full")
+    assert (status, answer["error"]["code"]) == (429, "rate_limit_exceeded")
     assert int(headers["retry-after"]) > 0
     server.llm.resume()
     assert [connection.read_answer()[0] for connection in waiting] == [200, 200]

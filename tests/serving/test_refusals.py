@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
-from tests.serving.running import CHAT, COMPLETION, HELLO, RawConnection, ServerUnderTest, head
+from tests.serving.running import CHAT, COMPLETION, HELLO, MODEL, RawConnection, ServerUnderTest, head
 
 TOO_LONG = "context_length_exceeded"
+# litellm 1.110.2 tells such errors by these words (`is_error_str_context_window_exceeded`), and not by their code.
+CONTEXT = "This model's maximum context length is 2048 tokens. However, you requested"
 CASES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
 WRONG_PROMPTS: list[Any] = [
     5, None, [], {}, [1.5], [-1], [True], ["a", 1], [[1], "a"], [[]], [[1], []], "", "x" * 2048, [1000], [10**30],
@@ -51,12 +54,19 @@ def test_a_wrong_prompt_is_refused(fake_server: ServerUnderTest, prompt: Any) ->
     [
         (CHAT, {}, 400, "messages", "missing_required_parameter", "messages is missing"),
         (COMPLETION, {}, 400, "prompt", "missing_required_parameter", "prompt is missing"),
-        (COMPLETION, {"prompt": "x" * 3000}, 400, "prompt", TOO_LONG, "at most max_model_len"),
-        (COMPLETION, {"prompt": "x" * 3000, "stream": True}, 400, "prompt", TOO_LONG, "at most max_model_len"),
+        (COMPLETION, {"prompt": "x" * 3000}, 400, "prompt", TOO_LONG, f"{CONTEXT} 3016 tokens (3000 in the prompt, 16"),
+        (COMPLETION, {"prompt": "x" * 3000, "stream": True}, 400, "prompt", TOO_LONG, "leave room for an answer"),
         (COMPLETION, {"prompt": "x", "echo": True, "logprobs": 0}, 400, "logprobs", None, "of a prompt are not served"),
-        (CHAT, {"messages": [{"role": "user", "content": "x" * 3000}]}, 400, "messages", TOO_LONG, "max_model_len"),
+        (CHAT, {"messages": [{"role": "user", "content": "x" * 3000}]}, 400, "messages", TOO_LONG, f"{CONTEXT} 3019"),
         (COMPLETION, {"prompt": ["x"] * 300}, 400, "n", None, "at most 256, got 300"),
-        (CHAT, {"messages": HELLO, "model": "gpt-4"}, 404, "model", "model_not_found", "'gpt-4' does not exist"),
+        (
+            CHAT,
+            {"messages": HELLO, "model": "gpt-4"},
+            404,
+            "model",
+            "model_not_found",
+            "The model `gpt-4` does not exist.",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_refused(
@@ -113,6 +123,13 @@ def test_another_path_or_method(fake_server: ServerUnderTest, method: str, path:
         got, headers, answer = connection.read_answer()
         assert (got, "allow" in headers) == (status, status == 405)
         assert path in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/v1/models", f"/v1/models/{MODEL}", "/", "/v1/models/none"])
+def test_head_has_the_status_of_get(fake_server: ServerUnderTest, path: str) -> None:
+    answers = [httpx.request(method, f"{fake_server.address}{path}") for method in ("GET", "HEAD")]
+    assert [one.status_code for one in answers] == [404 if path.endswith("none") else 200] * 2
+    assert answers[1].content == b""
 
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETION])

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from unicodedata import category
 
-from mini_vllm.core.tokenizer import Message
+from mini_vllm.core.tokenizer import Message, Tool
 
 CONTRACTION = re.compile("'(?:s|t|re|ve|m|ll|d)")
 # GPT-2's pattern over kinds of characters: a letter, a number, a blank, other white space, anything else.
@@ -57,7 +57,7 @@ class BPETokenizer:
     def token_bytes(self) -> list[bytes]:
         return list(self._bytes)
 
-    def apply_chat_template(self, messages: Sequence[Message]) -> list[int]:
+    def apply_chat_template(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         turns = [f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n" for message in messages]
         return self.encode("".join(turns) + "<|im_start|>assistant\n")
 

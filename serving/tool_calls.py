@@ -1,0 +1,141 @@
+"""Calls of functions that a client forces: the schema of the text, and the text as a call, whole or streamed.
+
+A forced call is JSON by the function's parameters, so phase 9 writes it as it writes a `response_format`. Of several
+functions the text names one: `{"name": ..., "parameters": ...}`, as in vLLM's `tool_choice: "required"`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+ITS_OBJECTS = ("properties", "$defs", "definitions")  # keywords whose values are schemas by name
+NOT_SCHEMAS = ("const", "enum", "default", "examples", "required")
+COMBINED = ("allOf", "not", "if", "dependentSchemas")
+Schemas = Mapping[str, Mapping[str, Any]]  # the JSON schema of the parameters of each function
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedCall:
+    """A call of one of some functions. `is_named`: the client chose which; `is_legacy`: by `function_call`."""
+
+    schemas: Schemas
+    is_named: bool
+    is_legacy: bool
+
+    def schema(self) -> Mapping[str, Any]:
+        """Return the JSON schema of the text."""
+        if len(self.schemas) == 1:
+            return next(iter(self.schemas.values()))
+        return {"anyOf": [_with_name(*item, f"#/anyOf/{place}") for place, item in enumerate(self.schemas.items())]}
+
+    def finish_reason(self, reason: str | None) -> str | None:
+        """Return the reason that OpenAI and vLLM report: a call that the client named ends like any text."""
+        return "tool_calls" if reason == "stop" and not self.is_named else reason
+
+    def message(self, text: str) -> dict[str, Any]:
+        """Return the whole message of an answer. A text that was cut before it named a function holds no call."""
+        call, arguments = GrowingCall(self), ""
+        for delta in call.take(text, is_last=True):
+            arguments += delta["function"]["arguments"]
+        message: dict[str, Any] = {"role": "assistant", "content": None}
+        if call.name is None:
+            return message
+        function = {"name": call.name, "arguments": arguments}
+        if self.is_legacy:
+            return message | {"function_call": function}
+        return message | {"tool_calls": [{"id": call.id, "type": "function", "function": function}]}
+
+    def delta(self, call: dict[str, Any]) -> dict[str, Any]:
+        """Return a piece of `GrowingCall` as a stream shows it."""
+        return {"function_call": call["function"]} if self.is_legacy else {"tool_calls": [{"index": 0} | call]}
+
+
+class GrowingCall:
+    """The call in one growing text."""
+
+    def __init__(self, forced: ForcedCall) -> None:
+        self.id = f"call_{uuid4().hex[:24]}"
+        self.name: str | None = None
+        self._openings = {f'{{"name":{json.dumps(name)},"parameters":': name for name in forced.schemas}
+        if len(forced.schemas) == 1:
+            self._openings = {"": next(iter(forced.schemas))}
+        self._text, self._num_shown, self._closing = "", 0, ""
+
+    def take(self, new_text: str, *, is_last: bool) -> list[dict[str, Any]]:
+        """Return what the new text adds: first the function's name, then pieces of its arguments."""
+        self._text += new_text
+        pieces = list[dict[str, Any]]()
+        if self.name is None:
+            opening = next((opening for opening in self._openings if self._text.startswith(opening)), None)
+            if opening is None:
+                return []
+            self.name, self._num_shown = self._openings[opening], len(opening)
+            self._closing = "}" if opening else ""  # which is no part of the arguments
+            function = {"name": self.name, "arguments": ""}
+            pieces.append({"id": self.id, "type": "function", "function": function})
+        end = len(self._text)
+        if self._closing and self._text.endswith(self._closing) and (not is_last or _is_json(self._text)):
+            end -= 1
+        if arguments := self._text[self._num_shown : end]:
+            pieces.append({"function": {"arguments": arguments}})
+        self._num_shown = end
+        return pieces
+
+
+def closed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema whose objects have the declared properties alone, unless they say that others are allowed.
+
+    A function has no use for others. OpenAI's strict functions and vLLM's default (xgrammar) read schemas in this way.
+    A schema that combines others stays as it is, because each of them describes a part of the same object.
+    """
+    try:
+        return {**_closed(parameters)}
+    except LookupError:
+        return parameters
+
+
+def _closed(schema: Any) -> Any:
+    """Raise `LookupError` for a schema that combines others."""
+    if isinstance(schema, list):
+        return [_closed(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    has_properties = "properties" in schema
+    if any(key in schema for key in (*COMBINED, *(("anyOf", "oneOf", "$ref") if has_properties else ()))):
+        raise LookupError
+    new: dict[str, Any] = (
+        {"additionalProperties": False} if has_properties and "patternProperties" not in schema else {}
+    )
+    for key, value in schema.items():
+        if key in ITS_OBJECTS and isinstance(value, Mapping):
+            new[key] = {name: _closed(one) for name, one in value.items()}
+        else:
+            new[key] = value if key in NOT_SCHEMAS else _closed(value)
+    return new
+
+
+def _with_name(name: str, parameters: Mapping[str, Any], place: str) -> dict[str, Any]:
+    properties = {"name": {"const": name}, "parameters": _moved(parameters, f"{place}/properties/parameters")}
+    required = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _moved(schema: Any, place: str) -> Any:
+    """Return a part of a schema that has been moved to `place` in another one: its references begin there."""
+    if isinstance(schema, Mapping):
+        moved, there = {key: _moved(value, place) for key, value in schema.items()}, schema.get("$ref")
+        if isinstance(there, str) and there.partition("/")[0] == "#":
+            moved["$ref"] = f"{place}{there[1:]}"
+        return moved
+    return [_moved(one, place) for one in schema] if isinstance(schema, list) else schema
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
