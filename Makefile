@@ -2,7 +2,7 @@
 # make test       set up, then test the installation and the engine (about four minutes)
 # with solutions
 # make test-all   the same, then everything else: widgets, notebooks, judge, benchmarks, all mutants and fair alternatives
-# make wheel      set up, then write what `pip install mini-vllm-labs` installs into dist/: the student edition, and `start`
+# make wheel      set up, then write the package that learners install into dist/: the student edition, and `start`
 # end
 # make lab        set up, then open the notebooks
 # with solutions

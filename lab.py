@@ -48,7 +48,7 @@ COMMANDS = {
     "test-all": [[*PYTEST, *FIRST_TESTS], ["-m", "tests.mutants", "--quiet"], [*PYTEST, *OTHER_TESTS]],
     "site": [["-m", "pip", "install", "-q", "-c", "constraints.txt", "-e", ".[site]"], ["-m", "tools.site"]],
     # end
-    "lab": [["-m", "jupyterlab", "--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks"]],
+    "lab": [["-m", "cli", "lab"]],
     "lint": [
         ["-m", "ruff", "check", "."],
         ["-m", "ruff", "format", "--check", "."],

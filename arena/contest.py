@@ -18,6 +18,7 @@ from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.installation import install_command
 from policies.named import find_policy
 
 # 97.5% points of Student's t for 1 to 9 degrees of freedom; from there on the normal distribution's is near enough.
@@ -105,7 +106,7 @@ def workers(dask: str | None, num_races: int) -> Iterator[Callable[..., Any]]:
     try:
         from distributed import Client  # type: ignore[import-not-found]
     except ImportError:
-        raise ValueError(f"--dask {dask} needs dask: pip install -e '.[dask]'") from None
+        raise ValueError(f"--dask {dask} needs dask: {install_command('dask')}") from None
     try:
         client = Client(dask, timeout=SECONDS_TO_CONNECT)
     except (OSError, ValueError) as error:

@@ -21,6 +21,7 @@ from course.terminal.console import fail, friendly, is_live, make_console
 from course.terminal.options import chosen_phases
 from course.terminal.progress import reported
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.installation import install_command
 
 
 @friendly
@@ -44,7 +45,7 @@ def grade(
     numbers = begun(plan) if phase is None else chosen_phases(phase, len(plan))
     require_this_checkout()
     if importlib.util.find_spec("pytest") is None:
-        fail("grading needs pytest: pip install -c constraints.txt -e '.[test]'", 1)
+        fail(f"grading needs pytest: {install_command('test')}", 1)
     for name, file in (("--junit", junit), ("--markdown", markdown)):
         if file is not None and not file.parent.is_dir():
             raise ValueError(f"{name} {file}: there is no folder {file.parent}")

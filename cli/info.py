@@ -21,6 +21,7 @@ from course.terminal.console import friendly, make_console
 from course.terminal.learner_lineup import TURNS_ON
 from mini_vllm.assembly.lineup import default_lineup_text, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
+from mini_vllm.installation import PROJECT, install_command, pip_install
 
 Status = Literal["OK", "warn", "missing", "wrong"]
 
@@ -53,6 +54,7 @@ def all_checks() -> list[Finding]:
         check_python(),
         *(check_package(name, pinned, required=True) for name in REQUIRED),
         *(check_package(name, pinned, required=False) for name in FOR_NOTEBOOKS),
+        check_kernel(Path(sys.prefix)),
         *check_torch(),
         *check_load(),
         check_triton(),
@@ -82,7 +84,7 @@ def check_python() -> Finding:
 
 def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Finding:
     """A package must be installed, and should have the version of `constraints.txt`."""
-    install = "pip install -c constraints.txt -e ."
+    install = install_command()
     try:
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -92,6 +94,13 @@ def check_package(name: str, pinned: dict[str, str], *, required: bool) -> Findi
     if wanted is not None and found.partition("+")[0] != wanted:
         return Finding(name, "warn", f"{found}, tested with {wanted}", install)
     return Finding(name, "OK", found)
+
+
+def check_kernel(environment: Path) -> Finding:
+    """The kernel that the notebooks name comes with the course, unless that was installed before there was one."""
+    if (environment / "share" / "jupyter" / "kernels" / PROJECT / "kernel.json").is_file():
+        return Finding("kernel", "OK", "mini-vLLM Labs")
+    return Finding("kernel", "warn", "not installed (only the notebooks need it)", pip_install("-e", str(ROOT)))
 
 
 def check_torch() -> Iterator[Finding]:

@@ -24,6 +24,7 @@ COMMANDS = [
     ("calibrate", "cli.calibrate:calibrate", "Fit the cost model of `mini-vllm simulate` to this machine."),
     ("parity", "cli.parity:parity", "Replay recorded vLLM decisions and compare, block ids included."),
     ("oracle", "cli.oracle:oracle", "Show the first step in which your decisions differ from the right ones."),
+    ("lab", "cli.lab:lab", "Open the notebooks in JupyterLab."),
     ("grade", "cli.grade:grade", "Grade your starters, whatever the value of LAB_IMPL."),
     ("hint", "cli.hint:hint", "Show the next step of a task's hint."),
     ("watch", "cli.watch:watch", "Grade on every save, and show the first failing task."),

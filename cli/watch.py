@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from course.terminal.console import fail, friendly, make_console
+from mini_vllm.installation import install_command
 
 
 @friendly
@@ -35,7 +36,7 @@ def watch(
 
     require_this_checkout()
     if importlib.util.find_spec("pytest") is None:
-        fail("watch grades with pytest: pip install -c constraints.txt -e '.[test]'", 1)
+        fail(f"watch grades with pytest: {install_command('test')}", 1)
     if finish is not None:
         if finish not in FINISHES:
             raise ValueError(f"--finish {finish}: there are {', '.join(FINISHES)}")

@@ -1,4 +1,4 @@
-"""What `pip install mini-vllm-labs` installs: the course as one archive, and `mini-vllm`, which unpacks and runs it.
+"""What the package for learners installs: the course as one archive, and `mini-vllm`, which unpacks and runs it.
 
 No module of the course is installed, so the code that runs is always that of the learner's folder.
 """

@@ -1,12 +1,10 @@
 """`mini-vllm` of the installed package: makes a folder of the course, and runs the commands of the one it is called in.
 
-The folder comes first in the path of Python here and in every process that is started from here. `mini-vllm lab` opens
-the notebooks.
+The folder comes first in the path of Python here and in every process that is started from here.
 """
 
 import argparse
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -29,12 +27,12 @@ def main() -> None:
         if arguments[:1] == ["start"]:
             start_command(arguments[1:])
             return
-        run(arguments)
+        run()
     except FolderError as error:
         sys.exit(refused(str(error)))
 
 
-def run(arguments: Sequence[str]) -> None:
+def run() -> None:
     """Run a command with the code of the folder around the current one."""
     folder = course_around(Path.cwd())
     if folder is None:
@@ -44,9 +42,6 @@ def run(arguments: Sequence[str]) -> None:
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), path]))
     sys.path.insert(0, str(folder))
-    if arguments[:1] == ["lab"]:
-        options = ["--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks", *arguments[1:]]
-        sys.exit(subprocess.call([sys.executable, "-m", "jupyterlab", *options], cwd=folder))
     import_module("cli.main").app()
 
 

@@ -18,6 +18,7 @@ from bench.backend import BLOCK_SIZE, BackendSettings
 from bench.peer_process import PeerError
 from bench.serve.text_requests import Endpoint
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.installation import pip_install
 
 OURS, TRANSFORMERS, OPENVINO = "mini-vllm", "transformers-serve", peer_process.OPENVINO
 SERVERS = (OURS, TRANSFORMERS, OPENVINO)
@@ -49,7 +50,7 @@ def why_missing(name: str) -> str | None:
         raise ValueError(f"a server must be one of {', '.join(SERVERS)}, got {name!r}")
     wanted = ["fastapi", "uvicorn", *(["openai", "accelerate"] if name == TRANSFORMERS else [])]
     missing = [module for module in wanted if find_spec(module) is None]
-    return f"it needs `pip install {' '.join(missing)}`" if missing else None
+    return f"it needs `{pip_install(*missing)}`" if missing else None
 
 
 def server_command(name: str, settings: BackendSettings) -> ServerCommand:

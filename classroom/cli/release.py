@@ -10,6 +10,7 @@ from classroom.one_file.compose import write as write_one_file
 from classroom.student_edition.edition import compose, untracked_code, write
 from classroom.student_edition.wheel import build
 from course.terminal.console import fail, friendly, make_console
+from mini_vllm.installation import CPU_INDEX
 
 
 @friendly
@@ -18,7 +19,7 @@ def release(
         Path, typer.Argument(metavar="DIR", help="A new or an empty folder; for a wheel any.", show_default=False)
     ],
     wheel: Annotated[
-        bool, typer.Option("--wheel", help="Write it as a package: `pip install` it, then `mini-vllm start my-labs`.")
+        bool, typer.Option("--wheel", help="Write it as a package, which a learner installs by pip.")
     ] = False,
 ) -> None:
     """For teachers: write the student edition.
@@ -34,8 +35,11 @@ def release(
     if wheel:
         built = build(edition, folder)
         console.print(f"{built}: {built.stat().st_size / 1e6:.1f} MB", markup=False, soft_wrap=True)
-        words = f"A learner types: pip install {built.name}, then mini-vllm start my-labs"
-        console.print(words, markup=False, soft_wrap=True)
+        index = f"--extra-index-url {CPU_INDEX} "
+        for where, option in (("", ""), (", on Linux without an NVIDIA GPU", index)):
+            words = f'A learner types{where}: pip install {option}"{built.name}[tested]"'
+            console.print(words, markup=False, soft_wrap=True)
+        console.print("and then: mini-vllm start my-labs", markup=False)
         return
     write(edition, folder)
     size = sum(map(len, edition.values())) / 1e6
@@ -43,7 +47,7 @@ def release(
     counts = Counter(path.partition("/")[0] + "/" if "/" in path else path for path in edition)
     parts = [f"{name} ({count})" if name.endswith("/") else name for name, count in sorted(counts.items())]
     console.print(", ".join(parts), markup=False)
-    console.print(f"Try it as a learner would: cd {folder} && make demo", markup=False, soft_wrap=True)
+    console.print(f"Try it as a learner would: cd {folder} && python lab.py demo", markup=False, soft_wrap=True)
 
 
 @friendly

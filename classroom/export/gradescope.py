@@ -29,7 +29,7 @@ MAX_OUTPUT = 500_000
 SETTINGS_FILE = "judge_settings.json"
 TAKEN = (
     *("LICENSE", "README.md", "pyproject.toml", "constraints.txt", "lab.py"),
-    *("mini_vllm/", "course/", "classroom/", "labs/", "solutions/"),
+    *("mini_vllm/", "course/", "classroom/", "labs/", "solutions/", "tools/build_backend/"),
 )
 SCRIPT, FILE = 0o100755 << 16, 0o100644 << 16
 OLDEST = (1980, 1, 1, 0, 0, 0)

@@ -64,7 +64,7 @@ RELEASED = (
         "conftest.py",
     ),
     *("lab.py", "labs/", "mini_vllm/", "policies/", "course/", "arena/", "cli/", "bench/", "serving/", "notebooks/"),
-    *("integrations/", "tools/vllm_inside/"),
+    *("integrations/", "tools/vllm_inside/", "tools/build_backend/"),
     *("docs/architecture.md", "docs/pictures/"),
     *("tools/__init__.py", "tools/peer_environment.py", "tools/tiny_model/"),
     *("tools/openvino_peer/", "tools/llama_cpp_peer/", "tools/vllm_peer/"),

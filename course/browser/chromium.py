@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from mini_vllm.installation import pip_install
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # No sandbox, because this may run as root; the rest keeps the browser off the network.
 FLAGS = (
@@ -29,7 +31,8 @@ def headless_chromium() -> Iterator[Any]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
-        raise NoBrowserError("playwright is not installed: pip install playwright (no download of browsers)") from error
+        install = pip_install("playwright")
+        raise NoBrowserError(f"playwright is not installed: {install} (no download of browsers)") from error
     where = find_chromium()
     if where is None:
         raise NoBrowserError("no Chromium here: install your system's package, or set CHROMIUM=/path/to/it")

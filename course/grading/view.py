@@ -29,14 +29,14 @@ def next_step(grade: Grade) -> tuple[str, str]:
             return step
     if len(grade.course) < len(PHASE_NAMES):
         return "all that was graded is done. The other phases:", "mini-vllm grade"
-    return f"all six phases are done. Now use your engine: {NOTEBOOKS}; 'The end' in labs/README.md", "make lab"
+    return f"all six phases are done. Now use your engine: {NOTEBOOKS}; 'The end' in labs/README.md", "mini-vllm lab"
 
 
 def beside_next_step(grade: Grade) -> str:
     """Return what the learner can do besides phase 6, once phases 1 to 5 are finished; empty before and after."""
     unfinished = [phase.plan.number for phase in grade.course if step_in_phase(phase)]
     if len(grade.course) == len(PHASE_NAMES) and unfinished == [len(PHASE_NAMES)]:
-        return f"Your phases 1 to 5 run {NOTEBOOKS}: make lab"
+        return f"Your phases 1 to 5 run {NOTEBOOKS}: mini-vllm lab"
     return ""
 
 

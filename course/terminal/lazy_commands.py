@@ -12,10 +12,11 @@ Row = tuple[str, str, str]
 
 
 def load(name: str, target: str) -> Any:
-    """Import a function and return it as a command of typer's."""
-    module, _, function = target.partition(":")
+    """Import a function and return it as a command of typer's, with its module's `CONTEXT` if there is one."""
+    place, _, function = target.partition(":")
+    module = import_module(place)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name)(getattr(import_module(module), function))
+    app.command(name, context_settings=getattr(module, "CONTEXT", None))(getattr(module, function))
     return typer.main.get_command(app)
 
 

@@ -17,11 +17,12 @@ from course.labtest.phase6.batches import as_the_model_gives_it
 from course.labtest.phase6.interpreter import IS_TOO_LATE, WITHOUT_GPU
 from course.labtest.phase6.one_step import TOLERANCE, expect_close, expect_paged_attention, expect_same_logits, numbers
 from mini_vllm.assembly.lineup import CHECKOUT, Lineup
+from mini_vllm.installation import install_command
 
 DEVICE = "cpu" if WITHOUT_GPU else "cuda"
 if IS_TOO_LATE:
     pytest.skip("triton is imported already, without its interpreter: run this file by itself", allow_module_level=True)
-pytest.importorskip("triton", reason="triton is not installed: pip install -c constraints.txt -e '.[triton]' (Linux)")
+pytest.importorskip("triton", reason=f"triton is not installed: {install_command('triton')} (Linux)")
 
 
 @pytest.fixture(scope="module")

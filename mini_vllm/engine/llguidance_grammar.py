@@ -6,6 +6,7 @@ from typing import Any
 
 from mini_vllm.core.grammar import Bitmask
 from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.installation import install_command
 
 
 def llguidance() -> Any:
@@ -13,8 +14,8 @@ def llguidance() -> Any:
     try:
         return import_module("llguidance")
     except ImportError:
-        install = "pip install 'mini-vllm-labs[structured]'"
-        raise ValueError(f"structured_outputs with json, json_object or grammar needs llguidance: {install}") from None
+        words = "structured_outputs with json, json_object or grammar needs llguidance"
+        raise ValueError(f"{words}: {install_command('structured')}") from None
 
 
 class Vocabulary:

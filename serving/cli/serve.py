@@ -16,6 +16,7 @@ from course.terminal.option_groups import with_option_groups
 from course.terminal.options import FakeModel, LineupText, adapters_of, remark_on_phase_6, stands_in_for_phase_6
 from course.terminal.progress import reported
 from mini_vllm.config import EngineConfig
+from mini_vllm.installation import install_command
 from serving.settings import ServerSettings, allow_many_connections
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from serving.server import Server
 
 NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "httpx")
-INSTALL = "pip install -c constraints.txt -e '.[serve]'"
 DEFAULTS = ServerSettings()
 ModelArgument = Annotated[
     str | None, typer.Argument(help="A model directory or hub name. Default: the embedded model.", show_default=False)
@@ -69,7 +69,7 @@ def serve(
     Ctrl-C or SIGTERM lets running requests finish.
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        fail(f"the server needs {', '.join(missing)}. To install what is missing: {INSTALL}", 1)
+        fail(f"the server needs {', '.join(missing)}. To install what is missing: {install_command('serve')}", 1)
     from serving.cli.engine_spec import EngineSpec
 
     adapters = adapters_of(lora_modules)

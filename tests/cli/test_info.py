@@ -1,6 +1,7 @@
 """`mini-vllm info`: each problem is named with its fix, and only what is required makes it fail."""
 
 import shutil
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def test_a_missing_package_is_named_with_its_fix(mini_vllm: Commands, monkeypatc
     shown = mini_vllm("info", exit_code=1).output
     assert "Not ready: transformers." in shown
     assert "pip install -c constraints.txt" in " ".join(shown.split())
+
+
+def test_an_environment_from_before_the_kernel_is_told_how_to_get_it(tmp_path: Path) -> None:
+    assert checks.check_kernel(tmp_path).status == "warn"
+    assert f"-e {checks.ROOT}" in checks.check_kernel(tmp_path).fix
+    assert checks.check_kernel(Path(sys.prefix)).status == "OK"
 
 
 def test_what_the_course_can_do_without_only_warns() -> None:

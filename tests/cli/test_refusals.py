@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mini_vllm.installation import install_command
 from tests.cli.conftest import Commands
 
 REFUSALS = yaml.safe_load(Path(__file__).with_name("refusals.yaml").read_text(encoding="utf-8"))
@@ -23,4 +24,4 @@ def test_it_is_refused_with_a_reason(mini_vllm: Commands, command: str, options:
 def test_an_extra_that_is_not_installed_is_named(mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     shown = mini_vllm("arena", "--dask", "tcp://127.0.0.1:1", "--requests", "5", exit_code=2).output
-    assert "needs dask: pip install -e '.[dask]'" in " ".join(shown.split())
+    assert f"needs dask: {install_command('dask')}" in " ".join(shown.split())

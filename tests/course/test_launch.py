@@ -35,18 +35,21 @@ def source(path: Path = NOTEBOOKS[0]) -> str:
 
 def test_every_notebook_begins_with_the_same_cell_for_colab() -> None:
     assert len({source(path) for path in NOTEBOOKS}) == 1
-    assert "Anywhere else it does nothing" in source()
     first_imports = ["course" in "".join(cells(path)[2]["source"]) for path in NOTEBOOKS]
     assert first_imports == [True] * len(NOTEBOOKS), "the course is there before it is imported"
 
 
-def test_elsewhere_the_cell_does_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("place", "added"), [("notebooks", [str(ROOT)]), ("docs/decks", [])])
+def test_elsewhere_the_cell_names_the_notebooks_course_to_python_and_does_nothing_more(
+    place: str, added: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: pytest.fail("a command was run"))
-    before = (os.getcwd(), list(sys.path))
+    monkeypatch.setattr(sys, "path", ["others"])
+    monkeypatch.chdir(ROOT / place)
     names: dict[str, Any] = {}
     exec(source(), names)
-    assert set(names) == {"__builtins__", "sys"}
-    assert (os.getcwd(), sys.path) == before
+    assert set(names) == {"__builtins__", "os", "sys"}
+    assert (os.getcwd(), sys.path) == (str(ROOT / place), [*added, "others"])
     assert capsys.readouterr().out == ""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from classroom.student_edition.edition import compose, write
+from classroom.student_edition.wheel import build
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -64,3 +65,8 @@ def student(edition: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory)
 def learner(student: Path, tmp_path: Path) -> Path:
     """A copy to write in, without the model's weights."""
     return Path(shutil.copytree(student, tmp_path / "learner", ignore=shutil.ignore_patterns("*.safetensors", "*.gz")))
+
+
+@pytest.fixture(scope="session")
+def wheel(edition: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(edition, tmp_path_factory.mktemp("wheel") / "dist")

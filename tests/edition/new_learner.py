@@ -24,8 +24,16 @@ class NewLearner:
 
     def install(self, wheel: Path) -> None:
         """Let pip install the wheel; the packages that it needs are those of this environment."""
-        pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet"]
-        subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
+        self.finds_our_packages()
+        self.pip("install", "--no-deps", "--no-index", str(wheel))
+
+    def pip(self, *arguments: str) -> None:
+        """Let this environment's pip work on the learner's."""
+        pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(self.bin / "python")]
+        subprocess.run([*pip, *arguments], check=True)
+
+    def finds_our_packages(self) -> None:
+        """Let the learner's Python find the packages of this environment, after its own."""
         purelib = sysconfig.get_path("purelib", vars={"base": str(self.environment)})
         ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
         (Path(purelib) / "packages.pth").write_text("\n".join(ours), encoding="utf-8")

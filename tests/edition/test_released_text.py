@@ -38,6 +38,7 @@ NOT_THERE = re.compile(
 )
 NEEDS_THE_REFERENCE = ("release",)
 OF_THE_LAUNCHER = "start"  # of an installed course; tests/edition/test_wheel.py runs it
+OF_MAKE = re.compile(r"\bmake (?:lab|demo|test)\b|python lab\.py")
 STALLS = {  # the handouts say that these end with an error
     "trace --lineup starter:1-2 --num-gpu-blocks 21"
 }
@@ -83,8 +84,8 @@ def problem_with(command: Command) -> str | None:
     """Return why the command line would be refused before anything runs, None if it would not."""
     found: Any = typer.main.get_command(app)
     words = command.words[1:]
-    if words[0] in ("start", "lab"):  # of the installed package
-        return None if words == ["lab"] or start_parser().parse_args(words[1:]) else "refused"
+    if words[0] == OF_THE_LAUNCHER:
+        return None if start_parser().parse_args(words[1:]) else "refused"
     while hasattr(found, "commands") and words != ["--help"]:
         name = words.pop(0) if words else ""
         if name not in found.commands or name in NEEDS_THE_REFERENCE:
@@ -149,6 +150,14 @@ def test_make_and_python_find_what_they_are_to_run(student: Path, commands: list
             case ["python", "-m", module, *_]:
                 place = module.replace(".", "/")
                 assert any((student / name).exists() for name in (f"{place}.py", f"{place}/__main__.py")), command
+
+
+def test_only_the_first_page_names_make_which_makes_an_environment(
+    commands: list[Command], edition: dict[str, bytes]
+) -> None:
+    assert {command.file for command in commands if command.words[0] == "make"} == {"README.md"}
+    code = {path for path, content in edition.items() if path.endswith(".py") and OF_MAKE.search(content.decode())}
+    assert code == {"lab.py", "tools/build_backend/editable_only.py"}
 
 
 def test_every_link_and_path_in_the_text_is_there(student: Path, texts: list[ReleasedText]) -> None:

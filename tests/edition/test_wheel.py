@@ -32,11 +32,6 @@ SECOND |= COURSE
 
 
 @pytest.fixture(scope="session")
-def wheel(edition: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(edition, tmp_path_factory.mktemp("wheel") / "dist")
-
-
-@pytest.fixture(scope="session")
 def newcomer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> NewLearner:
     learner = NewLearner(tmp_path_factory.mktemp("newcomer"))
     learner.install(wheel)

@@ -1,17 +1,13 @@
 """After a restart any cell may be the first that runs: it works, or says in words what to run before it."""
 
-import os
-import tomllib
 from pathlib import Path
 
 import pytest
 from nbclient import NotebookClient
 
-from mini_vllm.assembly.lineup import CHECKOUT
 from tests.notebook.cells import NOTEBOOKS
 from tests.notebook.files import new_code_cell, read
 
-CONFIG = "course/notebook/ipython_kernel_config.json"
 WHAT_TO_DO = "Run all cells above first"
 
 
@@ -19,10 +15,8 @@ def errors_of(cells: list[str], path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     book = read(path)
     book.cells = [new_code_cell(source) for cell in cells for source in ("%reset -f", cell)]
     monkeypatch.setenv("LAB_IMPL", "solution")
-    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT), prepend=os.pathsep)
     where = {"metadata": {"path": str(path.parent)}}
-    kernel = [f"--config={CHECKOUT / CONFIG}"]
-    NotebookClient(book, timeout=300, allow_errors=True, extra_arguments=kernel, resources=where).execute()
+    NotebookClient(book, timeout=300, allow_errors=True, resources=where).execute()
     failed = [(cell.source, out) for cell in book.cells for out in cell.outputs if out.output_type == "error"]
     return {source: "\n".join(error.traceback) for source, error in failed}
 
@@ -40,8 +34,3 @@ def test_errors_that_no_other_cell_could_mend_are_python_s_own(monkeypatch: pyte
     cells = ["1 / 0", "def f():\n    x = x\nf()", elsewhere, "def f():\n    return missing\nf()"]
     errors = errors_of(cells, NOTEBOOKS[0], monkeypatch)
     assert [WHAT_TO_DO in error for error in errors.values()] == [False, False, False, True]
-
-
-def test_the_environment_gets_the_extension_with_the_course() -> None:
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert project["tool"]["setuptools"]["data-files"] == {"etc/ipython": [CONFIG]}

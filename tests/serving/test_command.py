@@ -14,6 +14,7 @@ from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.errors import EngineDeadError
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.installation import install_command
 from serving.cli import serve as command
 from serving.cli.engine_spec import EngineSpec
 from serving.settings import ServerSettings
@@ -66,7 +67,7 @@ def test_without_the_extra_it_says_what_to_install(mini_vllm: Commands, monkeypa
     monkeypatch.setattr(command, "NEEDED", ("fastapi", "no_such_module"))
     shown = mini_vllm("serve", *FAKE_MODEL, exit_code=1).stderr
     assert "no_such_module" in shown
-    assert "pip install -c constraints.txt -e '.[serve]'" in shown
+    assert install_command("serve") in shown
 
 
 def test_the_commands_do_not_load_the_server() -> None:

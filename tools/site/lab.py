@@ -31,7 +31,7 @@ NEEDS = {"notebooks/06_gpu_runner.ipynb": "PyTorch", "notebooks/12_serving.ipynb
 INSTEAD = """\
 This notebook needs {need}, which no browser's tab has. It runs in a local installation:
 
-1. Install the course, see **Install it** at the top right, and open the notebooks with `make lab`.
+1. Install the course, see **Install it** at the top right, and open the notebooks with `mini-vllm lab`.
 2. Take along what you wrote here: **Export my work**, then `mini-vllm bring my_work.zip` there.
 3. Open `{path}`."""
 # For browsers from before modules, which run no line of lab.js.

@@ -12,6 +12,7 @@ from bench.peer_process import PeerError
 from bench.serve import server_process
 from bench.serve.server_process import MeasuredServer, ServerCommand, server_command, why_missing
 from bench.serve.text_requests import Endpoint
+from mini_vllm.installation import pip_install
 from tests.bench.conftest import executable
 from tests.bench.serve.stub import Stub
 from tests.cli.conftest import Commands
@@ -105,7 +106,7 @@ def test_what_a_peer_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_process, "find_spec", lambda name: None if name == "accelerate" else object())
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path("nowhere"))
     assert why_missing("mini-vllm") is None
-    assert why_missing("transformers-serve") == "it needs `pip install accelerate`"
+    assert why_missing("transformers-serve") == f"it needs `{pip_install('accelerate')}`"
     assert "python -m tools.openvino_peer" in (why_missing("openvino") or "")
 
 

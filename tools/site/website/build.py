@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from classroom.student_edition.texts import CHECKS_IN_LINES, LINES_OF_CHECKS
 from course.palette import OKABE_ITO
 from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES
+from mini_vllm.installation import install_command
 from tools.site.website.gallery import FILMS, gallery_page, one_file_page, played
 from tools.site.website.texts import hints_in, lab, page_text, up, with_hints
 
@@ -37,7 +38,7 @@ def write_website(edition: Mapping[str, bytes], site: Path) -> None:
     Raises `WebsiteError` without MkDocs, or with what MkDocs says of a text.
     """
     if importlib.util.find_spec("material") is None:
-        raise WebsiteError("MkDocs is missing: pip install -c constraints.txt -e '.[site]'")
+        raise WebsiteError(f"MkDocs is missing: {install_command('site')}")
     with TemporaryDirectory() as work:
         write_sources(edition, Path(work), has_chat=(site / "chat/index.html").is_file())
         command = [

@@ -1,0 +1,132 @@
+"""What pip does with the course beside files of others: it adds what is ours, takes that away again, or refuses."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from tests.edition.new_learner import NewLearner
+
+SITE = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "site-packages")
+THEIRS = {
+    "etc/ipython/ipython_kernel_config.json": '{"IPKernelApp": {"matplotlib": "inline"}}',
+    "share/jupyter/kernels/theirs/kernel.json": json.dumps(
+        {"argv": ["python", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "Theirs"}
+    ),
+    **{f"{SITE}/{name}/__init__.py": "MINE = True\n" for name in ("bench", "cli", "course", "labs", "solutions")},
+}
+KERNEL = """
+import sys
+from jupyter_client.manager import start_new_kernel
+manager, client = start_new_kernel(kernel_name=sys.argv[1])
+client.execute_interactive(sys.argv[2], timeout=120)
+client.stop_channels()
+manager.shutdown_kernel(now=True)
+"""
+OURS = (
+    *("bin/mini-vllm", "share/jupyter/kernels/mini-vllm-labs/"),
+    *(f"{SITE}/mini_vllm_labs", f"{SITE}/__editable__", f"{SITE}/__pycache__/"),
+)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Return what is in a folder: of a file its hash, of a folder nothing."""
+    return {
+        str(path.relative_to(folder)): "" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.fixture
+def others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NewLearner:
+    """An environment with files of others, and with the packages that the course needs."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    learner = NewLearner(tmp_path)
+    learner.finds_our_packages()
+    for name, text in THEIRS.items():
+        path = learner.environment / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return learner
+
+
+def install(learner: NewLearner, wheel: Path | None) -> None:
+    """Install the wheel, or without one the checkout, as editable."""
+    offline = ("--no-deps", "--no-index", "--no-build-isolation")
+    learner.pip("install", *offline, *([str(wheel)] if wheel else ["-e", str(CHECKOUT)]))
+
+
+def kernel(learner: NewLearner, name: str, code: str, at: Path) -> tuple[str, str]:
+    """Return what a kernel prints and what it says on stderr."""
+    done = learner.types("python", "-c", KERNEL, name, code, at=at, PYTHONDONTWRITEBYTECODE="1")
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_an_install_adds_what_is_ours_and_an_uninstall_leaves_nothing(
+    others: NewLearner, wheel: Path, kind: str
+) -> None:
+    before, quiet = tree(others.environment), kernel(others, "theirs", "import course; print(course.MINE)", others.home)
+    assert quiet[0] == "True\n"
+    install(others, wheel if kind == "wheel" else None)
+    installed = tree(others.environment)
+    assert installed.items() >= before.items(), "a file of theirs is changed or gone"
+    added = sorted(installed.keys() - before.keys())
+    assert [path for path in added if not f"{path}/".startswith(OURS)] == []
+    assert kernel(others, "theirs", "import course; print(course.MINE)", others.home) == quiet
+    assert kernel(others, "mini-vllm-labs", "import course; print(course.MINE)", others.home) == quiet
+    others.pip("uninstall", "--yes", "mini-vllm-labs")
+    assert tree(others.environment) == before
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_the_notebooks_run_on_the_code_of_their_folder_whatever_else_has_its_names(
+    others: NewLearner, wheel: Path, kind: str
+) -> None:
+    install(others, wheel if kind == "wheel" else None)
+    folder = CHECKOUT
+    if kind == "wheel":
+        assert others.types("mini-vllm", "start", "my-labs", at=others.home).returncode == 0
+        folder = others.folder
+    code = "import bench, course, subprocess, sys; print(bench.__file__, course.__file__, flush=True)\n"
+    code += "print(subprocess.getoutput(f'cd / && {sys.executable} -c \"import labs; print(labs.__file__)\"'))\nnot_yet"
+    printed, errors = kernel(others, "mini-vllm-labs", code, folder / "notebooks")
+    files = [str(folder / name / "__init__.py") for name in ("bench", "course", "labs")]
+    assert printed.split() == files
+    assert "Run all cells above first" in errors
+
+
+@pytest.mark.parametrize("name", ["mini-vllm-labs", "theirs"])
+def test_a_notebook_of_a_wheels_folder_runs_outside_mini_vllm_lab(others: NewLearner, wheel: Path, name: str) -> None:
+    for package in ("bench", "cli", "course", "labs", "solutions"):
+        shutil.rmtree(others.environment / SITE / package)
+    install(others, wheel)
+    assert others.types("mini-vllm", "start", "my-labs", at=others.home).returncode == 0
+    convert = ["-m", "nbconvert", "--execute", "--to", "notebook", "--stdout", "01_scheduler_step.ipynb"]
+    kernels = [] if name == "mini-vllm-labs" else [f"--ExecutePreprocessor.kernel_name={name}"]
+    done = others.types("python", *convert, *kernels, at=others.folder / "notebooks")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "ename" not in done.stdout
+
+
+@pytest.mark.parametrize("course", ["checkout", "edition"])
+@pytest.mark.parametrize("build", ["wheel", "sdist"])
+def test_a_copy_is_refused_in_a_sentence_before_anything_is_downloaded(student: Path, course: str, build: str) -> None:
+    folder = CHECKOUT if course == "checkout" else student
+    backend = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-index", str(folder)]
+    if build == "sdist":
+        program = "import sys; sys.path.insert(0, sys.argv[1]); import editable_only as it; it.build_sdist('.')"
+        backend = [sys.executable, "-c", program, str(folder / "tools/build_backend")]
+    done = subprocess.run(backend, cwd=folder, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "python lab.py demo" in said
+    assert ("make wheel" in said) == (course == "checkout")
+    assert "Traceback" not in said
+    assert "Collecting" not in said
