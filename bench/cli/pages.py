@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from bench.cli.announced import measuring
-from bench.pages import FINAL_MS, measure_pages
 from course.browser.chromium import headless_chromium
 from course.terminal.console import friendly, make_console
 from course.terminal.options import AsJson
@@ -22,11 +21,13 @@ def bench_pages(
     requests: Annotated[int, typer.Option(min=1, help="Simulated requests per change of the dial.")] = 2_000,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the delay from a slider or a dragged knob to its picture, in a headless Chromium.
+    """Measure the delay from a slider or a knob to its picture.
 
-    Final pictures are those that follow once a knob rests. Bytes: code, style and state of a widget, and what a browser
-    loads of the live page.
+    A headless Chromium draws them. Final pictures are those that follow once a knob rests. Bytes: code, style and state
+    of a widget, and what a browser loads of the live page.
     """
+    from bench.pages import FINAL_MS, measure_pages
+
     pages = []
     with headless_chromium() as browser, measuring("Opening pages", 90) as report:
         for delays in measure_pages(browser, moves, requests):
