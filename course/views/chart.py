@@ -132,13 +132,6 @@ def beside(point: Point, other: float, content: str, left: float, right: float) 
     return svg.text(max(above, left + width), y - 8, content, class_=f"{look} mv-end")
 
 
-def above_left(point: Point, content: str, left: float) -> svg.Markup:
-    """Return text that ends above a point on a rising curve, clear of the curve, and begins right of `left`."""
-    x, y = point
-    width = text_width(content, LABEL, bold=True)
-    return svg.text(max(x - 6, left + width), y - 8, content, class_="mv-strong mv-cased mv-end")
-
-
 def paragraph(x: float, y: float, lines: Sequence[str], **attributes: svg.Value) -> svg.Markup:
     return svg.joined(svg.text(x, y + LINE_HEIGHT * n, content, **attributes) for n, content in enumerate(lines))
 

@@ -12,7 +12,7 @@ from course.views.automaton import automaton
 from course.views.bars import bars
 from course.views.batching import batching
 from course.views.block_life import block_life
-from course.views.calculator import Setup, calculator_picture, capacity_of
+from course.views.calculator import calculator_picture
 from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
 from course.views.drafts import draft_film
 from course.views.film import Film
@@ -113,15 +113,6 @@ def dials() -> Iterator[Picture]:
     yield chunking_picture(try_setting(Setting("documents", 120, 8192), Deployment("L4", num_requests=500)), trials[0])
 
 
-def calculators() -> Iterator[Picture]:
-    """Every knob at both ends, except contexts that the model does not take."""
-    hardware = product(("embedded", "Llama-3.1-8B", "Llama-3.1-70B"), ("L4", "B200"), (1, 8), (1, 2), (0.3, 0.98))
-    settings = product(hardware, (8, 128), (512, 2048, 131_072), (1, 512), (512, 32_768))
-    for machine, block_size, context_len, *most in [*settings][::13]:
-        if machine[0] != "embedded" or context_len <= 2048:
-            yield calculator_picture(capacity_of(Setup(*machine, block_size, context_len, *most)))
-
-
 def crowds() -> Iterator[Picture]:
     """Every workload, crowded and alone, with objectives that every request meets and that none meets."""
     lineup = parse_lineup("solution:1-5")
@@ -143,7 +134,6 @@ def batches() -> Iterator[Picture]:
 KNOBS: dict[str, Callable[[], Iterator[Picture]]] = {
     "batching": batches,
     "chunking dial": dials,
-    "calculator": calculators,
     "policy comparison": crowds,
 }
 
@@ -192,10 +182,6 @@ def policies(*waits: list[float]) -> Picture:
 def dial(now: Setting, before: Setting | None = None, gpu: str = "H100") -> Picture:
     deployment = Deployment(gpu, num_requests=300)
     return chunking_picture(try_setting(now, deployment), try_setting(before, deployment) if before else None)
-
-
-def calculator(*values: Any, **settings: Any) -> Picture:
-    return calculator_picture(capacity_of(Setup(*values, **settings)))
 
 
 def chain(prompts: dict[str, list[int]], **options: Any) -> Picture:
@@ -262,15 +248,7 @@ SNAPSHOTS: dict[str, Callable[[], Picture]] = {
     "chunking_dial": lambda: dial(Setting(max_num_batched_tokens=512)),
     "chunking_dial_turned": lambda: dial(Setting(max_num_batched_tokens=512), Setting()),
     "chunking_dial_not_realistic": lambda: dial(Setting("documents", 120, 8192), gpu="L4"),
-    "calculator": calculator,
-    "calculator_parallel": lambda: calculator("Llama-3.1-70B", num_gpus=4, bytes_per_number=1),
-    "calculator_embedded": lambda: calculator("embedded", context_len=512),
-    "calculator_few_requests": lambda: calculator(max_num_seqs=8),
-    "calculator_arithmetic_bound": lambda: calculator(
-        "Qwen3-32B", "B200", bytes_per_number=1, context_len=512, max_num_seqs=512
-    ),
-    "calculator_no_model": lambda: calculator("Llama-3.1-70B"),
-    "calculator_no_request": lambda: calculator(gpu="L4", context_len=131_072),
+    "calculator": calculator_picture,
     "policy_comparison": lambda: policies([2.0] * 9, [2.0] * 9, [2.0] * 9),
     "policy_comparison_starved": lambda: policies([2.0] * 9, [1.0, 2.0, 2.0] * 3, [1.0] * 7 + [20.0, 30.0]),
     "bars": lambda: bars(

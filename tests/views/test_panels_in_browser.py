@@ -1,6 +1,6 @@
-"""Panels in a real browser: knobs ask, the newest answer is drawn, and a page that draws itself agrees with Python."""
+"""Panels in a real browser: knobs ask, the newest answer is drawn, and the page computes as the simulator."""
 
-import re
+import json
 from collections.abc import Iterator
 from itertools import product
 from types import SimpleNamespace
@@ -13,17 +13,18 @@ from course.browser.bare_page import open_widget
 from course.simulator.gpus import GPUS
 from course.simulator.model_shapes import MODEL_SHAPES
 from course.views.batching import batching_panel
-from course.views.calculator import calculator
-from course.views.calculator.drawing import FRONT_END, draw, tables
+from course.views.calculator import Setup, calculator, capacity_of
+from course.views.calculator.panel import FIRST
 from course.views.chunking_dial import chunking_dial
 from course.views.knobs import Slide
-from course.views.panels import FilmPanel, Panel, as_answer
-from course.views.picture import WIDTH
+from course.views.panels import FilmPanel, Panel
+from course.views.picture import WIDTH, read_asset
 from course.views.show import player
 from tests.chromium import Pages
 from tests.views.drawing import SVG
 from tests.views.test_base import KNOBS, budget_picture, counting
 from tests.views.test_layout_in_browser import readable
+from tools.pictures.calculator import drawn, first_picture
 
 ANSWER = """([ticket, words]) => model.set("answer",
   { ticket, svg: `<svg class="mv"><text>${words}</text></svg>`, sentence: words, text_alternative: words })"""
@@ -194,10 +195,6 @@ def test_a_widget_fills_the_screen_and_its_picture_is_saved_in_the_colours_of_th
 
 
 WIDTHS = (460, 480, 600, 720, 1080)
-DOT = re.compile(r'cx="([\d.]+)" cy="([\d.]+)" r="6"')
-DRAWN = """async ([source, tables, questions]) => {
-  const { draw } = await import(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
-  return questions.map((question) => draw(question, tables)); }"""
 NAMES = ("model", "gpu", "num_gpus", "bytes_per_number", "gpu_memory_utilization", "block_size", "context_len")
 
 
@@ -211,34 +208,47 @@ def questions() -> Iterator[dict[str, Any]]:
             yield {"ticket": number, "values": values, "width": WIDTHS[(number + place) % len(WIDTHS)]}
 
 
-def drawn_by_python(question: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return as_answer(0, draw(width=question["width"], **question["values"]))
-    except ValueError as error:
-        return {"error": str(error)}
+NUMBERS = {
+    "numBlocks": "num_blocks", "concurrency": "concurrency", "batchSize": "batch_size", "usableBytes": "usable_bytes",
+    "weightBytes": "weight_bytes", "activationBytes": "activation_bytes", "workspaceBytes": "workspace_bytes",
+    "kvPerBlock": "kv_bytes_per_block", "kvBytes": "kv_bytes", "saturation": "saturation_batch", "ridge": "ridge",
+}  # fmt: skip
+WORKS = {"perSecond": "tokens_per_second", "intensity": "intensity", "flopRate": "flop_rate", "numBytes": "num_bytes"}
 
 
-def test_the_pages_calculator_has_pythons_figures_and_dots(pages: Pages) -> None:
+def test_the_page_computes_what_the_simulator_does(pages: Pages) -> None:
     given = list(questions())
     assert len(given) > 2_000
-    answers = pages.new_page().evaluate(DRAWN, [FRONT_END, tables(), given])
+    answers = drawn(pages.new_page(), given)
     for question, answer in zip(given, answers, strict=True):
-        expected = drawn_by_python(question)
-        for name in ("error", "text_alternative", "sentence"):
-            assert answer.get(name) == expected.get(name)
-        dots, same = (
-            [[float(place) for place in found] for found in DOT.findall(each.get("svg", ""))]
-            for each in (answer, expected)
+        if "error" in answer:
+            with pytest.raises(ValueError, match="context_len is"):
+                capacity_of(Setup(**question["values"]))
+            continue
+        found, expected = answer["capacity"], capacity_of(Setup(**question["values"]))
+        assert bool(found["problem"]) == bool(expected.problem)
+        assert {name: found[name] for name in NUMBERS} == pytest.approx(
+            {name: getattr(expected, theirs) for name, theirs in NUMBERS.items()}
         )
-        assert dots == [pytest.approx(place, abs=0.02) for place in same]
+        for work in ("decode", "prefill"):
+            assert {name: found[work][name] for name in WORKS} == pytest.approx(
+                {name: getattr(getattr(expected, work), theirs) for name, theirs in WORKS.items()}
+            )
     assert 0 < sum("error" in answer for answer in answers) < len(answers) / 2
+
+
+def test_python_shows_the_pages_first_picture(pages: Pages) -> None:
+    kept = json.loads(read_asset(FIRST))
+    assert first_picture(pages.new_page()) == kept, "python -m tools.pictures.calculator"
+    assert kept["content"].split('class="notches"')[0].rsplit('d="', 1)[1].count("M") == 55
+    assert capacity_of(Setup()).concurrency == 55
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_text_of_the_pages_calculator_is_cut_or_lies_on_another(pages: Pages, width: int) -> None:
     page = pages.new_page(viewport={"width": width, "height": 900})
     given = [question for question in questions() if question["width"] == width]
-    for answer in page.evaluate(DRAWN, [FRONT_END, tables(), given])[::8]:
+    for answer in drawn(page, given)[::8]:
         if "svg" in answer:
             page.set_content(f'<body style="margin:0">{answer["svg"]}')
             readable(page, answer["text_alternative"])

@@ -11,7 +11,7 @@ from course.traces.recording import Recording
 from course.views.automaton import automaton
 from course.views.batching import batching
 from course.views.block_life import block_life
-from course.views.calculator import Setup, calculator_picture, capacity_of
+from course.views.calculator import calculator_picture
 from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
 from course.views.drafts import draft_film
 from course.views.film import Film
@@ -171,7 +171,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "paged_batch": lambda: paged_batch(functions=phase6_gpu_runner)[4],
     "chunking_dial": smaller_budget,
     "gates": lambda: compute_then_memory().still(45),
-    "calculator": lambda: calculator_picture(capacity_of(Setup())),
+    "calculator": calculator_picture,
     "policy_comparison": policies,
     "automaton": the_next_digit,
     "image_chunks": two_images,

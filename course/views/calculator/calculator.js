@@ -1,5 +1,4 @@
-// The picture of the calculator in the page, as drawing.py, memory_bar.py and roof.py draw it. A test compares both over
-// a grid of settings.
+// The picture of the calculator, in the notebook and in saved pages.
 
 const MARGIN = 10, NARROW = 620, TWO_COLUMNS = 500, SHARE = 0.6, HIGH = 230, FACT_HEIGHT = 21, BAR_HEIGHT = 62, GAP = 20, LINE = 16;
 

@@ -2,7 +2,7 @@
 
 const GIB = 2 ** 30, TERA = 1e12;
 
-function capacityOf(setup, tables) {
+export function capacityOf(setup, tables) {
   const gpu = tables.gpus[setup.gpu], shape = tables.shapes[setup.model];
   const { num_gpus: gpus, bytes_per_number: size, context_len: length, block_size } = setup;
   if (length > shape.max_model_len)
@@ -41,11 +41,7 @@ function capacityOf(setup, tables) {
 
 // ---- figures as text
 
-function fixed(value, digits) {
-  const scaled = value * 10 ** digits, below = Math.floor(scaled);
-  return scaled - below === 0.5 ? ((below + (below % 2)) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
-}
-
+const fixed = (value, digits) => value.toFixed(digits);
 const whole = (value) => Number(fixed(value, 0)).toLocaleString("en");
 const counted = (number, thing) => `${whole(number)} ${thing}${number === 1 ? "" : "s"}`;
 const perSecond = (work) => `${digits(work.perSecond)} tokens/s`;
