@@ -1,7 +1,7 @@
 """What the policies are tried on: the simulator's workloads, with tenants and promises, and traces of real services.
 
 Traces are files in the form of Azure, BurstGPT, Mooncake and Qwen-Bailian. Where the published files are:
-labs/elective_policies/README.md, "Loads of real services".
+labs/phase13_scheduling_policies/README.md, "Loads of real services".
 """
 
 import csv

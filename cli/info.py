@@ -16,10 +16,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from course.starter_status import LAB_NAMES, describe, unwritten_tasks, written_lineup
+from course.starter_status import describe, unwritten_tasks, written_lineup
 from course.terminal.console import friendly, make_console
 from course.terminal.learner_lineup import TURNS_ON
-from mini_vllm.assembly.lineup import default_lineup_text, parse_lineup
+from mini_vllm.assembly.lineup import ALL_NAMES, default_lineup_text, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.installation import PROJECT, install_command, pip_install
 
@@ -191,7 +191,7 @@ def check_written() -> Iterator[Finding]:
     """In a student edition without `LAB_IMPL`: which phases are written."""
     lineup = written_lineup()
     yield Finding("LAB_IMPL", "OK", f"not set: commands run {lineup or 'nothing yet'}, tests grade all six phases")
-    for phase, name in enumerate(LAB_NAMES, start=1):
+    for phase, name in enumerate(ALL_NAMES, start=1):
         tasks = unwritten_tasks(phase)
         found = f"next is {tasks[0]}" if tasks else "written" + how_to_use(phase)
         yield Finding(f"  {phase} {name}", "OK", found)

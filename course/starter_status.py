@@ -11,15 +11,11 @@ from pathlib import Path
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
 
 OURS = re.compile(r"Phase (\d+), tasks? (\d+)")
-# All that is graded. No lineup of an engine names the last one: an engine is given a policy beside its lineup.
-LAB_NAMES = (*ALL_NAMES, "scheduling policies")
-LABS = range(1, len(LAB_NAMES) + 1)
+LABS = range(1, len(ALL_NAMES) + 1)
 
 
 def lab_folder(phase: int) -> str:
     """Return the name of a phase's folder in `labs/`, which is that of its module in `solutions/`."""
-    if phase > len(ALL_NAMES):
-        return "elective_policies"
     return f"phase{phase}_{ALL_NAMES[phase - 1]}".lower().replace(" ", "_")
 
 

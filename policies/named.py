@@ -3,7 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.assembly.elective_parts import policy_classes_for
+from mini_vllm.assembly.lineup import lineup_from_env
+from mini_vllm.assembly.parts import solutions_exist
+from mini_vllm.core.policy.scheduling_policy import PolicyClasses, SchedulingPolicy
 from policies.around import DecodeFirst, PrefillFirst, StaticBatches
 from policies.drafts_by_class import DraftsByClass
 from policies.elastic_budget import BudgetController, ElasticBudget
@@ -37,17 +40,15 @@ class NamedPolicy:
         return True
 
 
-def least_slack(lengths: OutputLengths) -> SchedulingPolicy:
-    # Imported when it is made, as below: a learner's file that Python cannot read must not break the other policies.
-    from solutions.elective_policies import LeastSlackFirst
+def phase13() -> PolicyClasses:
+    """Return the policies that the lineup of `LAB_IMPL` names, else the reference's, or yours where there is none.
 
-    return LeastSlackFirst()
-
-
-def vtc(lengths: OutputLengths) -> SchedulingPolicy:
-    from solutions.elective_policies import VirtualTokenCounter
-
-    return VirtualTokenCounter()
+    Called when a policy is made: a learner's file that Python cannot read must not break the other policies.
+    """
+    chosen = policy_classes_for(lineup_from_env().policies)
+    classes = chosen or policy_classes_for("solution" if solutions_exist() else "starter")
+    assert classes is not None
+    return classes
 
 
 POLICIES: dict[str, NamedPolicy] = {
@@ -71,9 +72,11 @@ POLICIES: dict[str, NamedPolicy] = {
     "feedback-queues": NamedPolicy(
         "a request that has been served for long sinks a level (FastServe)", lambda lengths: FeedbackQueues()
     ),
-    "least-slack": NamedPolicy("the nearest deadline first, less the time it takes", least_slack),
+    "least-slack": NamedPolicy(
+        "the nearest deadline first, less the time it takes", lambda lengths: phase13().least_slack_first()
+    ),
     "two-classes": NamedPolicy("the urgent first, with a quarter of each step reserved", lambda lengths: TwoClasses()),
-    "vtc": NamedPolicy("the tenant served least goes first", vtc),
+    "vtc": NamedPolicy("the tenant served least goes first", lambda lengths: phase13().virtual_token_counter()),
     "ageing": NamedPolicy("priority, better by a level for every 5 s since arrival", lambda lengths: Ageing()),
     "joint-order": NamedPolicy(
         "priority, and waiting requests take seats of running ones", lambda lengths: JointOrder(Priority())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from classroom.judge.report import FORMULA, write_all
 from classroom.judge.results import ClassResults
-from course.starter_status import LAB_NAMES
+from mini_vllm.assembly.lineup import ALL_NAMES
 
 FIRST_COLUMN = "submission"
 CANVAS_IDS = ("ID", "SIS User ID", "SIS Login ID")
@@ -112,7 +112,7 @@ def as_moodle(results: ClassResults, roster: Roster) -> str:
 def assignments(results: ClassResults) -> list[str]:
     """Return the heading of each phase: the name of the assignment."""
     phases = results.submissions[0]["phases"] if results.submissions else []
-    return [f"mini-vLLM phase {phase['phase']}: {LAB_NAMES[phase['phase'] - 1]}" for phase in phases]
+    return [f"mini-vLLM phase {phase['phase']}: {ALL_NAMES[phase['phase'] - 1]}" for phase in phases]
 
 
 def graded(results: ClassResults, roster: Roster) -> list[tuple[str, list[str]]]:

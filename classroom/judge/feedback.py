@@ -11,8 +11,8 @@ from rich.text import Text
 from classroom.judge.results import Outcome, PhaseResult, SubmissionGrade, is_written
 from classroom.worker.scenario import EngineScenario
 from classroom.worker.text import one_line
-from course.starter_status import LAB_NAMES
 from course.terminal.differences import last_steps, side_by_side
+from mini_vllm.assembly.lineup import ALL_NAMES
 
 WIDTH = 100
 MAX_LINES = 40
@@ -39,7 +39,7 @@ def show_phase(page: Console, phase: PhaseResult, failures: Mapping[tuple[int, s
     """Print a phase: its groups, then the first situation of each that went wrong."""
     page.print()
     number = phase["phase"]
-    page.print(f"Phase {number}, {LAB_NAMES[number - 1]}: {phase['points']:g} of {phase['max']} points")
+    page.print(f"Phase {number}, {ALL_NAMES[number - 1]}: {phase['points']:g} of {phase['max']} points")
     if phase["error"]:
         show_text(page, phase["error"])
         return

@@ -3,6 +3,7 @@
 `python -m course.grading.engine_checks` does one of them in a worker that `grader.py` starts.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from course.workloads.fallbacks import make_possible
 from course.workloads.small_workload import Run, make_workload
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import LLM, EngineConfig, Lineup, SamplingParams, parse_lineup
-from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT
+from mini_vllm.assembly.elective_parts import policy_classes_for
+from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.invariants import InvariantError
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 
@@ -41,9 +44,9 @@ def check_stack(mine: Lineup, reference: Lineup | None) -> EngineCheck:
     """Run the fake model: outputs must be correct, invariants hold, and plans equal the reference's."""
     for seed in SEEDS:
         arrivals, config = make_workload(seed, NUM_REQUESTS), possible_settings(seed, mine)
-        message = output_problem(arrivals, config, mine)
-        if message:
-            return EngineCheck("failed", f"Workload {seed}: {message}")
+        for make in policies_of(mine):
+            if message := output_problem(arrivals, config, mine, make):
+                return EngineCheck("failed", f"Workload {seed}: {message}")
         if reference is not None and (divergence := first_divergence(arrivals, config, mine, reference)) is not None:
             return divergence_failure(seed, divergence)
     return PASSED
@@ -104,12 +107,23 @@ def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
     return make_possible(with_electives(config, lineup, DRAFTS), lineup)[0]
 
 
-def output_problem(arrivals: list[TimedRequest], config: EngineConfig, lineup: Lineup) -> str:
+def policies_of(lineup: Lineup) -> Sequence[Callable[[], SchedulingPolicy | None]]:
+    """Return what makes each scheduling policy under which a lineup is checked: the config's own, or phase 13's."""
+    classes = policy_classes_for(lineup.policies)
+    return [lambda: None] if classes is None else [classes.virtual_token_counter, classes.least_slack_first]
+
+
+def output_problem(
+    arrivals: list[TimedRequest],
+    config: EngineConfig,
+    lineup: Lineup,
+    make_policy: Callable[[], SchedulingPolicy | None] = lambda: None,
+) -> str:
     """Run a workload and describe what is wrong with it; return an empty text if nothing is."""
     outputs: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
     number = 0
     try:
-        run = Run(arrivals, config, lineup)
+        run = Run(arrivals, config, lineup, make_policy())
         while not run.finished:
             if number == MAX_STEPS:
                 return f"after {MAX_STEPS} steps requests are still not finished."
@@ -196,7 +210,7 @@ def not_loaded(channel: Channel, mine: Lineup) -> EngineCheck | None:
 
     An event precedes each import: if one ends the process, it is known which.
     """
-    for phase in load_whole_plan()[: len(ALL_NAMES)]:
+    for phase in load_whole_plan():
         if mine[phase.number] == "starter":
             send_event(channel, Importing(phase.number))
             if complaint := complaint_about_starter(phase):

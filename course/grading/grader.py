@@ -19,7 +19,7 @@ from course.grading.worker import GradingWorker, Importing, receive_events
 from course.oracle.divergence import with_phase
 from course.sandbox.explain import explain_death
 from course.sandbox.watch import waiting_seconds
-from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, Lineup, parse_lineup
+from mini_vllm.assembly.lineup import CHECKOUT, Lineup, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
 
 SECONDS = {"oracle": 10.0, "stack": 10.0, "model": 120.0}
@@ -31,7 +31,7 @@ RUNNER_PHASE = 6
 
 def oracle_check(phase: int, stop: threading.Event) -> EngineCheck:
     """Compare one phase with the reference, all others being the reference's. Needs `solutions/`."""
-    if phase == RUNNER_PHASE or not phases_of_stack(phase) or not solutions_exist():  # the runner decides nothing
+    if phase == RUNNER_PHASE or not solutions_exist():  # the runner decides nothing
         return NOT_CHECKED
     reference = stack_of("solution", max(phase, RUNNER_PHASE - 1))
     return run_job("oracle", with_phase(reference, phase, "starter"), reference, stop)
@@ -40,14 +40,14 @@ def oracle_check(phase: int, stop: threading.Event) -> EngineCheck:
 def stack_check(phase: int, stop: threading.Event) -> EngineCheck:
     """Run the learner's phases up to `phase` together, on the fake model, or on the real model with phase 6.
 
-    An elective runs with phases 1 to 5; the policies of phase 13 are in no lineup.
+    An elective runs with phases 1 to 5.
     """
-    return NOT_CHECKED if not phases_of_stack(phase) else check_lineup(stack_of("starter", phase), phase, stop)
+    return check_lineup(stack_of("starter", phase), phase, stop)
 
 
 def phases_of_stack(phase: int) -> list[int]:
-    """Return the phases that run together when `phase` is checked, itself last; none if it is in no lineup."""
-    return [*range(1, min(phase, RUNNER_PHASE)), phase] if phase <= len(ALL_NAMES) else []
+    """Return the phases that run together when `phase` is checked, itself last."""
+    return [*range(1, min(phase, RUNNER_PHASE)), phase]
 
 
 def stack_of(impl: str, phase: int) -> Lineup:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from course.grading.starter_file import sha256
 from course.sandbox import IN_BROWSER
-from course.starter_status import LAB_NAMES, LABS, lab_folder, phase_in
-from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES
+from course.starter_status import LABS, lab_folder, phase_in
+from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class PlannedPhase:
 
     @property
     def name(self) -> str:
-        return LAB_NAMES[self.number - 1]
+        return ALL_NAMES[self.number - 1]
 
     @property
     def is_elective(self) -> bool:

@@ -44,7 +44,7 @@ class Lab:
     as in `LAB_IMPL`, and overrides it. Every call runs in a new process, so an edited
     starter needs no new kernel. Where a task is missing, the result is a recorded run of the reference, marked as
     such; where a run fails or was not recorded, it is a `Notice`.
-    Raises `ValueError` if `phase` is not 1 to 12 or the lineup is invalid.
+    Raises `ValueError` if `phase` is not 1 to 13 or the lineup is invalid.
     """
 
     def __init__(self, phase: int, lineup: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""From a lineup to the electives, phases 7 to 12. See `parts.py`."""
+"""From a lineup to the electives, phases 7 to 13. See `parts.py`."""
 
 from mini_vllm.assembly.parts import Impl, solutions_exist
 from mini_vllm.config import EngineConfig
@@ -6,6 +6,7 @@ from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
 from mini_vllm.core.gates.admission import AdmissionFunctions
 from mini_vllm.core.gates.connector import KVTransferFunctions
 from mini_vllm.core.grammar import StructuredOutputFunctions
+from mini_vllm.core.policy.scheduling_policy import PolicyClasses
 from mini_vllm.core.windows.window_functions import WindowFunctions
 
 
@@ -114,6 +115,19 @@ def admission_functions_for(impl: Impl, config: EngineConfig) -> AdmissionFuncti
         ours.generate_block_hash_extra_keys,
         ours.bgmv,
     )
+
+
+def policy_classes_for(impl: Impl) -> PolicyClasses | None:
+    """Return phase 13; None if it is absent."""
+    if impl == "absent":
+        return None
+    if impl == "starter":
+        from labs.phase13_scheduling_policies import starter as yours
+
+        return PolicyClasses(yours.VirtualTokenCounter, yours.LeastSlackFirst)
+    from solutions import phase13_scheduling_policies as ours
+
+    return PolicyClasses(ours.VirtualTokenCounter, ours.LeastSlackFirst)
 
 
 def window_functions_for(impl: Impl) -> WindowFunctions | None:

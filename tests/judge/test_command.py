@@ -47,7 +47,7 @@ def test_a_class(mini_vllm: Commands, handed_in: list[Path], tmp_path: Path) -> 
 
 
 def test_policies_are_read_from_their_folder(mini_vllm: Commands, tmp_path: Path) -> None:
-    starter = tmp_path / "ada" / "labs" / "elective_policies" / "starter.py"
+    starter = tmp_path / "ada" / "labs" / "phase13_scheduling_policies" / "starter.py"
     starter.parent.mkdir(parents=True)
     starter.write_text(solution(13), encoding="utf-8")
     options = ["--no-jail", "--phase", "7-13", "--situations", "1", "--csv", tmp_path / "all.csv"]

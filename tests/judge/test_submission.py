@@ -74,7 +74,7 @@ COUNTED = (
     [
         ("labs/phase3_preemption/starter.py", 3),
         ("work/labs/phase1_scheduler_step/starter.py", 1),
-        ("work/labs/elective_policies/starter.py", 13),
+        ("work/labs/phase13_scheduling_policies/starter.py", 13),
         ("phase2_block_pool.py", 2),
         ("starter4.py", 4),
         ("phase_6.py", 6),

@@ -161,7 +161,7 @@ def test_a_panel_runs_again_what_it_ran_before_a_save(
 
 
 def test_a_saved_starter_has_another_stamp(tmp_path: Path) -> None:
-    (starter := tmp_path / "labs/elective_policies/starter.py").parent.mkdir(parents=True)
+    (starter := tmp_path / "labs/phase13_scheduling_policies/starter.py").parent.mkdir(parents=True)
     starter.touch()
     before = starter_stamps(tmp_path)
     os.utime(starter, (1, 1))

@@ -16,12 +16,12 @@ from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from course.labtest.recorded import Answers
 from course.sandbox.imports import refused_import
-from labs.elective_policies import starter, test_task13_1_vtc, test_task13_2_least_slack
-from labs.elective_policies.runs import ONE_SEAT, Run, asked
+from labs.phase13_scheduling_policies import starter, test_task13_1_vtc, test_task13_2_least_slack
+from labs.phase13_scheduling_policies.runs import ONE_SEAT, Run, asked
 from mini_vllm.core.request import Request
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.sampling_params import SamplingParams
-from solutions import elective_policies as solution
+from solutions import phase13_scheduling_policies as solution
 from tests.judge.__main__ import loses
 from tests.mutants.catalog import Subject, alternatives, mutants, reference
 

@@ -12,7 +12,7 @@ from arena.league import Entry, run_league
 from arena.loads import UnevenOutputs
 from arena.own_answers import kendalls_tau
 from course.sandbox.read_only import bubblewrap
-from labs.elective_policies import starter
+from labs.phase13_scheduling_policies import starter
 from mini_vllm.assembly.lineup import parse_lineup
 from tests.cli.conftest import Commands
 
@@ -64,10 +64,10 @@ def entries(files: list[Path]) -> list[Entry]:
 
 def test_the_best_goodput_comes_first_and_then_what_has_no_place(entries: list[Entry]) -> None:
     placed = [entry for entry in entries if entry.place]
-    assert {entry.name for entry in placed} == {"elective_policies", *PLACED}
+    assert {entry.name for entry in placed} == {"phase13_scheduling_policies", *PLACED}
     assert entries[: len(placed)] == placed
     assert [entry.score for entry in placed] == sorted(entry.score for entry in placed)
-    first_come = {entry.place for entry in placed if entry.name in ("elective_policies", "prints")}
+    first_come = {entry.place for entry in placed if entry.name in ("phase13_scheduling_policies", "prints")}
     assert len(first_come) == 1, "equal policies share a place, and a print is no answer"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from course.grading import engine_checks
 from course.parity.replay import compare
 from course.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
 from mini_vllm import EngineConfig, SamplingParams
@@ -19,7 +20,8 @@ from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import Policy, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.core.policy.scheduling_policy import PolicyClasses, SchedulingPolicy
+from mini_vllm.core.request import Request
 from mini_vllm.engine.llm_engine import LLMEngine
 from policies.around import StaticBatches
 from policies.elastic_budget import BudgetController
@@ -30,7 +32,7 @@ from policies.priority import Priority
 from policies.shortest_first import ShortestFirst
 from policies.two_classes import TwoClasses
 from policies.victims import LeastComputedFirst
-from solutions.elective_policies import LeastSlackFirst, VirtualTokenCounter
+from solutions.phase13_scheduling_policies import LeastSlackFirst, VirtualTokenCounter
 from tests.engine.workloads import draft_half_right, small_config
 from tests.policies.driven import AMPLE, LEVELS, Driven, asked, mixed, tight
 
@@ -48,8 +50,22 @@ REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
 MEMBERS: dict[Policy, type[SchedulingPolicy]] = {"fcfs": SchedulingPolicy, "priority": Priority}
 
 
+class Broken(SchedulingPolicy):
+    def rank(self, request: Request) -> int:
+        raise ValueError("no rank today")
+
+
+def test_grading_runs_phase_13s_policies_in_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    team = parse_lineup("solution:1-5,solution:13")
+    assert engine_checks.check_stack(team, None).status == "passed"
+    monkeypatch.setattr(engine_checks, "policy_classes_for", lambda impl: PolicyClasses(SchedulingPolicy, Broken))
+    found = engine_checks.check_stack(team, None)
+    assert (found.status, "no rank today" in found.message) == ("failed", True)
+
+
 def test_a_learners_file_that_cannot_be_read_breaks_its_two_policies_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "solutions.elective_policies", None)  # as a failing import leaves it
+    monkeypatch.setitem(sys.modules, "solutions.phase13_scheduling_policies", None)  # as a failing import leaves it
+    monkeypatch.delattr("solutions.phase13_scheduling_policies")
     broken = set()
     for name, policy in POLICIES.items():
         try:

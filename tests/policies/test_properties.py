@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from labs.elective_policies.runs import Run
-from labs.elective_policies.runs import asked as timed
+from labs.phase13_scheduling_policies.runs import Run
+from labs.phase13_scheduling_policies.runs import asked as timed
 from mini_vllm.core.policy.policy_queue import PolicyQueue
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request, RequestStatus
@@ -25,7 +25,7 @@ from policies.quality_of_experience import QualityOfExperience, Reading
 from policies.shortest_first import ShortestFirst
 from policies.two_classes import TwoClasses
 from policies.victims import CheapestVictim, LeastComputedFirst
-from solutions.elective_policies import LeastSlackFirst, VirtualTokenCounter
+from solutions.phase13_scheduling_policies import LeastSlackFirst, VirtualTokenCounter
 from tests.policies.driven import Driven, asked, mixed, tight
 
 URGENT = ServiceLevel("urgent")

@@ -1,6 +1,6 @@
 """What a scheduling policy decides, and what it sees when it does."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,3 +80,11 @@ class SchedulingPolicy:
 
     def sampled(self, request: Request, num_tokens: int) -> None:
         """A request has got output tokens. It may be finished by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyClasses:
+    """Phase 13: how a fresh policy of each kind is made, with its default settings."""
+
+    virtual_token_counter: Callable[[], SchedulingPolicy]
+    least_slack_first: Callable[[], SchedulingPolicy]

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from course.labtest.expect import expect_equal, lab_failure
-from labs.elective_policies.runs import Run, scheduler_lineup
+from labs.phase13_scheduling_policies.runs import Run, scheduler_lineup
 from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy

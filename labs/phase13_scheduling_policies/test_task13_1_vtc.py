@@ -12,8 +12,16 @@ from course.labtest.case_table import cases, check
 from course.labtest.expect import expect_equal, lab_failure
 from course.labtest.recorded import Answers
 from course.workloads.timed_request import TimedRequest
-from labs.elective_policies.runs import CONFIG, INPUT_WEIGHT, ONE_SEAT, OUTPUT_WEIGHT, STEP_SECONDS, Run, asked
-from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
+from labs.phase13_scheduling_policies.runs import (
+    CONFIG,
+    INPUT_WEIGHT,
+    ONE_SEAT,
+    OUTPUT_WEIGHT,
+    STEP_SECONDS,
+    Run,
+    asked,
+)
+from labs.phase13_scheduling_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
 
 SHAPES = {"chat": (2, 8, 12, 30), "documents": (20, 40, 1, 3), "mixed": (5, 20, 5, 15)}

@@ -12,8 +12,8 @@ from course.labtest.case_table import cases, check
 from course.labtest.expect import expect_equal, lab_failure
 from course.labtest.recorded import Answers
 from course.workloads.timed_request import TimedRequest
-from labs.elective_policies.runs import CONFIG, ONE_SEAT, STEP_SECONDS, Run, asked
-from labs.elective_policies.shared_rules import check_no_idle_step, check_same_tokens
+from labs.phase13_scheduling_policies.runs import CONFIG, ONE_SEAT, STEP_SECONDS, Run, asked
+from labs.phase13_scheduling_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
 from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request, RequestStatus
