@@ -1,0 +1,14 @@
+"""What the `<!-- check: ... -->` comments of the phase 13 handout may call."""
+
+from labs.phase13_scheduling_policies.runs import Run, asked
+from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from solutions.phase13_scheduling_policies import MyPolicy, VirtualTokenCounter
+
+FIRST_COME, FAIR = MyPolicy, VirtualTokenCounter
+
+
+def waits(policy: type[SchedulingPolicy]) -> list[float]:
+    """Return when b's first token comes after b, and when all is served, in seconds."""
+    requests = [asked(f"a{number}", 10, 10, tenant="a") for number in range(100)] + [asked("b", 10, 10, 0.05, "b")]
+    served = Run(policy(), requests).served
+    return [round(served.times_to_first_token[-1], 2), round(served.seconds, 2)]
