@@ -12,7 +12,7 @@ from tests.grading.forked import OURS, forked
 
 LOOPS = {1: "clamp", 2: "popleft", 3: "preempt", 4: "evict", 5: "should_sample", 6: "kv_block_bytes"}
 LOOP = "while id(None): turn = 7"
-POPLEFT = "test_popleft_takes_from_the_front_until_the_queue_is_empty"
+POPLEFT = "popped and empty"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_the_limit_holds_everywhere(checkout: Checkout, options: tuple[str, ...]
     output = fail(checkout, 2, "popleft", LOOP, "--timeout=1", "-k", POPLEFT, *options)
     assert "Your code was still running after 1 second." in output
     assert "in FreeKVCacheBlockQueue.popleft: while id(None): turn = 7" in output
-    assert "queue = FreeKVCacheBlockQueue(blocks [7, 3, 5])" in output
+    assert "FreeKVCacheBlockQueue(blocks [7, 3, 5])" in output
 
 
 def test_a_loop_that_cannot_be_stopped_ends_pytest_with_a_message(checkout: Checkout) -> None:
