@@ -5,7 +5,6 @@ from importlib import import_module
 from typing import Any
 
 from mini_vllm.core.grammar import Bitmask
-from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.installation import install_command
 
 
@@ -16,29 +15,6 @@ def llguidance() -> Any:
     except ImportError:
         words = "structured_outputs with json, json_object or grammar needs llguidance"
         raise ValueError(f"{words}: {install_command('structured')}") from None
-
-
-class Vocabulary:
-    """What llguidance asks of a tokenizer: the bytes of each token, and the tokens of a text that must follow."""
-
-    is_tokenizer_wrapper = True
-    bos_token_id = None
-
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
-        token_bytes = tokenizer.token_bytes()[:vocab_size]
-        token_bytes += [b""] * (vocab_size - len(token_bytes))  # a model may have more logits than tokens
-        self.tokenizer = tokenizer
-        self.eos_token_id = min(tokenizer.eos_token_ids)
-        self.special_token_ids = [token_id for token_id, text in enumerate(token_bytes) if not text]
-        # Control tokens must differ from every text: 0xFF is no byte of UTF-8.
-        self.tokens = [text or b"\xff<%d>" % token_id for token_id, text in enumerate(token_bytes)]
-
-    def __call__(self, text: str) -> list[int]:
-        control = set(self.special_token_ids)  # some tokenizers begin every text with one
-        return [token_id for token_id in self.tokenizer.encode(text) if token_id not in control]
-
-    def for_llguidance(self) -> Any:
-        return llguidance().LLTokenizer(self, eos_token=sorted(self.tokenizer.eos_token_ids))
 
 
 class LLGuidanceGrammar:

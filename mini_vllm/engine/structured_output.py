@@ -2,20 +2,24 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from typing import Any
 
-from mini_vllm.core.automaton import Dfa, TrieNode, build_nfa, build_trie, group_bytes
+from mini_vllm.core.automaton import Dfa, build_nfa, group_bytes
 from mini_vllm.core.grammar import Grammar, StructuredOutputFunctions
 from mini_vllm.core.regex import parse_regex
 from mini_vllm.core.request import Request
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, Vocabulary, llguidance
+from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance
+from mini_vllm.engine.spelled_masks import spelled
+from mini_vllm.engine.vocabulary import Vocabulary
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
-MAX_CACHED = 64
+MAX_CACHED, MAX_SHOWN = 64, 5
+ESCAPED = re.compile(r"\\u(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{4}))")  # a character in a Lark grammar
+ASCII = tuple(map(chr, range(32, 127)))
 COMPACT = {"whitespace_flexible": False}  # a model that may write spaces without end sometimes does
 Start = Callable[[], Grammar]  # makes the grammar of one request
 
@@ -62,40 +66,55 @@ class StructuredOutputManager:
         regex = params.regex if params.choice is None else "|".join(map(re.escape, params.choice))
         if regex is not None:
             parse_regex(regex)
-            return self._executor.submit(lambda: self._regex(regex)())
+            return self._executor.submit(lambda: self._regex(regex, params.choice or ())())
         grammar = in_llguidance_format(params)
         if error := llguidance().LLMatcher.validate_grammar(grammar):
             raise ValueError(f"structured_outputs cannot be compiled: {error.splitlines()[0]}")
         return self._executor.submit(lambda: self._other(grammar)())
 
-    def _compile_regex(self, regex: str) -> Start:
-        trie, alphabet = self._vocabulary
+    def _compile_regex(self, regex: str, choice: tuple[str, ...]) -> Start:
+        vocabulary = self.vocabulary
+        require_spelled(vocabulary, "choice", choice)
         try:
             nfa = build_nfa(parse_regex(regex))
-            groups = group_bytes(nfa, alphabet)  # [a-z] is one step of the automaton and not 26
+            groups = group_bytes(nfa, vocabulary.alphabet)  # [a-z] is one step of the automaton and not 26
             dfa = self.functions.build_dfa(nfa, frozenset(groups))
         except ValueError as error:
             raise ValueError(f"structured_outputs cannot be compiled: {error}") from None
         rows = [{byte: after for one, after in row.items() for byte in groups[one]} for row in dfa.transitions]
         dfa = Dfa(rows, dfa.accepting)
-        masks = self.functions.make_masks(dfa, trie, self.vocab_size, self.tokenizer.eos_token_ids)
+        masks = self.functions.make_masks(dfa, vocabulary.trie, self.vocab_size, self.tokenizer.eos_token_ids)
+        if not vocabulary.is_complete:
+            masks = spelled(masks)
         return lambda: self.functions.make_grammar(masks)
 
     def _compile_other(self, grammar: str) -> Start:
-        matcher = llguidance().LLMatcher(self._tokenizer, grammar, log_level=0)
+        if not self.vocabulary.is_complete:
+            is_json = grammar.startswith("{")
+            text = json.dumps(json.loads(grammar), ensure_ascii=False) if is_json else grammar
+            needed = {*ASCII, *text, *(chr(int(long or short, 16)) for long, short in ESCAPED.findall(text))}
+            require_spelled(self.vocabulary, "json" if is_json else "grammar", sorted(filter(str.isprintable, needed)))
+        matcher = llguidance().LLMatcher(self.llguidance_tokenizer, grammar, log_level=0)
         if matcher.is_error():
             raise ValueError(f"structured_outputs cannot be compiled: {matcher.get_error().splitlines()[0]}")
         return lambda: LLGuidanceGrammar(matcher.deep_copy(), self.tokenizer.eos_token_ids)
 
     @cached_property
-    def _vocabulary(self) -> tuple[TrieNode, frozenset[int]]:
-        """The trie of the vocabulary, and the bytes that occur in it."""
-        token_bytes = self.tokenizer.token_bytes()[: self.vocab_size]
-        return build_trie(token_bytes), frozenset(b"".join(token_bytes))
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary(self.tokenizer, self.vocab_size)
 
     @cached_property
-    def _tokenizer(self) -> Any:
-        return Vocabulary(self.tokenizer, self.vocab_size).for_llguidance()
+    def llguidance_tokenizer(self) -> Any:
+        return llguidance().LLTokenizer(self.vocabulary, eos_token=sorted(self.tokenizer.eos_token_ids))
+
+
+def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> None:
+    """Raise `ValueError` naming the first texts that the vocabulary cannot spell."""
+    if missing := [text for text in texts if not vocabulary.is_spelled(text)]:
+        shown = ", ".join(map(repr, missing[:MAX_SHOWN])) + ", ..." * (len(missing) > MAX_SHOWN)
+        raise ValueError(
+            f"structured_outputs.{name} cannot be written by this model: no tokens of its tokenizer spell {shown}"
+        )
 
 
 def in_llguidance_format(params: StructuredOutputsParams) -> str:

@@ -7,6 +7,7 @@ from tokenizers.models import BPE
 
 from mini_vllm.core.tokenizer import Message, Tool
 from mini_vllm.runner.chat_template import encode_chat
+from mini_vllm.runner.token_bytes import bytes_of_tokens
 
 
 class ModelTokenizer:
@@ -34,26 +35,8 @@ class ModelTokenizer:
         return str(self.tokenizer.decode(known, **settings))
 
     def token_bytes(self) -> list[bytes]:
-        """Return the bytes of every token; those of control tokens are empty."""
-        control = {*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder}
-        names = self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
-        is_byte_level = "ByteLevel" in str(self.tokenizer.backend_tokenizer.decoder)
-        to_bytes = _byte_level if is_byte_level else _with_byte_fallback
-        return [b"" if token_id in control or not name else to_bytes(name) for token_id, name in enumerate(names)]
+        return bytes_of_tokens(self.tokenizer, self.decode)
 
     def apply_chat_template(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """Return the tokens of a chat. Raises `ValueError` if its messages cannot all arrive in the prompt."""
         return encode_chat(self.tokenizer, messages, tools)
-
-
-def _byte_level(name: str) -> bytes:
-    """GPT-2 names bytes that are no visible character by characters from 256 on, in the order of the bytes."""
-    visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    hidden = [byte for byte in range(256) if byte not in visible]
-    return bytes(ord(char) if ord(char) < 256 else hidden[ord(char) - 256] for char in name)
-
-
-def _with_byte_fallback(name: str) -> bytes:
-    """SentencePiece names a blank by U+2581, and a byte that no token has by its number."""
-    is_byte = len(name) == 6 and name.startswith("<0x") and name.endswith(">")
-    return bytes([int(name[3:5], 16)]) if is_byte else name.replace("\u2581", " ").encode()

@@ -21,7 +21,7 @@ from mini_vllm.core.automaton import Dfa, build_trie
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.grammar import DEAD_END, Grammar, StructuredOutputFunctions
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, Vocabulary, llguidance
+from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance
 from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.runner import grammar_masks
 from mini_vllm.sampling_params import StructuredOutputsParams
@@ -115,9 +115,8 @@ def test_masks_are_those_of_llguidance(regex: str) -> None:
     manager = engine().engine.grammars
     assert manager is not None
     ours = manager.grammar_init(StructuredOutputsParams(regex=regex)).result()
-    tokenizer = Vocabulary(manager.tokenizer, manager.vocab_size).for_llguidance()
     matcher = llguidance().LLMatcher(
-        tokenizer, llguidance().LLMatcher.grammar_from_regex(regex.replace(r"\d", "[0-9]"))
+        manager.llguidance_tokenizer, llguidance().LLMatcher.grammar_from_regex(regex.replace(r"\d", "[0-9]"))
     )  # \d of any script
     theirs = LLGuidanceGrammar(matcher, manager.tokenizer.eos_token_ids)
     for token in manager.tokenizer.encode("abcab 123-4567 Mina said so!") * 2:

@@ -1,0 +1,207 @@
+"""Structured output over every kind of vocabulary: no request dies, and each text is exactly what was allowed."""
+
+import json
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.grammar import Grammar, StructuredOutputFunctions
+from mini_vllm.core.tokenizer import ByteTokenizer, Tokenizer
+from mini_vllm.engine.detokenizer import IncrementalDetokenizer
+from mini_vllm.engine.structured_output import StructuredOutputManager
+from mini_vllm.engine.vocabulary import Vocabulary
+from mini_vllm.runner.token_bytes import bytes_of_tokens
+from mini_vllm.sampling_params import StructuredOutputsParams
+from solutions import phase9_structured_output as solution
+from tests.model.vocabularies import KINDS, tokenizer_of
+
+FUNCTIONS = StructuredOutputFunctions(
+    solution.build_dfa, solution.RegexTokenMasks, solution.RegexGrammar, solution.apply_bitmask
+)
+# Line breaks, double blanks, added tokens, ligatures, and characters that NFC, NFKC and lower case change.
+HARD = "<tool_call> <b>A  b</b>\n\n é 你好 ﬁ Å e\u0301 😀 </tool_call>"
+AGE, NAME = {"type": "integer", "minimum": 0, "maximum": 120}, {"type": "string", "maxLength": 8}
+
+
+def an_object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+WHAT: dict[str, dict[str, Any]] = {
+    "object": {"json": an_object(name=NAME, age=AGE)},
+    "constant": {"json": an_object(**{HARD: {"const": HARD}})},
+    "enum": {"json": {"enum": ["red  x", "Green", 7, None, "\t😀"]}},
+    "pattern": {"json": {"type": "string", "pattern": "^[A-Z][a-z]{1,6}-[0-9]{2}$"}},
+    "characters": {"choice": ("你好",)},
+    "letters": {"choice": ("yes", "no")},
+    "blanks": {"choice": (" the end", " tea")},
+    "hard choice": {"choice": (HARD, "\n")},
+    "number": {"regex": r"\d{3}-\d{4}"},
+    "free": {"regex": "[A-Z][a-z]{1,5}  said\n.{0,9}!"},
+    "lark": {"grammar": f"start: {json.dumps(HARD)} /[a-z]{{1,4}}/ {json.dumps(HARD)}"},
+}
+LLGUIDANCE = {"object", "constant", "enum", "pattern", "lark"}
+# WordPiece has no token for a blank, a capital letter, or a sign right after a word.
+REFUSED = {
+    "byte-level, only bytes it has seen": LLGUIDANCE | {"hard choice"},
+    "Unigram": {"constant", "lark", "hard choice"},
+    **{kind: set(WHAT) - {"letters", "blanks"} for kind in ("WordPiece", "WordPiece, not tidied")},
+    **{kind: set(WHAT) for kind in ("words", "CTC", "suffix", "no decoder")},
+}
+
+
+def generate(grammar: Grammar, vocab_size: int, eos_token_ids: frozenset[int], rng: random.Random) -> list[int]:
+    """Return a text of random allowed tokens, which ends as soon as one of two draws lets it."""
+    bitmask, token_ids = np.zeros((1, cdiv(vocab_size, 32)), dtype=np.int32), list[int]()
+    while len(token_ids) < 500:
+        grammar.fill_bitmask(bitmask, 0)
+        allowed = np.flatnonzero(np.unpackbits(bitmask[0].view(np.uint8), bitorder="little")[:vocab_size]).tolist()
+        ends = eos_token_ids.intersection(allowed)
+        token_id = min(ends) if ends and rng.random() < 0.5 else rng.choice(allowed)
+        assert grammar.accept_tokens("r", [token_id])
+        if token_id in eos_token_ids:
+            return token_ids
+        token_ids.append(token_id)
+    raise AssertionError("the text has no end")
+
+
+def text_after(tokenizer: Tokenizer, prompt: str, token_ids: Sequence[int]) -> str:
+    detokenizer = IncrementalDetokenizer(tokenizer, tokenizer.encode(prompt))
+    detokenizer.add(token_ids)
+    detokenizer.finish()
+    return detokenizer.text
+
+
+def require_match(text: str, what: dict[str, Any]) -> None:
+    match what:
+        case {"choice": choice}:
+            assert text in choice
+        case {"regex": regex}:
+            assert re.fullmatch(regex, text, re.ASCII)
+        case {"grammar": _}:
+            assert re.fullmatch(f"{re.escape(HARD)}[a-z]{{1,4}}{re.escape(HARD)}", text)
+        case {"json": {"properties": {"age": _}}}:
+            assert list(json.loads(text)) == ["name", "age"]
+        case {"json": {"properties": _}}:
+            assert json.loads(text) == {HARD: HARD}
+        case {"json": {"enum": values}}:
+            assert json.loads(text) in values
+        case _:
+            assert re.fullmatch("[A-Z][a-z]{1,6}-[0-9]{2}", json.loads(text))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_text_is_exactly_what_was_allowed_or_refused_in_words(kind: str) -> None:
+    tokenizer, refused = tokenizer_of(kind), set[str]()
+    vocab_size = len(tokenizer.tokenizer)
+    manager = StructuredOutputManager(FUNCTIONS, tokenizer, vocab_size)
+    for name, what in WHAT.items():
+        for seed in range(4):
+            future = manager.grammar_init(StructuredOutputsParams(**what))
+            if (error := future.exception()) is not None:
+                assert re.search(r"^structured_outputs.* spells? ", str(error))
+                refused.add(name)
+                break
+            token_ids = generate(future.result(), vocab_size, tokenizer.eos_token_ids, random.Random(seed))
+            require_match(text_after(tokenizer, "One day", token_ids), what)
+    assert refused == REFUSED.get(kind, set())
+
+
+@pytest.mark.parametrize("kind", KINDS.keys() - REFUSED.keys())
+def test_forced_text_becomes_tokens_of_the_same_bytes(kind: str) -> None:
+    tokenizer = tokenizer_of(kind)
+    vocabulary = Vocabulary(tokenizer, len(tokenizer.tokenizer))
+    assert vocabulary.is_complete
+    for text in (HARD, '{"name":"', " ", "  ", "\n\n", "e\u0301", "</s>", "<|call|>", "<unk>", "x<s>"):
+        assert b"".join(vocabulary.token_bytes[token_id] for token_id in vocabulary(text)) == text.encode()
+    plain = "One day"  # where the tokenizer's own tokens are the text they are taken
+    own = tokenizer.encode(plain)
+    if b"".join(vocabulary.token_bytes[token_id] for token_id in own) == plain.encode():
+        assert vocabulary(plain) == own
+
+
+class Words(ByteTokenizer):
+    """A tokenizer of a few tokens. Its last one ends a text."""
+
+    def __init__(self, *texts: bytes) -> None:
+        self.texts = texts
+        self.eos_token_ids = frozenset([len(texts)])
+
+    def encode(self, text: str) -> list[int]:
+        return []
+
+    def token_bytes(self) -> list[bytes]:
+        return list(self.texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [("abcd", [0, 2]), ("abc", [1]), ("abab", [0, 0]), ("abx", [0]), ("x", []), ("", []), ("ababcdx", [0, 0, 2])],
+)
+def test_a_spelling_is_found_where_the_longest_token_leads_nowhere(text: str, spelled: list[int]) -> None:
+    assert Vocabulary(Words(b"ab", b"abc", b"cd"), 4)(text) == spelled
+
+
+def test_a_long_text_that_cannot_be_spelled_takes_no_exponential_time() -> None:
+    vocabulary = Vocabulary(Words(b"a", b"aa", b"aaa"), 4)
+    assert sum(len(vocabulary.token_bytes[one]) for one in vocabulary("a" * 500 + "b")) == 500
+
+
+@pytest.mark.parametrize(
+    ("regex", "texts"),
+    [("ax|b", {"b"}), ("(a|ab)(xy)?b?", {"a", "ab", "axy", "axyb", "abxy", "abxyb", "abb"}), ("a*x", None)],
+)
+def test_no_token_is_allowed_after_which_the_vocabulary_is_stuck(regex: str, texts: set[str] | None) -> None:
+    """The bytes a, x and y occur, but x and y only together: `a` may not be written where x alone must follow."""
+    tokenizer = Words(b"a", b"b", b"xy")
+    manager = StructuredOutputManager(FUNCTIONS, tokenizer, 4)
+    future = manager.grammar_init(StructuredOutputsParams(regex=regex))
+    if texts is None:
+        with pytest.raises(ValueError, match="can spell no text that matches"):
+            future.result()
+        return
+    found = set[str]()
+    for seed in range(400):
+        grammar = manager.grammar_init(StructuredOutputsParams(regex=regex)).result()
+        token_ids = generate(grammar, 4, tokenizer.eos_token_ids, random.Random(seed))
+        found.add(b"".join(map(tokenizer.texts.__getitem__, token_ids)).decode())
+    assert found == texts
+
+
+def test_a_tokenizer_of_mistral_common_is_asked_for_the_bytes_of_parts_of_characters() -> None:
+    """mistral-common 1.13.1, `Tekkenizer.id_to_byte_piece`; the names of such tokens are `\\ufffd` for all of them."""
+    texts = [b"", b"a", b" b", *(bytes([byte]) for byte in "é".encode()), "\ufffd".encode()]
+
+    class Tekken:
+        tokenizer: Any = None
+        instruct_tokenizer: Any = None
+
+        def __len__(self) -> int:
+            return len(texts)
+
+        def id_to_byte_piece(self, token_id: int) -> bytes:
+            return texts[token_id]
+
+        def convert_ids_to_tokens(self, token_ids: Sequence[int]) -> list[str]:
+            return [texts[token_id].decode(errors="replace") or "<s>" for token_id in token_ids]
+
+        def encode(self, text: str) -> list[int]:
+            return [1]
+
+        all_special_ids = (0,)
+
+    tekken, outer, middle = Tekken(), Tekken(), Tekken()
+    outer.tokenizer, middle.instruct_tokenizer, middle.tokenizer = middle, middle, tekken
+    decode = lambda token_ids: b"".join(texts[one] for one in token_ids).decode(errors="replace")  # noqa: E731
+    assert bytes_of_tokens(outer, decode) == texts
+
+
+def test_an_end_token_ends_a_text_though_it_decodes_to_one() -> None:
+    tokenizer = Words(b"a", b"<end>")
+    tokenizer.eos_token_ids = frozenset([1])
+    assert Vocabulary(tokenizer, 2).token_bytes == [b"a", b""]
