@@ -1,5 +1,6 @@
 """From the text of a regex to its tree. A regex matches a whole text, as bytes of UTF-8."""
 
+import re
 import string
 from typing import NoReturn
 
@@ -10,6 +11,32 @@ CLASSES = {
     "d": frozenset(string.digits.encode()),
     "w": frozenset(f"{string.ascii_letters}{string.digits}_".encode()),
     "s": frozenset(b" \t\n\r\f\v"),
+}
+CLASS = re.compile(r"\\.|\[\^?(?:\\.|[^\]\\])*\]?", re.DOTALL)
+IN_CLASS = re.compile(r"\\.|\[|&&|--|~~|\|\|", re.DOTALL)
+# What is unsupported, by how it begins; the first beginning that fits counts.
+GROUPS = {
+    "?=": "look-ahead",
+    "?!": "look-ahead",
+    "?<=": "look-behind",
+    "?<!": "look-behind",
+    "?<": "named groups",
+    "?P<": "named groups",
+    "?'": "named groups",
+    "?P=": "back-references",
+    "?>": "atomic groups",
+    "?(": "conditions",
+    "?|": "branch reset",
+    "?#": "comments",
+    "?": "flags and recursion",
+}
+ESCAPES = {
+    **dict.fromkeys("123456789gk", "back-references"),
+    **dict.fromkeys("bB", "word boundaries"),
+    **dict.fromkeys("AZzG", "anchors, because a whole text must match"),
+    **dict.fromkeys("pPXhHRvVDWS", "such classes"),
+    **dict.fromkeys("xuUNco0aef", "codes of characters; write the character itself"),
+    **dict.fromkeys("QE", "quotations"),
 }
 REPETITIONS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
@@ -38,13 +65,36 @@ def literal(text: str) -> Node:
 def parse_regex(text: str) -> Node:
     """Return the tree of a regex: literals, `.`, classes, groups, `|`, `* + ? {m} {m,} {m,n}` and escapes.
 
-    Raises `ValueError` with the place for anything else: anchors, look-around, back-references, lazy repetition.
+    It matches what Python's `re.fullmatch` matches with `re.ASCII`. Raises `ValueError` with the name and the place of
+    anything else: anchors, look-around, back-references, lazy repetition.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a regex must have at most {MAX_LENGTH:,} characters, got {len(text):,}")
+    require_plain_classes(text)
     parser = _Parser(text)
     tree = parser.either()
     return tree if parser.place == len(text) else parser.fail("')' closes no group")
+
+
+def require_plain_classes(text: str) -> None:
+    """Raise `ValueError` for classes of characters that Python, Rust, Java and POSIX read differently."""
+    for found in CLASS.finditer(text):
+        if not found[0].startswith("["):
+            continue
+        if re.fullmatch(r"\[\^?:\^?\w+:\]", found[0]):
+            _fail(text, found.start(), f"{found[0]} is no class of digits or letters; write [0-9] or [A-Za-z]")
+        for inner in IN_CLASS.finditer(text, found.start() + 1, found.end()):
+            if inner[0] == "[":
+                why = "sets in a class, such as [:digit:], are not supported; a bracket itself is \\["
+                _fail(text, inner.start(), why)
+            if not inner[0].startswith("\\"):
+                _fail(
+                    text, inner.start(), f"set operations such as {inner[0]} are not supported; write \\{inner[0][0]}"
+                )
+
+
+def _fail(text: str, place: int, why: str) -> NoReturn:
+    raise ValueError(f"regex {text!r}, character {place + 1}: {why}")
 
 
 class _Parser:
@@ -52,7 +102,7 @@ class _Parser:
         self.text, self.place, self.num_groups = text, 0, 0
 
     def fail(self, why: str) -> NoReturn:
-        raise ValueError(f"regex {self.text!r}, character {self.place + 1}: {why}")
+        _fail(self.text, self.place, why)
 
     def take(self) -> str:
         if self.place == len(self.text):
@@ -77,8 +127,9 @@ class _Parser:
             part = self.atom()
             if (counts := self.repetition()) is not None:
                 part = Group(((part,),), *counts)
-                if self.text.startswith(("*", "+", "?", "{"), self.place):
-                    self.fail("a repetition follows a repetition; put the first one in a group")
+                if (sign := self.text[self.place : self.place + 1]) and sign in "*+?{":
+                    kind = {"?": "lazy repetition is not supported", "+": "possessive repetition is not supported"}
+                    self.fail(f"{kind.get(sign, 'a repetition follows a repetition')}; put the first one in a group")
             parts.append(part)
         return tuple(parts)
 
@@ -89,7 +140,7 @@ class _Parser:
             return counts
         inside, closing, _ = self.text[self.place :].partition("}")
         first, comma, last = inside.partition(",")
-        if not closing or not first.isdecimal() or not (last.isdecimal() or not last):
+        if not closing or not inside.isascii() or not first.isdecimal() or not (last.isdecimal() or not last):
             self.fail("a repetition is {m}, {m,} or {m,n}; a brace itself is \\{")
         low, high = int(first), int(last) if last else None if comma else int(first)
         if not low <= (low if high is None else high) <= MAX_REPEAT:
@@ -104,7 +155,8 @@ class _Parser:
                 if self.num_groups > MAX_GROUPS:
                     raise ValueError(f"a regex must have at most {MAX_GROUPS} groups; a bracket itself is \\(")
                 if self.text.startswith("?", self.place) and not self.took("?:"):
-                    self.fail("of the groups that begin with (? there is only (?:...)")
+                    name = next(name for begin, name in GROUPS.items() if self.text.startswith(begin, self.place))
+                    self.fail(f"{name} are not supported: of the groups that begin with (? there is only (?:...)")
                 tree = self.either()
                 return tree if self.took(")") else self.fail("the group is not closed")
             case "[":
@@ -124,15 +176,16 @@ class _Parser:
         """Return the class or the character of an escape whose backslash has been taken."""
         char = self.take()
         if char not in CLASSES and char not in "nrt" and char.isascii() and char.isalnum():
-            self.fail(f"the escape \\{char} is not supported")
+            self.fail(f"the escape \\{char} is not supported: there are no {ESCAPES.get(char, 'such escapes')}")
         return CLASSES.get(char, {"n": "\n", "r": "\r", "t": "\t"}.get(char, char))
 
     def char_class(self) -> Node:
         is_negated, members, others = self.took("^"), set[int](), list[Node]()
         while not self.took("]"):
             low = self.member()
-            high = self.member() if self.is_range() else low
-            if isinstance(low, frozenset) and high is low:
+            is_range = self.is_range()
+            high = self.member() if is_range else low
+            if isinstance(low, frozenset) and not is_range:
                 members |= low
             elif isinstance(low, str) and isinstance(high, str) and low <= high and (high.isascii() or high == low):
                 members |= set(range(ord(low), ord(high) + 1)) if high.isascii() else set()

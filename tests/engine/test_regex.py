@@ -2,11 +2,12 @@
 
 import random
 import re
+import warnings
 
 import pytest
 
 from course.labtest.phase9_plays import random_regex
-from mini_vllm.core.automaton import MAX_FOLLOWS, START, build_nfa, group_bytes
+from mini_vllm.core.automaton import MAX_FOLLOWS, START, Nfa, build_nfa, group_bytes
 from mini_vllm.core.regex import MAX_LENGTH, parse_regex
 from solutions.phase9_structured_output import next_positions
 
@@ -14,6 +15,13 @@ REGEXES = (
     r"[a-c]{2,4}x \d{3}-\d{4} [^a-y]{1,2} .{2} é+ [é—x] (|a)b [a-]+ \w+\.\s? [\d.]+ (a?){3} \D\S\W a{0}b \[\]\{ [\]^]?"
 )
 ALPHABET = "abcxyz19-. é—😀\n[]{^_" + "abcé" * 5
+
+
+def accepts(nfa: Nfa, text: str) -> bool:
+    positions = frozenset({START})
+    for byte in text.encode():
+        positions = next_positions(nfa, positions, byte)
+    return bool(positions & nfa.ends)
 
 
 RANDOM = [random_regex(random.Random(seed)) for seed in range(60)]
@@ -39,10 +47,7 @@ RANDOM = [random_regex(random.Random(seed)) for seed in range(60)]
 def test_matches_what_re_matches(regex: str) -> None:
     rng, nfa = random.Random(regex), build_nfa(parse_regex(regex))
     for text in ("".join(rng.choices(ALPHABET, k=rng.randrange(7))) for _ in range(400)):
-        positions = frozenset({START})
-        for byte in text.encode():
-            positions = next_positions(nfa, positions, byte)
-        assert bool(positions & nfa.ends) == bool(re.fullmatch(regex, text, re.ASCII)), (regex, text)
+        assert accepts(nfa, text) == bool(re.fullmatch(regex, text, re.ASCII)), (regex, text)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +58,78 @@ def test_matches_what_re_matches(regex: str) -> None:
 def test_what_is_unknown_is_refused_with_its_place(regex: str, place: int) -> None:
     with pytest.raises(ValueError, match=f"character {place}: "):
         parse_regex(regex)
+
+
+NAMES = {
+    "character 10: sets in a class, such as [:digit:]": [r"[a-z]{2}[[:digit:]]", r"[^éa]\[[a[.-.]]", "[-+*/%0-9[]]"],
+    "set operations such as && are not supported; write \\&": ["[a-z&&[^x]]", "[a&&b]"],
+    "set operations such as -- ": ["[--]", "[a--b]", "[+--/]"],
+    "set operations such as ~~ ": ["[a~~b]"],
+    "set operations such as || ": ["[a||b]"],
+    "is no class of digits or letters": ["[:digit:]", "x[^:alpha:]", "[:^word:]+"],
+    "the class is empty": ["[]a]", "[^]a]", "[]", "[^]"],
+    "a range goes up": [r"[\w-\w]", r"[\d-z]", r"[a-\d]"],
+    "no back-references": [r"(a)\1", r"\g{1}", r"\k<a>"],
+    "no word boundaries": [r"\ba", r"a\B"],
+    "no anchors": [r"\Aa", r"a\Z", r"a\z", r"\Ga"],
+    "is not needed": ["^a", "a$", "a^b", "(a$)|b", "[a]^"],
+    "no such classes": [r"\pL", r"\p{Lu}", r"\P{Lu}", r"\h", r"\R", r"\X", r"\V", r"[\D]", r"[\s\S]"],
+    "no codes of characters": [r"\x41", r"\u0041", r"\U00000041", r"\N{DASH}", r"\cA", r"\0", r"\o{1}", r"\a", r"\f"],
+    "no quotations": [r"\Qa.b\E", r"\E"],
+    "look-ahead": ["(?=a)", "a(?!b)"],
+    "look-behind": ["(?<=a)b", "(?<!a)b"],
+    "named groups": ["(?P<a>b)", "(?<a>b)", "(?'a'b)"],
+    "back-references are": ["(?P=a)"],
+    "atomic groups": ["(?>a)"],
+    "conditions": ["(?(1)a|b)"],
+    "branch reset": ["(?|a|b)"],
+    "comments": ["(?#a)b"],
+    "flags and recursion": ["(?i)a", "(?x) a", "(?i:a)", "(?R)", "(?1)", "(?&a)", "(?P>a)", "(?-i)a"],
+    "lazy repetition": ["a*?", "a{2}?", "a??"],
+    "possessive repetition": ["a*+", "a++", "a{2}+", "a?+"],
+    "a repetition is": ["a{,3}", "a{", "a{b}", "a{1, 2}", "a{٣}", "a{-1}", "a{1,2"],
+    "nothing to repeat": ["(*UTF8)a", "+a", "a|*b", "{2}"],
+}
+
+
+@pytest.mark.parametrize(("name", "regex"), [(name, regex) for name, some in NAMES.items() for regex in some])
+def test_what_other_dialects_have_is_refused_by_name(name: str, regex: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(name)):
+        parse_regex(regex)
+
+
+PIECES = [*r"aab09-.é\n[](){}|*+?^$&~:,!P<>=i \ud_", "[a-c]", "[^a]", "{2}", "{,2}", "{1,2}", "{٣}", "[:", ":]",
+          "[[:digit:]]", "--", "&&", "~~", "||", r"\d", r"\D", r"\w", r"\s", r"\b", r"\]", r"\-", r"\<", r"\.", "(?:",
+          "(?", "[]", "[^]", "[a", "-]", "z]", "9]", "[\\d-", "(a|b)", r"\_", r"\é", "\\\n"]  # fmt: skip
+
+
+def word_of(nfa: Nfa, rng: random.Random) -> str:
+    """Return a text that the automaton accepts, by a walk that ends where it may, sooner or later."""
+    position, text = START, bytearray()
+    while not (position in nfa.ends and (rng.random() < 0.3 or not nfa.follows[position])):
+        position = rng.choice(sorted(nfa.follows[position]))
+        text.append(rng.choice(sorted(nfa.reads[position])))
+    return text.decode()
+
+
+def test_what_is_accepted_is_read_as_python_reads_it() -> None:
+    """Words of the automaton match in `re`, which warns of nothing, and words around them match in both or in none."""
+    rng, num_accepted = random.Random(0), 0
+    while num_accepted < 1_500:
+        regex = "".join(rng.choices(PIECES, k=rng.randrange(1, 9)))
+        try:
+            nfa = build_nfa(parse_regex(regex))
+        except ValueError:
+            continue
+        num_accepted += 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compiled = re.compile(regex, re.ASCII)
+        for _ in range(6):
+            text = word_of(nfa, rng)
+            assert compiled.fullmatch(text), (regex, text)
+            near = "".join(rng.choice((char, char, "", rng.choice(regex + ALPHABET))) for char in text + "a")
+            assert accepts(nfa, near) == bool(compiled.fullmatch(near)), (regex, near)
 
 
 @pytest.mark.parametrize(
