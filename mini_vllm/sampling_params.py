@@ -17,7 +17,8 @@ class StructuredOutputsParams:
     """What a text must be, named as in vLLM: exactly one of these.
 
     `json` is a JSON schema (as text or as a mapping), `json_object` any JSON object, `regex` matches the whole text,
-    `choice` lists whole texts, `grammar` is one of Lark's form.
+    `choice` lists whole texts, `grammar` is one of Lark's form. JSON never has white space outside of its strings, so
+    `disable_any_whitespace` changes nothing.
     """
 
     json: str | Mapping[str, Any] | None = None
@@ -25,17 +26,20 @@ class StructuredOutputsParams:
     choice: tuple[str, ...] | None = None
     grammar: str | None = None
     json_object: bool = False
+    disable_any_whitespace: bool = False
 
     def validate(self) -> None:
         """Raise `ValueError` unless exactly one is given and has a legal form."""
-        given = [name for name in self.__slots__ if getattr(self, name) not in (None, False)]
+        kinds = [name for name in self.__slots__ if name != "disable_any_whitespace"]
+        given = [name for name in kinds if getattr(self, name) not in (None, False)]
         if len(given) != 1:
-            names = ", ".join(self.__slots__)
+            names = ", ".join(kinds)
             raise ValueError(f"structured_outputs must have exactly one of {names}; got {', '.join(given) or 'none'}")
         are_texts = isinstance(self.choice, tuple | list) and all(one and isinstance(one, str) for one in self.choice)
         if self.choice is not None and not (self.choice and are_texts):
             raise ValueError(f"structured_outputs.choice must be a tuple of texts, none empty, got {self.choice!r}")
-        for name, kind in (("regex", str), ("grammar", str), ("json_object", bool)):
+        flags = ("json_object", bool), ("disable_any_whitespace", bool)
+        for name, kind in (("regex", str), ("grammar", str), *flags):
             if (value := getattr(self, name)) is not None and not isinstance(value, kind):
                 raise ValueError(f"structured_outputs.{name} must be of type {kind.__name__}, got {value!r}")
 

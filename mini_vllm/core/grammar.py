@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     Bitmask = Any  # reading requests must not load numpy
 
-DEAD_END = "the grammar allows no further token"
+DEAD_END = "structured_outputs cannot be followed any further: the grammar allows no token"
 
 
 class Grammar(Protocol):

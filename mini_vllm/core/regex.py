@@ -70,31 +70,33 @@ def parse_regex(text: str) -> Node:
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a regex must have at most {MAX_LENGTH:,} characters, got {len(text):,}")
-    require_plain_classes(text)
+    if why := ambiguity(text):
+        raise ValueError(why)
     parser = _Parser(text)
     tree = parser.either()
     return tree if parser.place == len(text) else parser.fail("')' closes no group")
 
 
-def require_plain_classes(text: str) -> None:
-    """Raise `ValueError` for classes of characters that Python, Rust, Java and POSIX read differently."""
+def ambiguity(text: str) -> str | None:
+    """Return where and why a regex has a class of characters that dialects read differently; None if it has none."""
     for found in CLASS.finditer(text):
         if not found[0].startswith("["):
             continue
         if re.fullmatch(r"\[\^?:\^?\w+:\]", found[0]):
-            _fail(text, found.start(), f"{found[0]} is no class of digits or letters; write [0-9] or [A-Za-z]")
+            return _at(text, found.start(), f"{found[0]} is no class of digits or letters; write [0-9] or [A-Za-z]")
         for inner in IN_CLASS.finditer(text, found.start() + 1, found.end()):
             if inner[0] == "[":
                 why = "sets in a class, such as [:digit:], are not supported; a bracket itself is \\["
-                _fail(text, inner.start(), why)
-            if not inner[0].startswith("\\"):
-                _fail(
-                    text, inner.start(), f"set operations such as {inner[0]} are not supported; write \\{inner[0][0]}"
-                )
+            elif not inner[0].startswith("\\"):
+                why = f"set operations such as {inner[0]} are not supported; write \\{inner[0][0]}"
+            else:
+                continue
+            return _at(text, inner.start(), why)
+    return None
 
 
-def _fail(text: str, place: int, why: str) -> NoReturn:
-    raise ValueError(f"regex {text!r}, character {place + 1}: {why}")
+def _at(text: str, place: int, why: str) -> str:
+    return f"regex {text!r}, character {place + 1}: {why}"
 
 
 class _Parser:
@@ -102,7 +104,7 @@ class _Parser:
         self.text, self.place, self.num_groups = text, 0, 0
 
     def fail(self, why: str) -> NoReturn:
-        _fail(self.text, self.place, why)
+        raise ValueError(_at(self.text, self.place, why))
 
     def take(self) -> str:
         if self.place == len(self.text):

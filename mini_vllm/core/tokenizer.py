@@ -44,7 +44,7 @@ class ByteTokenizer:
         return bytes(token_id for token_id in token_ids if token_id < 256).decode(errors="replace")
 
     def token_bytes(self) -> list[bytes]:
-        return [bytes([byte]) for byte in range(256)]
+        return [*(bytes([byte]) for byte in range(256)), b""]
 
     def apply_chat_template(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         shown = [f"tool: {json.dumps(tool)}\n" for tool in tools]

@@ -17,8 +17,20 @@ def llguidance() -> Any:
         raise ValueError(f"{words}: {install_command('structured')}") from None
 
 
+def reason_of(error: str) -> str:
+    """Return an error of llguidance as one line: its first line, and what a regex of it has wrong further down."""
+    head, *more = error.splitlines()
+    if head.startswith("NoExtension"):
+        return "the grammar allows no text"
+    why = [line.removeprefix("error: ") for line in more if line.startswith("error: ")]
+    if not why:
+        return head
+    regex = f" {more[0].strip()!r}" if head == "regex parse error:" else ""
+    return f"{head.removesuffix(':')}{regex}: {why[0]}"
+
+
 class LLGuidanceGrammar:
-    """A `Grammar` over an `LLMatcher`."""
+    """A `Grammar` over an `LLMatcher`. Its methods raise `ValueError` with llguidance's reason if it has failed."""
 
     def __init__(self, matcher: Any, eos_token_ids: frozenset[int]) -> None:
         self.matcher = matcher
@@ -31,14 +43,21 @@ class LLGuidanceGrammar:
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
         for token_id in tokens:
-            # The end is kept here: a matcher that has read a whole text takes only one of several end-of-text tokens.
-            is_end = token_id in self.eos_token_ids
             if self.is_terminated():
                 return False
-            if not (self.matcher.is_accepting() if is_end else self.matcher.try_consume_tokens([token_id])):
+            # The end is kept here: a matcher takes only one of several end-of-text tokens, none that its grammar names.
+            if token_id in self.eos_token_ids:
+                is_allowed = self._allows(token_id)
+            else:
+                is_allowed = bool(self.matcher.try_consume_tokens([token_id]))
+            if not is_allowed:
+                self._require_no_error()
                 return False
             self.tokens.append(token_id)
         return True
+
+    def _allows(self, token_id: int) -> bool:
+        return bool(self.matcher.compute_bitmask()[token_id // 8] >> token_id % 8 & 1) and not self.matcher.is_error()
 
     def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
         num_before = len(self.tokens)
@@ -59,8 +78,13 @@ class LLGuidanceGrammar:
             return
         mask = memoryview(bitmask[row]).cast("B")
         mask[:] = self.matcher.compute_bitmask()[: len(mask)]  # it has a bit more than there are tokens
-        if self.matcher.is_error():  # it would allow the end of the text, and nothing else
-            raise ValueError(f"llguidance failed: {self.matcher.get_error().splitlines()[0]}")
+        self._require_no_error()  # it would allow the end of the text, and nothing else
+
+    def _require_no_error(self) -> None:
+        if self.matcher.is_error():
+            raise ValueError(
+                f"structured_outputs cannot be followed any further: {reason_of(self.matcher.get_error())}"
+            )
 
     def is_terminated(self) -> bool:
         return bool(self.tokens) and self.tokens[-1] in self.eos_token_ids

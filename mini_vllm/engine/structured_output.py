@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -12,7 +13,8 @@ from mini_vllm.core.grammar import Grammar, StructuredOutputFunctions
 from mini_vllm.core.regex import parse_regex
 from mini_vllm.core.request import Request
 from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance
+from mini_vllm.engine.json_schema import prepare
+from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance, reason_of
 from mini_vllm.engine.spelled_masks import spelled
 from mini_vllm.engine.vocabulary import Vocabulary
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
@@ -52,6 +54,7 @@ class StructuredOutputManager:
         self.functions = functions
         self.tokenizer = tokenizer
         self.vocab_size = vocab_size
+        self.eos_token_ids = frozenset(one for one in tokenizer.eos_token_ids if one < vocab_size)
         self._executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="mini-vllm-grammar")
         self._regex = lru_cache(MAX_CACHED)(self._compile_regex)
         self._other = lru_cache(MAX_CACHED)(self._compile_other)
@@ -61,15 +64,15 @@ class StructuredOutputManager:
 
         The future raises `ValueError` if it turns out to be too large.
         """
-        if not self.tokenizer.eos_token_ids:
+        if not self.eos_token_ids:
             raise ValueError("structured_outputs needs a model with an end-of-text token: no text could end")
         regex = params.regex if params.choice is None else "|".join(map(re.escape, params.choice))
         if regex is not None:
             parse_regex(regex)
-            return self._executor.submit(lambda: self._regex(regex, params.choice or ())())
+            return self._executor.submit(lambda: self._regex(regex, tuple(params.choice or ()))())
         grammar = in_llguidance_format(params)
         if error := llguidance().LLMatcher.validate_grammar(grammar):
-            raise ValueError(f"structured_outputs cannot be compiled: {error.splitlines()[0]}")
+            raise ValueError(f"structured_outputs cannot be compiled: {reason_of(error)}")
         return self._executor.submit(lambda: self._other(grammar)())
 
     def _compile_regex(self, regex: str, choice: tuple[str, ...]) -> Start:
@@ -83,7 +86,7 @@ class StructuredOutputManager:
             raise ValueError(f"structured_outputs cannot be compiled: {error}") from None
         rows = [{byte: after for one, after in row.items() for byte in groups[one]} for row in dfa.transitions]
         dfa = Dfa(rows, dfa.accepting)
-        masks = self.functions.make_masks(dfa, vocabulary.trie, self.vocab_size, self.tokenizer.eos_token_ids)
+        masks = self.functions.make_masks(dfa, vocabulary.trie, self.vocab_size, self.eos_token_ids)
         if not vocabulary.is_complete:
             masks = spelled(masks)
         return lambda: self.functions.make_grammar(masks)
@@ -95,17 +98,19 @@ class StructuredOutputManager:
             needed = {*ASCII, *text, *(chr(int(long or short, 16)) for long, short in ESCAPED.findall(text))}
             require_spelled(self.vocabulary, "json" if is_json else "grammar", sorted(filter(str.isprintable, needed)))
         matcher = llguidance().LLMatcher(self.llguidance_tokenizer, grammar, log_level=0)
-        if matcher.is_error():
-            raise ValueError(f"structured_outputs cannot be compiled: {matcher.get_error().splitlines()[0]}")
-        return lambda: LLGuidanceGrammar(matcher.deep_copy(), self.tokenizer.eos_token_ids)
+        first = matcher.deep_copy()
+        first.compute_bitmask()  # a grammar that allows no text shows it here
+        if first.is_error():
+            raise ValueError(f"structured_outputs cannot be compiled: {reason_of(first.get_error())}")
+        return lambda: LLGuidanceGrammar(matcher.deep_copy(), self.eos_token_ids)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        return Vocabulary(self.tokenizer, self.vocab_size)
+        return Vocabulary(self.tokenizer, self.vocab_size, self.eos_token_ids)
 
     @cached_property
     def llguidance_tokenizer(self) -> Any:
-        return llguidance().LLTokenizer(self.vocabulary, eos_token=sorted(self.tokenizer.eos_token_ids))
+        return llguidance().LLTokenizer(self.vocabulary, eos_token=sorted(self.eos_token_ids))
 
 
 def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> None:
@@ -121,9 +126,14 @@ def in_llguidance_format(params: StructuredOutputsParams) -> str:
     """Return `json`, `json_object` or `grammar` as llguidance reads it. Raises `ValueError` for what is no JSON."""
     if params.grammar is not None:
         return str(llguidance().LLMatcher.grammar_from_lark(params.grammar))
-    schema = {"type": "object"} if params.json is None else params.json
+    schema, why = {"type": "object"} if params.json is None else params.json, None
     try:
-        text = schema if isinstance(schema, str) else json.dumps(schema)
-        return str(llguidance().LLMatcher.grammar_from_json_schema(text, overrides=COMPACT))
+        schema = json.loads(schema if isinstance(schema, str) else json.dumps(schema))
+        with suppress(AttributeError, TypeError):  # llguidance says what is malformed
+            why = prepare(schema)
+        grammar = str(llguidance().LLMatcher.grammar_from_json_schema(schema, overrides=COMPACT))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"structured_outputs.json must be a JSON schema: {error}") from None
+    if why is not None:
+        raise ValueError(f"structured_outputs.json cannot be followed: {why}")
+    return grammar

@@ -19,12 +19,12 @@ class Vocabulary:
     is_tokenizer_wrapper = True
     bos_token_id = None
 
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int, eos_token_ids: frozenset[int]) -> None:
         token_bytes = tokenizer.token_bytes()[:vocab_size]
         token_bytes += [b""] * (vocab_size - len(token_bytes))  # a model may have more logits than tokens
-        self.token_bytes = [b"" if i in tokenizer.eos_token_ids else text for i, text in enumerate(token_bytes)]
+        self.token_bytes = [b"" if i in eos_token_ids else text for i, text in enumerate(token_bytes)]
         self.tokenizer = tokenizer
-        self.eos_token_id = min(tokenizer.eos_token_ids)
+        self.eos_token_id = min(eos_token_ids)
         self.special_token_ids = [token_id for token_id, text in enumerate(self.token_bytes) if not text]
         self.is_complete = {text[0] for text in self.token_bytes if len(text) == 1} >= UTF_8
         self._max_bytes = max(map(len, self.token_bytes))

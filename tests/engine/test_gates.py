@@ -145,7 +145,7 @@ def test_blocks_that_are_being_loaded_are_not_found_before_they_are_filled() -> 
 
 def engine_with(**settings: Any) -> Any:
     config = EngineConfig(max_model_len=64, num_gpu_blocks=40, block_size=4, check_invariants=True, **settings)
-    return make_engine(config, "solution:1-5,solution:11")
+    return make_engine(config, "solution:1-5,solution:8,solution:11")
 
 
 def test_an_engine_mixes_at_most_max_loras_adapters_in_one_step() -> None:
@@ -197,6 +197,16 @@ def test_a_grammar_that_cannot_be_compiled_ends_its_request_with_the_reason() ->
     assert outputs["constrained"].outputs[0].finish_reason == "error"
     assert outputs["constrained"].error == "more than 10,000 states"
     assert outputs["free"].outputs[0].finish_reason == "length"
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_grammar_that_fails_before_its_request_exists_ends_it_with_the_reason(*, is_late: bool) -> None:
+    """It is compiled in another thread: the request may find its future done, and then waits for nothing."""
+    engine, grammar = engine_with(max_loras=1, async_scheduling=is_late), Future[Any]()
+    grammar.set_exception(ValueError("more than 10,000 states"))
+    engine.add_request("constrained", [1, 2, 3], SamplingParams(max_tokens=2))
+    engine.scheduler.requests["constrained"].grammar = grammar
+    assert drain(engine)["constrained"].error == "more than 10,000 states"
 
 
 def test_a_request_can_be_aborted_while_its_grammar_is_being_compiled() -> None:

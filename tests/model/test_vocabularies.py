@@ -115,7 +115,7 @@ def test_each_text_is_exactly_what_was_allowed_or_refused_in_words(kind: str) ->
 @pytest.mark.parametrize("kind", KINDS.keys() - REFUSED.keys())
 def test_forced_text_becomes_tokens_of_the_same_bytes(kind: str) -> None:
     tokenizer = tokenizer_of(kind)
-    vocabulary = Vocabulary(tokenizer, len(tokenizer.tokenizer))
+    vocabulary = Vocabulary(tokenizer, len(tokenizer.tokenizer), tokenizer.eos_token_ids)
     assert vocabulary.is_complete
     for text in (HARD, '{"name":"', " ", "  ", "\n\n", "e\u0301", "</s>", "<|call|>", "<unk>", "x<s>"):
         assert b"".join(vocabulary.token_bytes[token_id] for token_id in vocabulary(text)) == text.encode()
@@ -139,16 +139,21 @@ class Words(ByteTokenizer):
         return list(self.texts)
 
 
+def vocabulary_of(*texts: bytes) -> Vocabulary:
+    tokenizer = Words(*texts)
+    return Vocabulary(tokenizer, len(texts) + 1, tokenizer.eos_token_ids)
+
+
 @pytest.mark.parametrize(
     ("text", "spelled"),
     [("abcd", [0, 2]), ("abc", [1]), ("abab", [0, 0]), ("abx", [0]), ("x", []), ("", []), ("ababcdx", [0, 0, 2])],
 )
 def test_a_spelling_is_found_where_the_longest_token_leads_nowhere(text: str, spelled: list[int]) -> None:
-    assert Vocabulary(Words(b"ab", b"abc", b"cd"), 4)(text) == spelled
+    assert vocabulary_of(b"ab", b"abc", b"cd")(text) == spelled
 
 
 def test_a_long_text_that_cannot_be_spelled_takes_no_exponential_time() -> None:
-    vocabulary = Vocabulary(Words(b"a", b"aa", b"aaa"), 4)
+    vocabulary = vocabulary_of(b"a", b"aa", b"aaa")
     assert sum(len(vocabulary.token_bytes[one]) for one in vocabulary("a" * 500 + "b")) == 500
 
 
@@ -202,6 +207,17 @@ def test_a_tokenizer_of_mistral_common_is_asked_for_the_bytes_of_parts_of_charac
 
 
 def test_an_end_token_ends_a_text_though_it_decodes_to_one() -> None:
-    tokenizer = Words(b"a", b"<end>")
-    tokenizer.eos_token_ids = frozenset([1])
-    assert Vocabulary(tokenizer, 2).token_bytes == [b"a", b""]
+    assert Vocabulary(Words(b"a", b"<end>"), 2, frozenset([1])).token_bytes == [b"a", b""]
+
+
+def test_an_end_token_beyond_the_logits_ends_nothing() -> None:
+    tokenizer = Words(b"a")
+    for eos_token_ids in ({1, 700}, {700}):
+        tokenizer.eos_token_ids = frozenset(eos_token_ids)
+        manager = StructuredOutputManager(FUNCTIONS, tokenizer, 2)
+        if 1 in eos_token_ids:
+            grammar = manager.grammar_init(StructuredOutputsParams(regex="aa")).result()
+            assert generate(grammar, 2, manager.eos_token_ids, random.Random(0)) == [0, 0]
+        else:
+            with pytest.raises(ValueError, match="needs a model with an end-of-text token"):
+                manager.grammar_init(StructuredOutputsParams(regex="aa"))

@@ -67,6 +67,25 @@ def test_a_wrong_prompt_is_refused(fake_server: ServerUnderTest, prompt: Any) ->
             "model_not_found",
             "The model `gpt-4` does not exist.",
         ),
+        *[
+            (
+                CHAT,
+                {"messages": HELLO, "structured_outputs": {"regex": "a", name: True}},
+                400,
+                f"structured_outputs.{name}",
+                "unsupported_parameter",
+                "is not supported by this server",
+            )
+            for name in ("whitespace_pattern", "structural_tag")
+        ],
+        (
+            CHAT,
+            {"messages": HELLO, "structured_outputs": {"regex": "a", "disable_any_whitespace": True}},
+            400,
+            "structured_outputs",
+            None,
+            "needs phases 6",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_refused(

@@ -90,8 +90,11 @@ class AdmissionGates(NoGates):
         # Blocks that a waiting request holds are taken from it in a later step, if nothing else happens.
         transfers = self.transfers
         is_transferring = transfers is not None and (bool(transfers.sending) or transfers.is_asking)
-        return is_transferring or any(
-            request.status in UNREADY or request.num_computed_tokens for request in self.waiting
+        # Requests whose grammar has failed end with this step, though they may never have been UNREADY.
+        return (
+            is_transferring
+            or bool(self._errors)
+            or any(request.status in UNREADY or request.num_computed_tokens for request in self.waiting)
         )
 
     def take_errors(self) -> dict[str, str]:
