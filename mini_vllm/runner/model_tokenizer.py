@@ -1,6 +1,6 @@
 """A transformers tokenizer for the engine. Imports no torch: a server's process needs text and no tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenizers.models import BPE
@@ -16,7 +16,9 @@ class ModelTokenizer:
     def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
-        added = {str(one): token_id for token_id, one in tokenizer.added_tokens_decoder.items() if one.special}
+        decoder = getattr(tokenizer, "added_tokens_decoder", None)  # mistral-common's has a method, which raises
+        special = decoder.items() if isinstance(decoder, Mapping) else ()
+        added = {str(one): token_id for token_id, one in special if one.special}
         self.control_tokens = added | dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
         backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         # For byte-pair encodings transformers makes the same call, after checks that cost more than the decoding.

@@ -144,7 +144,7 @@ def test_a_lark_grammar_names_control_tokens(grammar: str) -> None:
     tokenizer = tokenizer_of("byte-level")
     manager = StructuredOutputManager(FUNCTIONS, tokenizer, len(tokenizer.tokenizer))
     started = manager.grammar_init(StructuredOutputsParams(grammar=grammar)).result()
-    (call,) = (one for one, name in enumerate(tokenizer.token_names(range(20))) if name == "<|call|>")
+    call = tokenizer.control_tokens["<|call|>"]
     before, after, end = *tokenizer.encode("a"), *tokenizer.encode("b"), *tokenizer.eos_token_ids
     assert started.validate_tokens([before, after]) == [before]
     assert started.accept_tokens("r", [before, call, after, end])

@@ -15,7 +15,7 @@ from mini_vllm.core.tokenizer import ByteTokenizer, Tokenizer
 from mini_vllm.engine.detokenizer import IncrementalDetokenizer
 from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.engine.vocabulary import Vocabulary
-from mini_vllm.runner.token_bytes import bytes_of_tokens
+from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.sampling_params import StructuredOutputsParams
 from solutions import phase9_structured_output as solution
 from tests.model.vocabularies import KINDS, tokenizer_of
@@ -179,7 +179,10 @@ def test_no_token_is_allowed_after_which_the_vocabulary_is_stuck(regex: str, tex
 
 
 def test_a_tokenizer_of_mistral_common_is_asked_for_the_bytes_of_parts_of_characters() -> None:
-    """mistral-common 1.13.1, `Tekkenizer.id_to_byte_piece`; the names of such tokens are `\\ufffd` for all of them."""
+    """mistral-common 1.13.1, `Tekkenizer.id_to_byte_piece`: the names of such tokens are `\\ufffd` for all of them.
+
+    transformers 5.23.0, `MistralCommonBackend.added_tokens_decoder`: a method, which raises.
+    """
     texts = [b"", b"a", b" b", *(bytes([byte]) for byte in "é".encode()), "\ufffd".encode()]
 
     class Tekken:
@@ -198,12 +201,19 @@ def test_a_tokenizer_of_mistral_common_is_asked_for_the_bytes_of_parts_of_charac
         def encode(self, text: str) -> list[int]:
             return [1]
 
-        all_special_ids = (0,)
+        def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+            return b"".join(texts[token_id] for token_id in token_ids).decode(errors="replace")
+
+        def added_tokens_decoder(self) -> None:
+            raise NotImplementedError
+
+        all_special_ids, all_special_tokens = (0,), ("<s>",)
 
     tekken, outer, middle = Tekken(), Tekken(), Tekken()
     outer.tokenizer, middle.instruct_tokenizer, middle.tokenizer = middle, middle, tekken
-    decode = lambda token_ids: b"".join(texts[one] for one in token_ids).decode(errors="replace")  # noqa: E731
-    assert bytes_of_tokens(outer, decode) == texts
+    tokenizer = ModelTokenizer(outer, frozenset([0]))
+    assert tokenizer.token_bytes() == texts
+    assert tokenizer.control_tokens == {"<s>": 0}
 
 
 def test_an_end_token_ends_a_text_though_it_decodes_to_one() -> None:
