@@ -112,7 +112,7 @@ def test_each_text_is_exactly_what_was_allowed_or_refused_in_words(kind: str) ->
     assert refused == REFUSED.get(kind, set())
 
 
-@pytest.mark.parametrize("kind", KINDS.keys() - REFUSED.keys())
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in REFUSED])
 def test_forced_text_becomes_tokens_of_the_same_bytes(kind: str) -> None:
     tokenizer = tokenizer_of(kind)
     vocabulary = Vocabulary(tokenizer, len(tokenizer.tokenizer), tokenizer.eos_token_ids)
