@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from bench.scheduler_costs import Admissions, Cost, SchedulerCosts, TwoSizes
+from bench.scheduler_costs import Cost, Costs
 from course.terminal.progress import ProgressReport, unreported
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
@@ -32,37 +32,40 @@ NUM_QUEUED = 100_000
 NUM_RUNNING = 64  # while pools and queues of different sizes are compared
 LOOKED_UP_TOKENS, NUM_LOOK_UPS, WINDOW = 32_000, 20, 1024
 MAX_MODEL_LEN = 8192
+DECODES = "A scheduled request: schedule() + update_from_output(), all decode"
+BARE = "Bare: a loop with a dict insert, an addition and a list append"
 CLOCK: Literal["process_time", "perf_counter"] = (
     "process_time" if time.get_clock_info("process_time").resolution < 1e-5 else "perf_counter"
 )
 clock: Callable[[], float] = getattr(time, CLOCK)
 
 
-def measure_scheduler(lineup: Lineup, report: ProgressReport = unreported) -> SchedulerCosts:
-    """Measure everything, and report each part before it begins."""
-    decodes, bookkeeping = {}, {}
-    num_parts = len(RUNNING) + 3
-    for number, num_requests in enumerate(RUNNING, start=1):
-        report(text := f"part {number} of {num_parts}: {num_requests} running requests")
-        bookkeeping[num_requests] = measure_bookkeeping(num_requests)
-        decodes[num_requests] = measure_decodes(lineup, num_requests)
-        report(text, found=f"{text}: {decodes[num_requests]}")
-    report(text := f"part {num_parts - 2} of {num_parts}: {NUM_ADMISSIONS} admissions")
-    costs = SchedulerCosts(decodes, bookkeeping, measure_admissions(lineup))
-    report(text, found=f"{text}: {costs.admissions}")
+def measure_scheduler(lineup: Lineup, report: ProgressReport = unreported) -> dict[str, Costs]:
+    """Measure everything that the lineup can do; return a table of costs for each heading, reported when it is there.
+
+    Without phase 2 pools and queues are left out: a million single slots would take too long.
+    """
+    tables: dict[str, Costs] = {}
+
+    def keep(heading: str, measure: Callable[[], Costs]) -> None:
+        report(heading)
+        if found := measure():
+            tables[heading] = found
+            medians = ", ".join(f"{cost.median:.2f}" for cost in found.values())
+            report(heading, found=f"{heading.partition(',')[0]}: {medians} us")
+
+    keep(DECODES, lambda: {f"{count:,} running": measure_decodes(lineup, count) for count in RUNNING})
+    keep(BARE, lambda: {f"{count:,} running": measure_bookkeeping(count) for count in RUNNING})
+    keep(
+        f"An admission, {NUM_ADMISSIONS:,} in one step that share {SHARED_TOKENS} cached tokens",
+        lambda: measure_admissions(lineup),
+    )
     if lineup.kv_cache != "absent":
-        report(text := f"part {num_parts - 1} of {num_parts}: pools of {SMALL_POOL:,} and of {LARGE_POOL:,} blocks")
-        costs = replace(costs, pools=measure_pools(lineup))
-        report(text, found=f"{text}: {costs.pools}")
-        report(text := f"part {num_parts} of {num_parts}: none and {NUM_QUEUED:,} waiting requests")
-        queues, joining = measure_queues(lineup)
-        costs = replace(costs, queues=queues, joining=joining)
-        report(text, found=f"{text}: {queues}")
-    if (look_ups := measure_look_ups(lineup)) is not None:
-        costs = replace(costs, look_ups=look_ups)
-        report("look-ups", found=f"look-ups of {LOOKED_UP_TOKENS:,} cached tokens: {look_ups}")
+        keep(f"A decode, {NUM_RUNNING} running, by the blocks of the pool", lambda: measure_pools(lineup))
+        keep(f"A decode, {NUM_RUNNING} running, by the queue", lambda: measure_queues(lineup))
+    keep(f"A prefix look-up of {LOOKED_UP_TOKENS:,} cached tokens", lambda: measure_look_ups(lineup))
     gc.unfreeze()
-    return costs
+    return tables
 
 
 def measure_decodes(lineup: Lineup, num_requests: int, num_blocks: int = NUM_BLOCKS) -> Cost:
@@ -91,11 +94,12 @@ def measure_bookkeeping(num_requests: int) -> Cost:
     return Cost.of(seconds, num_requests * num_steps)
 
 
-def measure_admissions(lineup: Lineup, num_rounds: int = 3) -> Admissions:
+def measure_admissions(lineup: Lineup, num_rounds: int = 3) -> Costs:
     """Return the cost of admitting requests in one step, all but the first with the same cached prefix."""
     rounds = [_admit_once(lineup) for _ in range(num_rounds)]
-    arrival, schedule, update = (Cost.of(part, NUM_ADMISSIONS) for part in zip(*rounds, strict=True))
-    return Admissions(arrival, schedule, update)
+    parts = zip(("at arrival", "schedule()", "update"), zip(*rounds, strict=True), strict=True)
+    costs = {name: Cost.of(seconds, NUM_ADMISSIONS) for name, seconds in parts}
+    return costs | {"together": Cost.of([sum(one) for one in rounds], NUM_ADMISSIONS)}
 
 
 def _admit_once(lineup: Lineup) -> tuple[float, float, float]:
@@ -119,13 +123,15 @@ def _admit_once(lineup: Lineup) -> tuple[float, float, float]:
     return arrived - started, planned - arrived, clock() - before_update
 
 
-def measure_pools(lineup: Lineup, num_requests: int = NUM_RUNNING) -> TwoSizes:
+def measure_pools(lineup: Lineup, num_requests: int = NUM_RUNNING) -> Costs:
     """Return the cost of a decode with ten thousand and with a million blocks."""
-    return TwoSizes(*_in_turns([decoding_scheduler(lineup, num_requests, size) for size in (SMALL_POOL, LARGE_POOL)]))
+    sizes = (SMALL_POOL, LARGE_POOL)
+    costs = _in_turns([decoding_scheduler(lineup, num_requests, size) for size in sizes])
+    return dict(zip((f"{size:,}" for size in sizes), costs, strict=True))
 
 
-def measure_queues(lineup: Lineup, policy: Policy = "fcfs") -> tuple[TwoSizes, Cost]:
-    """Return the cost of a decode with no and with 100,000 waiting requests, and of joining these."""
+def measure_queues(lineup: Lineup, policy: Policy = "fcfs") -> Costs:
+    """Return the cost of joining a queue of 100,000, and of a decode with no and with so many waiting requests."""
     empty, full = (decoding_scheduler(lineup, NUM_RUNNING, LARGE_POOL, policy) for _ in range(2))
     queued = [
         Request(f"q{index}", [index % 1000, index // 1000], SamplingParams(max_tokens=4), priority=1 + index % 7)
@@ -136,20 +142,20 @@ def measure_queues(lineup: Lineup, policy: Policy = "fcfs") -> tuple[TwoSizes, C
     for request in queued:
         full.add_request(request)
     joining = Cost.of([clock() - start], NUM_QUEUED)
-    queues = TwoSizes(*_in_turns([empty, full]))
+    none, many = _in_turns([empty, full])
     if len(full.waiting) != NUM_QUEUED:
         raise RuntimeError(f"{len(full.waiting)} of {NUM_QUEUED} requests still wait: some were admitted")
-    return queues, joining
+    return {"none wait": none, f"{NUM_QUEUED:,} wait": many, "to join, once": joining}
 
 
-def measure_look_ups(lineup: Lineup) -> TwoSizes | None:
-    """Return the cost of looking up a long cached prompt without and with sliding windows; None without the phases.
+def measure_look_ups(lineup: Lineup) -> Costs:
+    """Return the cost of looking up a long cached prompt without and with sliding windows; empty without the phases.
 
     The reference's phase 12 is used where the lineup has none.
     """
     grouped = replace(lineup, windows="solution") if lineup.windows == "absent" and solutions_exist() else lineup
     if grouped.windows == "absent" or lineup.prefix_cache == "absent":
-        return None
+        return {}
     prompt, params = list(range(LOOKED_UP_TOKENS)), SamplingParams(max_tokens=1)
     size, num_blocks = 2 * LOOKED_UP_TOKENS, LOOKED_UP_TOKENS // BLOCK_SIZE * 2 + 100
     schedulers = [
@@ -171,7 +177,8 @@ def measure_look_ups(lineup: Lineup) -> TwoSizes | None:
             for _ in range(NUM_LOOK_UPS):
                 scheduler.kv.get_computed_blocks(asking)
             rounds[-1].append(clock() - start)
-    return TwoSizes(*(Cost.of(seconds, NUM_LOOK_UPS) for seconds in zip(*rounds, strict=True)))
+    costs = (Cost.of(seconds, NUM_LOOK_UPS) for seconds in zip(*rounds, strict=True))
+    return dict(zip(("full attention", "with windows"), costs, strict=True))
 
 
 def _in_turns(schedulers: Sequence[Scheduler]) -> list[Cost]:

@@ -5,7 +5,7 @@ import os
 import platform
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from statistics import median
 from typing import Annotated, Any, Literal
@@ -15,10 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from bench import peer_process
-from bench import scheduler as measured
 from bench.cli.announced import measuring
 from bench.scheduler import CLOCK, NUM_ADMISSIONS, NUM_ROUNDS, SHARED_TOKENS, measure_scheduler
-from bench.scheduler_costs import Cost, SchedulerCosts
+from bench.scheduler_costs import Cost, Costs
 from course.palette import color
 from course.terminal.charts import measured_bar
 from course.terminal.console import fail, friendly, make_console, whose_code
@@ -59,58 +58,18 @@ def bench_scheduler(
         show(console, costs)
 
 
-def show(console: Console, costs: SchedulerCosts) -> None:
-    """Print all measurements as bars."""
+def show(console: Console, tables: Mapping[str, Costs]) -> None:
+    """Print all measurements as bars; those of one heading have one scale, and are divided by the first."""
     console.print("\nCPU microseconds, the median round; in brackets the fastest and the slowest.", style=FAINT)
-    decodes = {
-        f"{count:>5} running": (cost, f"{cost.median / costs.bookkeeping[count].median:3.0f} x bare")
-        for count, cost in costs.decodes.items()
-    }
-    show_bars(console, "Per scheduled request: schedule() + update_from_output(), all decode", decodes)
-    parts = costs.admissions
-    show_bars(
-        console,
-        f"Per admission: {measured.NUM_ADMISSIONS:,} in one step that share {measured.SHARED_TOKENS} cached tokens",
-        {
-            "at arrival": (parts.arrival, "hashes the prompt"),
-            "schedule()": (parts.schedule, "lets it in"),
-            "update": (parts.update, "ends it again"),
-            "together": (parts.together, ""),
-        },
-    )
-    if (pools := costs.pools) is not None:
-        small, large = f"{measured.SMALL_POOL:>9,}", f"{measured.LARGE_POOL:>9,}"
-        bars = {small: (pools.small, "blocks"), large: (pools.large, f"blocks, ratio {pools.ratio:.2f}")}
-        show_bars(console, "Per scheduled request, by the size of the pool: 64 running", bars)
-    if (queues := costs.queues) is not None and costs.joining is not None:
-        bars = {
-            "none wait": (queues.small, ""),
-            f"{measured.NUM_QUEUED:,} wait": (queues.large, f"ratio {queues.ratio:.2f}"),
-            "to join": (costs.joining, "each of them, once"),
-        }
-        heading = f"Per scheduled request, by the queue: 64 running, {measured.LARGE_POOL:,} blocks"
-        show_bars(console, heading, bars)
-    if (look_ups := costs.look_ups) is not None:
-        bars = {
-            "full attention": (look_ups.small, ""),
-            "with windows": (look_ups.large, f"ratio {look_ups.ratio:.2f}"),
-        }
-        show_bars(console, f"Per prefix look-up of {measured.LOOKED_UP_TOKENS:,} cached tokens", bars)
-    bare = next(iter(costs.bookkeeping.values()))
+    for heading, costs in tables.items():
+        console.print(f"\n{heading}", style=STRONG, markup=False)
+        first, scale = next(iter(costs.values())).median, max(cost.median for cost in costs.values())
+        for name, cost in costs.items():
+            console.print(bar(name, cost, scale, f"x{cost.median / first:.2f}"))
     console.print(
-        f"\nbare: the minimum of any scheduler in Python, measured in this run: a loop with one dict insert, one "
-        f"addition and one list append per request, {bare.median:.3f} us. Clock: time.{measured.CLOCK}, garbage "
-        f"collector on after gc.freeze(). Python {platform.python_version()}.",
+        f"\nClock: time.{CLOCK}, garbage collector on after gc.freeze(). Python {platform.python_version()}.",
         style=FAINT,
     )
-
-
-def show_bars(console: Console, heading: str, costs: dict[str, tuple[Cost, str]]) -> None:
-    """Print costs, each with its remark, as bars of one scale: the largest fills its column."""
-    console.print(f"\n{heading}", style=STRONG)
-    scale = max(cost.median for cost, _ in costs.values())
-    for name, (cost, remark) in costs.items():
-        console.print(bar(name, cost, scale, remark))
 
 
 def bar(name: str, cost: Cost, scale: float, remark: str) -> Text:
@@ -120,42 +79,11 @@ def bar(name: str, cost: Cost, scale: float, remark: str) -> Text:
     return Text.assemble(f"{name:>14} ", ("█" * length, OURS), " " * (BAR_LENGTH - length), f"{figures:<25} {remark}")
 
 
-def as_record(costs: SchedulerCosts, lineup: str) -> dict[str, Any]:
-    """Return the measurements as a JSON object; all costs are CPU microseconds per request."""
-    record: dict[str, Any] = {
-        "lineup": lineup,
-        "clock": f"time.{measured.CLOCK}",
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "per_scheduled_request": {str(n): asdict(cost) for n, cost in costs.decodes.items()},
-        "bare_bookkeeping": {str(n): asdict(cost) for n, cost in costs.bookkeeping.items()},
-        "times_bare_bookkeeping": {str(n): costs.decodes[n].median / c.median for n, c in costs.bookkeeping.items()},
-        "per_admission": asdict(costs.admissions),
-        "pool_sizes": None,
-        "long_queue": None,
-        "look_ups": None,
-    }
-    if (look_ups := costs.look_ups) is not None:
-        record["look_ups"] = {
-            "num_tokens": measured.LOOKED_UP_TOKENS,
-            "full_attention": asdict(look_ups.small),
-            "windows": asdict(look_ups.large),
-            "ratio": look_ups.ratio,
-        }
-    if (pools := costs.pools) is not None:
-        sizes = {measured.SMALL_POOL: asdict(pools.small), measured.LARGE_POOL: asdict(pools.large)}
-        record["pool_sizes"] = {**{str(size): cost for size, cost in sizes.items()}, "ratio": pools.ratio}
-    if (queues := costs.queues) is not None and costs.joining is not None:
-        record["long_queue"] = {
-            "num_queued": measured.NUM_QUEUED,
-            "num_blocks": measured.LARGE_POOL,
-            "empty": asdict(queues.small),
-            "long": asdict(queues.large),
-            "joining": asdict(costs.joining),
-            "ratio": queues.ratio,
-        }
-    return record
+def as_record(tables: Mapping[str, Costs], lineup: str) -> dict[str, Any]:
+    """Return the measurements as a JSON object; all costs are CPU microseconds."""
+    costs = {heading: {side: asdict(cost) for side, cost in sides.items()} for heading, sides in tables.items()}
+    facts = {"lineup": lineup, "clock": f"time.{CLOCK}", "python": platform.python_version(), "cpus": os.cpu_count()}
+    return {**facts, "costs": costs}
 
 
 def bench_beside_vllm(console: Console, lineup: Lineup, *, quick: bool, as_json: bool) -> None:

@@ -120,14 +120,8 @@ def a_feature() -> dict[str, Any]:
 
 
 def costs() -> dict[str, Any]:
-    cost = {"best": 1.5, "median": 1.66}
-    return SHELL | {
-        "per_scheduled_request": {"1024": cost},
-        "per_admission": {"arrival": cost, "schedule": cost, "update": {"best": 30.0, "median": 40.0}},
-        "pool_sizes": {"ratio": 1.02},
-        "long_queue": {"num_queued": 100_000, "num_blocks": 1_000_000, "long": cost, "ratio": 0.97},
-        "look_ups": {"num_tokens": 32_000, "ratio": 1.11},
-    }
+    small, large = ({"best": time, "median": time + 0.1} for time in (1.5, 3.1))
+    return SHELL | {"costs": {"A decode": {"16 running": small, "1,024 running": large}, "A look-up": {"once": large}}}
 
 
 def beside_vllm() -> dict[str, Any]:
