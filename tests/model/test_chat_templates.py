@@ -154,7 +154,7 @@ def test_a_template_is_found_in_a_file_of_its_own(tmp_path: Path, place: str) ->
 class MessageTokenizer:
     """Encodes messages itself, as `MistralCommonBackend` of transformers 5.23.0 does: a text has no control tokens."""
 
-    all_special_ids = (256, 257)
+    all_special_ids, all_special_tokens = (256, 257), ("<s>", "</s>")
     chat_template = None
 
     def __init__(self) -> None:
