@@ -27,11 +27,12 @@ START_SECONDS = 30.0
 MAX_WAITING = 300.0
 MODEL_FILE = CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors"
 RUNNER_PHASE = 6
+DECIDE_NOTHING = (RUNNER_PHASE, 13)  # the runner plans no step, and no policy is set in the settings of the oracle
 
 
 def oracle_check(phase: int, stop: threading.Event) -> EngineCheck:
     """Compare one phase with the reference, all others being the reference's. Needs `solutions/`."""
-    if phase == RUNNER_PHASE or not solutions_exist():  # the runner decides nothing
+    if phase in DECIDE_NOTHING or not solutions_exist():
         return NOT_CHECKED
     reference = stack_of("solution", max(phase, RUNNER_PHASE - 1))
     return run_job("oracle", with_phase(reference, phase, "starter"), reference, stop)
