@@ -122,7 +122,7 @@ def test_the_same_seed_gives_the_same_results(judge: Judge) -> None:
 def test_other_seeds_give_other_situations() -> None:
     group = next(group for group in TEST_GROUPS if group.title == "shared blocks")
     one, two = (Judge(JudgeSettings(seed), Jail()).situation(group, 0) for seed in ("one", "two"))
-    assert one.scenario != two.scenario
+    assert one.arguments != two.arguments
 
 
 def test_untouched_starters_are_not_written() -> None:
