@@ -47,7 +47,7 @@ def queue(phase2: ModuleType, free: Ints | int, calls: Sequence[str]) -> Steps:
     inside, out = set(free), list[int]()
     yield f"FreeKVCacheBlockQueue(blocks {shown(free)})"
     queue = phase2.FreeKVCacheBlockQueue([*blocks.values()])
-    yield _left(queue)
+    yield queue_state(queue)
     for call in calls:
         what, _, given = call.partition(" ")
         number = int(given) if given.isdecimal() else (out or [0])[0]
@@ -71,10 +71,10 @@ def queue(phase2: ModuleType, free: Ints | int, calls: Sequence[str]) -> Steps:
             inside, out = inside | {number}, [one for one in out if one != number]
         if what in ("popleft", "remove") and number in inside:
             inside, out = inside - {number}, [*out, number]
-        yield seen | _left(queue)
+        yield seen | queue_state(queue)
 
 
-def _left(queue: Any) -> Seen:
+def queue_state(queue: Any) -> Seen:
     return {"block_ids()": ids(queue.block_ids()), "num_free_blocks": int(queue.num_free_blocks)}
 
 
@@ -204,7 +204,7 @@ class Serving:
                 yield from self.allocate(call)
 
     def allocate(self, call: str) -> Steps:
-        """On success count the hits and the new tokens as computed, as a scheduler would."""
+        """Allocate slots; on success count the hits and the new tokens as computed, as a scheduler would."""
         match = ALLOCATE.fullmatch(call)
         assert match, call
         name, num_new, hits, lookahead, keeps, times = match.groups()
@@ -231,7 +231,7 @@ class Serving:
         yield {"allocate_slots": ids(answer), "arguments": arguments} | self.state()
 
     def free(self, name: str, computed: int | None) -> Steps:
-        """Free with the request's own counter at another number: 0, or past what counts. Then it is a new one again."""
+        """Free a request whose own counter differs from the argument; its next allocation is an admission."""
         request = self.requests[name]
         computed = request.num_computed_tokens if computed is None else computed
         request.status = self.rng.choice(LATEST_STATUS)
@@ -363,7 +363,7 @@ def leaves(phase2: ModuleType, num_requests: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case: now and then with hundreds of blocks."""
+    """Return what the play of a task is given in a random case, now and then with hundreds of blocks."""
     many, another = 30 if rng.random() < 0.05 else 1, ["another"] * (rng.random() < 0.1)
     if task == 1:
         free = rng.sample(range(1, 20 * many), rng.randint(0, 6) * many)
