@@ -51,9 +51,13 @@ class EarlierAnswers:
     def watched(self) -> Iterator[None]:
         """Watch the calls of the block, from nothing on."""
         self.changed, self.is_watching = None, True
+        limit = sys.getrecursionlimit()
+        # A method that calls itself goes through its wrapper each time: it may still recurse as deep as without one.
+        sys.setrecursionlimit(2 * limit)
         try:
             yield
         finally:
+            sys.setrecursionlimit(limit)
             self.is_watching = False
             self._kept.clear()
 

@@ -1,5 +1,6 @@
 """An answer belongs to its caller: what counts as a change of an earlier answer, and what does not."""
 
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -70,3 +71,19 @@ def test_a_block_table_may_grow_and_the_caller_may_change_its_own_answer() -> No
         kv.free("A")
     was, now = "block_ids returned [1, 2, 2]", "After a call of PagedKVCacheManager.free the same answer is []."
     assert str(earlier.changed) == f"PagedKVCacheManager.{was}. {now}"
+
+
+RECURSIVE = """
+def count(number): return [0] if number == 0 else count(number - 1)
+def endless(number): return endless(number + 1)
+"""
+
+
+def test_a_watched_function_may_recurse_as_deep_as_an_unwatched_one() -> None:
+    depth, phase, limit = 700, module(RECURSIVE), sys.getrecursionlimit()
+    assert phase.count(depth) == [0]
+    with earlier_answers(phase) as earlier, earlier.watched():
+        assert phase.count(depth) == [0]
+        with pytest.raises(RecursionError):
+            phase.endless(0)
+    assert sys.getrecursionlimit() == limit
