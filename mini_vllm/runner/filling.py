@@ -12,6 +12,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.utils import logging
 
 from mini_vllm.runner.model_files import DTYPES, KNOWN_NUMBERS, StoredTensor, one_line, some
+from mini_vllm.runner.stored_tensors import without_numbers
 
 # What wrappers of training scripts leave in names: DDP, torch.compile, FSDP, activation checkpointing, PEFT.
 WRAPPERS = re.compile(
@@ -55,7 +56,7 @@ def skeleton(folder: Path, config: Any, stored: Mapping[str, StoredTensor], dtyp
         raise _quantized(folder, small, stored)
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     names = plain_names(folder, stored, kind.base_model_prefix)
-    model = fill(folder, config, {names[one]: stored[one].without_numbers() for one in stored}, dtype, device="meta")
+    model = fill(folder, config, {names[one]: without_numbers(stored[one]) for one in stored}, dtype, device="meta")
     floats = {name for name, one in model.state_dict().items() if one.is_floating_point()}
     if whole := sorted(name for name, one in stored.items() if one.dtype not in DTYPES and names[name] in floats):
         raise _quantized(folder, whole, stored)

@@ -1,4 +1,4 @@
-"""The files of a model's folder: JSON, and what its weight files hold by their headers. Reads no weight."""
+"""The files of a model's folder: JSON, and the headers of safetensors. Imports no torch, so that `info` is quick."""
 
 import json
 from collections.abc import Collection
@@ -6,19 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 
 GIT_LFS_POINTER = b"version https://git-lfs"
+GENERATION = "generation_config.json"
+TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "tekken.json", "*.tiktoken")
+TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")  # transformers takes the first that is there
-DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' name: torch's
 KNOWN_NUMBERS = DTYPES | {
-    "BOOL": torch.bool,
-    "U8": torch.uint8,
-    "I8": torch.int8,
-    "I16": torch.int16,
-    "I32": torch.int32,
-    "I64": torch.int64,
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "I16": "int16",
+    "I32": "int32",
+    "I64": "int64",
 }
 FOREIGN = (  # weights that are not in transformers' format, by pattern
     ("*.gguf", "the format of llama.cpp"),
@@ -41,10 +43,6 @@ class StoredTensor:
     file: Path
     dtype: str
     shape: tuple[int, ...]
-
-    def without_numbers(self) -> torch.Tensor:
-        """Return a tensor of this shape and type that takes no memory."""
-        return torch.empty(self.shape, dtype=KNOWN_NUMBERS[self.dtype], device="meta")
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
@@ -85,18 +83,6 @@ def read_json(file: Path) -> dict[str, Any]:
     return found
 
 
-def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a folder's weight files by name. Raises `ValueError` with the file and the reason."""
-    found: dict[str, StoredTensor] = {}
-    for file in weight_files(folder):
-        require_content(file)
-        for name, tensor in _read_header(file).items():
-            if name in found:
-                raise ValueError(f"{file} holds {name}, which is in {found[name].file.name}, too")
-            found[name] = tensor
-    return found
-
-
 def weight_files(folder: Path) -> list[Path]:
     """Return the files with a model's weights. Raises `ValueError` if there are none, or if one is missing."""
     for name in SINGLE_FILES:
@@ -123,45 +109,11 @@ def _files_of_index(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def _read_header(file: Path) -> dict[str, StoredTensor]:
-    if file.suffix == ".bin":
-        names = {dtype: name for name, dtype in KNOWN_NUMBERS.items()}
-        pickled = load_pickled(file, "meta")
-        return {
-            name: StoredTensor(file, names.get(one.dtype, str(one.dtype)), tuple(one.shape))
-            for name, one in pickled.items()
-        }
+def read_header(file: Path) -> dict[str, StoredTensor]:
+    """Return the tensors of a safetensors file by name. Raises `ValueError` if its header or its length is wrong."""
     try:
         with safe_open(file, framework="numpy") as opened:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
             return {name: StoredTensor(file, one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
     except (OSError, SafetensorError) as error:
         raise ValueError(f"{file} is cut, damaged or not a safetensors file: {one_line(error)}") from None
-
-
-def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
-    """Return the tensors of a `.bin` file; nothing but tensors is unpickled, so no code of it runs.
-
-    Raises `ValueError` if it holds anything else or is damaged.
-    """
-    try:
-        found = torch.load(file, map_location=device, weights_only=True)
-    except Exception as error:  # a damaged file raises whatever its bytes happen to mean
-        raise ValueError(
-            f"{file} is damaged, or holds more than tensors, which could be code: save it as model.safetensors"
-        ) from error
-    if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
-        raise ValueError(f"{file} must hold tensors by name")
-    return found
-
-
-def opened_tensors(folder: Path) -> dict[str, Any]:
-    """Return the tensors of a folder by name, those of safetensors files unread: transformers reads them one by one."""
-    found: dict[str, Any] = {}
-    for file in weight_files(folder):
-        if file.suffix == ".bin":
-            found |= load_pickled(file, "cpu")
-        else:
-            opened: Any = safe_open(file, framework="pt")
-            found |= {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
-    return found

@@ -11,20 +11,19 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 from mini_vllm.runner.end_tokens import EndTokens, find_end_tokens
 from mini_vllm.runner.filling import fill, plain_names, quiet, require_finite, skeleton
 from mini_vllm.runner.model_files import (
+    GENERATION,
+    TOKENIZER_SETTINGS,
+    TOKENIZERS,
     StoredTensor,
     one_line,
-    opened_tensors,
     read_json,
     require_content,
-    stored_tensors,
 )
 from mini_vllm.runner.model_kinds import SERVES, names_code, read_config
+from mini_vllm.runner.stored_tensors import opened_tensors, stored_tensors
 
 FILES = ("*.json", "*.jinja", "*.model", "*.txt", "*.safetensors")
 PICKLED = ("pytorch_model*.bin", "pytorch_model.bin.index.json")
-GENERATION = "generation_config.json"
-TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "tekken.json", "*.tiktoken")
-TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 NOT_NEEDED = ("*/*", "consolidated*")
 PARTS = {"text_config", "vision_config", "audio_config", "audio_encoder_config", "audio_encoder"}
 SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")

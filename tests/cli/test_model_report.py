@@ -22,7 +22,7 @@ ENDS = {
     "a list of end tokens": "'<|endoftext|>', '<|im_end|>': 0, 2 (generation_config.json)",
 }
 EXPECTED = {
-    "vocabulary": "1,537 tokens, 1,537 in the TokenizersBackend",
+    "vocabulary": "1,537 tokens, 1,537 in the tokenizer",
     "end tokens": "'<|endoftext|>', '<|im_end|>': 0, 2 (generation_config.json)",
     "chat template": "chat_template.jinja",
     "longest text": "2,048 tokens: max_position_embeddings is 2048",

@@ -1,0 +1,65 @@
+"""The tensors of a model's weight files: their shapes without numbers, and the numbers."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from mini_vllm.runner.model_files import KNOWN_NUMBERS, StoredTensor, read_header, require_content, weight_files
+
+
+def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
+    """Return the tensors of a folder's weight files by name. Raises `ValueError` with the file and the reason."""
+    found: dict[str, StoredTensor] = {}
+    for file in weight_files(folder):
+        require_content(file)
+        for name, tensor in _read_any_header(file).items():
+            if name in found:
+                raise ValueError(f"{file} holds {name}, which is in {found[name].file.name}, too")
+            found[name] = tensor
+    return found
+
+
+def without_numbers(stored: StoredTensor) -> torch.Tensor:
+    """Return a tensor of this shape and type that takes no memory."""
+    return torch.empty(stored.shape, dtype=getattr(torch, KNOWN_NUMBERS[stored.dtype]), device="meta")
+
+
+def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
+    """Return the tensors of a `.bin` file; nothing but tensors is unpickled, so no code of it runs.
+
+    Raises `ValueError` if it holds anything else or is damaged.
+    """
+    try:
+        found = torch.load(file, map_location=device, weights_only=True)
+    except Exception as error:  # a damaged file raises whatever its bytes happen to mean
+        raise ValueError(
+            f"{file} is damaged, or holds more than tensors, which could be code: save it as model.safetensors"
+        ) from error
+    if not isinstance(found, dict) or not all(isinstance(one, torch.Tensor) for one in found.values()):
+        raise ValueError(f"{file} must hold tensors by name")
+    return found
+
+
+def opened_tensors(folder: Path) -> dict[str, Any]:
+    """Return the tensors of a folder by name, those of safetensors files unread: transformers reads them one by one."""
+    found: dict[str, Any] = {}
+    for file in weight_files(folder):
+        if file.suffix == ".bin":
+            found |= load_pickled(file, "cpu")
+        else:
+            opened: Any = safe_open(file, framework="pt")
+            found |= {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
+    return found
+
+
+def _read_any_header(file: Path) -> dict[str, StoredTensor]:
+    if file.suffix != ".bin":
+        return read_header(file)
+    names = {getattr(torch, dtype): name for name, dtype in KNOWN_NUMBERS.items()}
+    pickled = load_pickled(file, "meta")
+    return {
+        name: StoredTensor(file, names.get(one.dtype, str(one.dtype)), tuple(one.shape))
+        for name, one in pickled.items()
+    }
