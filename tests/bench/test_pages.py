@@ -68,7 +68,7 @@ def test_the_command_prints_delays_their_targets_and_bytes(
 ) -> None:
     delays = Delays("engine panel", [9.0, 20.0, 40.0], 300.0, 100.0, 2**20)
     monkeypatch.setattr(command, "headless_chromium", lambda: nullcontext(SimpleNamespace(version="150")))
-    monkeypatch.setattr(command, "measure_pages", lambda *_: iter([delays]))
+    monkeypatch.setattr("bench.pages.measure_pages", lambda *_: iter([delays]))
     shown = mini_vllm("bench", "pages").output
     assert "median 20 of 100, slowest 40, final 300 of 500; 1,024 KiB" in shown
     assert json.loads(mini_vllm("bench", "pages", "--json").stdout)["pages"][0]["final"] == 300.0
