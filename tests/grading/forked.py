@@ -3,6 +3,7 @@
 An import of everything that the tests need costs more than the tests of a phase.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -44,6 +45,7 @@ def serve(options: Sequence[str]) -> None:
     for name in ("pytest_timeout", "course.labtest.reports"):
         importlib.import_module(name)  # so that the forked processes have it
 
+    gc.freeze()  # else the collector of each child walks all of it
     checkout = Checkout.at(Path.cwd())
     for phase, text in json.loads(Path("jobs.json").read_text(encoding="utf-8")):
         untouched = checkout.starter(phase).read_text(encoding="utf-8")

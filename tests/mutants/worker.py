@@ -5,6 +5,7 @@ warm interpreter. Reads a JSON job per line, answers with a JSON verdict per lin
 """
 
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -40,6 +41,8 @@ def main() -> None:
         if phase not in warm:
             pytest.main([f"labs/{module_name(phase)}", "--collect-only", "-q", "-p", "no:cacheprovider"])
             warm.add(phase)
+            gc.collect()
+            gc.freeze()  # else each child's collector walks, and so copies, all that was imported
         limits = {"stop_at_first": job["stop_at_first"], "cpu_seconds": job["cpu_seconds"]}
         verdict = examine(Path.cwd(), phase, job["text"], tried_first=caught_by[:NUM_TRIED_FIRST], **limits)
         if job["stop_at_first"] and verdict.failed:
