@@ -17,7 +17,7 @@ from course.workloads.simulated_time import VirtualClock
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.installation import install_command
 from policies.named import find_policy
 

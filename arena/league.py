@@ -30,7 +30,7 @@ from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 
 LOADS = (Load("burst", 100, rate=4.0), Load("mixed", 80, rate=4.5))  # more than so few seats can serve in time
 GPU, MODEL = "L40S", "Llama-3.1-8B"

@@ -49,7 +49,7 @@ def measure(lineup: Lineup, num_rounds: int, lengths: Sequence[int] = MEASURED_L
     """
     from mini_vllm import LLM, EngineConfig, SamplingParams
     from mini_vllm.config import KVTransferConfig
-    from mini_vllm.core.gates.connector import BlockTransfer, KVConnectorMetadata
+    from mini_vllm.electives.gates.connector import BlockTransfer, KVConnectorMetadata
 
     config = EngineConfig(num_gpu_blocks=300, kv_transfer_config=KVTransferConfig("swap"))
     llm = LLM(config=config, lineup=lineup)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 
 
 class Around(SchedulingPolicy):

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 
 DEFAULT_LIMITS = {"urgent": 8, "normal": 2, "batch": 0}
 

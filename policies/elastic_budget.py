@@ -2,8 +2,8 @@
 
 from statistics import fmean
 
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from policies.around import Around
 from policies.settings import require_positive
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mini_vllm.assembly.elective_parts import policy_classes_for
 from mini_vllm.assembly.lineup import lineup_from_env
 from mini_vllm.assembly.parts import solutions_exist
-from mini_vllm.core.policy.scheduling_policy import PolicyClasses, SchedulingPolicy
+from mini_vllm.electives.policy.scheduling_policy import PolicyClasses, SchedulingPolicy
 from policies.around import DecodeFirst, PrefillFirst, StaticBatches
 from policies.drafts_by_class import DraftsByClass
 from policies.elastic_budget import BudgetController, ElasticBudget

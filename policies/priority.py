@@ -3,8 +3,8 @@
 from operator import attrgetter
 from typing import Any
 
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.request import Request
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from policies.joint_order import worst_first
 from policies.settings import require_positive
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import isfinite
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from policies.settings import require_positive
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from policies.joint_order import can_run
 
 

@@ -1,8 +1,8 @@
 """Other choices of victims when blocks run out; requests are admitted in order of arrival."""
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from policies.joint_order import worst_first
 
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
-from mini_vllm.core.gates.connector import BlockStore, BlockTransfer, KVConnectorMetadata, KVConnectorOutput
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import KVConnectorOutput
+from mini_vllm.electives.gates.connector import BlockStore, BlockTransfer, KVConnectorMetadata
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,9 +7,9 @@ vLLM: `scheduled_loras` and `_try_schedule_encoder_inputs` in `v1/core/sched/sch
 
 from typing import TYPE_CHECKING
 
-from mini_vllm.core.gates.admission import EncoderCache
-from mini_vllm.core.gates.gate import Gate
 from mini_vllm.core.request import MultiModalFeatureSpec, Request
+from mini_vllm.electives.gates.admission import EncoderCache
+from mini_vllm.electives.gates.gate import Gate
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.windows.window_functions import GroupPool, Tables
+from mini_vllm.electives.windows.window_functions import GroupPool, Tables
 
 if TYPE_CHECKING:
     from torch import Tensor

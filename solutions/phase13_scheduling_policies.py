@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 
 
 class VirtualTokenCounter(SchedulingPolicy):

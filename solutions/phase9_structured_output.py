@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mini_vllm.core.automaton import MAX_DFA_STATES, START, TERMINATED, Dfa, Nfa, TrieNode
-from mini_vllm.core.grammar import Bitmask
+from mini_vllm.electives.automaton import MAX_DFA_STATES, START, TERMINATED, Dfa, Nfa, TrieNode
+from mini_vllm.electives.grammar import Bitmask
 
 if TYPE_CHECKING:
     from torch import Tensor

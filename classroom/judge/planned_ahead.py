@@ -1,6 +1,6 @@
 """Answers of which each step is planned before the results of the one before, by the methods of phase 8 that count.
 
-`core/tokens_ahead.py` is the engine's own; `Pipeline` is the same for one request without memory.
+`electives/tokens_ahead.py` is the engine's own; `Pipeline` is the same for one request without memory.
 """
 
 from collections import deque
@@ -9,8 +9,8 @@ from random import Random
 
 from course.labtest.moments import varied
 from course.labtest.phase8.cases import request_with
-from mini_vllm.core.electives import AsyncScheduling
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.electives.async_scheduling import AsyncScheduling
 
 KEPT = ("spec_token_ids", "num_output_placeholders", "sampling_params", "num_cached_tokens")
 MAX_TURNS = 120

@@ -27,7 +27,7 @@ from mini_vllm.assembly.elective_parts import policy_classes_for
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.invariants import InvariantError
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 

@@ -6,8 +6,8 @@ from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mini_vllm.core.gates.connector import BlockTransfer, KVConnectorMetadata
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.electives.gates.connector import BlockTransfer, KVConnectorMetadata
 
 if TYPE_CHECKING:
     from torch import Tensor

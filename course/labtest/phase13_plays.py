@@ -11,10 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.policy.policy_queue import PolicyQueue
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.service_level import ServiceLevel
+from mini_vllm.electives.policy.policy_queue import PolicyQueue
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.sampling_params import SamplingParams
 
 # Name, of which the first letter is the tenant; prompt tokens, output tokens, seconds until it comes; its limits.

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mini_vllm.core.automaton import MAX_DFA_STATES, START, TERMINATED, Dfa, build_nfa, build_trie
-from mini_vllm.core.regex import parse_regex
+from mini_vllm.electives.automaton import MAX_DFA_STATES, START, TERMINATED, Dfa, build_nfa, build_trie
+from mini_vllm.electives.regex import parse_regex
 
 Seen = dict[str, object]  # what plain JSON can hold
 WORDS = tuple(text.encode() for text in ("a", "b", "c", "ab", "bc", "abc", "ba", "", "aa", "x", "cab", "é", "", "a"))

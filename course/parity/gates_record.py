@@ -3,11 +3,12 @@
 from typing import Any
 
 from course.parity.transfers import RecordedConnector
-from mini_vllm.core.gates.connector import KVConnectorOutput
-from mini_vllm.core.gates.encoder_gate import EncoderGate
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.step import KVConnectorOutput
 from mini_vllm.core.step_record import ScheduledRecord
+from mini_vllm.electives.gates.encoder_gate import EncoderGate
+from mini_vllm.electives.gates.gated import encoder_of, transfers_of
 
 HELD = {RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS}
 
@@ -21,12 +22,12 @@ class GatesRecorder:
 
     @property
     def _encoder(self) -> EncoderGate | None:
-        return next((gate for gate in self.scheduler.gates.gates if isinstance(gate, EncoderGate)), None)
+        return encoder_of(self.scheduler)
 
     def after_schedule(self, scheduled: list[ScheduledRecord]) -> dict[str, Any]:
         """Return the fields of a plan; shares get theirs in place."""
         fields: dict[str, Any] = {}
-        transfers = self.scheduler.gates.transfers
+        transfers = transfers_of(self.scheduler)
         if transfers is not None:
             tables = self.scheduler.kv.block_ids
             fields["loading"] = [(name, number, list(tables(name))) for name, number in transfers.loading.items()]

@@ -10,13 +10,11 @@ from course.parity.gates_record import GatesRecorder
 from course.parity.scenario import Scenario
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.core.gates.connector import KVConnectorOutput
-from mini_vllm.core.grammar import Grammar
 from mini_vllm.core.invariants import check_drained, check_state, check_step
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
-from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
+from mini_vllm.core.request import Grammar, Request, RequestStatus
+from mini_vllm.core.step import KVConnectorOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.observers import StepResult
 from mini_vllm.engine.trace_recorder import TraceRecorder
 

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mini_vllm.core.gates.connector import KVConnectorMetadata, KVConnectorOutput
 from mini_vllm.core.request import Request
+from mini_vllm.core.step import KVConnectorOutput
+from mini_vllm.electives.gates.connector import KVConnectorMetadata
 
 
 class RecordedConnector:

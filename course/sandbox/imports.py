@@ -6,8 +6,9 @@ from collections.abc import Container, Iterator
 from functools import lru_cache
 
 REFUSED = ("arena", "bench", "classroom", "cli", "course", "policies", "serving", "solutions", "tests", "tools")
-ANSWERS = ("mini_vllm.core.policy.policy_queue", "mini_vllm.core.policy.policy_step")  # a sorted queue is task 3.1
-NAMED = re.compile(rf"({'|'.join(REFUSED)}|mini_vllm\.core\.policy|labs)(\.\w+)*")
+# A sorted queue is task 3.1.
+ANSWERS = ("mini_vllm.electives.policy.policy_queue", "mini_vllm.electives.policy.policy_step")
+NAMED = re.compile(rf"({'|'.join(REFUSED)}|mini_vllm\.electives\.policy|labs)(\.\w+)*")
 STARTER = re.compile(r"labs\.phase\d+_\w+\.starter(_\w+)?(\.|$)")
 IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")
 

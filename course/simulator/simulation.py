@@ -14,10 +14,10 @@ from mini_vllm import EngineConfig, Lineup, SamplingParams
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.config import Policy
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.errors import StalledError
 from policies.named import find_policy
 

@@ -8,7 +8,7 @@ from course.views.picture import WIDTH, Layer, Picture
 from course.views.svg import Markup
 from course.views.text import counted, facts, ranges, spaced
 from course.views.typeset import shorten
-from mini_vllm.core.automaton import Dfa
+from mini_vllm.electives.automaton import Dfa
 
 MAX_STATES, MAX_TOKENS, RADIUS, MIDDLE, HEIGHT = 16, 8, 15, 105, 190
 

@@ -13,6 +13,7 @@ from course.views.tiles import on_tile, tile
 from course.views.typeset import wrap
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.electives.gates.gated import transfers_of
 
 ROW, BOX, LABEL, NOTES, GAP = 42, 24, 66, 340, 3
 MAX_BLOCKS = (NOTES - LABEL - MARGIN) // BOX
@@ -28,7 +29,7 @@ class TransferStep:
     @classmethod
     def of(cls, scheduler: Scheduler, arrived: Iterable[Request]) -> "TransferStep":
         """Return what a scheduler with a connector is doing for the requests that have `arrived`."""
-        transfers = scheduler.gates.transfers
+        transfers = transfers_of(scheduler)
         assert transfers is not None
         held: dict[str, tuple[str, Sequence[int]]] = {}
         for request in arrived:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, Lineup, SamplingParams
 from mini_vllm.assembly.build import build_engine
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from policies.named import find_policy
 
 SMALL_POOL = EngineConfig(

@@ -6,8 +6,9 @@ The scheduler asks the connector while it plans; the worker moves the blocks bef
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mini_vllm.core.gates.connector import BlockStore, KVConnectorMetadata, KVConnectorOutput
 from mini_vllm.core.request import Request
+from mini_vllm.core.step import KVConnectorOutput
+from mini_vllm.electives.gates.connector import BlockStore, KVConnectorMetadata
 
 if TYPE_CHECKING:
     from torch import Tensor

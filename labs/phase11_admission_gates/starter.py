@@ -5,9 +5,9 @@ The scheduler asks the gate, the encoder cache and the two functions; the runner
 
 from typing import TYPE_CHECKING
 
-from mini_vllm.core.gates.admission import EncoderCache
-from mini_vllm.core.gates.gate import Gate
 from mini_vllm.core.request import MultiModalFeatureSpec, Request
+from mini_vllm.electives.gates.admission import EncoderCache
+from mini_vllm.electives.gates.gate import Gate
 
 if TYPE_CHECKING:
     from torch import Tensor

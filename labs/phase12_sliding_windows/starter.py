@@ -6,7 +6,7 @@ The KV cache manager calls the first four functions, the runner the last one in 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mini_vllm.core.windows.window_functions import GroupPool, Tables
+from mini_vllm.electives.windows.window_functions import GroupPool, Tables
 
 if TYPE_CHECKING:
     from torch import Tensor

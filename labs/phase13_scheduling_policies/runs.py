@@ -18,10 +18,10 @@ from mini_vllm import EngineConfig
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.request import Request
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.errors import StalledError
 
 STEP_SECONDS = 0.01

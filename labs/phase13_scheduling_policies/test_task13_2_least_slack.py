@@ -15,10 +15,10 @@ from course.workloads.timed_request import TimedRequest
 from labs.phase13_scheduling_policies.runs import CONFIG, ONE_SEAT, STEP_SECONDS, Run, asked
 from labs.phase13_scheduling_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.sampling_params import SamplingParams
 
 MARGIN = 0.25 * STEP_SECONDS

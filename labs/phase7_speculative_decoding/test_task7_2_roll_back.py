@@ -10,7 +10,7 @@ from course.labtest.moments import varied
 from course.labtest.phase7.counters import COUNTERS, check_roll_back, drafted, scheduling_of
 from course.labtest.support import make_request
 from course.views.text import counted
-from mini_vllm.core.electives import Speculation
+from mini_vllm.electives.speculation import Speculation
 
 
 def answer_in_steps(phase7: ModuleType, rng: random.Random) -> None:

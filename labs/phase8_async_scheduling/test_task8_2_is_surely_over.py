@@ -13,8 +13,8 @@ from course.labtest.phase8.cases import OWNER, facts, request_with, scheduling_o
 from course.labtest.recorded import Answers
 from course.labtest.support import fields_of
 from course.views.text import counted
-from mini_vllm.core.electives import AsyncScheduling
 from mini_vllm.core.request import Request
+from mini_vllm.electives.async_scheduling import AsyncScheduling
 
 RULE = (
     "A request is surely over if a step in flight brings at least one token for it and that one is the last that "

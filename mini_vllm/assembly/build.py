@@ -14,7 +14,7 @@ from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.open_runner import open_runner, with_drafts
 from mini_vllm.assembly.open_transfers import transfers_for
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import DraftStatistics, InvariantChecker, StepObserver
 from mini_vllm.engine.overlapping_engine import OverlappingEngine

@@ -24,23 +24,25 @@ from mini_vllm.assembly.parts import (
     scheduling_functions_for,
 )
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.electives import AsyncScheduling, Speculation
-from mini_vllm.core.gates.admission import AdmissionFunctions
-from mini_vllm.core.gates.connector import KVConnector
-from mini_vllm.core.gates.encoder_gate import EncoderGate
-from mini_vllm.core.gates.gate import Gate, GrammarGate
-from mini_vllm.core.gates.gated import AdmissionGates, NoGates
-from mini_vllm.core.gates.kv_transfers import KVTransfers
-from mini_vllm.core.gates.prefix_caches import DelayedCommits, ImagesInHashes, SkippablePrefixCache
+from mini_vllm.core.absent import NoGates
 from mini_vllm.core.interfaces import KVCacheManager, PrefixCache
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
-from mini_vllm.core.policy.policy_step import PolicyScheduling
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.scheduler import Scheduler
-from mini_vllm.core.scheduler_parts import SchedulerParts
-from mini_vllm.core.tokens_ahead import TokensAhead
-from mini_vllm.core.windows.grouped_kv_cache import CountedPool, GroupedKVCacheManager, GroupedPrefixCache
-from mini_vllm.core.windows.window_functions import Tables, require_window_functions
+from mini_vllm.core.scheduler_parts import Gates, SchedulerParts
+from mini_vllm.electives.async_scheduling import AsyncScheduling
+from mini_vllm.electives.gates.admission import AdmissionFunctions
+from mini_vllm.electives.gates.connector import KVConnector
+from mini_vllm.electives.gates.encoder_gate import EncoderGate
+from mini_vllm.electives.gates.gate import Gate, GrammarGate
+from mini_vllm.electives.gates.gated import AdmissionGates
+from mini_vllm.electives.gates.kv_transfers import KVTransfers
+from mini_vllm.electives.gates.prefix_caches import DelayedCommits, ImagesInHashes, SkippablePrefixCache
+from mini_vllm.electives.policy.policy_step import PolicyScheduling
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.speculation import Speculation
+from mini_vllm.electives.tokens_ahead import TokensAhead
+from mini_vllm.electives.windows.grouped_kv_cache import CountedPool, GroupedKVCacheManager, GroupedPrefixCache
+from mini_vllm.electives.windows.window_functions import Tables, require_window_functions
 
 Windows = Sequence[int | None]
 
@@ -96,7 +98,7 @@ def build_scheduler(
         transfers = None
         if connector is not None and commits is not None:
             transfers = KVTransfers(connector, kv, commits)
-        gates = NoGates()
+        gates: Gates = NoGates()
         if (others := _gates(config, admission)) or transfers is not None or lineup.structured_output != "absent":
             gates = AdmissionGates([GrammarGate(), *others], transfers, waiting=waiting, chunks=chunks, kv=kv)
             waiting, chunks, kv = gates.waiting, gates.chunks, gates.kv

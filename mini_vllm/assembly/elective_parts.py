@@ -2,12 +2,13 @@
 
 from mini_vllm.assembly.parts import Impl, solutions_exist
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
-from mini_vllm.core.gates.admission import AdmissionFunctions
-from mini_vllm.core.gates.connector import KVTransferFunctions
-from mini_vllm.core.grammar import StructuredOutputFunctions
-from mini_vllm.core.policy.scheduling_policy import PolicyClasses
-from mini_vllm.core.windows.window_functions import WindowFunctions
+from mini_vllm.electives.async_scheduling import AsyncFunctions
+from mini_vllm.electives.gates.admission import AdmissionFunctions
+from mini_vllm.electives.gates.connector import KVTransferFunctions
+from mini_vllm.electives.grammar import StructuredOutputFunctions
+from mini_vllm.electives.policy.scheduling_policy import PolicyClasses
+from mini_vllm.electives.speculation import SpeculationFunctions
+from mini_vllm.electives.windows.window_functions import WindowFunctions
 
 
 def needs(setting: str, phase: str, *phases: str) -> ValueError:

@@ -15,10 +15,10 @@ from mini_vllm.assembly.elective_parts import (
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import runner_steps_on
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.electives import SpeculationFunctions
-from mini_vllm.core.gates.connector import BlockStore
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.tokenizer import ByteTokenizer, Tokenizer
+from mini_vllm.electives.gates.connector import BlockStore
+from mini_vllm.electives.speculation import SpeculationFunctions
 from mini_vllm.runner.drafts.draft_model import DraftModel
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.drafts.proposer import PromptLookup, Proposer

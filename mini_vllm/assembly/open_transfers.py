@@ -9,10 +9,10 @@ from mini_vllm.assembly.elective_parts import kv_transfer_functions_for
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.open_runner import OpenedRunner
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.gates.connector import BlockStore, KVConnector, KVTransferFunctions, SharedStore
-from mini_vllm.core.gates.prefill_connector import Prefill, PrefillConnector
-from mini_vllm.core.gates.transferring_runner import TransferringRunner
 from mini_vllm.core.interfaces import ModelRunner
+from mini_vllm.electives.gates.connector import BlockStore, KVConnector, KVTransferFunctions, SharedStore
+from mini_vllm.electives.gates.prefill_connector import Prefill, PrefillConnector
+from mini_vllm.electives.gates.transferring_runner import TransferringRunner
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """What each seam does before its phase exists: the engine runs, but without the feature."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mini_vllm.core.interfaces import BlockPool, Clamp, KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.core.step import KVConnectorOutput, SchedulerOutput
 
 
 class SlotReservation:
@@ -120,3 +120,33 @@ class WholePrompts:
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
         return True
+
+
+class NoGates:
+    """Phases 9 to 11 absent: every waiting request may be admitted, and no K and V come from elsewhere."""
+
+    passes_over = has_connector = awaits_others = False
+    requests_being_sent: Sequence[str] = ()
+
+    def take_errors(self) -> dict[str, str]:
+        return {}
+
+    def start_step(self) -> None:
+        return None
+
+    def end_plan(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
+        return None
+
+    def break_stall(self, requests: Collection[Request]) -> bool:
+        return False
+
+    def advanced(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
+        return None
+
+    def without_lost(
+        self, sampled: dict[str, list[int]], output: KVConnectorOutput | None, running: Sequence[Request]
+    ) -> dict[str, list[int]]:
+        return sampled
+
+    def end_step(self, output: KVConnectorOutput | None, *, is_idle: bool, has_sampled: bool) -> None:
+        return None

@@ -137,7 +137,7 @@ def check_cache(scheduler: Scheduler) -> None:
     kv, cached = scheduler.kv, scheduler.prefix_cache.cached_blocks()
     prefix_of_hash: dict[bytes, object] = {}
     most_computed: dict[int, int] = {}
-    if scheduler.gates.connector is not None:  # of several requests that lost a block, the first one caches it again
+    if scheduler.gates.has_connector:  # of several requests that lost a block, the first one caches it again
         for request, _, block_id in _places(scheduler):
             most_computed[block_id] = max(most_computed.get(block_id, 0), request.num_computed_tokens)
     for request, index, block_id in _places(scheduler):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from mini_vllm.core.grammar import Grammar
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.sampling_params import SamplingParams
 
@@ -57,6 +57,34 @@ class MultiModalFeatureSpec:
     @property
     def end(self) -> int:
         return self.offset + self.length
+
+
+class Grammar(Protocol):
+    """One request's place in its grammar. (vLLM: `StructuredOutputGrammar` in `v1/structured_output/backend_types.py`.)
+
+    The end-of-text token belongs to the text: it is allowed where the text may end, and terminates the grammar.
+    """
+
+    @property
+    def num_processed_tokens(self) -> int:
+        """Tokens accepted so far, less those rolled back."""
+
+    def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
+        """Move on by these tokens. False at the first one that is not allowed; those before it are accepted."""
+
+    def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
+        """Return the first of these tokens, as many as could be accepted, and stay in place."""
+
+    def rollback(self, num_tokens: int) -> None:
+        """Take back the newest accepted tokens."""
+
+    def fill_bitmask(self, bitmask: Any, row: int) -> None:
+        """Set a row's bits: 1 for each token that is allowed next. When terminated all are.
+
+        `bitmask` is an array of int32 [rows, cdiv(vocab, 32)]: bit i of word w is token 32 * w + i.
+        """
+
+    def is_terminated(self) -> bool: ...
 
 
 @dataclass(slots=True, eq=False)

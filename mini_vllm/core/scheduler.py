@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.gates.connector import KVConnectorOutput
 from mini_vllm.core.interfaces import SchedulingFunctions
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler_parts import SchedulerParts
-from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
+from mini_vllm.core.step import KVConnectorOutput, ScheduledRequest, SchedulerOutput
 
 
 class Scheduler:
@@ -179,7 +178,7 @@ class Scheduler:
 
         With a connector always by a restart: which of its blocks were loaded and saved is not known.
         """
-        if self._to_roll_back is None or self.gates.connector is not None:
+        if self._to_roll_back is None or self.gates.has_connector:
             self.restart()
         else:
             self._roll_back(self._to_roll_back)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mini_vllm.core.gates.connector import KVConnectorOutput
 from mini_vllm.core.request import Request
 from mini_vllm.outputs import TokenLogprobs
 
@@ -60,6 +59,15 @@ class ScheduledRequest:
         if not self.draft_token_ids:
             return self
         return replace(self, request=self.request.followed_by(self.draft_token_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class KVConnectorOutput:
+    """What the worker side reports with a step's output: transfers that have ended, and blocks that were lost."""
+
+    finished_recving: Sequence[str] = ()
+    finished_sending: Sequence[str] = ()
+    invalid_block_ids: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
-from mini_vllm.core.regex import ambiguity
+from mini_vllm.electives.regex import ambiguity
 from mini_vllm.engine.llguidance_grammar import llguidance
 
 IN_MAPPINGS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")

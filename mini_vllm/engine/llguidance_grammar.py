@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from mini_vllm.core.grammar import Bitmask
+from mini_vllm.electives.grammar import Bitmask
 from mini_vllm.installation import install_command
 
 

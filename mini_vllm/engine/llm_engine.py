@@ -8,13 +8,14 @@ from dataclasses import replace
 from functools import partial
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.gates.transferring_runner import TransferringRunner, run_step
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.electives.gates.gated import transfers_of
+from mini_vllm.electives.gates.transferring_runner import TransferringRunner, run_step
 from mini_vllm.engine.admission import require_acceptable
 from mini_vllm.engine.control_stops import with_control_stops
 from mini_vllm.engine.errors import RequestIdInUseError, StalledError
@@ -212,9 +213,9 @@ class LLMEngine:
         """Raise `StalledError` if idle steps do not report these requests: a worker sends within its step."""
         self._idle_steps = self._idle_steps + 1 if names and names == self._held else 0
         self._held = names
-        gates = self.scheduler.gates
-        if self._idle_steps > MAX_STEPS_TO_SEND and self.transfers is not None and gates.transfers is not None:
-            raise StalledError.of_held(gates.transfers.take_held())
+        transfers = transfers_of(self.scheduler)
+        if self._idle_steps > MAX_STEPS_TO_SEND and self.transfers is not None and transfers is not None:
+            raise StalledError.of_held(transfers.take_held())
 
     def _start(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
         self.processor.note_scheduled(scheduler_output.num_scheduled_tokens, self.clock())
@@ -226,8 +227,8 @@ class LLMEngine:
         return runner_output
 
     def _runner_of_step(self) -> ModelRunner:
-        connector = self.scheduler.gates.connector
-        return self.runner if self.transfers is None or connector is None else self.transfers.of_step(connector)
+        planned = None if self.transfers is None else transfers_of(self.scheduler)
+        return self.runner if self.transfers is None or planned is None else self.transfers.of_step(planned.connector)
 
     def _awaits_results(self) -> bool:
         """Return whether a step was started whose results are still to be applied."""

@@ -13,11 +13,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.gates.transferring_runner import TransferringRunner
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.electives.gates.transferring_runner import TransferringRunner
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import StepObserver
 from mini_vllm.engine.runner_thread import RunnerThread, only

@@ -7,11 +7,11 @@ from copy import copy
 from dataclasses import replace
 from typing import TypeVar
 
-from mini_vllm.core.electives import CorrectShare
-from mini_vllm.core.gates.transferring_runner import run_step
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.electives.async_scheduling import CorrectShare
+from mini_vllm.electives.gates.transferring_runner import run_step
 from mini_vllm.engine.errors import RunnerError
 
 Value = TypeVar("Value")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from mini_vllm.core.automaton import START, TERMINATED
-from mini_vllm.core.grammar import Bitmask
+from mini_vllm.electives.automaton import START, TERMINATED
+from mini_vllm.electives.grammar import Bitmask
 
 
 def spelled(masks: Any) -> Any:

@@ -8,11 +8,11 @@ from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Any
 
-from mini_vllm.core.automaton import Dfa, build_nfa, group_bytes
-from mini_vllm.core.grammar import Grammar, StructuredOutputFunctions
-from mini_vllm.core.regex import parse_regex
-from mini_vllm.core.request import Request
+from mini_vllm.core.request import Grammar, Request
 from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.electives.automaton import Dfa, build_nfa, group_bytes
+from mini_vllm.electives.grammar import StructuredOutputFunctions
+from mini_vllm.electives.regex import parse_regex
 from mini_vllm.engine.json_schema import prepare
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance, reason_of
 from mini_vllm.engine.spelled_masks import spelled

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from functools import cached_property
 
-from mini_vllm.core.automaton import TrieNode, build_trie
 from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.electives.automaton import TrieNode, build_trie
 
 # Every byte of UTF-8. A vocabulary with a token for each can write any text and is never stuck within a character.
 UTF_8 = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}

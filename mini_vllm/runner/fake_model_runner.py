@@ -10,9 +10,9 @@ from array import array
 from collections.abc import Sequence
 from zlib import crc32
 
-from mini_vllm.core.electives import AcceptDrafts
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.electives.speculation import AcceptDrafts
 from mini_vllm.outputs import Logprob
 
 LETTERS = b" abcdefghijklmnopqrstuvwxyz"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.grammar import DEAD_END, Bitmask, StructuredOutputFunctions, fill_after_drafts, follow
+from mini_vllm.electives.grammar import DEAD_END, Bitmask, StructuredOutputFunctions, fill_after_drafts, follow
 from mini_vllm.runner.logits_processors import Rows
 
 MAX_KEPT_BYTES = 32 << 20  # 5,457 masks of the embedded model's 1,537 tokens

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear, rms_norm, silu
 
-from mini_vllm.core.windows.window_functions import WindowFunctions
+from mini_vllm.electives.windows.window_functions import WindowFunctions
 from mini_vllm.runner.loading import LoadedModel
 from mini_vllm.runner.packed_linear import SharedColumns
 from mini_vllm.runner.paged_model import PagedModel

@@ -7,7 +7,7 @@ import torch
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.windows.window_functions import require_window_functions
+from mini_vllm.electives.windows.window_functions import require_window_functions
 from mini_vllm.runner.compiled_llama import packed_model
 from mini_vllm.runner.graphs import with_graphs
 from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore

@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from mini_vllm.core.windows.window_functions import WindowFunctions, require_window_functions
+from mini_vllm.electives.windows.window_functions import WindowFunctions, require_window_functions
 from mini_vllm.runner.attention import PagedContext, use_paged_attention
 from mini_vllm.runner.loading import LoadedModel
 from mini_vllm.runner.steps import FlatBatch, PagedAttention, WriteKV

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mini_vllm.core.electives import SpeculationFunctions
-from mini_vllm.core.grammar import StructuredOutputFunctions
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.electives.grammar import StructuredOutputFunctions
+from mini_vllm.electives.speculation import SpeculationFunctions
 from mini_vllm.runner.adapters import StepAdapters
 from mini_vllm.runner.drafts.verify import verify_drafts
 from mini_vllm.runner.draws import draw

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mini_vllm.core.interfaces import SelectLogitsRows
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm.core.windows.window_functions import WindowFunctions
+from mini_vllm.electives.windows.window_functions import WindowFunctions
 from mini_vllm.runner.groups import Integers, RequestGroup, group_requests
 from mini_vllm.runner.step_buffer import Numbers, StepBuffer
 from mini_vllm.sampling_params import SamplingParams

@@ -11,12 +11,12 @@ from course.parity.replay import ScenarioReplay
 from course.parity.scenario import Scenario
 from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.core.gates import kv_transfers
-from mini_vllm.core.gates.connector import KVConnectorOutput
-from mini_vllm.core.gates.encoder_gate import EncoderGate
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
+from mini_vllm.core.step import KVConnectorOutput
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm.electives.gates import kv_transfers
+from mini_vllm.electives.gates.gated import encoder_of
 from tests.engine.gate_scenarios import gate_scenario
 from tests.engine.workloads import drain, make_engine
 
@@ -45,13 +45,12 @@ class GateReplay(ScenarioReplay):
         record = super()._run_step(number)
         adapters = {self.requests[share["id"]].adapter_id for share in record["scheduled"]} - {None}
         assert len(adapters) <= (self.config.max_loras or len(adapters))
-        for gate in self.scheduler.gates.gates:
-            if isinstance(gate, EncoderGate):
-                images = [self.requests[name].mm_features[i] for name, found in gate.scheduled.items() for i in found]
-                assert sum(image.length for image in images) <= gate.budget
-                assert gate.cache.num_free_slots >= 0
-                if not self.config.async_scheduling:  # else the next step has evicted already
-                    assert self._contents_read(record) <= gate.cache.cached.keys()
+        if (gate := encoder_of(self.scheduler)) is not None:
+            images = [self.requests[name].mm_features[i] for name, found in gate.scheduled.items() for i in found]
+            assert sum(image.length for image in images) <= gate.budget
+            assert gate.cache.num_free_slots >= 0
+            if not self.config.async_scheduling:  # else the next step has evicted already
+                assert self._contents_read(record) <= gate.cache.cached.keys()
         return record
 
     def _contents_read(self, record: StepRecord) -> set[str]:
@@ -284,8 +283,9 @@ def test_images_whose_hit_shrinks_while_their_request_waits_do_not_stall_the_eng
     engine.step()
     engine.add_request("waits", prompt, SamplingParams(max_tokens=1), mm_features=images)
     engine.step()
-    cache = next(gate.cache for gate in engine.scheduler.gates.gates if isinstance(gate, EncoderGate))
-    assert cache.cached == {"second": {"waits"}}, "its hit has 12 tokens, with the first image"
+    gate = encoder_of(engine.scheduler)
+    assert gate is not None
+    assert gate.cache.cached == {"second": {"waits"}}, "its hit has 12 tokens, with the first image"
     waited = engine.scheduler.requests["waits"]
     outputs = drain(engine)
     assert (waited.num_cached_tokens, outputs["waits"].outputs[0].finish_reason) == (0, "length")

@@ -19,7 +19,7 @@ from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.request import Request
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.core.tokens_ahead import ChunksAhead, TokensAhead
+from mini_vllm.electives.tokens_ahead import ChunksAhead, TokensAhead
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from mini_vllm.runner.drafts.draft_model import DraftModel

@@ -13,8 +13,9 @@ import torch
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import KVTransferConfig, SpeculativeConfig
-from mini_vllm.core.gates.connector import KVConnectorMetadata, KVConnectorOutput
 from mini_vllm.core.invariants import check_drained
+from mini_vllm.core.step import KVConnectorOutput
+from mini_vllm.electives.gates.connector import KVConnectorMetadata
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.runner.kv_transfer import disk_store
 from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
@@ -265,7 +266,8 @@ def test_what_cannot_work_is_refused(lineup: str, settings: dict[str, Any], mess
 def test_prompts_come_from_a_prefill_process(plain: list[str], is_late: bool) -> None:
     """What happens if they do not come is in test_lost_blocks.py."""
     llm = engine(replace(TIGHT, async_scheduling=is_late), kv_connector="prefill", prefill_timeout=60.0)
-    client = llm.engine.scheduler.gates.connector.prefill  # type: ignore[union-attr]
+    gates: Any = llm.engine.scheduler.gates
+    client = gates.transfers.connector.prefill
     first = llm.generate(PROMPTS[3], GREEDY)[0]
     assert (first.metrics.num_cached_tokens, first.outputs[0].text) == (48, plain[3])
     assert [texts(llm), texts(llm)] == [plain, plain]

@@ -43,7 +43,8 @@ def with_false_prefill(
 ) -> tuple[LLM, Any, PrefillClient]:
     """Return an engine whose prefill process has a fault, its connector and its client."""
     llm = engine(config, kv_connector="prefill", prefill_timeout=timeout)
-    connector: Any = llm.engine.scheduler.gates.connector
+    gates: Any = llm.engine.scheduler.gates
+    connector = gates.transfers.connector
     right = connector.prefill
     right.close()
     opening = f"{fault};{folder}\n".encode()
@@ -89,7 +90,7 @@ DECODE_ENGINE = """
 import os, sys
 from tests.model.test_kv_transfer import TIGHT, engine
 llm = engine(TIGHT, kv_connector="prefill")
-client = llm.engine.scheduler.gates.connector.prefill
+client = llm.engine.scheduler.gates.transfers.connector.prefill
 while sys.argv[1] == "ready" and not client._rendezvous.check(["ready"]):
     pass
 print(client.process.pid, flush=True)

@@ -11,7 +11,7 @@ from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.build_scheduler import build_scheduler
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
 from policies.named import POLICIES

@@ -9,7 +9,7 @@ import pytest
 from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.config import EngineConfig, SpeculativeConfig
-from mini_vllm.core.electives import ProposeByLookup
+from mini_vllm.electives.speculation import ProposeByLookup
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.drafts.proposer import PromptLookup

@@ -17,10 +17,11 @@ from jsonschema import validate  # type: ignore[import-untyped]
 from mini_vllm import LLM, EngineConfig, RequestOutput, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import SpeculativeConfig
-from mini_vllm.core.automaton import Dfa, build_trie
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.grammar import DEAD_END, Grammar, StructuredOutputFunctions
+from mini_vllm.core.request import Grammar
 from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.electives.automaton import Dfa, build_trie
+from mini_vllm.electives.grammar import DEAD_END, StructuredOutputFunctions
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance
 from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.runner import grammar_masks

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.grammar import Grammar, StructuredOutputFunctions
+from mini_vllm.core.request import Grammar
 from mini_vllm.core.tokenizer import ByteTokenizer, Tokenizer
+from mini_vllm.electives.grammar import StructuredOutputFunctions
 from mini_vllm.engine.detokenizer import IncrementalDetokenizer
 from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.engine.vocabulary import Vocabulary

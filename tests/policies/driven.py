@@ -7,10 +7,10 @@ from typing import Any
 from mini_vllm import EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.core.invariants import check_drained, check_state, check_step
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 
 MAX_MODEL_LEN = 60
 LEVELS = (ServiceLevel("urgent", ttft=0.1, tpot=0.05), ServiceLevel("later", e2e=5.0), BEST_EFFORT)

@@ -17,8 +17,8 @@ from arena.report import LATENCIES, WORK, figures_table, front, goodput_table, p
 from cli.main import app
 from course.simulator.served import Served
 from course.workloads.timed_request import TimedRequest
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.service_level import ServiceLevel
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from policies.named import POLICIES
 from tests.cli.conftest import Commands
 from tests.policies.races import EXPERIMENT, REFERENCE, races_of

@@ -9,11 +9,11 @@ from arena.loads import LATER, NORMAL, URGENT
 from course.simulator.cost_model import CostModel
 from course.simulator.simulation import simulate
 from mini_vllm import parse_lineup
-from mini_vllm.core.policy.policy_queue import PolicyQueue
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.electives.policy.policy_queue import PolicyQueue
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from policies.drafts_by_class import DraftsByClass
 from tests.policies.races import EXPERIMENT, REFERENCE
 

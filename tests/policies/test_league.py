@@ -19,7 +19,7 @@ from tests.cli.conftest import Commands
 LINEUP = parse_lineup("solution:1-5")
 HEAD = """
 from mini_vllm import SamplingParams
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 class MyPolicy(SchedulingPolicy):
 """
 RANK = HEAD + "    def rank(self, request):\n        "

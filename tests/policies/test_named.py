@@ -20,8 +20,8 @@ from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import Policy, SpeculativeConfig
 from mini_vllm.core.invariants import check_drained
-from mini_vllm.core.policy.scheduling_policy import PolicyClasses, SchedulingPolicy
 from mini_vllm.core.request import Request
+from mini_vllm.electives.policy.scheduling_policy import PolicyClasses, SchedulingPolicy
 from mini_vllm.engine.llm_engine import LLMEngine
 from policies.around import StaticBatches
 from policies.elastic_budget import BudgetController

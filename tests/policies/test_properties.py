@@ -11,10 +11,10 @@ import pytest
 
 from labs.phase13_scheduling_policies.runs import Run
 from labs.phase13_scheduling_policies.runs import asked as timed
-from mini_vllm.core.policy.policy_queue import PolicyQueue
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.service_level import ServiceLevel
+from mini_vllm.electives.policy.policy_queue import PolicyQueue
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from policies.around import Around, DecodeFirst, PrefillFirst, StaticBatches
 from policies.elastic_budget import BudgetController, ElasticBudget
 from policies.feedback_queues import FeedbackQueues

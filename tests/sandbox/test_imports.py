@@ -25,10 +25,10 @@ from tests.mutants.catalog import PHASES, reference
         ("exec('import course.oracle')", "course.oracle"),
         ("f = eval(\"__import__('solutions')\")", "solutions"),
         ("from policies.priority import Priority", "policies.priority.Priority"),
-        ("from mini_vllm.core.policy import policy_queue", "mini_vllm.core.policy.policy_queue"),
+        ("from mini_vllm.electives.policy import policy_queue", "mini_vllm.electives.policy.policy_queue"),
         (
-            "import importlib as i\ni.import_module('mini_vllm.core.policy.policy_step')",
-            "mini_vllm.core.policy.policy_step",
+            "import importlib as i\ni.import_module('mini_vllm.electives.policy.policy_step')",
+            "mini_vllm.electives.policy.policy_step",
         ),
         ("import sys\nclamp = sys.modules['course.labtest.phase1']", "course.labtest.phase1"),
     ],
@@ -42,7 +42,7 @@ def test_a_refused_import_is_named_with_its_line(source: str, name: str) -> None
     "source",
     [
         "from mini_vllm.core.request import Request\nimport numpy, heapq",
-        "from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy",
+        "from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy",
         "from labs.phase1_scheduler_step.starter import clamp",
         "from labs.phase1_scheduler_step import starter",
         "from ..phase1_scheduler_step.starter import clamp\nfrom .starter_triton import kernel",

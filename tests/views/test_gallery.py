@@ -32,9 +32,9 @@ from course.views.transfers import TransferStep, transfers
 from course.views.windows import windows
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.core.automaton import Dfa
 from mini_vllm.core.request import MultiModalFeatureSpec, Request
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.electives.automaton import Dfa
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.snapshots import Snapshots
 from tests.views import runs

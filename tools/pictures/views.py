@@ -31,8 +31,8 @@ from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.gates.encoder_gate import EncoderGate
 from mini_vllm.core.request import MultiModalFeatureSpec, Request
+from mini_vllm.electives.gates.gated import encoder_of
 from mini_vllm.sampling_params import StructuredOutputsParams
 from solutions import phase4_prefix_cache, phase6_gpu_runner
 
@@ -105,7 +105,8 @@ def two_images() -> Picture:
     config = EngineConfig(num_gpu_blocks=40, max_num_encoder_input_tokens=8, encoder_cache_size=8)
     engine = LLM(config=config, lineup=parse_lineup("solution:1-5,solution:11"), record=True).engine
     engine.add_request("A", [7] * 20, SamplingParams(2), mm_features=images)
-    gate = next(one for one in engine.scheduler.gates.gates if isinstance(one, EncoderGate))
+    gate = encoder_of(engine.scheduler)
+    assert gate is not None
     steps = list[ImageStep]()
     for _ in range(2):
         engine.step()

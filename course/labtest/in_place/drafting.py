@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from course.labtest.in_place.neighbours import drawn
-from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.electives.speculation import SpeculationFunctions
 from mini_vllm.runner.fake_model_runner import FakeModelRunner, fake_continuation
 
 LETTERS = b"\0ab"  # so few that a text repeats itself, and lookup finds drafts

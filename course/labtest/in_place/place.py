@@ -9,7 +9,6 @@ from course.labtest.in_place import drafting
 from course.labtest.in_place.neighbours import AnyCache, AnyMemory, AnyShare, AnyStep, AnyVictim
 from course.labtest.in_place.scenario import Scenario
 from course.labtest.in_place.tape import Tape
-from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
 from mini_vllm.core.interfaces import ModelRunner, SchedulingFunctions
 from mini_vllm.core.invariants import InvariantError, check_state
 from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
@@ -18,7 +17,9 @@ from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import ByteTokenizer
-from mini_vllm.core.tokens_ahead import TokensAhead
+from mini_vllm.electives.async_scheduling import AsyncFunctions
+from mini_vllm.electives.speculation import SpeculationFunctions
+from mini_vllm.electives.tokens_ahead import TokensAhead
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from mini_vllm.engine.runner_thread import RunnerThread

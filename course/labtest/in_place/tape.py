@@ -14,10 +14,11 @@ from course.labtest.in_place.neighbours import drawn
 from mini_vllm.assembly.elective_parts import async_functions_for, speculation_functions_for
 from mini_vllm.assembly.parts import chunk_policy_for
 from mini_vllm.config import EngineConfig
-from mini_vllm.core.electives import AsyncFunctions, SpeculationFunctions
 from mini_vllm.core.interfaces import Clamp
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.electives.async_scheduling import AsyncFunctions
+from mini_vllm.electives.speculation import SpeculationFunctions
 
 Method = Callable[..., Any]
 NOTHING: Any = None

@@ -10,8 +10,8 @@ from course.labtest.recorded import Answers
 from course.labtest.support import fields_of, make_request
 from course.labtest.whole_numbers import list_of
 from course.views.text import counted
-from mini_vllm.core.electives import Speculation
 from mini_vllm.core.request import Request
+from mini_vllm.electives.speculation import Speculation
 
 COUNTERS = ("num_computed_tokens", "num_output_placeholders")
 RULE_OF_SCHEDULED = (

@@ -9,8 +9,8 @@ from course.labtest.expect import Told, expect_equal, explained
 from course.labtest.moments import told_of_fields, told_of_memory
 from course.labtest.support import fields_of, make_request
 from course.views.text import counted
-from mini_vllm.core.electives import AsyncScheduling
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.electives.async_scheduling import AsyncScheduling
 
 RULE_OF_TAKING = (
     "A step that samples takes one placeholder for each token that it may bring: one, and one for each draft that it "

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from mini_vllm.config import SpeculativeConfig
-from mini_vllm.core.grammar import follow
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.electives.grammar import follow
 from mini_vllm.runner.drafts.proposer import Proposer
 
 FADING = 0.8  # the weight of a step in the estimate, relative to the step after it

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from mini_vllm.config import SpeculativeConfig
-from mini_vllm.core.electives import ProposeByLookup
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.electives.speculation import ProposeByLookup
 
 FREE_ROWS = 9  # measured with the embedded model on a CPU; a GPU has many more
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from mini_vllm.core.electives import SpeculationFunctions
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm.electives.speculation import SpeculationFunctions
 from mini_vllm.runner.draws import draw_twice
 from mini_vllm.runner.logits_processors import Rows, probabilities
 

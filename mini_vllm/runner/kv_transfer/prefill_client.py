@@ -14,7 +14,7 @@ from threading import Thread
 
 from torch import Tensor, distributed
 
-from mini_vllm.core.gates.connector import BlockStore
+from mini_vllm.electives.gates.connector import BlockStore
 from mini_vllm.runner.kv_transfer.peer import DECODE, Peer
 
 logger = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.electives import AcceptDrafts
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.electives.speculation import AcceptDrafts
 from mini_vllm.runner.draws import draw
 
 PROGRAM = Path(__file__).parent / "llama.js"

@@ -1,7 +1,7 @@
 """What the `<!-- check: ... -->` comments of the phase 13 handout may call."""
 
 from labs.phase13_scheduling_policies.runs import Run, asked
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from solutions.phase13_scheduling_policies import MyPolicy, VirtualTokenCounter
 
 FIRST_COME, FAIR = MyPolicy, VirtualTokenCounter

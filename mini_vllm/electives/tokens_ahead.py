@@ -11,14 +11,15 @@ An engine without phases 7 and 8 has none of this.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mini_vllm.core.electives import AsyncScheduling, Speculation
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, PrefixCache, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.scheduler_parts import Sampled
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.core.wrapped_kv_cache import WrappedKVCache
+from mini_vllm.electives.async_scheduling import AsyncScheduling
+from mini_vllm.electives.speculation import Speculation
+from mini_vllm.electives.wrapped_kv_cache import WrappedKVCache
 
 UNKNOWN = -1
-Sampled = dict[str, list[int]]
 
 
 class ChunksAhead:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mini_vllm.core.gates.gate import Gate
 from mini_vllm.core.request import MultiModalFeatureSpec, Request
+from mini_vllm.electives.gates.gate import Gate
 
 
 class EncoderCache(Protocol):

@@ -1,8 +1,8 @@
 """Images at admission: phase 11 decides, and what it decided is kept here until a request has its slots."""
 
-from mini_vllm.core.gates.admission import EncoderCache, ScheduleEncoderInputs
-from mini_vllm.core.gates.gate import Gate
 from mini_vllm.core.request import Request
+from mini_vllm.electives.gates.admission import EncoderCache, ScheduleEncoderInputs
+from mini_vllm.electives.gates.gate import Gate
 
 
 class EncoderGate(Gate):

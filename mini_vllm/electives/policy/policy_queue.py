@@ -4,8 +4,8 @@ from bisect import insort
 from collections.abc import Iterator
 from typing import Any
 
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.core.request import Request
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 
 
 class PolicyQueue:

@@ -10,11 +10,11 @@ from mini_vllm.core.interfaces import (
     RequestQueue,
     SchedulingFunctions,
 )
-from mini_vllm.core.policy.policy_queue import PolicyQueue
-from mini_vllm.core.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.core.request import Request
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import Preempted, SchedulerOutput
+from mini_vllm.electives.policy.policy_queue import PolicyQueue
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 
 MAX_PREEMPTIONS = 3
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from mini_vllm.core.gates.connector import KVConnector
 from mini_vllm.core.request import Request
+from mini_vllm.electives.gates.connector import KVConnector
 
 
 class Prefill(Protocol):

@@ -2,46 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from mini_vllm.core.automaton import Dfa, Nfa, TrieNode
+from mini_vllm.core.request import Grammar, Request
+from mini_vllm.electives.automaton import Dfa, Nfa, TrieNode
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from mini_vllm.core.request import Request
 
     Bitmask = NDArray[np.int32]  # [rows, cdiv(vocab, 32)]: bit i of word w is token 32 * w + i
 else:
     Bitmask = Any  # reading requests must not load numpy
 
 DEAD_END = "structured_outputs cannot be followed any further: the grammar allows no token"
-
-
-class Grammar(Protocol):
-    """One request's place in its grammar. (vLLM: `StructuredOutputGrammar` in `v1/structured_output/backend_types.py`.)
-
-    The end-of-text token belongs to the text: it is allowed where the text may end, and terminates the grammar.
-    """
-
-    @property
-    def num_processed_tokens(self) -> int:
-        """Tokens accepted so far, less those rolled back."""
-
-    def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
-        """Move on by these tokens. False at the first one that is not allowed; those before it are accepted."""
-
-    def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
-        """Return the first of these tokens, as many as could be accepted, and stay in place."""
-
-    def rollback(self, num_tokens: int) -> None:
-        """Take back the newest accepted tokens."""
-
-    def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
-        """Set a row's bits: 1 for each token that is allowed next. When terminated all are."""
-
-    def is_terminated(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +32,7 @@ class StructuredOutputFunctions:
     apply_bitmask: Callable[[Any, Any, Sequence[int]], None]
 
 
-def follow(grammar: Grammar, request: "Request", newest: Sequence[int] = ()) -> None:
+def follow(grammar: Grammar, request: Request, newest: Sequence[int] = ()) -> None:
     """Bring a grammar to the place after a request's tokens and the `newest`. `ValueError` if it does not allow them.
 
     A request's tokens may have been taken back since (a step that failed), so the grammar goes back as well.

@@ -7,7 +7,7 @@ from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import BlockPool, PrefixCache, WholeBlockPool
 from mini_vllm.core.request import Request
-from mini_vllm.core.windows.window_functions import Tables, WindowFunctions
+from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 
 
 class NamedBlocks:

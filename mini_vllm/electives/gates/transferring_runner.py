@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mini_vllm.core.gates.connector import BlockStore, KVConnector, KVConnectorMetadata, KVConnectorWorker
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.electives.gates.connector import BlockStore, KVConnector, KVConnectorMetadata, KVConnectorWorker
 
 
 class TransferringRunner:

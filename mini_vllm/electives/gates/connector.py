@@ -6,15 +6,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from mini_vllm.core.request import Request
-
-
-@dataclass(frozen=True, slots=True)
-class KVConnectorOutput:
-    """What the worker side reports with a step's output: transfers that have ended, and blocks that were lost."""
-
-    finished_recving: Sequence[str] = ()
-    finished_sending: Sequence[str] = ()
-    invalid_block_ids: frozenset[int] = frozenset()
+from mini_vllm.core.step import KVConnectorOutput
 
 
 class BlockTransfer(NamedTuple):

@@ -4,7 +4,7 @@ import re
 import string
 from typing import NoReturn
 
-from mini_vllm.core.automaton import Group, Node
+from mini_vllm.electives.automaton import Group, Node
 
 MAX_REPEAT, MAX_GROUPS, MAX_LENGTH = 1_000, 100, 40_000
 CLASSES = {

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from mini_vllm.core.gates.admission import ExtraKeys
 from mini_vllm.core.interfaces import HashBlock, PrefixCache
 from mini_vllm.core.request import Request
+from mini_vllm.electives.gates.admission import ExtraKeys
 
 ROOT_HASH = bytes(32)
 

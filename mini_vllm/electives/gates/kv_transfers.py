@@ -7,11 +7,12 @@ once and waits as WAITING_FOR_REMOTE_KVS; its blocks enter the prefix cache only
 
 from collections.abc import Iterable, Sequence
 
-from mini_vllm.core.gates.connector import KVConnector, KVConnectorOutput
-from mini_vllm.core.gates.passing_queue import Look
-from mini_vllm.core.gates.prefix_caches import DelayedCommits
 from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import KVConnectorOutput
+from mini_vllm.electives.gates.connector import KVConnector
+from mini_vllm.electives.gates.passing_queue import Look
+from mini_vllm.electives.gates.prefix_caches import DelayedCommits
 
 MAX_STEPS_IN_VAIN = 4
 

@@ -2,68 +2,20 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from mini_vllm.core.gates.connector import KVConnector, KVConnectorOutput
-from mini_vllm.core.gates.gate import Gate, failure_of
-from mini_vllm.core.gates.kv_transfers import KVTransfers
-from mini_vllm.core.gates.passing_queue import Look, PassingQueue
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.core.wrapped_kv_cache import WrappedKVCache
+from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.step import KVConnectorOutput, SchedulerOutput
+from mini_vllm.electives.gates.encoder_gate import EncoderGate
+from mini_vllm.electives.gates.gate import Gate, failure_of
+from mini_vllm.electives.gates.kv_transfers import KVTransfers
+from mini_vllm.electives.gates.passing_queue import Look, PassingQueue
+from mini_vllm.electives.wrapped_kv_cache import WrappedKVCache
 
 UNREADY = (RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS)
 
 
-class NoGates:
-    """Every waiting request may be admitted, and no K and V come from elsewhere."""
-
-    passes_over = False
-    gates: Sequence[Gate] = ()
-    transfers: KVTransfers | None = None
-
-    @property
-    def awaits_others(self) -> bool:
-        """Whether a step that plans nothing is no stall: a grammar or a transfer is under way outside the steps."""
-        return False
-
-    @property
-    def connector(self) -> KVConnector | None:
-        """The scheduler side of KV transfers; None without them. A restart replaces it."""
-        return None if self.transfers is None else self.transfers.connector
-
-    @property
-    def requests_being_sent(self) -> Sequence[str]:
-        """The ended requests whose blocks are held until their K and V have been sent elsewhere."""
-        return () if self.transfers is None else tuple(self.transfers.sending)
-
-    def take_errors(self) -> dict[str, str]:
-        """Return why waiting requests can never be admitted, by request id, since the last call."""
-        return {}
-
-    def start_step(self) -> None:
-        """Forget the last step."""
-
-    def end_plan(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
-        """Phase 1 has made its plan; its tokens do not count as computed yet."""
-
-    def break_stall(self, requests: Collection[Request]) -> bool:
-        """Nothing was planned and nothing is under way: return whether the next plan may be another one."""
-        return False
-
-    def advanced(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
-        """The tokens of the plan count as computed."""
-
-    def without_lost(
-        self, sampled: dict[str, list[int]], output: KVConnectorOutput | None, running: Sequence[Request]
-    ) -> dict[str, list[int]]:
-        """Return the sampled tokens without those of requests whose blocks were lost under them."""
-        return sampled
-
-    def end_step(self, output: KVConnectorOutput | None, *, is_idle: bool, has_sampled: bool) -> None:
-        """The tokens of a step are applied."""
-
-
-class AdmissionGates(NoGates):
+class AdmissionGates:
     """The gates of one engine. The scheduler uses `waiting`, `chunks` and `kv` in place of the parts themselves."""
 
     passes_over = True
@@ -84,6 +36,14 @@ class AdmissionGates(NoGates):
         self.waiting = PassingQueue(waiting, self._look)
         self.chunks = GatedChunks(chunks, self)
         self.kv = GatedKVCache(kv, self)
+
+    @property
+    def has_connector(self) -> bool:
+        return self.transfers is not None
+
+    @property
+    def requests_being_sent(self) -> Sequence[str]:
+        return () if self.transfers is None else tuple(self.transfers.sending)
 
     @property
     def awaits_others(self) -> bool:
@@ -157,6 +117,17 @@ class AdmissionGates(NoGates):
         if not all(gate.is_open(request) for gate in self.gates):
             return Look.PASS_OVER
         return Look.READY if self.transfers is None else self.transfers.look(request)
+
+
+def encoder_of(scheduler: Scheduler) -> EncoderGate | None:
+    """Return the gate of images; None in an engine without them."""
+    gates = scheduler.gates.gates if isinstance(scheduler.gates, AdmissionGates) else ()
+    return next((gate for gate in gates if isinstance(gate, EncoderGate)), None)
+
+
+def transfers_of(scheduler: Scheduler) -> KVTransfers | None:
+    """Return the scheduler's side of KV transfers; None without them. A restart replaces it."""
+    return scheduler.gates.transfers if isinstance(scheduler.gates, AdmissionGates) else None
 
 
 class GatedChunks:
