@@ -1,7 +1,7 @@
 """Runs the graded tests on one implementation after another, inside a copy of the course.
 
-Imports what the tests import once, then forks for each implementation: the child meets a fresh module in a
-warm interpreter. Reads a JSON job per line, answers with a JSON verdict per line. `harness.py` starts it.
+Collects the tests of a phase once, then forks for each implementation: the child meets a fresh module in a warm
+session of pytest. Reads a JSON job per line, answers with a JSON verdict per line. `harness.py` starts it.
 """
 
 import contextlib
@@ -14,11 +14,12 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from _pytest.main import pytest_runtestloop
 
 from tests.mutants.catalog import module_name
 from tests.mutants.verdict import REPORT_CHARACTERS, Verdict
@@ -33,57 +34,117 @@ def main() -> None:
     """Serve jobs until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # output printed from here on must not mix with the verdicts
-    warm: set[int] = set()
+    servers: dict[int, PhaseServer] = {}
     caught_by: list[str] = []  # the latest first
     for line in sys.stdin:
         job = json.loads(line)
         phase = int(job["phase"])
-        if phase not in warm:
-            pytest.main([f"labs/{module_name(phase)}", "--collect-only", "-q", "-p", "no:cacheprovider"])
-            warm.add(phase)
-            gc.collect()
-            gc.freeze()  # else each child's collector walks, and so copies, all that was imported
+        if phase not in servers:
+            servers[phase] = PhaseServer(phase)
         limits = {"stop_at_first": job["stop_at_first"], "cpu_seconds": job["cpu_seconds"]}
-        verdict = examine(Path.cwd(), phase, job["text"], tried_first=caught_by[:NUM_TRIED_FIRST], **limits)
+        verdict = examine(servers[phase], job["text"], tried_first=caught_by[:NUM_TRIED_FIRST], **limits)
         if job["stop_at_first"] and verdict.failed:
             caught_by = list(dict.fromkeys([verdict.failed[0], *caught_by]))
         print(json.dumps(asdict(verdict)), file=answers, flush=True)
 
 
+class PhaseServer:
+    """A process that has collected the graded tests of a phase, and forks for each run of them."""
+
+    def __init__(self, phase: int) -> None:
+        self.phase = phase
+        theirs, self._jobs = os.pipe()
+        self._statuses, ours = os.pipe()
+        if os.fork() == 0:
+            os.close(self._jobs)
+            os.close(self._statuses)
+            options = ["-q", "-s", "--tb=short", "-p", "no:cacheprovider"]
+            pytest.main([f"labs/{module_name(phase)}", *options], plugins=[Forking(theirs, ours)])
+            os._exit(0)
+        os.close(theirs)
+        os.close(ours)
+
+    def run(self, run: "Run") -> int:
+        """Run the tests in a new process; return its exit status, below 0 a signal."""
+        os.write(self._jobs, json.dumps(asdict(run)).encode() + b"\n")
+        with os.fdopen(os.dup(self._statuses), buffering=1) as statuses:
+            return int(statuses.readline() or 99)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run of the tests writes to, where it ends, and which tests come first."""
+
+    solution: str
+    events: str
+    output: str
+    stop_at_first: bool
+    cpu_seconds: int
+    tried_first: Sequence[str]
+
+
+class Forking:
+    """A pytest plugin that serves runs instead of running the tests once."""
+
+    def __init__(self, jobs: int, statuses: int) -> None:
+        self._jobs, self._statuses = jobs, statuses
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        gc.collect()
+        gc.freeze()  # else each child's collector walks, and so copies, all that was imported
+        with os.fdopen(self._jobs, encoding="utf-8") as jobs:
+            for line in jobs:
+                run = Run(**json.loads(line))
+                child = os.fork()
+                if child == 0:
+                    _run_tests(session, run)
+                os.write(self._statuses, f"{_wait(child)}\n".encode())
+        return True
+
+
 def examine(
-    copy: Path, phase: int, text: str, *, stop_at_first: bool, cpu_seconds: int, tried_first: Sequence[str] = ()
+    server: PhaseServer, text: str, *, stop_at_first: bool, cpu_seconds: int, tried_first: Sequence[str] = ()
 ) -> Verdict:
     """Put `text` in the place of the phase's solution, and run the graded tests on it in a child process."""
-    solution = copy / "solutions" / f"{module_name(phase)}.py"
+    copy, name = Path.cwd(), module_name(server.phase)
+    solution = copy / "solutions" / f"{name}.py"
     mark = secrets.token_hex(8)
     original = solution.read_text(encoding="utf-8")
     solution.write_text(f'{text}\n{MARK} = "{mark}"\n', encoding="utf-8")
     events, output = copy / "events.jsonl", copy / "output.txt"
     events.write_text("", encoding="utf-8")
-    child = os.fork()
-    if child == 0:
-        witness = Witness(events, f"solutions.{module_name(phase)}", tried_first)
-        _run_tests(phase, witness, output, stop_at_first, cpu_seconds)
-    status = _wait(child)
+    run = Run(f"solutions.{name}", str(events), str(output), stop_at_first, cpu_seconds, tried_first)
+    status = server.run(run)
     solution.write_text(original, encoding="utf-8")
     printed = output.read_text(encoding="utf-8", errors="replace")[-600:]
     happened = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
     return _judge(happened, status, solution, mark, printed)
 
 
-def _run_tests(phase: int, witness: "Witness", output: Path, stop_at_first: bool, cpu_seconds: int) -> NoReturn:
-    code = 99
+def _run_tests(session: pytest.Session, run: Run) -> NoReturn:
+    code: int = 99
     try:
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 2))
+        resource.setrlimit(resource.RLIMIT_CPU, (run.cpu_seconds, run.cpu_seconds + 2))
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        file = os.open(run.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, 1)
         os.dup2(file, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        options = ["-q", "--tb=short", "-p", "no:cacheprovider", *(["-x"] if stop_at_first else [])]
-        code = int(pytest.main([f"labs/{module_name(phase)}", *options], plugins=[witness]))
+        session.config.option.maxfail = 1 if run.stop_at_first else 0
+        ranks = {test: rank for rank, test in enumerate(run.tried_first)}
+        session.items.sort(key=lambda item: ranks.get(item.nodeid.partition("::")[2], NUM_TRIED_FIRST))
+        witness = Witness(Path(run.events), run.solution)
+        session.config.pluginmanager.register(witness)
+        try:
+            with contextlib.suppress(session.Failed):  # by `maxfail`
+                pytest_runtestloop(session)
+            code = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
+        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the code ends the run
+            code = pytest.ExitCode.INTERRUPTED
+        witness.write("finished", int(code))
     finally:
         os._exit(code)
 
@@ -136,17 +197,13 @@ class Witness:
     One JSON line per event: the code that was loaded, each test as it starts, passes or fails.
     """
 
-    def __init__(self, path: Path, module_name: str, tried_first: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, module_name: str) -> None:
         self._path = path
         self._module_name = module_name
-        self._ranks = {test: rank for rank, test in enumerate(tried_first)}
         self._loaded = False
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=lambda item: self._ranks.get(item.nodeid.partition("::")[2], NUM_TRIED_FIRST))
-
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._write("start", nodeid.partition("::")[2])
+        self.write("start", nodeid.partition("::")[2])
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_setup(self) -> None:
@@ -154,19 +211,16 @@ class Witness:
         module = sys.modules.get(self._module_name)
         if module is not None and not self._loaded:
             self._loaded = True
-            self._write("loaded", {"file": module.__file__, "mark": getattr(module, MARK, None)})
+            self.write("loaded", {"file": module.__file__, "mark": getattr(module, MARK, None)})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             answer = [report.nodeid.split("/", 2)[2], getattr(report, "answer", "")]
-            self._write("failed", [report.nodeid.partition("::")[2], str(report.longrepr)[-REPORT_CHARACTERS:], answer])
+            self.write("failed", [report.nodeid.partition("::")[2], str(report.longrepr)[-REPORT_CHARACTERS:], answer])
         elif report.when == "call" and report.passed:
-            self._write("passed", None)
+            self.write("passed", None)
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        self._write("finished", int(exitstatus))
-
-    def _write(self, event: str, what: Any) -> None:
+    def write(self, event: str, what: Any) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps([event, what]) + "\n")
 
