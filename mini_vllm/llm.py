@@ -56,22 +56,26 @@ class LLM:
         on_step: Callable[[list[RequestOutput]], None] | None = None,
         *,
         adapter: str | Sequence[str | None] | None = None,
+        priority: int | Sequence[int] = 0,
+        cache_salt: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
         """Complete the prompts together and return one output for each, in their order.
 
-        `adapter` is the name of one for all prompts, or one each, None for the model itself. `on_step` is called after
-        every engine step with the outputs that grew in it. Raises `ValueError` if a prompt cannot be served; then none
-        of them is.
+        `adapter`, `priority` and `cache_salt` are one value for all prompts, or one each. The adapter None is the model
+        itself. `on_step` is called after every engine step with the outputs that grew in it. Raises `ValueError` if a
+        prompt cannot be served; then none of them is.
         """
         inputs: list[str | list[int]] = [prompts] if isinstance(prompts, str) else list(prompts)
         params = _one_each("sampling_params", sampling_params or SamplingParams(), inputs)
         adapters: list[str | None] = _one_each("adapters", adapter, inputs)
+        priorities: list[int] = _one_each("priorities", priority, inputs)
+        salts: list[str | None] = _one_each("cache salts", cache_salt, inputs)
         request_ids: list[str] = []
         finished: dict[str, RequestOutput] = {}
         try:
-            for prompt, prompt_params, adapter_id in zip(inputs, params, adapters, strict=True):
+            for prompt, chosen, name, rank, salt in zip(inputs, params, adapters, priorities, salts, strict=True):
                 request_id = next(self._request_ids)
-                self.engine.add_request(request_id, prompt, prompt_params, adapter_id=adapter_id)
+                self.engine.add_request(request_id, prompt, chosen, priority=rank, cache_salt=salt, adapter_id=name)
                 request_ids.append(request_id)
             while self.engine.has_unfinished_requests():
                 outputs = self.engine.step()
@@ -91,12 +95,16 @@ class LLM:
         on_step: Callable[[list[RequestOutput]], None] | None = None,
         *,
         adapter: str | Sequence[str | None] | None = None,
+        priority: int | Sequence[int] = 0,
+        cache_salt: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
-        """Answer one conversation, or several together, through the model's chat template."""
+        """Answer one conversation, or several together, through the model's chat template. Options as in `generate`."""
         many = [conversations] if conversations and "role" in conversations[0] else conversations
         template = self.engine.tokenizer.apply_chat_template
         prompts = [template(messages) for messages in many]  # type: ignore[arg-type]
-        return self.generate(prompts, sampling_params, on_step, adapter=adapter)
+        return self.generate(
+            prompts, sampling_params, on_step, adapter=adapter, priority=priority, cache_salt=cache_salt
+        )
 
     def get_metrics(self) -> "list[Metric]":
         """Return what the engine has done so far, in vLLM's shapes. Raises `ValueError` if nothing is counted."""

@@ -18,10 +18,23 @@ def require_acceptable(
 
     `adapters` are those that the engine has; None: the fake model, which invents adapters and images.
     """
+    require_types(request)
     require_adapter(request.adapter_id, adapters)
     require_images(request, config, has_fake_model=adapters is None)
     require_servable(request, scheduler.max_model_len, vocab_size, scheduler.kv, scheduler.max_held_blocks)
     require_place(config.max_num_waiting, len(scheduler.waiting))
+
+
+def require_types(request: Request) -> None:
+    """Raise `ValueError` for a value of a wrong type: compared or hashed later, it would end a step for all."""
+    token_ids = request.prompt_token_ids
+    if strange := [token_id for token_id in token_ids if type(token_id) is not int]:
+        raise ValueError(f"a prompt must be text or a list of integers, got the token id {strange[0]!r}")
+    if type(request.priority) is not int:
+        raise ValueError(f"priority must be an integer, got {request.priority!r}")
+    for name in ("request_id", "cache_salt", "adapter_id", "tenant"):
+        if not isinstance(value := getattr(request, name), str) and (value is not None or name == "request_id"):
+            raise ValueError(f"{name} must be text, got {value!r}")
 
 
 def require_servable(

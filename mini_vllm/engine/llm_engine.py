@@ -109,6 +109,8 @@ class LLMEngine:
         params = with_control_stops(params, self.tokenizer.control_tokens)
         if request_id in self.processor.states:
             raise RequestIdInUseError.of(request_id)
+        if not isinstance(prompt, str | list | tuple):
+            raise ValueError(f"a prompt must be text or a list of integers, got {prompt!r:.80}")
         token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         now = self.clock()
         request = Request(

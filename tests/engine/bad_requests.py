@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -31,8 +31,19 @@ BAD_PROMPTS: tuple[tuple[Callable[[LLMEngine], str | list[int]], str], ...] = (
     ),
     (lambda engine: [1000], "token id 1000 is not in the vocabulary, 0 to 999"),
     (lambda engine: [-1], "token id -1 is not in the vocabulary, 0 to 999"),
+    (lambda engine: cast(Any, [1.0]), "a prompt must be text or a list of integers, got the token id 1.0"),
+    (lambda engine: [1, True], "a prompt must be text or a list of integers, got the token id True"),
+    (lambda engine: cast(Any, None), "a prompt must be text or a list of integers, got None"),
+    (lambda engine: cast(Any, b"ab"), "a prompt must be text or a list of integers, got b'ab'"),
 )
-NUM_KINDS = len(BAD_SETTINGS) + len(BAD_PROMPTS)
+BAD_NAMED: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"priority": "high"}, "priority must be an integer, got 'high'"),
+    ({"priority": 1.5}, "priority must be an integer, got 1.5"),
+    ({"priority": True}, "priority must be an integer, got True"),
+    ({"cache_salt": 3}, "cache_salt must be text, got 3"),
+    ({"tenant": 3}, "tenant must be text, got 3"),
+)
+NUM_KINDS = len(BAD_SETTINGS) + len(BAD_PROMPTS) + len(BAD_NAMED)
 
 
 def add_bad(engine: LLMEngine, kind: int, known_id: str | None = None) -> None:
@@ -44,10 +55,13 @@ def add_bad(engine: LLMEngine, kind: int, known_id: str | None = None) -> None:
             engine.add_request(known_id, good)
     prompt: str | list[int] = good
     settings: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     if kind < len(BAD_SETTINGS):
         settings, message = BAD_SETTINGS[kind]
-    else:
-        make_prompt, message = BAD_PROMPTS[kind - len(BAD_SETTINGS)]
+    elif (place := kind - len(BAD_SETTINGS)) < len(BAD_PROMPTS):
+        make_prompt, message = BAD_PROMPTS[place]
         prompt = make_prompt(engine)
+    else:
+        named, message = BAD_NAMED[place - len(BAD_PROMPTS)]
     with pytest.raises(ValueError, match=re.escape(message.format(length=length, most=length - 1))):
-        engine.add_request("bad", prompt, SamplingParams(**settings))
+        engine.add_request("bad", prompt, SamplingParams(**settings), **named)

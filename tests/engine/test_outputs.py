@@ -5,6 +5,7 @@ import pytest
 from mini_vllm import LLM, EngineConfig, parse_lineup
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.stopping import check_stop
+from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.workloads import expect, make_engine, small_config
 
@@ -74,6 +75,26 @@ def test_generate_refuses_all_prompts_if_one_cannot_be_served_and_works_again() 
     with pytest.raises(ValueError, match="2 prompts, but 1 sampling_params"):
         model.generate(["a", "b"], [SamplingParams()])
     assert model.generate("a")[0].finished
+
+
+def test_prompts_have_one_priority_and_salt_or_one_each() -> None:
+    llm = LLM(config=EngineConfig(policy="priority", max_num_seqs=1), lineup=LINEUP)
+    finished: list[str] = []
+
+    def note(outputs: list[RequestOutput]) -> None:
+        finished.extend(output.request_id for output in outputs if output.finished)
+
+    prompts, params = [[7, 8, 9] * 12] * 3, SamplingParams(max_tokens=3)
+    first = llm.generate(prompts, params, note, priority=[5, 1, 3], cache_salt=["a", "b", "a"])
+    assert finished == ["1", "2", "0"]
+    assert [output.metrics.num_cached_tokens > 0 for output in first] == [True, False, False]
+    assert [output.metrics.num_cached_tokens > 0 for output in llm.generate(prompts, params, cache_salt="c")] == [
+        False,
+        True,
+        True,
+    ]
+    with pytest.raises(ValueError, match="3 prompts, but 2 priorities"):
+        llm.generate(prompts, params, priority=[1, 2])
 
 
 def test_generate_reports_every_step() -> None:
