@@ -27,10 +27,11 @@ class StructuredOutputsParams:
     grammar: str | None = None
     json_object: bool = False
     disable_any_whitespace: bool = False
+    _source: str | None = None  # what is compiled, once it has been checked (vLLM keeps `_backend` in this way)
 
     def validate(self) -> None:
         """Raise `ValueError` unless exactly one is given and has a legal form."""
-        kinds = [name for name in self.__slots__ if name != "disable_any_whitespace"]
+        kinds = [name for name in self.__slots__ if name not in ("disable_any_whitespace", "_source")]
         given = [name for name in kinds if getattr(self, name) not in (None, False)]
         if len(given) != 1:
             names = ", ".join(kinds)

@@ -6,8 +6,9 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from operator import methodcaller
 from typing import TypeVar
@@ -19,8 +20,9 @@ from mini_vllm.engine.engine_thread import EngineThread
 from mini_vllm.engine.errors import EngineDeadError, RequestIdInUseError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.output_pieces import OpenEngine, OutputCollector, Watch
+from mini_vllm.engine.structured_output import checked
 from mini_vllm.outputs import RequestOutput
-from mini_vllm.sampling_params import SamplingParams
+from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 Result = TypeVar("Result")
 SECONDS_FOR_LAST_STEP = 2.0
@@ -38,6 +40,7 @@ class AsyncLLM:
 
     def __init__(self, engine: LLMEngine | OpenEngine, watch: Watch | None = None) -> None:
         self.is_shutting_down, self.reason_of_death, self.notice = False, "", ""
+        self._grammar_checks = ThreadPoolExecutor(max_workers=2, thread_name_prefix="mini-vllm-grammar-check")
         # None: the reader has left, but the id stays in use until the engine has ended the request.
         self._collectors: dict[str, OutputCollector | None] = {}
         self._host: EngineThread | EngineProcess = (
@@ -83,6 +86,7 @@ class AsyncLLM:
         could never be served or `request_id` is in use (`QueueFullError` if the waiting queue is full), `TimeoutError`
         if it is not finished after `timeout` seconds, `ShuttingDownError` and `EngineDeadError`.
         """
+        sampling_params = await self._with_checked_grammar(sampling_params)
         if self.is_shutting_down:
             raise ShuttingDownError("the engine is shutting down and takes no more requests")
         if request_id in self._collectors:
@@ -118,6 +122,15 @@ class AsyncLLM:
                 del self._collectors[request_id]
             elif self._collectors.get(request_id) is collector:
                 self._abort(request_id)
+
+    async def _with_checked_grammar(self, params: SamplingParams) -> SamplingParams:
+        """Check a grammar on a thread of its own: the engine's would take no step meanwhile."""
+        if not isinstance(params.structured_outputs, StructuredOutputsParams):
+            return params
+        params.structured_outputs.validate()
+        check = partial(checked, params.structured_outputs)
+        found = await asyncio.get_running_loop().run_in_executor(self._grammar_checks, check)
+        return replace(params, structured_outputs=found)
 
     async def abort(self, request_id: str) -> None:
         """End a request at the next step boundary; its reader gets a last output with the reason `abort`."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -20,6 +21,7 @@ from mini_vllm.engine.vocabulary import Vocabulary
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 MAX_CACHED, MAX_SHOWN = 64, 5
+MAX_CHARACTERS = 256 * 1024  # llguidance takes 2 s for that many; the time grows with the square
 ESCAPED = re.compile(r"\\u(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{4}))")  # a character in a Lark grammar
 ASCII = tuple(map(chr, range(32, 127)))
 COMPACT = {"whitespace_flexible": False}  # a model that may write spaces without end sometimes does
@@ -60,20 +62,16 @@ class StructuredOutputManager:
         self._other = lru_cache(MAX_CACHED)(self._compile_other)
 
     def grammar_init(self, params: StructuredOutputsParams) -> Future[Grammar]:
-        """Return the grammar of a new request. Raises `ValueError` if what is asked for is wrong.
+        """Return the grammar of a new request. Raises `ValueError` as `checked` does.
 
         The future raises `ValueError` if it turns out to be too large.
         """
         if not self.eos_token_ids:
             raise ValueError("structured_outputs needs a model with an end-of-text token: no text could end")
-        regex = params.regex if params.choice is None else "|".join(map(re.escape, params.choice))
-        if regex is not None:
-            parse_regex(regex)
-            return self._executor.submit(lambda: self._regex(regex, tuple(params.choice or ()))())
-        grammar = in_llguidance_format(params)
-        if error := llguidance().LLMatcher.validate_grammar(grammar):
-            raise ValueError(f"structured_outputs cannot be compiled: {reason_of(error)}")
-        return self._executor.submit(lambda: self._other(grammar)())
+        source, choice = checked(params)._source or "", tuple(params.choice or ())
+        if params.regex is not None or choice:
+            return self._executor.submit(lambda: self._regex(source, choice)())
+        return self._executor.submit(lambda: self._other(source)())
 
     def _compile_regex(self, regex: str, choice: tuple[str, ...]) -> Start:
         vocabulary = self.vocabulary
@@ -113,6 +111,36 @@ class StructuredOutputManager:
         return llguidance().LLTokenizer(self.vocabulary, eos_token=sorted(self.eos_token_ids))
 
 
+def checked(params: StructuredOutputsParams) -> StructuredOutputsParams:
+    """Return the params with what is compiled in `_source`. Raises `ValueError` if what is asked for is wrong.
+
+    A long grammar takes seconds, in which other threads run: `AsyncLLM` does this outside of the engine's thread.
+    """
+    if params._source is not None:
+        return params
+    source = params.regex if params.choice is None else "|".join(map(re.escape, params.choice))
+    if source is not None:
+        parse_regex(source)
+    else:
+        source = in_llguidance_format(params)
+        if error := error_in(source):
+            raise ValueError(f"structured_outputs cannot be compiled: {reason_of(error)}")
+    return replace(params, _source=source)
+
+
+@lru_cache(MAX_CACHED)  # a client may ask for many answers under one grammar
+def error_in(grammar: str) -> str:
+    return str(llguidance().LLMatcher.validate_grammar(grammar))
+
+
+def require_short(name: str, text: str) -> None:
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(
+            f"structured_outputs.{name} must have at most {MAX_CHARACTERS:,} characters, got {len(text):,}: compiling "
+            f"it would take too long"
+        )
+
+
 def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> None:
     """Raise `ValueError` naming the first texts that the vocabulary cannot spell."""
     if missing := [text for text in texts if not vocabulary.is_spelled(text)]:
@@ -125,10 +153,13 @@ def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> 
 def in_llguidance_format(params: StructuredOutputsParams) -> str:
     """Return `json`, `json_object` or `grammar` as llguidance reads it. Raises `ValueError` for what is no JSON."""
     if params.grammar is not None:
+        require_short("grammar", params.grammar)
         return str(llguidance().LLMatcher.grammar_from_lark(params.grammar))
     schema, why = {"type": "object"} if params.json is None else params.json, None
     try:
-        schema = json.loads(schema if isinstance(schema, str) else json.dumps(schema))
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        require_short("json", text)
+        schema = json.loads(text)
         with suppress(AttributeError, TypeError):  # llguidance says what is malformed
             why = prepare(schema)
         grammar = str(llguidance().LLMatcher.grammar_from_json_schema(schema, overrides=COMPACT))

@@ -1,5 +1,6 @@
 """Structured output on the embedded model: what is generated matches, whatever else the engine does."""
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from mini_vllm.core.request import Grammar
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.electives.automaton import Dfa, build_trie
 from mini_vllm.electives.grammar import DEAD_END, StructuredOutputFunctions
+from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llguidance_grammar import LLGuidanceGrammar, llguidance
 from mini_vllm.engine.structured_output import StructuredOutputManager
 from mini_vllm.runner import grammar_masks
@@ -177,6 +179,8 @@ def _filled(grammar: Grammar, vocab_size: int) -> list[int]:
         ({"json_object": "yes"}, "json_object must be of type bool, got 'yes'"),
         ({"regex": "a", "disable_any_whitespace": 1}, "disable_any_whitespace must be of type bool, got 1"),
         ({"disable_any_whitespace": True}, "exactly one of json, .*json_object; got none"),
+        ({"grammar": "start: " + "a" * 2**18}, "grammar must have at most 262,144 characters, got 262,151"),
+        ({"json": {"const": "a" * 2**18}}, "json must have at most 262,144 characters"),
     ],
 )
 def test_what_cannot_be_compiled_is_refused_with_the_reason(what: dict[str, Any], message: str) -> None:
@@ -184,6 +188,29 @@ def test_what_cannot_be_compiled_is_refused_with_the_reason(what: dict[str, Any]
     with pytest.raises(ValueError, match=message):
         llm.engine.add_request("r", "Hi", params(**what))
     assert not llm.engine.has_unfinished_requests()
+
+
+def test_others_get_tokens_while_a_grammar_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, until = Event(), Event()
+
+    def check(grammar: str) -> str:
+        begun.set()
+        assert until.wait(60)
+        return "head is undefined"
+
+    async def both() -> int:
+        llm = AsyncLLM(engine().engine)
+        slow = asyncio.create_task(anext(llm.generate("Hi", params(grammar="start: head"), "slow")))
+        await asyncio.to_thread(begun.wait)
+        count = [output async for output in llm.generate("Hi", SamplingParams(max_tokens=5, ignore_eos=True), "other")]
+        until.set()
+        with pytest.raises(ValueError, match="structured_outputs cannot be compiled: head is undefined"):
+            await slow
+        await llm.shutdown(0)
+        return len(count)
+
+    monkeypatch.setattr("mini_vllm.engine.structured_output.error_in", check)
+    assert asyncio.run(both()) == 5
 
 
 def test_what_is_aborted_or_refused_is_not_compiled() -> None:
