@@ -16,7 +16,7 @@ from classroom.judge.scenario import REFERENCE, Features, ScenarioFilter, anythi
 from classroom.judge.script import Script
 from classroom.worker.doubles import AnyShare, AnyVictim, Memory
 from classroom.worker.scenario import ScenarioRun, play_together
-from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
+from mini_vllm.electives.prefix_caches import ObservedPrefixCache
 from mini_vllm.engine.errors import StalledError
 
 MAX_DRAWS = 200

@@ -12,6 +12,7 @@ from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.core.tokenizer import ByteTokenizer
+from mini_vllm.engine.engine_parts import EngineParts
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
@@ -51,7 +52,7 @@ class ScenarioRun:
         self.scheduler: Scheduler = build_scheduler(config, parse_lineup(lineup), on_evict=evicted.append)
         self.recorder = TraceRecorder(self.scheduler, evicted)
         size = self.scheduler.kv.block_size
-        self.engine = LLMEngine(
+        parts = EngineParts(
             config,
             self.scheduler,
             runner or FakeModelRunner(config.num_gpu_blocks * config.block_size // size + 1, size, LETTERS),
@@ -59,6 +60,7 @@ class ScenarioRun:
             [self.recorder],
             clock=lambda: float(next(ticks)),
         )
+        self.engine = LLMEngine(parts)
         self._scenario = scenario
         self._arriving = list(scenario.arrivals)
 

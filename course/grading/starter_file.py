@@ -10,7 +10,7 @@ from types import ModuleType
 
 from course.sandbox.explain import place_in, shown_path
 from course.sandbox.imports import refused_import
-from course.sandbox.source_text import complaint_about_content, newer_library, newer_syntax
+from course.sandbox.source_text import complaint_about_content, newer_syntax, whereabouts
 from mini_vllm.assembly.lineup import CHECKOUT
 
 
@@ -53,7 +53,7 @@ def complaint_about_import(error: BaseException, path: Path) -> str:
     if isinstance(error, SystemExit):
         return f"{name} ends the program while it is imported: {place_in(error) or 'sys.exit'}."
     told = f"{name} cannot be imported. {type(error).__name__}: {error}\n  {place_in(error)}".rstrip()
-    return f"{told}\n{newer_library(error)}".rstrip()
+    return f"{told}\n{whereabouts(error)}".rstrip()
 
 
 def missing_names(module: ModuleType, names: Sequence[str]) -> list[str]:

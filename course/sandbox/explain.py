@@ -9,7 +9,7 @@ from typing import Literal
 
 from course.sandbox.errors import OutOfTime, StarterNotLoadedError, UnusableAnswerError, out_of_time_after
 from course.sandbox.frames import call_of, is_learners, learners_frames, place, place_of, variables_at
-from course.sandbox.source_text import newer_library
+from course.sandbox.source_text import whereabouts
 from course.sandbox.watch import ended_for_cpu_time, waiting_seconds
 from mini_vllm.assembly.lineup import CHECKOUT
 
@@ -50,7 +50,7 @@ def explain(error: BaseException, names: Mapping[str, str]) -> str:
         return message_of(error) + notes_of(error)
     if missing := missing_name(error):
         return f"{missing} is missing from starter.py.{notes_of(error)}"
-    lines = [headline(error), *location(error), *filter(None, [newer_library(error)])]
+    lines = [headline(error), *location(error), *filter(None, [whereabouts(error)])]
     if isinstance(error, TypeError) and (found := SIGNATURE_WORDS.match(message_of(error))):
         matches = [name for name in names if name == found["name"] or name.endswith(f".{found['name']}")]
         lines += [f"  expected: {name}{names[name]}" for name in matches]

@@ -6,6 +6,7 @@ import platform
 import re
 import sys
 import tokenize
+from importlib.util import find_spec
 
 HERE = f"Python {platform.python_version()}"
 SAVE = "save it as UTF-8"
@@ -81,11 +82,14 @@ def newer_syntax(error: SyntaxError) -> str:
     return f"(This is {HERE}.)"
 
 
-def newer_library(error: BaseException) -> str:
-    """Return a sentence on this Python if its own library lacks a name; empty for other errors."""
+def whereabouts(error: BaseException) -> str:
+    """Return where a missing name is: in a newer Python's library, or where it moved; empty for other errors."""
     module = error.name if isinstance(error, ImportError) else getattr(getattr(error, "obj", None), "__name__", None)
     if not isinstance(error, ImportError | AttributeError) or not isinstance(module, str):
         return ""
+    moved = module.replace("mini_vllm.core.", "mini_vllm.electives.")
+    if isinstance(error, ModuleNotFoundError) and moved != module and find_spec(moved):
+        return f"{module} has moved: change the import to {moved}."
     return f"This is {HERE}: a newer one may have it." if module.partition(".")[0] in LIBRARY else ""
 
 

@@ -5,16 +5,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mini_vllm.assembly.build_scheduler import build_scheduler
-from mini_vllm.assembly.elective_parts import (
-    async_functions_for,
-    speculation_functions_for,
-    structured_output_functions_for,
-)
+from mini_vllm.assembly.elective_parts import Electives
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.open_runner import open_runner, with_drafts
 from mini_vllm.assembly.open_transfers import transfers_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.engine.engine_parts import EngineParts
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import DraftStatistics, InvariantChecker, StepObserver
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
@@ -44,41 +41,45 @@ def build_engine(
     """
     if adapters and config.max_loras is None:
         config = replace(config, max_loras=len(adapters))
-    opened = open_runner(config, lineup, model, dense=dense, adapters=adapters)
+    electives = Electives(lineup, config)
+    opened = open_runner(electives, model, dense=dense, adapters=adapters)
     config = config.resolved(opened.max_model_len, opened.num_gpu_blocks)
     evicted: list[int] = []
-    transfers = transfers_for(lineup, config, opened, model)
-    make_connector = None if transfers is None else transfers.make_connector
+    transfers = transfers_for(electives, config, opened, model)
     scheduler = build_scheduler(
         config,
         lineup,
         on_evict=evicted.append if record else None,
-        make_connector=make_connector,
+        make_connector=None if transfers is None else transfers.make_connector,
         windows=opened.windows,
         policy=scheduling_policy,
         clock=clock,
+        electives=electives,
     )
     cache_size = scheduler.kv.num_usable_blocks + 1, scheduler.kv.block_size
     runner = paged = opened.with_cache(*cache_size)
     observers: list[StepObserver] = [TraceRecorder(scheduler, evicted)] if record else []
-    speculation = speculation_functions_for(lineup.speculation, config)
-    if speculation is not None and config.speculative_config is not None:
-        runner = with_drafts(runner, opened, config, speculation, *cache_size)
+    if electives.speculation is not None and config.speculative_config is not None:
+        runner = with_drafts(runner, opened, config, electives.speculation, *cache_size)
         observers.append(DraftStatistics(config.speculative_config.num_speculative_tokens))
-    transferring = None if transfers is None else transfers.around(runner, paged)
     if config.check_invariants:
         observers.append(InvariantChecker(scheduler, config.policy if scheduling_policy is None else "priority"))
-    structured = structured_output_functions_for(lineup.structured_output)
     grammars = None
-    if structured is not None and lineup.runner != "absent":
-        grammars = StructuredOutputManager(structured, opened.tokenizer, runner.vocab_size)
-    parts = (config, scheduler, runner, opened.tokenizer, observers)
-    adapter_names = None if lineup.runner == "absent" and not dense else frozenset(adapters or ())
-    async_functions = async_functions_for(lineup.async_scheduling, config)
-    if async_functions is None:
-        engine = LLMEngine(*parts, clock, grammars, transferring, adapter_names)
-    else:
-        thread = RunnerThread(async_functions.correct_share)
-        engine = OverlappingEngine(*parts, thread, clock, grammars, transferring, adapter_names)
-    engine.model_id, engine.repetition_penalty = opened.model_id, opened.repetition_penalty
-    return engine
+    if electives.structured_output is not None and lineup.runner != "absent":
+        grammars = StructuredOutputManager(electives.structured_output, opened.tokenizer, runner.vocab_size)
+    parts = EngineParts(
+        config,
+        scheduler,
+        runner,
+        opened.tokenizer,
+        observers,
+        clock,
+        grammars,
+        transfers=None if transfers is None else transfers.around(runner, paged),
+        adapter_names=None if lineup.runner == "absent" and not dense else frozenset(adapters or ()),
+        model_id=opened.model_id,
+        repetition_penalty=opened.repetition_penalty,
+    )
+    if electives.async_scheduling is None:
+        return LLMEngine(parts)
+    return OverlappingEngine(parts, RunnerThread(electives.async_scheduling.correct_share))

@@ -1,13 +1,17 @@
 """From a lineup to the electives, phases 7 to 13. See `parts.py`."""
 
+from dataclasses import dataclass
+from functools import cached_property
+
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import Impl, solutions_exist
 from mini_vllm.config import EngineConfig
-from mini_vllm.electives.async_scheduling import AsyncFunctions
+from mini_vllm.electives.async_scheduling import AsyncFunctions, AsyncScheduling
 from mini_vllm.electives.gates.admission import AdmissionFunctions
 from mini_vllm.electives.gates.connector import KVTransferFunctions
 from mini_vllm.electives.grammar import StructuredOutputFunctions
 from mini_vllm.electives.policy.scheduling_policy import PolicyClasses
-from mini_vllm.electives.speculation import SpeculationFunctions
+from mini_vllm.electives.speculation import Speculation, SpeculationFunctions
 from mini_vllm.electives.windows.window_functions import WindowFunctions
 
 
@@ -144,3 +148,48 @@ def window_functions_for(impl: Impl) -> WindowFunctions | None:
     from solutions import phase12_sliding_windows as ours
 
     return WindowFunctions(ours.free_outside_window, ours.allocate_groups, ours.find_common_hit, ours.sliding_attention)
+
+
+@dataclass(frozen=True)
+class Electives:
+    """Phases 7 to 13 of one engine: each is imported when it is first used, and once; None if the config has no use."""
+
+    lineup: Lineup
+    config: EngineConfig
+
+    @cached_property
+    def speculation(self) -> SpeculationFunctions | None:
+        return speculation_functions_for(self.lineup.speculation, self.config)
+
+    @cached_property
+    def async_scheduling(self) -> AsyncFunctions | None:
+        return async_functions_for(self.lineup.async_scheduling, self.config)
+
+    @cached_property
+    def structured_output(self) -> StructuredOutputFunctions | None:
+        return structured_output_functions_for(self.lineup.structured_output)
+
+    @cached_property
+    def kv_transfer(self) -> KVTransferFunctions | None:
+        return kv_transfer_functions_for(self.lineup.kv_transfer, self.config)
+
+    @cached_property
+    def admission(self) -> AdmissionFunctions | None:
+        return admission_functions_for(self.lineup.gates, self.config)
+
+    @cached_property
+    def windows(self) -> WindowFunctions | None:
+        return window_functions_for(self.lineup.windows)
+
+    def make_speculation(self) -> Speculation | None:
+        """Return phase 7's part of a scheduler; None without drafts."""
+        functions, speculative = self.speculation, self.config.speculative_config
+        if functions is None or speculative is None:
+            return None
+        return functions.make_scheduling(speculative.num_speculative_tokens, speculative.drafter_has_kv_cache)
+
+    def make_async_scheduling(self) -> AsyncScheduling | None:
+        """Return phase 8's part of a scheduler; None without asynchronous scheduling."""
+        functions, speculative = self.async_scheduling, self.config.speculative_config
+        num_drafts = speculative.num_speculative_tokens if speculative else 0
+        return None if functions is None else functions.make_scheduling(num_drafts)

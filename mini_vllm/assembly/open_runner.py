@@ -6,13 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mini_vllm.assembly.elective_parts import (
-    admission_functions_for,
-    speculation_functions_for,
-    structured_output_functions_for,
-    window_functions_for,
-)
-from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.elective_parts import Electives
 from mini_vllm.assembly.parts import runner_steps_on
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import ModelRunner
@@ -55,7 +49,7 @@ class OpenedRunner:
 
 
 def open_runner(
-    config: EngineConfig, lineup: Lineup, model: str | None, *, dense: bool, adapters: Mapping[str, str] | None = None
+    electives: Electives, model: str | None, *, dense: bool, adapters: Mapping[str, str] | None = None
 ) -> OpenedRunner:
     """Open phase 6 on `model`; while it is absent, the fake model, or with `dense` a plain forward pass of `model`.
 
@@ -63,9 +57,9 @@ def open_runner(
     adapters by name. Imports torch, except for the fake model and in a browser. Raises `ValueError` for a model or an
     adapter that cannot be found or served.
     """
-    speculation = speculation_functions_for(lineup.speculation, config)
-    if lineup.runner != "absent":
-        return _paged(config, lineup, model, speculation, adapters or {})
+    config, speculation = electives.config, electives.speculation
+    if electives.lineup.runner != "absent":
+        return _paged(electives, model, adapters or {})
     if adapters:
         raise ValueError("adapters need phase 6 (GPU runner): they change the products of a real model")
     if config.speculative_config is not None and config.speculative_config.draws_drafts:
@@ -136,26 +130,20 @@ def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:
     )
 
 
-def _paged(
-    config: EngineConfig,
-    lineup: Lineup,
-    model: str | None,
-    speculation: SpeculationFunctions | None,
-    adapters: Mapping[str, str],
-) -> OpenedRunner:
+def _paged(electives: Electives, model: str | None, adapters: Mapping[str, str]) -> OpenedRunner:
     from mini_vllm.runner.adapters import digest_of, load_adapter, with_adapters
     from mini_vllm.runner.drafts.random_drafts import RandomDraftModel, RandomDraftRunner
     from mini_vllm.runner.loading import pick_device
     from mini_vllm.runner.opening import OpenedModel
     from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
+    config, speculation = electives.config, electives.speculation
     if adapters:
         config = replace(config, enforce_eager=True)  # a recorded graph has no adapters in it
     loaded = [load_adapter(name, path) for name, path in adapters.items()]
-    admission = admission_functions_for(lineup.gates, config)
-    steps = replace(runner_steps_on(lineup.runner, pick_device().type), windows=window_functions_for(lineup.windows))
+    admission, structured = electives.admission, electives.structured_output
+    steps = replace(runner_steps_on(electives.lineup.runner, pick_device().type), windows=electives.windows)
     opened = OpenedModel(model, config, steps)
-    structured = structured_output_functions_for(lineup.structured_output)
     if speculation is not None:
         steps = replace(steps, select_logits_rows=speculation.select_logits_rows)
 

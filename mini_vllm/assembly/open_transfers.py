@@ -3,10 +3,9 @@
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from mini_vllm.assembly.elective_parts import kv_transfer_functions_for
-from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.elective_parts import Electives
 from mini_vllm.assembly.open_runner import OpenedRunner
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import ModelRunner
@@ -32,8 +31,7 @@ class Transfers:
         connector = self.functions.make_connector(self.store, block_size, transfer.kv_connector in ("host", "disk"))
         if self.prefill is None:
             return connector
-        prefilled = PrefillConnector(connector, self.prefill, block_size, transfer.prefill_timeout)
-        return cast(KVConnector, prefilled)
+        return PrefillConnector(connector, self.prefill, block_size, transfer.prefill_timeout)
 
     def around(self, runner: ModelRunner, cached: Any) -> TransferringRunner:
         """Return `runner` with the worker side; `cached` is the runner inside it that has a KV cache."""
@@ -41,12 +39,14 @@ class Transfers:
         return TransferringRunner(runner, worker, self.store, results_are_late=self.config.async_scheduling)
 
 
-def transfers_for(lineup: Lineup, config: EngineConfig, opened: OpenedRunner, model: str | None) -> Transfers | None:
-    """Return what a config asks for.
+def transfers_for(
+    electives: Electives, config: EngineConfig, opened: OpenedRunner, model: str | None
+) -> Transfers | None:
+    """Return what a resolved config asks for.
 
     Raises `ValueError` if a phase that it needs is absent.
     """
-    functions, transfer = kv_transfer_functions_for(lineup.kv_transfer, config), config.kv_transfer_config
+    functions, transfer, lineup = electives.kv_transfer, config.kv_transfer_config, electives.lineup
     if functions is None or transfer is None:
         return None
     if lineup[4] == "absent":

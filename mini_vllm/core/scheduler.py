@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.interfaces import SchedulingFunctions
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.core.step import KVConnectorOutput, ScheduledRequest, SchedulerOutput
@@ -23,7 +22,6 @@ class Scheduler:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         max_model_len: int,
-        functions: SchedulingFunctions,
         make_parts: Callable[[], SchedulerParts],
         num_spare_tokens: int = 0,
         orders_by_priority: bool = False,
@@ -31,7 +29,6 @@ class Scheduler:
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.max_model_len = max_model_len
-        self.functions = functions
         self.num_spare_tokens = num_spare_tokens
         self.orders_by_priority = orders_by_priority
         self.running: list[Request] = []
@@ -238,7 +235,7 @@ class Scheduler:
             self.waiting.prepend_request(request)
 
     def _use(self, parts: SchedulerParts) -> None:
-        self.kv, self.prefix_cache = parts.kv, parts.prefix_cache
+        self.functions, self.kv, self.prefix_cache = parts.functions, parts.kv, parts.prefix_cache
         self.preemption, self.chunks = parts.preemption, parts.chunks
         self.waiting, self.ahead, self.gates = parts.waiting, parts.ahead, parts.gates
         self._groups = parts.groups

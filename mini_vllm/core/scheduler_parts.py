@@ -1,11 +1,17 @@
 """What a scheduler is made of besides its running queue, and how it sees the electives among these parts."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from mini_vllm.core.absent import NoGates
-from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, PrefixCache, RequestQueue
+from mini_vllm.core.interfaces import (
+    ChunkPolicy,
+    KVCacheManager,
+    Preemption,
+    PrefixCache,
+    RequestQueue,
+    SchedulingFunctions,
+)
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import KVConnectorOutput, SchedulerOutput
 
@@ -82,17 +88,18 @@ class LayerGroups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """The waiting queue and phases 2 to 5: everything besides `running` that keeps state from step to step.
+    """Phases 1 to 5 and the waiting queue, perhaps with wrappers around them; a restart makes all of them anew.
 
-    `ahead` wraps `chunks` and `kv`; None without phases 7 and 8. `gates` decide who may be admitted; they wrap
-    `waiting`, `chunks` and `kv`. `groups` is phase 12's KV cache manager, None without windows.
+    `gates` decide who may be admitted. `ahead` is None without phases 7 and 8, and `groups`, phase 12's KV cache
+    manager, without windows.
     """
 
+    functions: SchedulingFunctions
     kv: KVCacheManager
     prefix_cache: PrefixCache
     preemption: Preemption
     chunks: ChunkPolicy
     waiting: RequestQueue
+    gates: Gates
     ahead: PlansAhead | None = None
-    gates: Gates = field(default_factory=NoGates)
     groups: LayerGroups | None = None

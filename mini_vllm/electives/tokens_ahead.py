@@ -17,16 +17,16 @@ from mini_vllm.core.scheduler_parts import Sampled
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.electives.async_scheduling import AsyncScheduling
 from mini_vllm.electives.speculation import Speculation
-from mini_vllm.electives.wrapped_kv_cache import WrappedKVCache
+from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
 
 UNKNOWN = -1
 
 
-class ChunksAhead:
+class ChunksAhead(WrappedChunks):
     """A `ChunkPolicy` that also grants the tokens ahead of a running request."""
 
     def __init__(self, inner: ChunkPolicy, max_model_len: int, async_scheduling: AsyncScheduling | None) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.max_model_len = max_model_len
         self.async_scheduling = async_scheduling
 
@@ -39,11 +39,6 @@ class ChunksAhead:
             if num_ahead > 0:
                 request = request.followed_by([UNKNOWN] * num_ahead)
         return self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
-
-    def admits(
-        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
-    ) -> bool:
-        return self.inner.admits(request, hit_blocks, running, kv)
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
         # A step that computes tokens ahead has computed all known ones.

@@ -7,22 +7,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
-from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
-from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.electives.gates.gated import transfers_of
-from mini_vllm.electives.gates.transferring_runner import TransferringRunner, run_step
+from mini_vllm.electives.gates.transferring_runner import run_step
 from mini_vllm.engine.admission import require_acceptable
 from mini_vllm.engine.control_stops import with_control_stops
+from mini_vllm.engine.engine_parts import EngineParts
 from mini_vllm.engine.errors import RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from mini_vllm.engine.output_processor import OutputProcessor
-from mini_vllm.engine.runner_thread import only, require_answer
-from mini_vllm.engine.structured_output import StructuredOutputManager, drop_grammar, grammar_of
+from mini_vllm.engine.runner_answer import only, require_answer
+from mini_vllm.engine.structured_output import drop_grammar, grammar_of
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
@@ -32,37 +30,22 @@ MAX_STEPS_TO_SEND = 8  # two are needed with a step in flight
 
 
 class LLMEngine:
-    """One engine over one scheduler and one runner. `assembly/build.py` builds it.
+    """One engine over one scheduler and one runner. `assembly/build.py` builds it."""
 
-    `adapter_names` are the adapters of a real model; None: the fake model, which invents adapters and images.
-    `build_engine` sets `model_id`, which tells the model from others, and `repetition_penalty`, for requests without.
-    """
-
-    def __init__(
-        self,
-        config: EngineConfig,
-        scheduler: Scheduler,
-        runner: ModelRunner,
-        tokenizer: Tokenizer,
-        observers: Sequence[StepObserver] = (),
-        clock: Callable[[], float] = time.monotonic,
-        grammars: StructuredOutputManager | None = None,
-        transfers: TransferringRunner | None = None,
-        adapter_names: frozenset[str] | None = None,
-    ) -> None:
-        self.config = config
-        self.scheduler = scheduler
-        self.runner = runner
-        self.tokenizer = tokenizer
-        self.observers = list(observers)
-        self.clock = clock
-        self.grammars = grammars
-        self.transfers = transfers
-        self.adapter_names = adapter_names
-        self.processor = OutputProcessor(tokenizer)
-        self.model_id = ""
-        self.repetition_penalty = 1.0
-        self._random = random.Random(config.seed)
+    def __init__(self, parts: EngineParts) -> None:
+        self.config = parts.config
+        self.scheduler = parts.scheduler
+        self.runner = parts.runner
+        self.tokenizer = parts.tokenizer
+        self.observers = list(parts.observers)
+        self.clock = parts.clock
+        self.grammars = parts.grammars
+        self.transfers = parts.transfers
+        self.adapter_names = parts.adapter_names
+        self.model_id = parts.model_id
+        self.repetition_penalty = parts.repetition_penalty
+        self.processor = OutputProcessor(parts.tokenizer)
+        self._random = random.Random(parts.config.seed)
         self._in_step: list[str] = []
         self._held: Sequence[str] = ()
         self._idle_steps = 0

@@ -6,22 +6,15 @@
 vLLM: `step_with_batch_queue` in `v1/engine/core.py`.
 """
 
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from mini_vllm.config import EngineConfig
-from mini_vllm.core.interfaces import ModelRunner
-from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
-from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.electives.gates.transferring_runner import TransferringRunner
+from mini_vllm.engine.engine_parts import EngineParts
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.observers import StepObserver
-from mini_vllm.engine.runner_thread import RunnerThread, only
-from mini_vllm.engine.structured_output import StructuredOutputManager
+from mini_vllm.engine.runner_answer import only
+from mini_vllm.engine.runner_thread import RunnerThread
 from mini_vllm.outputs import RequestOutput
 
 
@@ -37,30 +30,8 @@ class StepInFlight:
 class OverlappingEngine(LLMEngine):
     """An `LLMEngine` that plans one step ahead of its runner. Needs phase 8."""
 
-    def __init__(
-        self,
-        config: EngineConfig,
-        scheduler: Scheduler,
-        runner: ModelRunner,
-        tokenizer: Tokenizer,
-        observers: Sequence[StepObserver],
-        runner_thread: RunnerThread,
-        clock: Callable[[], float] = time.monotonic,
-        grammars: StructuredOutputManager | None = None,
-        transfers: TransferringRunner | None = None,
-        adapter_names: frozenset[str] | None = None,
-    ) -> None:
-        super().__init__(
-            config,
-            scheduler,
-            runner,
-            tokenizer,
-            observers,
-            clock,
-            grammars,
-            transfers,
-            adapter_names,
-        )
+    def __init__(self, parts: EngineParts, runner_thread: RunnerThread) -> None:
+        super().__init__(parts)
         self.runner_thread = runner_thread
         self._in_flight: deque[StepInFlight] = deque()
 

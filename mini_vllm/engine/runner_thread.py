@@ -1,47 +1,21 @@
-"""A runner's answer is checked against its batch; on its thread it computes one step while the next one is planned."""
+"""The runner's thread: it computes one step while the next one is planned."""
 
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
-from typing import TypeVar
 
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.electives.async_scheduling import CorrectShare
 from mini_vllm.electives.gates.transferring_runner import run_step
-from mini_vllm.engine.errors import RunnerError
+from mini_vllm.engine.runner_answer import require_answer
 
-Value = TypeVar("Value")
 # Every call into torch gives Python's lock back and takes it again, and waits up to this long while the engine's thread
 # writes texts. With Python's own 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
 SWITCH_SECONDS = 0.0005
-
-
-def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunnerOutput, vocab_size: int) -> None:
-    """Raise `RunnerError` unless every request that needs a token got one, or an error.
-
-    With drafts it may be more tokens, one for each accepted draft.
-    """
-    expected = {scheduled.request.request_id for scheduled in batch if scheduled.needs_token}
-    limits = {one.request.request_id: 1 + len(one.draft_token_ids) for one in batch if one.draft_token_ids}
-    answered = runner_output.sampled_token_ids.keys() | runner_output.errors.keys()
-    if both := runner_output.sampled_token_ids.keys() & runner_output.errors.keys():
-        raise RunnerError(f"the runner returned a token and an error for {sorted(both)}")
-    if answered != expected:
-        raise RunnerError(f"the runner returned tokens for {sorted(answered)}, expected {sorted(expected)}")
-    for request_id, token_ids in runner_output.sampled_token_ids.items():
-        in_vocabulary = all(0 <= token_id < vocab_size for token_id in token_ids)
-        if not 1 <= len(token_ids) <= limits.get(request_id, 1) or not in_vocabulary:
-            expectation = f"1 to {limits[request_id]} token ids" if request_id in limits else "one token id"
-            raise RunnerError(f"the runner returned for {request_id} the tokens {token_ids}, expected {expectation}")
-
-
-def only(request_ids: Container[str], by_request: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the entries of these requests."""
-    return {request_id: value for request_id, value in by_request.items() if request_id in request_ids}
 
 
 class TokensInFlight:

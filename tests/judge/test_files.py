@@ -2,6 +2,7 @@
 
 import codecs
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
 from cli.main import app
 from course.grading.starter_file import complaint_about_file
-from course.sandbox.source_text import complaint_about_content, newer_library, newer_syntax, written_for_newer
+from course.sandbox.source_text import complaint_about_content, newer_syntax, whereabouts, written_for_newer
 from tests.grading.checkout import solution
 from tests.judge.test_downloads import packed
 from tests.judge.test_submission import make_zip
@@ -82,12 +83,15 @@ def test_another_syntax_error_only_names_this_python(line: str) -> None:
     assert "Python 3." in newer_syntax(raised.value)
 
 
-def test_a_name_that_python_itself_does_not_have_names_this_python() -> None:
+def test_a_name_that_is_elsewhere_is_told_where() -> None:
     for line in ("from itertools import no_such", "import itertools; itertools.no_such", "from annotationlib import x"):
         with pytest.raises((ImportError, AttributeError)) as raised:
             exec(line)
-        assert newer_library(raised.value).startswith("This is Python 3.")
-    assert newer_library(AttributeError("x", obj=1)) == newer_library(ModuleNotFoundError("x", name="nothing")) == ""
+        assert whereabouts(raised.value).startswith("This is Python 3.")
+    with pytest.raises(ModuleNotFoundError) as moved:
+        import_module("mini_vllm.core.gates.connector")
+    assert whereabouts(moved.value) == "mini_vllm.core.gates has moved: change the import to mini_vllm.electives.gates."
+    assert whereabouts(AttributeError("x", obj=1)) == whereabouts(ModuleNotFoundError("x", name="nothing")) == ""
 
 
 @pytest.mark.parametrize(

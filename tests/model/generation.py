@@ -12,6 +12,7 @@ from mini_vllm.assembly.elective_parts import window_functions_for
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.tokenizer import ByteTokenizer
+from mini_vllm.engine.engine_parts import EngineParts
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.llama import paged_model
 from mini_vllm.runner.loading import LoadedModel
@@ -49,7 +50,7 @@ def engine_for(loaded: LoadedModel, config: EngineConfig, lineup: Lineup | None 
     model = paged_model(loaded, steps, num_blocks, scheduler.kv.block_size)
     tokenizer = NoEndTokenizer()
     tokenizer.eos_token_ids = loaded.eos_token_ids
-    return LLMEngine(config, scheduler, PagedModelRunner(model, steps), tokenizer)
+    return LLMEngine(EngineParts(config, scheduler, PagedModelRunner(model, steps), tokenizer))
 
 
 def outputs_of(

@@ -9,17 +9,19 @@ from course.labtest.in_place import drafting
 from course.labtest.in_place.neighbours import AnyCache, AnyMemory, AnyShare, AnyStep, AnyVictim
 from course.labtest.in_place.scenario import Scenario
 from course.labtest.in_place.tape import Tape
+from mini_vllm.core.absent import NoGates
 from mini_vllm.core.interfaces import ModelRunner, SchedulingFunctions
 from mini_vllm.core.invariants import InvariantError, check_state
-from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.tokenizer import ByteTokenizer
 from mini_vllm.electives.async_scheduling import AsyncFunctions
+from mini_vllm.electives.prefix_caches import ObservedPrefixCache
 from mini_vllm.electives.speculation import SpeculationFunctions
 from mini_vllm.electives.tokens_ahead import TokensAhead
+from mini_vllm.engine.engine_parts import EngineParts
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from mini_vllm.engine.runner_thread import RunnerThread
@@ -54,11 +56,11 @@ class Place:
         drafts = config.speculative_config
         self.speculation = self._speculation() if drafts else None
         self.placeholders = self._placeholders() if config.async_scheduling else None
+        self.functions = self._functions()
         self.scheduler = Scheduler(
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             max_model_len=self.max_model_len,
-            functions=self._functions(),
             make_parts=self._parts,
             num_spare_tokens=4 + (2 * drafts.num_speculative_tokens if drafts else 0),
         )
@@ -132,7 +134,7 @@ class Place:
         return SchedulingFunctions(clamp, step.schedule_step, step.update_from_output)
 
     def _parts(self) -> SchedulerParts:
-        phase, yours, config, functions = self.phase, self.yours, self.config, self._functions()
+        phase, yours, config, functions = self.phase, self.yours, self.config, self.functions
         size, num_gpu_blocks = config.block_size, config.sizes[1]
         inner = yours.HashPrefixCache(size) if phase == 4 else AnyCache(size)
         cache = ObservedPrefixCache(inner, self.evicted.append)
@@ -149,11 +151,13 @@ class Place:
             tokens_ahead = self._tokens_ahead(chunks=chunks, kv=kv, prefix_cache=cache)
         is_queue = phase == 3 and config.policy == "priority"
         return SchedulerParts(
+            functions=functions,
             kv=tokens_ahead.kv if tokens_ahead else kv,
             prefix_cache=cache,
             preemption=yours.RecomputePreemption(config.policy) if phase == 3 else AnyVictim(),
             chunks=tokens_ahead.chunks if tokens_ahead else chunks,
             waiting=yours.PriorityRequestQueue() if is_queue else FCFSRequestQueue(),
+            gates=NoGates(),
             ahead=tokens_ahead,
         )
 
@@ -166,10 +170,10 @@ class Place:
 
     def _engine(self) -> LLMEngine:
         recorder = TraceRecorder(self.scheduler, self.evicted)
-        parts = self.config, self.scheduler, self._runner(), ByteTokenizer(), [recorder]
+        parts = EngineParts(self.config, self.scheduler, self._runner(), ByteTokenizer(), [recorder])
         if self.placeholders is None:
-            return LLMEngine(*parts)
-        return OverlappingEngine(*parts, RunnerThread(self.placeholders.correct_share))
+            return LLMEngine(parts)
+        return OverlappingEngine(parts, RunnerThread(self.placeholders.correct_share))
 
     def _speculation(self) -> SpeculationFunctions:
         if self.phase != 7:

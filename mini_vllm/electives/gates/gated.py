@@ -10,7 +10,7 @@ from mini_vllm.electives.gates.encoder_gate import EncoderGate
 from mini_vllm.electives.gates.gate import Gate, failure_of
 from mini_vllm.electives.gates.kv_transfers import KVTransfers
 from mini_vllm.electives.gates.passing_queue import Look, PassingQueue
-from mini_vllm.electives.wrapped_kv_cache import WrappedKVCache
+from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
 
 UNREADY = (RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS)
 
@@ -130,11 +130,11 @@ def transfers_of(scheduler: Scheduler) -> KVTransfers | None:
     return scheduler.gates.transfers if isinstance(scheduler.gates, AdmissionGates) else None
 
 
-class GatedChunks:
+class GatedChunks(WrappedChunks):
     """A `ChunkPolicy` that grants a waiting request nothing before it is ready, and ends chunks where a gate says."""
 
     def __init__(self, inner: ChunkPolicy, gates: AdmissionGates) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.gates = gates
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
@@ -147,14 +147,6 @@ class GatedChunks:
             if num_new_tokens:
                 num_new_tokens = gate.limit(request, num_computed_tokens, num_new_tokens)
         return num_new_tokens
-
-    def admits(
-        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
-    ) -> bool:
-        return self.inner.admits(request, hit_blocks, running, kv)
-
-    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        return self.inner.should_sample(request, num_computed_tokens)
 
 
 class GatedKVCache(WrappedKVCache):

@@ -12,7 +12,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import KVConnectorOutput
 from mini_vllm.electives.gates.connector import KVConnector
 from mini_vllm.electives.gates.passing_queue import Look
-from mini_vllm.electives.gates.prefix_caches import DelayedCommits
+from mini_vllm.electives.prefix_caches import DelayedCommits
 
 MAX_STEPS_IN_VAIN = 4
 

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Protocol
 
 from mini_vllm.core.request import Request
-from mini_vllm.electives.gates.connector import KVConnector
+from mini_vllm.electives.gates.connector import KVConnector, KVConnectorMetadata
 
 
 class Prefill(Protocol):
@@ -33,9 +33,6 @@ class PrefillConnector:
         self.timeout = timeout
         self._asked: dict[str, tuple[Future[None], float]] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         num_stored, is_async = self.inner.get_num_new_matched_tokens(request, num_computed_tokens)
         num_blocks = (request.num_tokens - 1) // self.block_size
@@ -57,3 +54,12 @@ class PrefillConnector:
         if future is not None:
             future.cancel()
         return self.inner.request_finished(request, block_ids)
+
+    def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
+        self.inner.update_state_after_alloc(request, block_ids, num_external_tokens)
+
+    def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
+        self.inner.request_preempted(request, block_ids, num_computed_tokens)
+
+    def build_connector_meta(self) -> KVConnectorMetadata:
+        return self.inner.build_connector_meta()

@@ -15,6 +15,7 @@ from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import Preempted, SchedulerOutput
 from mini_vllm.electives.policy.policy_queue import PolicyQueue
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
+from mini_vllm.electives.wrappers import WrappedChunks
 
 MAX_PREEMPTIONS = 3
 
@@ -138,13 +139,13 @@ class OrderedPreemption:
         return has_room
 
 
-@dataclass(frozen=True, slots=True)
-class LimitedChunks:
+class LimitedChunks(WrappedChunks):
     """Phase 5 under a policy: a request is offered only the part of the budget that the policy grants it."""
 
-    inner: ChunkPolicy
-    policy: SchedulingPolicy
-    just_preempted: set[str]
+    def __init__(self, inner: ChunkPolicy, policy: SchedulingPolicy, just_preempted: set[str]) -> None:
+        super().__init__(inner)
+        self.policy = policy
+        self.just_preempted = just_preempted
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         limit = self.policy.token_limit(request, token_budget)
@@ -156,9 +157,6 @@ class LimitedChunks:
         if request.request_id in self.just_preempted or not self.policy.admits(request, running):
             return False
         return self.inner.admits(request, hit_blocks, running, kv)
-
-    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        return self.inner.should_sample(request, num_computed_tokens)
 
 
 def _decides(policy: SchedulingPolicy, *names: str) -> bool:

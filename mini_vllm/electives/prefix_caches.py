@@ -1,17 +1,17 @@
-"""Prefix caches around phase 4's: one that hashes images, one that can be told to wait, one that requests may skip."""
+"""What may be around phase 4: image hashes, requests that skip the cache, delayed commits, a recorder's look."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from mini_vllm.core.interfaces import HashBlock, PrefixCache
 from mini_vllm.core.request import Request
 from mini_vllm.electives.gates.admission import ExtraKeys
+from mini_vllm.electives.wrappers import WrappedPrefixCache
 
 ROOT_HASH = bytes(32)
 
 
-class ImagesInHashes:
+class ImagesInHashes(WrappedPrefixCache):
     """A `PrefixCache` around phase 4's that hashes requests with images itself, by phase 4's `hash_block`.
 
     `extra_keys` is phase 11's, and as in vLLM tells which images are in a block. With `has_places` the hash has where
@@ -22,14 +22,11 @@ class ImagesInHashes:
     def __init__(
         self, inner: PrefixCache, hash_block: HashBlock, extra_keys: ExtraKeys, block_size: int, *, has_places: bool
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.hash_block = hash_block
         self.extra_keys = extra_keys
         self.block_size = block_size
         self.has_places = has_places
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     def update_block_hashes(self, request: Request) -> None:
         if not request.mm_features:
@@ -55,7 +52,7 @@ class ImagesInHashes:
         self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
 
 
-class DelayedCommits:
+class DelayedCommits(WrappedPrefixCache):
     """A `PrefixCache` around phase 4's. (vLLM: `delay_cache_blocks` of `KVCacheManager.allocate_slots`.)
 
     Phase 2 caches the blocks that it allocates. Under `delayed` it does not; the blocks are cached
@@ -63,11 +60,8 @@ class DelayedCommits:
     """
 
     def __init__(self, inner: PrefixCache) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._is_delayed = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
     @contextmanager
     def delayed(self) -> Iterator[None]:
@@ -85,22 +79,23 @@ class DelayedCommits:
             self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
 
 
-class SkippablePrefixCache:
-    """A `PrefixCache` that finds nothing for a request with `skip_reading_prefix_cache`. (vLLM: `get_computed_blocks`.)
-
-    It is what phase 2 is given. Everything else is the inner cache's own method.
-    """
-
-    def __init__(self, inner: PrefixCache) -> None:
-        self.inner = inner
-        self.update_block_hashes = inner.update_block_hashes
-        self.pin = inner.pin
-        self.cache_full_blocks = inner.cache_full_blocks
-        self.evict = inner.evict
-        self.drop_uncomputed = inner.drop_uncomputed
-        self.cached_blocks = inner.cached_blocks
-        self.hit_rate = inner.hit_rate
+class SkippablePrefixCache(WrappedPrefixCache):
+    """Finds nothing for a request with `skip_reading_prefix_cache`. (vLLM: `get_computed_blocks`.)"""
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         is_skipped = request.sampling_params.skip_reading_prefix_cache
         return [] if is_skipped else self.inner.find_longest_cache_hit(request)
+
+
+class ObservedPrefixCache(WrappedPrefixCache):
+    """Calls `on_evict` with the id of each block evicted for reuse, for a recorder."""
+
+    def __init__(self, inner: PrefixCache, on_evict: Callable[[int], object]) -> None:
+        super().__init__(inner)
+        self.on_evict = on_evict
+
+    def evict(self, block_id: int) -> bool:
+        was_cached = self.inner.evict(block_id)
+        if was_cached:
+            self.on_evict(block_id)
+        return was_cached
