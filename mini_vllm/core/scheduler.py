@@ -79,6 +79,8 @@ class Scheduler:
         )
         self.gates.end_plan(scheduler_output, self.requests)
         for request_id, num_new_tokens in scheduler_output.num_scheduled_tokens.items():
+            if type(num_new_tokens) is not int:  # a float would be kept as the count of computed tokens
+                raise TypeError(f"the plan gives {request_id} {num_new_tokens!r} tokens: it must be an integer")
             self.requests[request_id].advance(num_new_tokens)
         self.gates.advanced(scheduler_output, self.requests)
         if self.ahead is not None:

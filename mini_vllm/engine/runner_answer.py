@@ -12,7 +12,8 @@ Value = TypeVar("Value")
 def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunnerOutput, vocab_size: int) -> None:
     """Raise `RunnerError` unless every request that needs a token got one, or an error.
 
-    With drafts it may be more tokens, one for each accepted draft.
+    With drafts it may be more tokens, one for each accepted draft. A token is an `int`: another number that equals one
+    would be kept, and fail later where it is used as an id.
     """
     expected = {scheduled.request.request_id for scheduled in batch if scheduled.needs_token}
     limits = {one.request.request_id: 1 + len(one.draft_token_ids) for one in batch if one.draft_token_ids}
@@ -22,10 +23,12 @@ def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunner
     if answered != expected:
         raise RunnerError(f"the runner returned tokens for {sorted(answered)}, expected {sorted(expected)}")
     for request_id, token_ids in runner_output.sampled_token_ids.items():
-        in_vocabulary = all(0 <= token_id < vocab_size for token_id in token_ids)
-        if not 1 <= len(token_ids) <= limits.get(request_id, 1) or not in_vocabulary:
+        are_known = all(type(token_id) is int and 0 <= token_id < vocab_size for token_id in token_ids)
+        if not 1 <= len(token_ids) <= limits.get(request_id, 1) or not are_known:
             expectation = f"1 to {limits[request_id]} token ids" if request_id in limits else "one token id"
-            raise RunnerError(f"the runner returned for {request_id} the tokens {token_ids}, expected {expectation}")
+            raise RunnerError(
+                f"the runner returned for {request_id} the tokens {token_ids}, expected {expectation}, of type int"
+            )
 
 
 def only(request_ids: Container[str], by_request: Mapping[str, Value]) -> dict[str, Value]:

@@ -13,7 +13,9 @@ from mini_vllm.engine.overlapping_engine import OverlappingEngine
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.fake_model_runner import FakeModelRunner
 
-Fault = Literal["before", "half", "after", "interrupt", "missing", "extra", "range", "two", "both", "logits"]
+Fault = Literal[
+    "before", "half", "after", "interrupt", "missing", "extra", "range", "float", "bool", "two", "both", "logits"
+]
 RAISES: dict[Fault, type[BaseException]] = {
     "before": OSError,
     "half": OSError,
@@ -22,6 +24,8 @@ RAISES: dict[Fault, type[BaseException]] = {
     "missing": RunnerError,
     "extra": RunnerError,
     "range": RunnerError,
+    "float": RunnerError,
+    "bool": RunnerError,
     "two": RunnerError,
     "both": RunnerError,
 }
@@ -119,7 +123,8 @@ class FaultyRunner:
             del answers[self.fired]
         else:
             drafts = next(row.draft_token_ids for row in batch if row.request.request_id == self.fired)
-            answers[self.fired] = [self.vocab_size] if fault == "range" else [1, 2, *drafts]
+            wrong: dict[str, list[Any]] = {"range": [self.vocab_size], "float": [1.0], "bool": [True]}
+            answers[self.fired] = wrong.get(fault, [1, 2, *drafts])
         return ModelRunnerOutput(answers)
 
 
