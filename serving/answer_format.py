@@ -5,6 +5,7 @@ vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` of `entrypoints/
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from mini_vllm.core.tokenizer import Tokenizer
@@ -21,7 +22,7 @@ class ReportedLogprobs:
     """
 
     def __init__(self, tokenizer: Tokenizer, max_shown: int) -> None:
-        self._tokenizer = tokenizer
+        self._text_of = cache(lambda token_id: tokenizer.decode([token_id]))  # the same tokens come again and again
         self._max_shown = max_shown
         self._num_reported = 0
         self._num_characters = 0
@@ -44,7 +45,7 @@ class ReportedLogprobs:
         """
         tokens, offsets, own, top = [], [], [], []
         for token_id, row in self._new(completion):
-            text = self._tokenizer.decode([token_id])
+            text = self._text_of(token_id)
             tokens.append(text)
             offsets.append(self._num_characters)
             self._num_characters += len(text)
@@ -57,12 +58,12 @@ class ReportedLogprobs:
         return list(zip(completion.token_ids[first:], (completion.logprobs or [])[first:], strict=True))
 
     def _entry(self, token_id: int, logprob: Logprob | None) -> dict[str, Any]:
-        text = self._tokenizer.decode([token_id])
+        text = self._text_of(token_id)
         return {"token": text, "logprob": logprob and _finite(logprob), "bytes": list(text.encode())}
 
     def _likeliest(self, taken: int, row: TokenLogprobs) -> dict[str, float]:
         shown = [item for item in sorted(row.items(), key=_rank) if item[0] == taken or item[1].rank <= self._max_shown]
-        return {self._tokenizer.decode([token_id]): _finite(logprob) for token_id, logprob in shown}
+        return {self._text_of(token_id): _finite(logprob) for token_id, logprob in shown}
 
 
 def _rank(item: tuple[int, Logprob]) -> int:

@@ -1,11 +1,12 @@
 """The two ways to answer a request: as one JSON object, or as server-sent events while the texts grow."""
 
+import asyncio
 import json
 from contextlib import aclosing
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from mini_vllm.outputs import RequestOutput
@@ -42,11 +43,20 @@ async def whole_answer(request: GenerateRequest, http_request: Request) -> Respo
         except Exception as error:
             raise error_of_engine(error, request.sent) from error
         outputs = [last[index] for index in range(len(request.choices))]
-        choices = [whole_choice(request, index, output) for index, output in enumerate(outputs)]
-        return JSONResponse(
-            head_of(request, request.format.object) | {"choices": choices, "usage": request.usage(outputs)}
-        )
+        choices = [await encoded_choice(request, index, output) for index, output in enumerate(outputs)]
+        head = compact(head_of(request, request.format.object))[:-1]
+        end = f'],"usage":{compact(request.usage(outputs))}}}'
+        return Response(f'{head},"choices":[{",".join(choices)}{end}', media_type="application/json")
     return Response()  # the client has gone, so it is not read
+
+
+async def encoded_choice(request: GenerateRequest, index: int, output: RequestOutput) -> str:
+    """Return a choice as JSON. One with logprobs is large: another thread makes it, and streams go on meanwhile."""
+
+    def encoded() -> str:
+        return compact(whole_choice(request, index, output))
+
+    return encoded() if output.outputs[0].logprobs is None else await asyncio.to_thread(encoded)
 
 
 def head_of(request: GenerateRequest, kind: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from serving.served_model import ServedModel
 Body = TypeVar("Body", bound=SamplingFields)
 
 MAX_ID_CHARACTERS = 128
+MAX_REPORTED = 500_000  # logprobs of an answer
 REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_ID_CHARACTERS}}}")
 
 
@@ -52,6 +53,18 @@ def request_id_of(request: Request) -> str:
     return request_id
 
 
+def require_few_logprobs(choices: Sequence[TextChoice], max_model_len: int) -> None:
+    """Raise `ApiError` (400) if an answer could report more logprobs than `MAX_REPORTED`: 255 MB were 21 s of work."""
+    rows = (min(one.sampling_params.max_tokens, max_model_len - len(one.prompt_token_ids)) for one in choices)
+    shown = choices[0].sampling_params.logprobs
+    if shown is not None and (count := sum(rows) * (shown + 1)) > MAX_REPORTED:
+        raise invalid(
+            f"the answer could report {count:,} logprobs (texts x tokens x logprobs of each), at most {MAX_REPORTED:,} "
+            f"are served: ask for fewer texts, a smaller max_tokens, or fewer logprobs",
+            "logprobs",
+        )
+
+
 def generate_router(
     served: ServedModel,
     path: str,
@@ -76,6 +89,7 @@ def generate_router(
             choices = await texts_of(body, served)
         if not choices:
             return Response()
+        require_few_logprobs(choices, served.max_model_len)
         wanted = GenerateRequest(
             request_id=request_id,
             format=format,

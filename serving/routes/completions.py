@@ -1,5 +1,6 @@
 """`/v1/completions`: the continuation of texts. (vLLM: `entrypoints/openai/completion/{protocol,serving}.py`.)"""
 
+import asyncio
 from typing import Annotated, Literal
 
 from fastapi import APIRouter
@@ -59,6 +60,7 @@ async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextCho
         if isinstance(prompt, str):
             text, token_ids = prompt, await served.encode(prompt)
         else:
-            text, token_ids = served.llm.tokenizer.decode(prompt) if body.echo else "", prompt
+            text = await asyncio.to_thread(served.llm.tokenizer.decode, prompt) if body.echo else ""
+            token_ids = prompt
         choices += choices_of(token_ids, params, n, echo=text if body.echo else "")
     return choices

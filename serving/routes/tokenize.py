@@ -1,5 +1,7 @@
 """`/tokenize` and `/detokenize`: the tokens of texts and chats. (vLLM: `entrypoints/serve/tokenize/`.)"""
 
+import asyncio
+from functools import cache
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
@@ -39,6 +41,10 @@ def tokenize_router(served: ServedModel) -> APIRouter:
     router = APIRouter()
     tokenizer = served.llm.tokenizer
 
+    def texts_of(tokens: list[int]) -> list[str]:
+        text_of = cache(lambda token: tokenizer.decode([token]))
+        return [text_of(token) for token in tokens]
+
     @router.post("/tokenize")
     async def tokenize(request: Request) -> JSONResponse:
         body = parse(TokenizeRequest, await read_body(request, served.settings))
@@ -49,7 +55,7 @@ def tokenize_router(served: ServedModel) -> APIRouter:
         else:
             tokens = await served.encode(body.prompt or "")
         answer: dict[str, Any] = {"count": len(tokens), "max_model_len": served.max_model_len, "tokens": tokens}
-        answer["token_strs"] = [tokenizer.decode([token]) for token in tokens] if body.return_token_strs else None
+        answer["token_strs"] = await asyncio.to_thread(texts_of, tokens) if body.return_token_strs else None
         return JSONResponse(answer)
 
     @router.post("/detokenize")
@@ -57,7 +63,7 @@ def tokenize_router(served: ServedModel) -> APIRouter:
         body = parse(DetokenizeRequest, await read_body(request, served.settings))
         served.require(body.model)
         try:
-            return JSONResponse({"prompt": tokenizer.decode(body.tokens)})
+            return JSONResponse({"prompt": await asyncio.to_thread(tokenizer.decode, body.tokens)})
         except Exception as error:  # a tokenizer of transformers may raise anything for an unknown id
             raise invalid(f"tokens cannot be decoded: {error}", "tokens") from error
 
