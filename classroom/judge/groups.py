@@ -15,7 +15,6 @@ from classroom.judge.scenario import (
     hits,
     planned_victims,
     preempts,
-    returned_tokens_are_used,
     several_victims,
     the_guard_decides,
     victims_return_to_answers,
@@ -40,32 +39,18 @@ def tensors(name: str) -> Draw:
 
 SHORT = Features(is_tight=True, caching=True, has_threshold=True)
 BY_PRIORITY = Features(is_tight=True, caching=True, policy="priority")
-THRIFTY = Features(is_tight=True, small_budget=True)
 LEAVING = Features(is_tight=True, caching=True, aborts=True)
 GUARDED = Features(guard=True, is_tight=True, caching=True, has_threshold=True)
 
-FEW_SEATS = Features(few_seats=True)
 WHOLE_PROMPTS = Features(chunking=False, caching=True)
 
 # Phase, title of the group, and what draws its situations, in turn.
 SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
     1: {
-        "clamp": (scheduling.clamp_cases,),
-        "budget, seats and the order of service": (
-            scheduling.plans_in_ample_memory,
-            calls("plans of large shares", FEW_SEATS, waits),
-            upkeep.OF_PLANS,
-        ),
-        "short memory, victims and prefix hits": (
-            scheduling.plans_in_short_memory,
-            calls("plans of large shares", SHORT, preempts),
-            calls("plans", THRIFTY, returned_tokens_are_used),
-        ),
-        "what happens to sampled tokens": (
-            scheduling.update_cases,
-            calls("updates", Features(stops=True, aborts=True, long=True), waits),
-            upkeep.OF_UPDATES,
-        ),
+        "clamp": (partial(electives.table, phase=1, task=1),),
+        "running requests": (partial(electives.table, phase=1, task=2),),
+        "admission": (partial(electives.table, phase=1, task=3),),
+        "what happens to sampled tokens": (partial(electives.table, phase=1, task=4),),
     },
     2: {
         "the free queue": (partial(electives.table, phase=2, task=1),),

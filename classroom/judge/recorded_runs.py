@@ -1,12 +1,8 @@
-"""Runs of the reference's engine with one phase's calls recorded: a script of what an engine really asks.
-
-Phase 1 calls other phases, so it runs on the public doubles of phases 2, 3 and 5; all others only answer.
-"""
+"""Runs of the reference's engine with one phase's calls recorded: a script of what an engine really asks."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -14,36 +10,12 @@ from classroom.judge.question import JudgeQuestion, packed
 from classroom.judge.questions.scheduling import policy
 from classroom.judge.scenario import REFERENCE, Features, ScenarioFilter, anything, draw_scenario, preempts, waits
 from classroom.judge.script import Script
-from classroom.worker.doubles import AnyShare, AnyVictim, Memory
 from classroom.worker.scenario import ScenarioRun, play_together
 from mini_vllm.electives.prefix_caches import ObservedPrefixCache
 from mini_vllm.engine.errors import StalledError
 
 MAX_DRAWS = 200
 Draw = Callable[[Random], Any]
-
-
-def plans(run: ScenarioRun, *, is_generous: bool = False) -> Script:
-    """Record phase 1's plans, on doubles."""
-    script, scheduler = Script(1), run.scheduler
-    victims, shares = AnyVictim(), AnyShare(is_generous=is_generous)
-    kv = Memory(scheduler.kv.block_size, scheduler.kv.free_block_ids())
-    scheduler.kv, scheduler.preemption, scheduler.chunks = kv, victims, shares
-
-    def schedule_step(*positional: Any, **named: Any) -> Any:
-        victims.step = shares.step = shares.step + 1
-        kv.freed.clear()
-        return script.functions.schedule_step(*positional, **named)
-
-    scheduler.functions = replace(scheduler.functions, schedule_step=schedule_step)
-    return script
-
-
-def updates(run: ScenarioRun) -> Script:
-    """Record what phase 1 does with sampled tokens."""
-    script, functions = Script(1), run.scheduler.functions
-    run.scheduler.functions = replace(functions, update_from_output=script.functions.update_from_output)
-    return script
 
 
 def victims(run: ScenarioRun) -> Script:
@@ -70,9 +42,6 @@ def chunks(run: ScenarioRun, *only: str) -> Script:
 
 
 PARTS: Mapping[str, Callable[[ScenarioRun], Script]] = {
-    "plans": plans,
-    "plans of large shares": partial(plans, is_generous=True),
-    "updates": updates,
     "victims": victims,
     "cached blocks": cached_blocks,
     "chunks": lambda run: chunks(run, "num_new_tokens", "should_sample"),

@@ -43,12 +43,6 @@ def planned_victims(scenario: EngineScenario, trace: Sequence[StepRecord]) -> ob
     return any(returned for step in trace for _, _, returned in step["preempted"])
 
 
-def returned_tokens_are_used(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    budget = scenario.config.max_num_batched_tokens
-    returned = [(sum(tokens for _, _, tokens in step["preempted"]), step["total"]) for step in trace]
-    return any(tokens and total + tokens > budget for tokens, total in returned)
-
-
 def the_guard_decides(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
     """Without the guard, or with one that admits only into an empty engine, the plans would differ."""
     unguarded = ScenarioRun(
@@ -87,9 +81,6 @@ class Features:
     tenants: bool = False
     stops: bool = False
     aborts: bool = False
-    few_seats: bool = False
-    long: bool = False
-    small_budget: bool = False
 
 
 def draw_scenario(rng: Random, on: Features) -> EngineScenario:
@@ -99,7 +90,7 @@ def draw_scenario(rng: Random, on: Features) -> EngineScenario:
     needs = [cdiv(min(len(new.prompt_token_ids) + new.max_tokens, max_model_len) - 1, block_size) for new in arrivals]
     num_usable = max(needs) + rng.randrange(0, 2 + max(needs) // 2) if on.is_tight else sum(needs)
     config = EngineConfig(
-        max_num_seqs=rng.choice((1, 2, 3)) if on.few_seats else rng.choice((3, 4, 5, 8)),
+        max_num_seqs=rng.choice((3, 4, 5, 8)),
         max_num_batched_tokens=draw_budget(rng, on, max_model_len),
         long_prefill_token_threshold=rng.randrange(2, 13) if on.has_threshold else 0,
         max_model_len=max_model_len,
@@ -118,7 +109,7 @@ def draw_scenario(rng: Random, on: Features) -> EngineScenario:
 def draw_budget(rng: Random, on: Features, max_model_len: int) -> int:
     if not on.chunking:
         return max_model_len + rng.randrange(12)  # else a long prompt would wait indefinitely
-    return rng.randrange(3, 8) if on.small_budget else rng.randrange(6, 34)
+    return rng.randrange(6, 34)
 
 
 def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[ScenarioRequest, ...]:
@@ -134,7 +125,7 @@ def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Scenar
                 step,
                 next(names),
                 (prompt or own)[: max_model_len - 2],
-                rng.randrange(1, MAX_NEW_TOKENS + 1) + (max_model_len if on.long and rng.random() < 0.3 else 0),
+                rng.randrange(1, MAX_NEW_TOKENS + 1),
                 priority=rng.randrange(3) if on.policy == "priority" else 0,
                 cache_salt=rng.choice((None, "one", "two")) if on.tenants else None,
                 adapter_id=rng.choice((None, None, "adapter")) if on.tenants else None,

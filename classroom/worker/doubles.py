@@ -8,18 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
 
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.interfaces import BlockPool, KVCacheManager, RequestQueue
+from mini_vllm.core.interfaces import BlockPool
 from mini_vllm.core.request import Request
-from mini_vllm.core.step import Preempted, SchedulerOutput
 
 MAX_HIT_BLOCKS = 2
-
-
-def drawn(request: Request, step: int) -> int:
-    return crc32(f"{request.request_id}/{step}".encode())
 
 
 @dataclass
@@ -92,23 +86,6 @@ class Memory:
         return [tuple(tokens[: number * size]) for number in range(1, num_full + 1)]
 
 
-@dataclass
-class LoggedMemory(Memory):
-    """The same, and records which slots it was asked for: phase 1 asks once for each, with the hits in order."""
-
-    asked: list[tuple[str, int, list[int]]] = field(default_factory=list)
-
-    def allocate_slots(
-        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
-    ) -> list[int] | None:
-        self.asked.append((request.request_id, num_new_tokens, [*hit_blocks, num_lookahead_tokens]))
-        return super().allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
-
-    def state(self) -> dict[str, Any]:
-        """Return what a call may have changed, and the slots it asked for."""
-        return {**super().state(), "slots asked for": self.asked}
-
-
 class ReservedMemory(Memory):
     """The same, full until a request was freed; from then on the last blocks of all others have room."""
 
@@ -133,67 +110,6 @@ class ReadMemory(Memory):
     def state(self) -> dict[str, Any]:
         """Return what a call may have changed, and the number of holders of each block."""
         return {**super().state(), "holders": self.counts}
-
-
-@dataclass
-class AnyVictim:
-    """For phase 3: preempts any request except the one asking, and puts it last in line; or refuses."""
-
-    step: int = 0
-
-    def make_room(
-        self,
-        request: Request,
-        num_new_tokens: int,
-        running: list[Request],
-        waiting: RequestQueue,
-        scheduler_output: SchedulerOutput,
-        kv: KVCacheManager,
-    ) -> bool:
-        kind = drawn(request, self.step) % 6
-        if self.step % 4 == 0 or kind == 0:
-            return False  # and the request still runs, as phase 3's contract allows
-        place = (0, 0, 1, 1, -1)[kind - 1]  # of the request itself among the victims: anywhere, last, first
-        for victim in sorted(running, key=lambda other: (place * (other is request), drawn(other, 0))):
-            kv.free(victim, 0)
-            running.remove(victim)
-            victim.preempt()
-            waiting.add_request(victim)
-            num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
-            scheduler_output.token_budget += num_returned
-            scheduler_output.preempted.append(Preempted(victim.request_id, victim.request_id, num_returned))
-            if victim is request:
-                return False
-            if kv.allocate_slots(request, num_new_tokens) is not None:
-                return True
-        return False
-
-
-@dataclass
-class AnyShare:
-    """For phase 5: shares and admission depend on the request and the step; samples are taken a token too early.
-
-    With `is_generous` all waiting requests are admitted, and a share leaves out no more than the last token.
-    Some requests get all their tokens or none.
-    """
-
-    step: int = 0
-    is_generous: bool = False
-
-    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        num_left = request.num_tokens + request.num_tokens_ahead - num_computed_tokens
-        if drawn(request, self.step) % 5 == 0 and token_budget < num_left:
-            return 0
-        share = num_left - (num_left > 2) if self.is_generous else drawn(request, self.step) % 9
-        return max(0, min(share, token_budget, num_left))
-
-    def admits(
-        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
-    ) -> bool:
-        return self.is_generous or drawn(request, self.step + 1) % 6 > 0
-
-    def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        return num_computed_tokens + 2 > request.num_tokens
 
 
 class CacheLog:

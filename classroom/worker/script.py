@@ -14,7 +14,6 @@ from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
 from classroom.worker.device import device_tensors, on_a_device
 from classroom.worker.doubles import ReadMemory
 from classroom.worker.leeway import blocks_or_numbers, hash_or_refusal, tokens_drawn
-from course.labtest.strict_queue import StrictQueue
 from mini_vllm.core.request import Request
 
 MODULE = -1
@@ -65,7 +64,6 @@ class ScriptReplay:
         drafts = [one.spec_token_ids for one in positional if isinstance(one, Request) and is_plan]
         function = partial(CALLED_BY[name], getattr(thing, name)) if name in CALLED_BY else getattr(thing, name)
         found = function(*positional, **named)
-        uses = [one.cost for one in positional if isinstance(one, StrictQueue)]
         self.results.append(found)
         if is_class:
             self.given[len(self.results) - 1] = [one for one in positional if hasattr(one, "state")]
@@ -84,7 +82,6 @@ class ScriptReplay:
             "state": self.describe(state),
             "calls": [self.describe(double) for double in self.given.get(target, ())],
             "strong": name != "hash_block" or is_strong(self.results[-4:]),
-            "few uses of the queue": name != "schedule_step" or sum(uses) <= 60 + 20 * len(found.num_scheduled_tokens),
         }
 
     def read(self, target: int, arguments: bytes) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

@@ -5,6 +5,7 @@ without it the play's parameters do.
 A play returns all that it sees, or makes one call after another: it yields the call as a text, then what is seen.
 Under `about` stand other rules and questions, by a pattern of what differs first: "what: yours, not expected", in
 a second line all that differs, in a third one the call. Of an exception: "KeyError in free, evict: its text".
+Outside of all tasks `about` is for each task without one.
 """
 
 import re
@@ -18,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from course.labtest.expect import Told, difference_report, explained, fail_with_smallest
-from course.labtest.failure import Failed, Report
+from course.labtest.failure import Failed, Report, Shares
 from course.labtest.recorded import Answers
 from course.sandbox.frames import learners_frames
 
@@ -31,9 +32,10 @@ Seen = dict[str, object]
 def groups(plays: ModuleType, number: int) -> list[dict[str, Any]]:
     """Return the tables of a task: they lie beside the module of the phase that plays their cases."""
     path = Path(str(plays.__file__).replace("_plays.py", ".toml"))
-    told = tomllib.loads(path.read_text(encoding="utf-8"))[str(number)]
+    tasks = tomllib.loads(path.read_text(encoding="utf-8"))
+    told = tasks[str(number)]
     found = told if isinstance(told, list) else [told]
-    return [{"about": {}, "given": ()} | found[0] | group for group in found]
+    return [{"about": tasks.get("about", {}), "given": ()} | found[0] | group for group in found]
 
 
 def cases(plays: ModuleType, number: int) -> list[str]:
@@ -101,7 +103,20 @@ def about_difference(told: dict[str, Any], seen: Seen, expected: Mapping[str, An
     first = [f"{one}: {seen.get(one)}, not {expected[one]}{arrangement(seen.get(one), expected[one])}" for one in wrong]
     sign = "\n".join([*first[:1], ", ".join(wrong), *calls[-1:]])
     found = next((about for pattern, about in told["about"].items() if re.search(pattern, sign)), told)
-    return {"rule": found["rule"], "situation": calls, "hint": found["hint"]}
+    return {"rule": found["rule"], "situation": calls, "hint": found["hint"], "shares": shares_of(seen, expected)}
+
+
+def shares_of(seen: Seen, expected: Mapping[str, Any]) -> Shares | None:
+    """Return what a notebook draws where a step was planned: "A:8", "B:2" as a list called "plan"."""
+    if "plan" not in expected:
+        return None
+    right, found = ({name: int(num) for name, _, num in entries} for entries in map(entries_of, (expected, seen)))
+    return Shares(right, found, sum(right.values()) + expected["budget left"])
+
+
+def entries_of(seen: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    entries = (str(entry).rpartition(":") for entry in seen.get("plan", ()))
+    return [entry for entry in entries if entry[2].isdecimal()]
 
 
 def arrangement(yours: object, right: object) -> str:

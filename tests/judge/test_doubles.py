@@ -15,8 +15,11 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.sampling_params import SamplingParams
 from tests.grading.checkout import solution
 
-# An import of the course is refused; this one is not seen.
-DOUBLES = "doubles = __import__('class' + 'room.worker.doubles', fromlist=['Memory'])\n"
+# An import of the course is refused; these are not seen.
+DOUBLES = """
+doubles = __import__('class' + 'room.worker.doubles', fromlist=['Memory'])
+stand_ins = __import__('course.' + 'labtest.scheduling_stand_ins', fromlist=['CallLog'])
+"""
 ADAPTED = {
     2: """
 class PagedKVCacheManager(doubles.Memory):
@@ -25,16 +28,16 @@ class PagedKVCacheManager(doubles.Memory):
     usage = property(lambda self: 1 - self.num_free_blocks / self.num_usable_blocks)
 """,
     3: """
-class RecomputePreemption(doubles.AnyVictim):
-    def __init__(self, policy): super().__init__()
+class RecomputePreemption(stand_ins.ScriptedPreemption):
+    def __init__(self, policy): super().__init__(stand_ins.CallLog(), {}, None, None)
 """,
     4: """
 class HashPrefixCache(doubles.CacheLog):
     pass
 """,
     5: """
-class ChunkedPrefillPolicy(doubles.AnyShare):
-    def __init__(self, *settings): super().__init__(0, True)
+class ChunkedPrefillPolicy(stand_ins.ScriptedChunks):
+    def __init__(self, *settings): super().__init__(stand_ins.CallLog(), None, {}, ())
 """,
 }
 NOT_WRITTEN = re.compile(r"raise NotImplementedError\(.*?\)$", re.MULTILINE)

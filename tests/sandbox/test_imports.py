@@ -11,7 +11,7 @@ from tests.mutants.catalog import PHASES, reference
     [
         ("import course", "course"),
         ("import torch, course.labtest as found", "course.labtest"),
-        ("def f():\n    from course.labtest.phase1 import doubles", "course.labtest.phase1.doubles"),
+        ("def f():\n    from course.labtest import phase1_plays", "course.labtest.phase1_plays"),
         ("from tests import mutants", "tests.mutants"),
         ("from solutions.phase1_scheduler_step import clamp", "solutions.phase1_scheduler_step.clamp"),
         ("from labs import conftest", "labs.conftest"),
@@ -30,7 +30,7 @@ from tests.mutants.catalog import PHASES, reference
             "import importlib as i\ni.import_module('mini_vllm.electives.policy.policy_step')",
             "mini_vllm.electives.policy.policy_step",
         ),
-        ("import sys\nclamp = sys.modules['course.labtest.phase1']", "course.labtest.phase1"),
+        ("import sys\nclamp = sys.modules['course.labtest.phase1_plays']", "course.labtest.phase1_plays"),
     ],
 )
 def test_a_refused_import_is_named_with_its_line(source: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Questions to the parts of the scheduler: phases 1, 3 and 5."""
+"""Questions to the parts of the scheduler: phases 3 and 5."""
 
 from collections import deque
 from dataclasses import replace
@@ -10,165 +10,22 @@ from typing import Any
 from classroom.judge.question import MAX_CASES, JudgeQuestion
 from classroom.judge.script import Script, reference
 from classroom.worker.doubles import (
-    AnyShare,
-    AnyVictim,
     ClampTable,
-    LoggedMemory,
     Memory,
     ReadMemory,
     ReservedMemory,
-    drawn,
 )
 from course.labtest.moments import Living, varied
-from course.labtest.phase1.random_cases import random_situation, random_update
-from course.labtest.phase1.situations import Situation
-from course.labtest.phase1.updates import Update, caught_up
 from course.labtest.phase3.random_room import random_room, three_steps
 from course.labtest.phase5.memories import blocks_counted, random_memory
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import make_request, some_ids, with_a_past
 from mini_vllm.config import Policy
-from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 
 MAX_NUMBER = 48
-NUM_SITUATIONS = 12
 NUM_CALLS_FOR_ROOM = 16
-
-
-def clamp_cases(rng: Random) -> JudgeQuestion:
-    """Random tokens, budget and threshold: small, equal, negative and very large ones among them."""
-    script, number = Script(1), rng.randrange(1, 30)
-    for largest in (8, 40, 40, 5000, 10**6, 2**60):
-        for _ in range(8):
-            number_left, budget, threshold = (rng.randrange(-largest // 4, largest) for _ in range(3))
-            script.functions.clamp(number_left, budget, rng.choice((0, abs(threshold))))
-    for case in ((number, number, number), (number, number - 1, number), (number, 0, 0)):
-        script.functions.clamp(*case)
-    return script.question()
-
-
-def plans_in_ample_memory(rng: Random) -> JudgeQuestion:
-    """Steps in which no request is refused its blocks."""
-    return plan_cases(rng, is_ample=True)
-
-
-def plans_in_short_memory(rng: Random) -> JudgeQuestion:
-    """Steps in which some are."""
-    return plan_cases(rng, is_ample=False)
-
-
-def plan_cases(rng: Random, *, is_ample: bool) -> JudgeQuestion:
-    """Situations of every kind, of many requests and of long ones among them; most go on for three steps."""
-    script = Script(1)
-    sizes = [(1, 1)] * NUM_SITUATIONS * (1 if is_ample else 3) + [(12, 1), (1, 600)]
-    situations = [random_situation(rng, *size, with_waiting=True) for size in sizes]
-    crowd = [make_request(f"r{number}", 1) for number in range(280)]
-    situations += [Situation([], crowd, max_num_seqs=most) for most in (2, 300) if is_ample]
-    for situation in situations:
-        is_large = situation.budget >= 600 or len(situation.waiting) > 20  # what limits it shows in large shares
-        shares = AnyShare(is_generous=is_large or rng.random() < 0.6)
-        waiting, victims = StrictQueue(situation.waiting), AnyVictim()
-        kv = memory_of(situation, rng, is_ample=is_ample)
-        for request in situation.waiting:  # as phase 8 may leave it
-            request.num_output_placeholders = rng.choice((0, 0, 1))
-        for _ in range(1 if len(situation.waiting) > 20 else 3):
-            victims.step = shares.step = rng.getrandbits(16)
-            kv.freed, kv.asked = [], []
-            plan = script.functions.schedule_step(
-                situation.running,
-                waiting,
-                max_num_seqs=situation.max_num_seqs,
-                max_num_batched_tokens=situation.budget,
-                kv=kv,
-                preemption=victims,
-                chunks=shares,
-            )
-            for request in situation.running:
-                request.num_computed_tokens += plan.num_scheduled_tokens.get(request.request_id, 0)
-                if request.num_computed_tokens == request.num_tokens:
-                    request.all_token_ids.append(7)
-    if is_ample:
-        long_hit(script)
-    else:
-        refusals(script, rng)
-    return script.question()
-
-
-def long_hit(script: Script) -> None:
-    """A request is admitted that has hundreds of blocks in the prefix cache."""
-    request = make_request("hit", 300)
-    known = {tuple(request.all_token_ids[:number]): number for number in range(1, 291)}
-    script.functions.schedule_step(
-        [],
-        StrictQueue([request]),
-        max_num_seqs=8,
-        max_num_batched_tokens=400,
-        kv=LoggedMemory(1, list(range(900, 920)), known=known, max_hit_blocks=290),
-        preemption=AnyVictim(),
-        chunks=AnyShare(is_generous=True),
-    )
-
-
-def refusals(script: Script, rng: Random) -> None:
-    """One request is refused its blocks and the next one is not; then one gets the blocks of two others at once."""
-    for num_free, preempts in ((3, False), (0, True)):
-        names, step = some_ids(rng, 4), rng.getrandbits(16)
-        asking = make_request(names[0], 24, num_computed_tokens=8)
-        running = [asking, *(make_request(name, 9, num_computed_tokens=8) for name in names[1:3])]
-        # Of a step in four `AnyVictim` preempts no request; in others, by what it draws, the request itself comes last.
-        while preempts != (step % 4 > 0) or (preempts and drawn(asking, step) % 6 not in (3, 4)):
-            step += 1
-        tables = {request.request_id: [10 * at, 10 * at + 1] for at, request in enumerate(running)}
-        script.functions.schedule_step(
-            running,
-            StrictQueue([make_request(names[3], 4)]),
-            max_num_seqs=8,
-            max_num_batched_tokens=100,
-            kv=LoggedMemory(4, [7, 8, 9][:num_free], tables),
-            preemption=AnyVictim(step),
-            chunks=AnyShare(step, is_generous=True),
-        )
-
-
-def memory_of(situation: Situation, rng: Random, *, is_ample: bool) -> LoggedMemory:
-    """Return a memory in which the running requests hold blocks, and of which a prefix of all requests is known."""
-    size, requests = situation.block_size, (*situation.running, *situation.waiting)
-    enough = min(60_000, sum(cdiv(request.num_tokens, size) + 8 for request in requests))
-    num_blocks = enough if is_ample else situation.num_blocks
-    free_blocks = rng.sample(range(60_000), num_blocks)
-    tables = {
-        request.request_id: [free_blocks.pop() for _ in range(cdiv(request.num_computed_tokens, size)) if free_blocks]
-        for request in situation.running
-    }
-    if not is_ample:
-        free_blocks = free_blocks[: rng.choice((0, 1, 2, 4, 8, 30)) * len(situation.running)] or free_blocks
-    tokens = max(requests, key=lambda request: request.num_tokens).all_token_ids
-    known = {tuple(tokens[: number * size]): 70_000 - number for number in range(1, rng.randrange(1, 4))}
-    return LoggedMemory(size, free_blocks, tables, known)
-
-
-def update_cases(rng: Random) -> JudgeQuestion:
-    """Steps with one or several new tokens for each request, in an order different from the running list's."""
-    script = Script(1)
-    alike = [caught_up(name, max_tokens=1000) for name in ("e", "é", "fi", "ﬁ")]
-    long = Update(alike, {request.request_id: rng.choices(range(100, 200), k=40) for request in alike})
-    for update in (long, *(random_update(rng, many=1 + number % 3) for number in range(12))):
-        apply(script, update)
-    return script.question()
-
-
-def apply(script: Script, update: Update) -> None:
-    """Record the call of `update_from_output` that an update is."""
-    script.functions.update_from_output(
-        update.scheduler_output,
-        update.sampled,
-        update.requests,
-        update.running,
-        max_model_len=update.max_model_len,
-        kv=Memory(4, []),
-    )
 
 
 def some_requests(rng: Random, num_requests: int) -> list[Request]:

@@ -1,4 +1,4 @@
-"""What calls cost among few things and among many, and what requests leave behind: phases 1 and 3 to 8.
+"""What calls cost among few things and among many, and what requests leave behind: phases 3 to 8.
 
 The calls are those that the graded tests count, too.
 """
@@ -9,12 +9,11 @@ from itertools import count
 from random import Random
 
 from classroom.judge.question import JudgeQuestion, question, short
-from classroom.judge.questions.scheduling import apply, policy
+from classroom.judge.questions.scheduling import policy
 from classroom.judge.script import Script
-from classroom.worker.doubles import AnyShare, AnyVictim, LoggedMemory, Memory, TouchLog
+from classroom.worker.doubles import Memory, TouchLog
 from classroom.worker.script import Call
 from classroom.worker.upkeep import NUM_SHOWN
-from course.labtest.phase1.updates import EOS, Update, caught_up
 from course.labtest.phase4 import work as phase4
 from course.labtest.phase7.counters import drafted
 from course.labtest.strict_queue import StrictQueue
@@ -75,26 +74,6 @@ def recorded_halves(phase: int, come_and_go: ComeAndGo) -> tuple[list[Call], lis
 
 def names(calls: list[Call]) -> str:
     return ", ".join(dict.fromkeys(name.lstrip(".") for _, name, _ in calls))
-
-
-def update_among_waiting(script: Script, size: int) -> None:
-    apply(script, Update([caught_up("A")], {"A": [EOS]}, waiting=[caught_up(f"w{number}") for number in range(size)]))
-
-
-def admitted(script: Script) -> Callable[[str], object]:
-    return lambda name: script.functions.schedule_step(
-        [],
-        StrictQueue([make_request(name, 4)]),
-        max_num_seqs=8,
-        max_num_batched_tokens=100,
-        kv=LoggedMemory(4, [1, 2, 3]),
-        preemption=AnyVictim(),
-        chunks=AnyShare(is_generous=True),
-    )
-
-
-def ended(script: Script) -> Callable[[str], object]:
-    return lambda name: apply(script, Update([caught_up(name)], {name: [EOS]}))
 
 
 def left_the_queue(script: Script) -> Callable[[str], object]:
@@ -227,8 +206,6 @@ def calls_of(function: Callable[..., int | None], calls: Iterable[object]) -> li
     return [partial(function, call=call) for call in calls]
 
 
-OF_PLANS = partial(upkeep, phase=1, leaks=[admitted])
-OF_UPDATES = partial(upkeep, phase=1, costs=[update_among_waiting], leaks=[ended])
 # A heap may keep a few until it is used the next time.
 OF_PRIORITIES = partial(upkeep, phase=3, leaks=[left_the_queue], are_forgotten_at_once=False)
 OF_VICTIMS = partial(upkeep, phase=3, leaks=[preempted])
