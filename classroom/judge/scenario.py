@@ -5,11 +5,11 @@ A filter makes sure that each scenario of a group shows what its title names.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from random import Random
 
-from classroom.worker.scenario import EngineScenario, ScenarioRequest, ScenarioRun
+from classroom.worker.scenario import EngineScenario, ScenarioRequest
 from mini_vllm.config import EngineConfig, Policy
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import StepRecord
@@ -47,15 +47,6 @@ def returned_tokens_are_used(scenario: EngineScenario, trace: Sequence[StepRecor
     budget = scenario.config.max_num_batched_tokens
     returned = [(sum(tokens for _, _, tokens in step["preempted"]), step["total"]) for step in trace]
     return any(tokens and total + tokens > budget for tokens, total in returned)
-
-
-def the_guard_decides(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    """Without the guard, or with one that admits only into an empty engine, the plans would differ."""
-    unguarded = ScenarioRun(
-        replace(scenario, config=replace(scenario.config, admission_guard=False)), REFERENCE
-    ).trace()
-    differs = [step["scheduled"] for step in unguarded] != [step["scheduled"] for step in trace]
-    return differs and any(step["waiting_after"] and len(step["running_after"]) > 1 for step in trace)
 
 
 def several_victims(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:

@@ -1,11 +1,21 @@
-"""Questions to the electives: phases 7 to 13."""
+"""Questions to the electives, phases 7 to 13, and the tables of all phases that have one."""
 
+from functools import cache
+from itertools import product
 from random import Random
 
 from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
-from classroom.judge.script import Script
-from course.labtest import phase2_plays, phase9_plays, phase10_plays, phase11_plays, phase12_plays, phase13_plays
+from classroom.judge.script import Script, reference
+from course.labtest import (
+    phase2_plays,
+    phase5_plays,
+    phase9_plays,
+    phase10_plays,
+    phase11_plays,
+    phase12_plays,
+    phase13_plays,
+)
 from course.labtest.case_table import groups
 from course.labtest.moments import Living
 from course.labtest.phase7.counters import random_drafted
@@ -19,7 +29,15 @@ LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
 NUM_REJECTIONS = 20
 PARTS = 64  # the random distributions have probabilities in such parts
 CELLS_PER_PART = 2
-PLAYS = {2: phase2_plays, 9: phase9_plays, 10: phase10_plays, 11: phase11_plays, 12: phase12_plays, 13: phase13_plays}
+PLAYS = {
+    2: phase2_plays,
+    5: phase5_plays,
+    9: phase9_plays,
+    10: phase10_plays,
+    11: phase11_plays,
+    12: phase12_plays,
+    13: phase13_plays,
+}
 
 
 def lookups(rng: Random) -> JudgeQuestion:
@@ -190,4 +208,14 @@ def table(rng: Random, phase: int, task: int) -> JudgeQuestion:
     cases = [(group["play"], given) for group in told for given in group["cases"].values()]
     cases += [(told[0]["play"], PLAYS[phase].random_case(rng, task)) for _ in range(MAX_CASES)]
     rng.shuffle(cases)
-    return question(phase, "table", phase, cases, shown=[short(f"{play}{tuple(given)}") for play, given in cases])
+    shown = [short(f"{play}{tuple(given)}") for play, given in cases]
+    if phase == 5:
+        cases = [(play, (*given, clamp_choices())) for play, given in cases]
+    return question(phase, "table", phase, cases, shown=shown)
+
+
+@cache
+def clamp_choices() -> phase5_plays.Choices:
+    """Return phase 1's `clamp` as data, by the order of 0 and its arguments: its code is not in the jail."""
+    given = [(0, *numbers) for numbers in product(range(-3, 4), repeat=3)]
+    return {phase5_plays.order_of(one): one.index(reference(1).clamp(*one[1:])) for one in given}
