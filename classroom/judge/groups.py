@@ -4,7 +4,7 @@ A mistake costs the points of the groups that it breaks, and no others. To add a
 """
 
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from classroom.judge.questions import electives, kv_cache, scheduling, upkeep
@@ -16,9 +16,7 @@ from classroom.judge.scenario import (
     planned_victims,
     preempts,
     several_victims,
-    the_guard_decides,
     victims_return_to_answers,
-    waits,
 )
 
 
@@ -40,9 +38,7 @@ def tensors(name: str) -> Draw:
 SHORT = Features(is_tight=True, caching=True, has_threshold=True)
 BY_PRIORITY = Features(is_tight=True, caching=True, policy="priority")
 LEAVING = Features(is_tight=True, caching=True, aborts=True)
-GUARDED = Features(guard=True, is_tight=True, caching=True, has_threshold=True)
 
-WHOLE_PROMPTS = Features(chunking=False, caching=True)
 
 # Phase, title of the group, and what draws its situations, in turn.
 SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
@@ -89,20 +85,10 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "preempted requests that resume": (calls("cached blocks", SHORT, victims_return_to_answers),),
     },
     5: {
-        "the caps": (scheduling.cap_cases,),
-        "chunks and sampling": (
-            scheduling.sampling_cases,
-            calls("chunks", Features(has_threshold=True, caching=True), waits),
-        ),
-        "chunking disabled": (
-            calls("chunks", WHOLE_PROMPTS, waits),
-            calls("chunks", replace(WHOLE_PROMPTS, has_threshold=True), waits),
-        ),
-        "the admission guard": (
-            scheduling.admission_cases,
-            calls("admission", GUARDED, the_guard_decides),
-            upkeep.OF_CHUNKS,
-        ),
+        "the caps": (partial(electives.table, phase=5, task=1),),
+        "chunks and sampling": (partial(electives.table, phase=5, task=3),),
+        "chunking disabled": (partial(electives.table, phase=5, task=2),),
+        "the admission guard": (partial(electives.table, phase=5, task=4),),
     },
     6: {
         "rows of a batch": (tensors("rows"),),

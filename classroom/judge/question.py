@@ -46,9 +46,12 @@ def packed(arguments: tuple[Any, ...]) -> str:
 
 
 def same(expected: Json, found: Json) -> bool:
-    """Return whether an answer is right: numbers up to rounding, entries in order, any truth value for True."""
+    """Return whether an answer is right: numbers up to rounding, entries in order, any truth value for True.
+
+    A text is none: it says how two answers to the same question differ.
+    """
     if isinstance(expected, bool):
-        return found is not None and expected is bool(found)
+        return not isinstance(found, str | None) and expected is bool(found)
     if isinstance(expected, float):
         is_number = isinstance(found, int | float)
         return is_number and math.isclose(expected, found, rel_tol=TOLERANCE, abs_tol=TOLERANCE)

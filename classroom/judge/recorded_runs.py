@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 from classroom.judge.question import JudgeQuestion, packed
-from classroom.judge.questions.scheduling import policy
 from classroom.judge.scenario import REFERENCE, Features, ScenarioFilter, anything, draw_scenario, preempts, waits
 from classroom.judge.script import Script
 from classroom.worker.scenario import ScenarioRun, play_together
@@ -34,18 +33,9 @@ def cached_blocks(run: ScenarioRun) -> Script:
     return script
 
 
-def chunks(run: ScenarioRun, *only: str) -> Script:
-    script, config = Script(5, only), run.engine.config
-    settings = (config.long_prefill_token_threshold, config.max_model_len, config.enable_chunked_prefill)
-    run.scheduler.chunks = policy(script, [*settings, config.admission_guard])
-    return script
-
-
 PARTS: Mapping[str, Callable[[ScenarioRun], Script]] = {
     "victims": victims,
     "cached blocks": cached_blocks,
-    "chunks": lambda run: chunks(run, "num_new_tokens", "should_sample"),
-    "admission": lambda run: chunks(run, "admits"),
 }
 
 

@@ -5,11 +5,11 @@ A filter makes sure that each scenario of a group shows what its title names.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from random import Random
 
-from classroom.worker.scenario import EngineScenario, ScenarioRequest, ScenarioRun
+from classroom.worker.scenario import EngineScenario, ScenarioRequest
 from mini_vllm.config import EngineConfig, Policy
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step_record import StepRecord
@@ -41,15 +41,6 @@ def victims_return_to_answers(scenario: EngineScenario, trace: Sequence[StepReco
 def planned_victims(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
     """A victim was planned in the same step already, which happens by priority only."""
     return any(returned for step in trace for _, _, returned in step["preempted"])
-
-
-def the_guard_decides(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    """Without the guard, or with one that admits only into an empty engine, the plans would differ."""
-    unguarded = ScenarioRun(
-        replace(scenario, config=replace(scenario.config, admission_guard=False)), REFERENCE
-    ).trace()
-    differs = [step["scheduled"] for step in unguarded] != [step["scheduled"] for step in trace]
-    return differs and any(step["waiting_after"] and len(step["running_after"]) > 1 for step in trace)
 
 
 def several_victims(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:

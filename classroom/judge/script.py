@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from classroom.judge.question import JudgeQuestion, question, short
-from classroom.worker.doubles import CacheLog, Memory, ReadMemory, TouchLog
+from classroom.worker.doubles import CacheLog, Memory, TouchLog
 from classroom.worker.scenario import EngineScenario
 from classroom.worker.script import MODULE, Call
 from course.labtest.strict_queue import StrictQueue
@@ -171,8 +171,6 @@ class ArgumentWriter(TensorWriter):
         if type(thing).__name__ in SHARED:
             TensorWriter(file := io.BytesIO()).dump(thing)
             return "shared", self._script.shared(thing), file.getvalue()
-        if isinstance(thing, ReadMemory):
-            return "memory", self._script.shared(thing), vars(thing)
         if (stand_in := STAND_INS.get(type(thing).__name__)) is not None:
             return "stand-in", stand_in(thing)
         if isinstance(thing, bytes) and thing is getattr(self._script.file, "ROOT_HASH", None):

@@ -96,22 +96,6 @@ class ReservedMemory(Memory):
 
 
 @dataclass
-class ReadMemory(Memory):
-    """The same, but gives out its own counts of holders and shows them: phase 5 only reads."""
-
-    counts: dict[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.counts = super().ref_counts()
-
-    def ref_counts(self) -> dict[int, int]:
-        return self.counts
-
-    def state(self) -> dict[str, Any]:
-        """Return what a call may have changed, and the number of holders of each block."""
-        return {**super().state(), "holders": self.counts}
-
-
 class CacheLog:
     """For phase 4: finds at most two blocks of a prefix, those cached last, and records its calls.
 
@@ -189,21 +173,3 @@ class TouchLog:
 
     def state(self) -> list[int]:
         return sorted(self.touched)
-
-
-@dataclass(frozen=True)
-class ClampTable:
-    """For phase 1's `clamp`: the judge's answers, looked up. It comes with a question of phase 5 and knows no rule.
-
-    With a `scale` it is for its multiples.
-    """
-
-    size: int
-    answers: bytes
-    scale: int = 1
-
-    def __call__(self, num_new: int, budget: int, threshold: int) -> int:
-        place = 0
-        for number in (num_new, budget, threshold):
-            place = place * self.size + int(max(0, min(number // self.scale, self.size - 1)))
-        return self.answers[place] * self.scale

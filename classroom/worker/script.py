@@ -12,7 +12,6 @@ from typing import Any
 
 from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
 from classroom.worker.device import device_tensors, on_a_device
-from classroom.worker.doubles import ReadMemory
 from classroom.worker.leeway import blocks_or_numbers, hash_or_refusal, tokens_drawn
 from mini_vllm.core.request import Request
 
@@ -113,10 +112,6 @@ class ArgumentReader(pickle.Unpickler):
             case "shared":
                 batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
                 return self._replay.shared.setdefault(content[0], batch)
-            case "memory":  # one that lives on, with other contents
-                memory = self._replay.shared.setdefault(content[0], ReadMemory(1, []))
-                vars(memory).update(content[1])
-                return memory
             case "stand-in":
                 return content[0]
         return getattr(self._replay.file, content[0])

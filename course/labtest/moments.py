@@ -5,10 +5,13 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from copy import copy
 from itertools import chain, combinations
+from typing import TYPE_CHECKING
 
-from course.labtest.expect import Told
 from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
+
+if TYPE_CHECKING:  # the judge's jail has this file and not the reports
+    from course.labtest.expect import Told
 
 NOTHING_KEPT = (
     "Every call is answered from its arguments as they are at that moment; nothing is kept from earlier calls."
@@ -74,7 +77,7 @@ class Living:
         return living
 
 
-def told_of_memory(told: Told, call: Callable[[], object], right: object, alone: str) -> Told:
+def told_of_memory(told: "Told", call: Callable[[], object], right: object, alone: str) -> "Told":
     """Return what a report says: that something is kept between calls if `call`, made alone, gives the right answer.
 
     `alone` names the call, as in "a new policy, asked about a copy of the request".
@@ -94,12 +97,12 @@ def told_of_memory(told: Told, call: Callable[[], object], right: object, alone:
 
 
 def told_of_fields(
-    told: Told,
+    told: "Told",
     requests: Sequence[Request],
     ask: Callable[[list[Request]], object],
     right: object,
     keep: Collection[str] = (),
-) -> Told:
+) -> "Told":
     """Return what a report says: which fields the answer hangs on that no rule asks for, but for those to keep.
 
     `ask` makes the call about copies of the requests, by a new object. One or two fields at a time get their usual
@@ -117,7 +120,7 @@ def told_of_fields(
     return told
 
 
-def _reading(told: Told, names: Sequence[str]) -> Told:
+def _reading(told: "Told", names: Sequence[str]) -> "Told":
     lines, what = told["situation"], " and ".join(f"{name}={getattr(USUAL, name)!r}" for name in names)
     lines = lines.splitlines() if isinstance(lines, str) else lines
     hint = f"the rule does not ask for {' and '.join(names)}. Where does your code read it?"

@@ -172,7 +172,7 @@ class Scene:
             self.kv,
             [f"{one.request_id} {one.num_tokens_ahead}" for one in self.running if one.num_tokens_ahead],
         )
-        running, waiting = map(with_victims_named, (self.running, self.waiting))
+        running, waiting = with_victims_named(self.running), with_victims_named(self.waiting)
         yield f"RUNNING {running}   WAITING {waiting}   (A 5/8: 5 of its 8 tokens are computed)"
         yield f"budget {told.get('budget', 1000)}, max_num_seqs {told.get('seats', 100)}, free memory " + (
             f"{max(0, kv.num_free_blocks)} of {kv.num_usable_blocks} blocks of {kv.block_size}"

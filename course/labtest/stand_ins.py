@@ -1,5 +1,6 @@
 """Stand-ins for the parts around a phase, for graded tests and for the judge's worker."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,6 +10,7 @@ from mini_vllm.core.interfaces import BlockPool
 from mini_vllm.core.request import Request
 
 MANY = 60
+MAX_CALLS = 2000
 
 
 def listed(blocks: Sequence[int]) -> str:
@@ -99,3 +101,116 @@ class RecordingPrefixCache:
     def take_calls(self) -> list[str]:
         calls, self.calls = [str(call) for call in self.calls], []
         return calls
+
+
+class FrozenKV:
+    """A KV memory to read. Like the real one it returns its own lists, so that code which changes them is noticed."""
+
+    def __init__(self, block_size: int, tables: Mapping[str, Sequence[int]], free_queue: Sequence[int]) -> None:
+        self.block_size = block_size
+        self.tables = {request_id: list(table) for request_id, table in tables.items()}
+        self.counts = dict(Counter(block_id for table in tables.values() for block_id in table))
+        self.free_queue = list(free_queue)
+
+    def contents(self) -> dict[str, object]:
+        """Return a copy of all that a caller could change, by name."""
+        tables = {f"block table of {request_id}": list(table) for request_id, table in self.tables.items()}
+        return {**tables, "ref_counts": dict(self.counts), "free blocks": list(self.free_queue)}
+
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self.free_queue)
+
+    @property
+    def num_usable_blocks(self) -> int:
+        return len(self.free_queue) + len(self.counts)
+
+    def block_ids(self, request_id: str) -> list[int]:
+        if not isinstance(request_id, str):
+            raise TypeError(f"kv.block_ids takes the id of a request, a text, and got a {type(request_id).__name__}")
+        return self.tables.get(request_id, [])
+
+    def free_block_ids(self) -> list[int]:
+        return self.free_queue
+
+    def ref_counts(self) -> dict[int, int]:
+        return self.counts
+
+    def get_computed_blocks(self, request: Request) -> list[int]:
+        raise AssertionError("the hit blocks are an argument: they need not be looked up")
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+    ) -> list[int] | None:
+        raise AssertionError("this method only counts: it must not allocate")
+
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        raise AssertionError("this method only counts: it must not free anything")
+
+
+class SharedBlocksKV:
+    """A KV memory that is given its block tables; a block in two tables is free when both are gone.
+
+    With `is_reserved` it is full until a request is freed, and from then on the last block of each table has room.
+    `freed` has the calls of `free`, but for a first one about a request without blocks.
+    """
+
+    def __init__(
+        self, num_blocks: int, block_size: int, tables: Mapping[str, Sequence[int]], *, is_reserved: bool = False
+    ) -> None:
+        self.block_size = block_size
+        self.num_usable_blocks = num_blocks
+        self.tables = {name: list(table) for name, table in tables.items()}
+        self.is_reserved = is_reserved
+        self.freed: list[str]
+        self._gone: set[str]
+        self.forget_calls()
+
+    def forget_calls(self) -> None:
+        self.freed, self.num_calls, self._gone = [], 0, set()
+
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self.free_block_ids())
+
+    def get_computed_blocks(self, request: Request) -> list[int]:
+        return []
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+    ) -> list[int] | None:
+        self._count()
+        if self.is_reserved:
+            return [] if self.freed else None
+        table = self.tables.get(request.request_id, [])
+        num_tokens = request.num_computed_tokens + num_new_tokens + num_lookahead_tokens
+        num_needed = max(0, -(-num_tokens // self.block_size) - len(table))
+        new_blocks = self.free_block_ids()[:num_needed]
+        if len(new_blocks) < num_needed:
+            return None
+        self.tables[request.request_id] = table + new_blocks
+        self._gone.discard(request.request_id)
+        return new_blocks
+
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        self._count()
+        name = request.request_id
+        if self.tables.pop(name, None) or name in self._gone:
+            self.freed.append(f"free({name}, {num_computed_tokens}){' again' if name in self._gone else ''}")
+        self._gone.add(name)
+
+    def block_ids(self, request_id: str) -> list[int]:
+        return list(self.tables.get(request_id, ()))
+
+    def free_block_ids(self) -> list[int]:
+        held = {block_id for table in self.tables.values() for block_id in table}
+        return [block_id for block_id in range(1, self.num_usable_blocks + 1) if block_id not in held]
+
+    def ref_counts(self) -> dict[int, int]:
+        held = Counter(block_id for table in self.tables.values() for block_id in table)
+        return {block_id: held[block_id] for block_id in sorted(held)}
+
+    def _count(self) -> None:
+        self.num_calls += 1
+        if self.num_calls > MAX_CALLS:  # a loop that never ends would fill memory first
+            raise RuntimeError(f"make_room does not come to an end: it has called the memory {MAX_CALLS} times")

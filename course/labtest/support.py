@@ -1,6 +1,6 @@
 """Requests for the graded tests. Nothing here is to be filled in."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from random import Random
 from typing import cast
@@ -52,6 +52,23 @@ def fields_of(request: Request) -> dict[str, object]:
     """Return everything a request consists of, by name, its lists as copies: the rest cannot be changed in place."""
     fields = zip(Request.__slots__, VALUES(request), strict=True)
     return {name: value[:] if isinstance(value, list) else value for name, value in fields}
+
+
+def changed(request: Request, before: Mapping[str, object]) -> str:
+    """Return which fields of the request a call has changed."""
+    now = fields_of(request)
+    return ", ".join(f"request.{name} changed" for name in before if now[name] != before[name]) or "as before"
+
+
+def numbers(told: str) -> list[int]:
+    """Return the numbers of a text such as "7 1-3"."""
+    ends = [(first, last or first) for first, _, last in (part.partition("-") for part in told.split())]
+    return [number for first, last in ends for number in range(int(first), int(last) + 1)]
+
+
+def yes_or_no(answer: object) -> object:
+    """Return a truth value, which may be another library's, as a plain one; of anything else what it is."""
+    return bool(answer) if answer in (True, False) else f"{answer!r}, a {type(answer).__name__}"
 
 
 def some_ids(rng: Random, count: int) -> list[str]:

@@ -73,7 +73,7 @@ def test_a_loop_that_cannot_be_stopped_ends_pytest_with_a_message(checkout: Chec
 
 def test_without_an_option_the_course_sets_the_limit(checkout: Checkout) -> None:
     program = "import time; t = time.process_time()\n        while time.process_time() < t + 11: turn = 7"
-    output = fail(checkout, 5, "should_sample", program, "-m", "task5_3", "-k", "10-0-4")
+    output = fail(checkout, 5, "should_sample", program, "-m", "task5_3", "-k", "prompt and long")
     assert "still running after 10 seconds" in output
 
 
@@ -86,9 +86,9 @@ def test_an_endless_import_is_reported_once(checkout: Checkout) -> None:
 
 
 def test_a_starter_that_imports_the_course_is_refused_in_words(checkout: Checkout) -> None:
-    checkout.starter(5).write_text("from course.labtest.phase5 import cases\n", encoding="utf-8")
+    checkout.starter(5).write_text("from course.labtest import phase5_plays\n", encoding="utf-8")
     output = checkout.pytest(folder(checkout, 5))
-    refusal = "starter.py, line 1 imports course.labtest.phase5.cases: your answer has to be in your own file."
+    refusal = "starter.py, line 1 imports course.labtest.phase5_plays: your answer has to be in your own file."
     assert output.count(refusal) == 1
     (graded,) = checkout.grade("--phase", "5", engines=False)["phases"]
     assert refusal in graded["error"]

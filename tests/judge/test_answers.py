@@ -82,6 +82,7 @@ def test_what_is_too_much_is_refused_with_the_reason(sent: Any, reason: str) -> 
         (True, 1, True),
         (False, 0, True),
         (False, None, False),
+        (True, "False; of a new policy: True", False),
         (0.5, 0.50001, True),
         (0.5, 0.51, False),
         (0.5, "0.5", False),

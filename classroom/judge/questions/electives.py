@@ -1,13 +1,16 @@
-"""Questions to the electives: phases 7 to 13."""
+"""Questions to the electives, phases 7 to 13, and the tables of all phases that have one."""
 
+from functools import cache
+from itertools import product
 from random import Random
 
 from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
-from classroom.judge.script import Script
+from classroom.judge.script import Script, reference
 from course.labtest import (
     phase1_plays,
     phase2_plays,
+    phase5_plays,
     phase9_plays,
     phase10_plays,
     phase11_plays,
@@ -30,6 +33,7 @@ CELLS_PER_PART = 2
 PLAYS = {
     1: phase1_plays,
     2: phase2_plays,
+    5: phase5_plays,
     9: phase9_plays,
     10: phase10_plays,
     11: phase11_plays,
@@ -206,4 +210,14 @@ def table(rng: Random, phase: int, task: int) -> JudgeQuestion:
     cases = [(group["play"], given) for group in told for given in group["cases"].values()]
     cases += [(told[0]["play"], PLAYS[phase].random_case(rng, task)) for _ in range(MAX_CASES)]
     rng.shuffle(cases)
-    return question(phase, "table", phase, cases, shown=[short(f"{play}{tuple(given)}") for play, given in cases])
+    shown = [short(f"{play}{tuple(given)}") for play, given in cases]
+    if phase == 5:
+        cases = [(play, (*given, clamp_choices())) for play, given in cases]
+    return question(phase, "table", phase, cases, shown=shown)
+
+
+@cache
+def clamp_choices() -> phase5_plays.Choices:
+    """Return phase 1's `clamp` as data, by the order of 0 and its arguments: its code is not in the jail."""
+    given = [(0, *numbers) for numbers in product(range(-3, 4), repeat=3)]
+    return {phase5_plays.order_of(one): one.index(reference(1).clamp(*one[1:])) for one in given}

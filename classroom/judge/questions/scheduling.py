@@ -1,30 +1,23 @@
-"""Questions to the parts of the scheduler: phases 3 and 5."""
+"""Questions to the parts of the scheduler: phase 3."""
 
 from collections import deque
-from dataclasses import replace
-from functools import cache
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 from classroom.judge.question import MAX_CASES, JudgeQuestion
-from classroom.judge.script import Script, reference
+from classroom.judge.script import Script
 from classroom.worker.doubles import (
-    ClampTable,
     Memory,
-    ReadMemory,
     ReservedMemory,
 )
-from course.labtest.moments import Living, varied
 from course.labtest.phase3.random_room import random_room, three_steps
-from course.labtest.phase5.memories import blocks_counted, random_memory
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import make_request, some_ids, with_a_past
 from mini_vllm.config import Policy
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
 
-MAX_NUMBER = 48
 NUM_CALLS_FOR_ROOM = 16
 
 
@@ -154,90 +147,3 @@ def several_victims(rng: Random, policy: Policy, preemption: Any) -> None:
         plan.num_scheduled_tokens |= {request.request_id: rng.randrange(1, 9) for request in others}
     running = [*others, asking] if policy == "priority" else [asking, *others]
     preemption.make_room(asking, 140, running, StrictQueue(), plan, Memory(2, [], tables))
-
-
-@cache
-def clamp_table() -> ClampTable:
-    """Return phase 1's `clamp` as its values: nothing that answers a question of phase 1 lies in the jail."""
-    clamp, numbers = reference(1).clamp, range(MAX_NUMBER)
-    answers = bytes(clamp(num_new, budget, cap) for num_new in numbers for budget in numbers for cap in numbers)
-    return ClampTable(MAX_NUMBER, answers)
-
-
-def policy(script: Script, settings: list[Any], scale: int = 1) -> Any:
-    """Return a chunk policy of a script, with these settings after `clamp`; one with others is made after it."""
-    clamp = replace(clamp_table(), scale=scale)
-    made = script.functions.ChunkedPrefillPolicy(clamp, *settings)
-    script.functions.ChunkedPrefillPolicy(clamp, settings[0] + 7, settings[1] + 9, not settings[2])
-    return made
-
-
-def cap_cases(rng: Random) -> JudgeQuestion:
-    """Several policies, and requests that wait, run or were preempted, at all distances from the caps."""
-    script, living = Script(5), Living(rng)
-    for scale, num_calls in ((1, 40), (1, 40), (600, 4)):  # small numbers, and some thousands of tokens
-        threshold, max_model_len = rng.choice((0, rng.randrange(1, 12))), rng.randrange(12, 40 if scale == 1 else 17)
-        caps = [threshold * scale, max_model_len * scale + (scale > 1)]
-        policies = [policy(script, [*caps, chunking], scale) for chunking in (True, False)]
-        for _ in range(num_calls):
-            moment, computed, budget = cap_case(rng, threshold, max_model_len, scale)
-            rng.choice(policies).num_new_tokens(living.now(varied(moment, rng)), computed, budget)
-    policy(script, [0, 9_601, True], 600).num_new_tokens(Request("long", [7] * 9_600), 0, 9_600)
-    return script.question()
-
-
-def cap_case(rng: Random, threshold: int, max_model_len: int, scale: int) -> tuple[Request, int, int]:
-    """A request with some output tokens, its computed tokens, and a budget near the tokens wanted."""
-    num_tokens = rng.choice((max_model_len, max_model_len - 1, rng.randrange(1, max_model_len)))
-    num_prompt = rng.randrange(1, num_tokens + 1)
-    request = Request(rng.choice("AAB"), [7] * num_prompt * scale)
-    request.all_token_ids.extend([8] * (num_tokens - num_prompt) * scale)
-    request.status = rng.choice((RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED))
-    computed = rng.choice((num_tokens - 1, rng.randrange(num_tokens)))
-    if request.status is RequestStatus.RUNNING:  # a waiting request has computed nothing: `computed` is its hit
-        request.num_computed_tokens = computed * scale
-    num_wanted = num_tokens - computed
-    capped = min(num_wanted, threshold or num_wanted)
-    budget = rng.choice((rng.randrange(1, 24), num_wanted, capped, capped + 1, max(1, capped - 1)))
-    return request, computed * scale, budget * scale
-
-
-def sampling_cases(rng: Random) -> JudgeQuestion:
-    """Requests that sample their first or a later token, or are one token short of that."""
-    script, living = Script(5), Living(rng)
-    made = policy(script, [rng.choice((0, 4)), 40, rng.random() < 0.6])
-    for _ in range(MAX_CASES):
-        moment = Request(rng.choice("AAB"), [7] * rng.choice((300, *range(1, 12))))
-        moment.all_token_ids.extend([8] * rng.choice((0, 0, 1, 2, 5)))
-        moment.num_computed_tokens = rng.randrange(moment.num_tokens + 1)
-        request = living.now(varied(moment, rng))
-        borders = (request.num_tokens, request.num_tokens, request.num_prompt_tokens, request.num_tokens - 1)
-        made.should_sample(request, rng.choice((*borders, rng.randrange(1, request.num_tokens + 1))))
-    return script.question()
-
-
-def admission_cases(rng: Random) -> JudgeQuestion:
-    """One memory that just fits all requests, or misses by a block or two; some hits are in use, others idle."""
-    script, guard = Script(5), reference(5).ChunkedPrefillPolicy(clamp_table(), 0, 1000, True, True)
-    guarded = [policy(script, [0, 1000, chunking, True]) for chunking in (True, False)]
-    living, open_policy = Living(rng), policy(script, [0, 1000, True, False])
-    memory = ReadMemory(1, [])
-    for number_of_case in range(MAX_CASES):
-        request, hits, running, kv = random_memory(rng)
-        if num_more := 300 if number_of_case == 0 else rng.choice((0,) * 9 + (60,)):  # many run
-            more = [make_request(f"more{number}", kv.block_size, num_computed_tokens=1) for number in range(num_more)]
-            running += more
-            kv.tables |= {one.request_id: [1_000 + number] for number, one in enumerate(more)}
-        num_fitting = sum(blocks_counted(guard, request, hits, running, kv)) + rng.choice((0, 0, -1, -1, 1, -2, 3))
-        idle = [block_id for block_id in hits if block_id in kv.free_queue]
-        free = [*idle, *range(kv.num_usable_blocks + 1, kv.num_usable_blocks + 1 + num_fitting - len(idle))]
-        request, running = living.now(request), [living.now(one) for one in running]
-        made = rng.choice((*guarded, *guarded, open_policy))
-        free = rng.choice((free, [])) if made is open_policy else free
-        vars(memory).update(vars(ReadMemory(kv.block_size, free, kv.tables)))
-        made.admits(request, hits, running, memory)
-    request, other = Request("W", [7]), Request("R", [7])  # one block of 20,000 is missing
-    for one in (request, other):
-        one.all_token_ids += [7] * 9_999
-    guarded[0].admits(request, [], [other], Memory(1, list(range(1, 20_000)), {"R": [20_000]}))
-    return script.question()

@@ -1,4 +1,4 @@
-"""What calls cost among few things and among many, and what requests leave behind: phases 3 to 8.
+"""What calls cost among few things and among many, and what requests leave behind: phases 3, 4, 7 and 8.
 
 The calls are those that the graded tests count, too.
 """
@@ -9,7 +9,6 @@ from itertools import count
 from random import Random
 
 from classroom.judge.question import JudgeQuestion, question, short
-from classroom.judge.questions.scheduling import policy
 from classroom.judge.script import Script
 from classroom.worker.doubles import Memory, TouchLog
 from classroom.worker.script import Call
@@ -144,18 +143,6 @@ def admissions(script: Script) -> Callable[[str], object]:
     return use
 
 
-def asked_about(script: Script) -> Callable[[str], object]:
-    chunks = policy(script, [0, 1000, True, True])
-
-    def use(name: str) -> None:
-        request, other = Request(name, [7] * 9), make_request("A", 4, num_computed_tokens=3)
-        chunks.admits(request, [1], [other], Memory(4, [2, 3, 4], {"A": [1]}))
-        chunks.num_new_tokens(request, 4, 100)
-        chunks.should_sample(request, 9)
-
-    return use
-
-
 def looked_up(script: Script) -> Callable[[str], object]:
     def use(name: str) -> None:
         half, number = name.split()
@@ -211,7 +198,6 @@ OF_PRIORITIES = partial(upkeep, phase=3, leaks=[left_the_queue], are_forgotten_a
 OF_VICTIMS = partial(upkeep, phase=3, leaks=[preempted])
 OF_HITS = partial(upkeep, phase=4, costs=calls_of(cache_call, phase4.CALLS), leaks=[admissions])
 OF_EVICTIONS = partial(upkeep, phase=4, leaks=[partial(cached, way_out=way) for way in ("evict", "drop")])
-OF_CHUNKS = partial(upkeep, phase=5, leaks=[asked_about])
 OF_LOOKUPS = partial(upkeep, phase=7, leaks=[looked_up])
 OF_DRAFTS = partial(upkeep, phase=7, leaks=[with_drafts])
 OF_PLACEHOLDERS = partial(upkeep, phase=8, leaks=[in_flight])

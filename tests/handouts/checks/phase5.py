@@ -8,7 +8,8 @@ from statistics import pstdev
 from typing import Any
 
 from course.fresh.jobs import play_workload
-from course.labtest.phase5.memories import FrozenKV, request_in
+from course.labtest.phase5_plays import request_in
+from course.labtest.stand_ins import FrozenKV
 from course.simulator.experiment import Experiment
 from course.simulator.gpus import default_budget, find_gpu
 from course.simulator.simulation import simulate, simulate_under
@@ -101,7 +102,7 @@ def admits(
         next_block += held
         requests.append(request_in(RequestStatus.RUNNING, name, known, computed=known - 1))
     hit_blocks = [*tables.get("A", [])[:held_hits], *range(next_block, next_block + free_hits)]
-    kv = FrozenKV(4, next_block - 1 + num_free, tables)
+    kv = FrozenKV(4, tables, range(next_block, next_block + num_free))
     request = request_in(RequestStatus.WAITING, "W", num_tokens)
     return _policy(0, 1_000, chunking=True, guard=True).admits(request, hit_blocks, requests, kv)
 
