@@ -30,6 +30,13 @@ ROOT = Path(__file__).parents[1]
 EMBEDDED_MODEL = ROOT / "mini_vllm" / "embedded_model"
 REQUIRED = ("torch", "transformers", "accelerate", "numpy", "psutil", "rich", "typer")
 FOR_NOTEBOOKS = ("jupyterlab", "ipywidgets", "anywidget")
+OPTIONAL = {  # extra: the package that stands for it, and what is missing without it
+    "serve": ("fastapi", "no `mini-vllm serve`, and notebook 12 plays a recorded run"),
+    "structured": ("llguidance", "no JSON schemas and no grammars; regexes work"),
+    "judge": ("pyseccomp", "the judge's jail does not keep starters from starting processes"),
+    "triton": ("triton", "no Triton kernels, which need a GPU"),
+}
+ONLY_ON_LINUX = ("judge", "triton")
 MODEL_FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 STYLES = {"OK": "green", "warn": "yellow", "missing": "bold red", "wrong": "bold red"}
 
@@ -57,7 +64,7 @@ def all_checks() -> list[Finding]:
         check_kernel(Path(sys.prefix)),
         *check_torch(),
         *check_load(),
-        check_triton(),
+        *(check_extra(extra) for extra in OPTIONAL if sys.platform == "linux" or extra not in ONLY_ON_LINUX),
         *check_compiler(),
         check_model(EMBEDDED_MODEL),
         Finding("course", "OK", str(ROOT)),
@@ -130,11 +137,12 @@ def check_load() -> Iterator[Finding]:
         yield Finding("load", "warn", f"load average {load:.1f} on {usable} CPUs", fix)
 
 
-def check_triton() -> Finding:
-    """Triton is optional."""
-    if importlib.util.find_spec("triton") is None:
-        return Finding("triton", "OK", "not installed (optional)")
-    return Finding("triton", "OK", metadata.version("triton"))
+def check_extra(extra: str) -> Finding:
+    """An extra is optional; its first package stands for it."""
+    package, costs = OPTIONAL[extra]
+    if importlib.util.find_spec(package) is None:
+        return Finding(f"[{extra}]", "OK", f"{package} is not installed (optional): {costs}", install_command(extra))
+    return Finding(f"[{extra}]", "OK", f"{package} {metadata.version(package)}")
 
 
 def check_compiler() -> Iterator[Finding]:

@@ -32,6 +32,15 @@ def test_a_missing_package_is_named_with_its_fix(mini_vllm: Commands, monkeypatc
     assert "pip install -c constraints.txt" in " ".join(shown.split())
 
 
+@pytest.mark.parametrize("extra", checks.OPTIONAL)
+def test_a_missing_extra_is_named_with_its_line_and_what_it_costs(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.importlib.util, "find_spec", lambda _: None)
+    found = checks.check_extra(extra)
+    assert not found.is_bad
+    assert checks.OPTIONAL[extra][1] in found.found
+    assert f"[{extra}]" in found.fix
+
+
 def test_an_environment_from_before_the_kernel_is_told_how_to_get_it(tmp_path: Path) -> None:
     assert checks.check_kernel(tmp_path).status == "warn"
     assert f"-e {checks.ROOT}" in checks.check_kernel(tmp_path).fix

@@ -34,7 +34,7 @@ def test_conda_takes_a_python_that_the_project_allows_and_installs_the_checkout(
     (python,) = (item.partition("=")[2] for item in dependencies if str(item).startswith("python="))
     assert python == PROJECT["requires-python"].removeprefix(">=")
     assert "pip" in dependencies
-    assert {"pip": ["-e ."]} in dependencies
+    assert {"pip": ["-e .[judge,serve,structured]"]} in dependencies
     assert ENVIRONMENT["channels"] == ["conda-forge"]
     assert ENVIRONMENT["name"] == PROJECT["name"]
 

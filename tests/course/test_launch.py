@@ -125,7 +125,7 @@ def test_post_build_is_bash_whose_commands_are_there() -> None:
     assert [folder for folder in lines[0][4:] if not (ROOT / folder).is_dir()] == []
     subprocess.run([sys.executable, "-m", "cli", *lines[1][1:]], cwd=ROOT, check=True, capture_output=True)
     names = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
-    assert {"pip": ["-e ."]} in names, "which makes mini-vllm"
+    assert {"pip": ["-e .[judge,serve,structured]"]} in names, "which makes mini-vllm"
 
 
 @pytest.fixture
