@@ -7,15 +7,13 @@ import importlib
 from dataclasses import dataclass
 from functools import partial
 
-from classroom.judge.questions import electives, kv_cache, scheduling, upkeep
+from classroom.judge.questions import electives, kv_cache, upkeep
 from classroom.judge.recorded_runs import Draw, calls
 from classroom.judge.scenario import (
     Features,
     evicts,
     hits,
     planned_victims,
-    preempts,
-    several_victims,
     victims_return_to_answers,
 )
 
@@ -55,18 +53,10 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "shared blocks": (partial(electives.table, phase=2, task=4),),
     },
     3: {
-        "the priority queue": (*[scheduling.priority_queue_operations] * 2, upkeep.OF_PRIORITIES),
-        "which request to preempt": (scheduling.victim_cases,),
-        "preempting, first come first served": (
-            scheduling.rooms_fcfs,
-            calls("victims", SHORT, several_victims),
-            upkeep.OF_VICTIMS,
-        ),
-        "preempting, by priority": (
-            scheduling.rooms_by_priority,
-            calls("victims", BY_PRIORITY, planned_victims),
-            calls("victims", Features(policy="priority", is_tight=True, aborts=True), preempts),
-        ),
+        "the priority queue": (partial(electives.table, phase=3, task=1),),
+        "which request to preempt": (partial(electives.table, phase=3, task=2),),
+        "preempting, first come first served": (partial(electives.table, phase=3, task=3, also=4),),
+        "preempting, by priority": (partial(electives.table, phase=3, task=5),),
     },
     4: {
         "hashes": (kv_cache.hash_cases,),

@@ -27,6 +27,7 @@ SEEN = (
         "course/labtest/scheduling_stand_ins.py",
         "course/labtest/phase1_plays.py",
         "course/labtest/phase2_plays.py",
+        "course/labtest/phase3_plays.py",
         "course/labtest/phase5_plays.py",
         "course/labtest/phase9_plays.py",
         "course/labtest/phase10_plays.py",

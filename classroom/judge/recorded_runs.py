@@ -17,15 +17,6 @@ MAX_DRAWS = 200
 Draw = Callable[[Random], Any]
 
 
-def victims(run: ScenarioRun) -> Script:
-    """Record phase 3: the preemptions, and by priority the queue."""
-    script, policy = Script(3), run.engine.config.policy
-    run.scheduler.preemption = script.functions.RecomputePreemption(policy)
-    if policy == "priority":
-        run.scheduler.waiting = script.functions.PriorityRequestQueue()
-    return script
-
-
 def cached_blocks(run: ScenarioRun) -> Script:
     script, cache = Script(4), run.scheduler.prefix_cache
     assert isinstance(cache, ObservedPrefixCache)
@@ -34,7 +25,6 @@ def cached_blocks(run: ScenarioRun) -> Script:
 
 
 PARTS: Mapping[str, Callable[[ScenarioRun], Script]] = {
-    "victims": victims,
     "cached blocks": cached_blocks,
 }
 

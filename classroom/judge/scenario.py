@@ -3,7 +3,6 @@
 A filter makes sure that each scenario of a group shows what its title names.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -41,12 +40,6 @@ def victims_return_to_answers(scenario: EngineScenario, trace: Sequence[StepReco
 def planned_victims(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
     """A victim was planned in the same step already, which happens by priority only."""
     return any(returned for step in trace for _, _, returned in step["preempted"])
-
-
-def several_victims(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    """One request needed the memory of two others at once."""
-    causes = (Counter(cause for _, cause, _ in step["preempted"]) for step in trace)
-    return any(most > 1 for count in causes for most in count.values())
 
 
 def waits(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:

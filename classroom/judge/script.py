@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from classroom.judge.question import JudgeQuestion, question, short
-from classroom.worker.doubles import CacheLog, Memory, TouchLog
+from classroom.worker.doubles import CacheLog, TouchLog
 from classroom.worker.scenario import EngineScenario
 from classroom.worker.script import MODULE, Call
 from course.labtest.strict_queue import StrictQueue
@@ -22,12 +22,9 @@ READS = frozenset(("block_ids", "free_block_ids", "ref_counts", "cached_blocks",
 
 # What takes the place of another phase, or of a double of the graded tests, in a worker: neither may enter it.
 STAND_INS: Mapping[str, Callable[[Any], object]] = {
-    "PagedKVCacheManager": lambda kv: Memory(kv.block_size, kv.free_block_ids(), dict(kv.req_to_blocks)),
-    "SharedBlocksKV": lambda kv: Memory(kv.block_size, kv.free_block_ids(), kv.tables),
     "BlockPool": lambda pool: TouchLog(),
     "RecordingPool": lambda pool: TouchLog(),
     "RecordingPrefixCache": lambda cache: CacheLog(),
-    "PriorityRequestQueue": lambda queue: StrictQueue(queue),
 }
 
 
@@ -196,8 +193,6 @@ def shown(value: Any) -> str:
             return f"[{', '.join(map(shown, value))}]"
         case dict():
             return f"{{{', '.join(f'{key}: {shown(item)}' for key, item in value.items())}}}"
-        case Memory():
-            return f"(memory: {value.state()}, blocks of {value.block_size})"
         case RecordedObject():
             return f"(your {type(value.thing).__name__})"
     if hasattr(value, "shape"):

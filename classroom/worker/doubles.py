@@ -4,98 +4,15 @@ They keep the contracts of `mini_vllm/core/interfaces.py` and decide differently
 them answers what another phase is asked: other blocks, other victims, other shares.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import BlockPool
 from mini_vllm.core.request import Request
 
 MAX_HIT_BLOCKS = 2
 
 
-@dataclass
-class Memory:
-    """For phase 2: hands out the most recently freed block, and finds at most some blocks of a prefix, mostly two."""
-
-    block_size: int
-    free_blocks: list[int]
-    tables: dict[str, list[int]] = field(default_factory=dict)
-    known: dict[tuple[int, ...], int] = field(default_factory=dict)
-    freed: list[tuple[str, int]] = field(default_factory=list)
-    max_hit_blocks: int = MAX_HIT_BLOCKS
-
-    @property
-    def num_usable_blocks(self) -> int:
-        return len(self.free_blocks) + len(self.ref_counts())
-
-    @property
-    def num_free_blocks(self) -> int:
-        return len(self.free_blocks)
-
-    def get_computed_blocks(self, request: Request) -> list[int]:
-        hits: list[int] = []
-        for prefix in self._prefixes(request):
-            if prefix not in self.known or len(prefix) >= request.num_tokens:
-                break
-            hits.append(self.known[prefix])
-        return hits
-
-    def allocate_slots(
-        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
-    ) -> list[int] | None:
-        table = self.tables.get(request.request_id, list(hit_blocks))
-        end = request.num_computed_tokens + len(hit_blocks) * self.block_size + num_new_tokens
-        num_more = max(0, cdiv(end + num_lookahead_tokens, self.block_size) - len(table))
-        left = [block_id for block_id in self.free_blocks if block_id not in hit_blocks]
-        if num_more > len(left):
-            return None
-        self.free_blocks = left
-        taken = [self.free_blocks.pop() for _ in range(num_more)]
-        self.tables[request.request_id] = table = [*table, *taken]
-        self.known = {prefix: block_id for prefix, block_id in self.known.items() if block_id not in taken}
-        for index, prefix in enumerate(self._prefixes(request)):
-            if len(prefix) <= end:
-                self.known[prefix] = table[index]
-        return taken
-
-    def free(self, request: Request, num_computed_tokens: int) -> None:
-        self.freed.append((request.request_id, num_computed_tokens))
-        table = self.tables.pop(request.request_id, [])
-        self.free_blocks += [block_id for block_id in table if block_id not in self.ref_counts()]
-
-    def block_ids(self, request_id: str) -> list[int]:
-        return self.tables.get(request_id, [])
-
-    def free_block_ids(self) -> list[int]:
-        return list(self.free_blocks)
-
-    def ref_counts(self) -> dict[int, int]:
-        return dict(Counter(block_id for table in self.tables.values() for block_id in table))
-
-    def state(self) -> dict[str, Any]:
-        """Return what a call may have changed."""
-        tables = {name: len(table) for name, table in sorted(self.tables.items())}
-        return {"blocks held": tables, "free": len(self.free_blocks), "freed": self.freed}
-
-    def _prefixes(self, request: Request) -> list[tuple[int, ...]]:
-        tokens, size = request.all_token_ids, self.block_size
-        num_full = min(self.max_hit_blocks, len(tokens) // size)
-        return [tuple(tokens[: number * size]) for number in range(1, num_full + 1)]
-
-
-class ReservedMemory(Memory):
-    """The same, full until a request was freed; from then on the last blocks of all others have room."""
-
-    def allocate_slots(
-        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
-    ) -> list[int] | None:
-        return [] if self.freed else None
-
-
-@dataclass
 class CacheLog:
     """For phase 4: finds at most two blocks of a prefix, those cached last, and records its calls.
 

@@ -25,11 +25,6 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
     "hash_block": hash_or_refusal,
 }
 STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
-    "PriorityRequestQueue": lambda queue, _: [
-        len(queue),
-        next(iter(queue), None),
-        [request.request_id for request in queue],
-    ],
     "HashPrefixCache": lambda cache, _: {
         "cached": cache.cached_blocks(),
         "hit_rate": round(float(cache.hit_rate()), 6),
@@ -71,8 +66,7 @@ class ScriptReplay:
         if name == "paged_attention":  # it may change the query, but not the caches
             observed = [float(cache.sum()) for cache in positional[1:3]]
         kind = type(thing).__name__
-        is_looked_at = kind != "PriorityRequestQueue" or len(self.results) % 3 == 0  # a look must not change an answer
-        state = STATES[kind](thing, self.requests.values()) if kind in STATES and is_looked_at else None
+        state = STATES[kind](thing, self.requests.values()) if kind in STATES else None
         return {
             "returns": "an iterator" if isinstance(found, Iterator) else self.describe(found),
             "arguments": [self.describe(one) for one in observed],

@@ -21,7 +21,6 @@ def upkeep(
     phase: int,
     costs: Sequence[Sequence[SizedScript]],
     leaks: Sequence[tuple[list[Call], list[Call]]],
-    are_forgotten_at_once: bool,
 ) -> list[Json]:
     """Return whether the last call of a script does more work among many things than among few; then what is left.
 
@@ -36,7 +35,7 @@ def upkeep(
         answers.append({"does more among many": min(many) > 2 * few + ROOM})
         answers += replay(files, phase, [call for call in sized[0][0] if not call[1].startswith(".")])
     for before, calls in leaks:
-        answers.append(left_by(files[phase], before, calls, are_forgotten_at_once))
+        answers.append(left_by(files[phase], before, calls))
         answers += replay(files, phase, before[:NUM_SHOWN])
     return answers
 
@@ -62,11 +61,8 @@ def make(played: ScriptReplay, target: int, name: str, arguments: bytes) -> None
     played.results.append(getattr(thing, name)(*positional, **named))
 
 
-def left_by(file: Any, before: list[Call], calls: list[Call], are_forgotten_at_once: bool) -> Json:
-    """Return the entries and references that calls leave after others before them, and the state of the objects.
-
-    Where the requests need not be forgotten at once, references to them are not counted.
-    """
+def left_by(file: Any, before: list[Call], calls: list[Call]) -> Json:
+    """Return the entries and references that calls leave after others before them, and the state of the objects."""
     played = ScriptReplay(file)
     for call in before:
         make(played, *call)
@@ -80,7 +76,7 @@ def left_by(file: Any, before: list[Call], calls: list[Call], are_forgotten_at_o
     states = [STATES[type(one).__name__](one, ()) for one in objects if type(one).__name__ in STATES]
     return {
         "entries left": num_kept if num_kept > ROOM else 0,
-        "references to requests that are gone": num_references(gone) if are_forgotten_at_once else 0,
+        "references to requests that are gone": num_references(gone),
         "state": played.describe(states),
     }
 

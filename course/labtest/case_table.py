@@ -103,7 +103,12 @@ def about_difference(told: dict[str, Any], seen: Seen, expected: Mapping[str, An
     first = [f"{one}: {seen.get(one)}, not {expected[one]}{arrangement(seen.get(one), expected[one])}" for one in wrong]
     sign = "\n".join([*first[:1], ", ".join(wrong), *calls[-1:]])
     found = next((about for pattern, about in told["about"].items() if re.search(pattern, sign)), told)
-    return {"rule": found["rule"], "situation": calls, "hint": found["hint"], "shares": shares_of(seen, expected)}
+    return {
+        "rule": found.get("rule", told["rule"]),
+        "situation": calls,
+        "hint": found["hint"],
+        "shares": shares_of(seen, expected),
+    }
 
 
 def shares_of(seen: Seen, expected: Mapping[str, Any]) -> Shares | None:

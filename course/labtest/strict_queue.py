@@ -1,22 +1,23 @@
 """A waiting queue that can be used through its Protocol only, and that counts what each use costs."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mini_vllm.core.request import Request
 
 
 class StrictQueue:
-    """First come, first served; no attribute leads to the requests.
+    """First come, first served, or in an `order` of ids that is given; no attribute leads to the requests.
 
     `cost` counts uses of the queue and requests that iteration has yielded.
     """
 
-    __slots__ = ("_use", "cost")
+    __slots__ = ("_order", "_use", "cost")
 
-    def __init__(self, requests: Iterable[Request] = ()) -> None:
+    def __init__(self, requests: Iterable[Request] = (), order: Sequence[str] = ()) -> None:
         inside = deque(requests)  # in a closure: an attribute would be a way around the Protocol
-        self.cost = 0
+        self._order, self.cost = order, 0
+        self._sort(inside)
 
         def use() -> deque[Request]:
             self.cost += 1
@@ -24,17 +25,21 @@ class StrictQueue:
 
         self._use: Callable[[], deque[Request]] = use
 
-    def __reduce__(self) -> tuple[type["StrictQueue"], tuple[list[Request]]]:
-        return StrictQueue, (list(self._use()),)
+    def __reduce__(self) -> tuple[type["StrictQueue"], tuple[list[Request], Sequence[str]]]:
+        return StrictQueue, (list(self._use()), self._order)
 
     def __repr__(self) -> str:
         return "the waiting queue"
 
     def add_request(self, request: Request) -> None:
-        self._use().append(request)
+        inside = self._use()
+        inside.append(request)
+        self._sort(inside)
 
     def prepend_request(self, request: Request) -> None:
-        self._use().appendleft(request)
+        inside = self._use()
+        inside.appendleft(request)
+        self._sort(inside)
 
     def peek_request(self) -> Request:
         return self._first()[0]
@@ -55,6 +60,12 @@ class StrictQueue:
         for request in tuple(self._use()):  # a copy: the caller may take out what it is given
             self.cost += 1
             yield request
+
+    def _sort(self, inside: deque[Request]) -> None:
+        if self._order:
+            by_order = sorted(inside, key=lambda request: self._order.index(request.request_id))
+            inside.clear()
+            inside.extend(by_order)
 
     def _first(self) -> deque[Request]:
         inside = self._use()

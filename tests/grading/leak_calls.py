@@ -75,7 +75,7 @@ def view(value: Any, depth: int = 4) -> object:
 
 def copy_of_queue(queue: StrictQueue, memo: dict[int, Any]) -> StrictQueue:
     """Return a copy with its own requests: they are in a closure, which `deepcopy` would share."""
-    copy = StrictQueue(deepcopy(list(queue._use()), memo))
+    copy = StrictQueue(deepcopy(list(queue._use()), memo), queue._order)
     queue.cost -= 1
     copy.cost = queue.cost
     return copy

@@ -17,14 +17,15 @@ from tests.grading.checkout import solution
 
 # An import of the course is refused; these are not seen.
 DOUBLES = """
-doubles = __import__('class' + 'room.worker.doubles', fromlist=['Memory'])
+doubles = __import__('class' + 'room.worker.doubles', fromlist=['CacheLog'])
+memories = __import__('course.' + 'labtest.stand_ins', fromlist=['SharedBlocksKV'])
 stand_ins = __import__('course.' + 'labtest.scheduling_stand_ins', fromlist=['CallLog'])
 """
 ADAPTED = {
     2: """
-class PagedKVCacheManager(doubles.Memory):
+class PagedKVCacheManager(memories.SharedBlocksKV):
     def __init__(self, num_gpu_blocks, block_size, prefix_cache):
-        super().__init__(block_size, list(range(num_gpu_blocks - 1, 0, -1)))
+        super().__init__(num_gpu_blocks - 1, block_size, {})
     usage = property(lambda self: 1 - self.num_free_blocks / self.num_usable_blocks)
 """,
     3: """

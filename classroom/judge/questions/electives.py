@@ -1,8 +1,10 @@
 """Questions to the electives, phases 7 to 13, and the tables of all phases that have one."""
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from random import Random
+from typing import Any
 
 from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
@@ -10,6 +12,7 @@ from classroom.judge.script import Script, reference
 from course.labtest import (
     phase1_plays,
     phase2_plays,
+    phase3_plays,
     phase5_plays,
     phase9_plays,
     phase10_plays,
@@ -33,6 +36,7 @@ CELLS_PER_PART = 2
 PLAYS = {
     1: phase1_plays,
     2: phase2_plays,
+    3: phase3_plays,
     5: phase5_plays,
     9: phase9_plays,
     10: phase10_plays,
@@ -204,11 +208,16 @@ def corrections(rng: Random) -> JudgeQuestion:
     return script.question()
 
 
-def table(rng: Random, phase: int, task: int) -> JudgeQuestion:
-    """Random cases of one task of a phase with plays, among the named ones of its graded tests, which vary all else."""
-    told = groups(PLAYS[phase], task)
-    cases = [(group["play"], given) for group in told for given in group["cases"].values()]
-    cases += [(told[0]["play"], PLAYS[phase].random_case(rng, task)) for _ in range(MAX_CASES)]
+def table(rng: Random, phase: int, task: int, also: int | None = None) -> JudgeQuestion:
+    """Random cases of a task of a phase with plays, among the named ones of its graded tests, which vary all else.
+
+    `also` is another task of the same group.
+    """
+    cases: list[tuple[str, Sequence[Any]]] = []
+    for one in filter(None, (task, also)):
+        told = groups(PLAYS[phase], one)
+        cases += [(group["play"], given) for group in told for given in group["cases"].values()]
+        cases += [(told[0]["play"], PLAYS[phase].random_case(rng, one)) for _ in range(MAX_CASES)]
     rng.shuffle(cases)
     shown = [short(f"{play}{tuple(given)}") for play, given in cases]
     if phase == 5:

@@ -1,25 +1,23 @@
-"""What calls cost among few things and among many, and what requests leave behind: phases 3, 4, 7 and 8.
+"""What calls cost among few things and among many, and what requests leave behind: phases 4, 7 and 8.
 
 The calls are those that the graded tests count, too.
 """
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import count
 from random import Random
 
 from classroom.judge.question import JudgeQuestion, question, short
 from classroom.judge.script import Script
-from classroom.worker.doubles import Memory, TouchLog
+from classroom.worker.doubles import TouchLog
 from classroom.worker.script import Call
 from classroom.worker.upkeep import NUM_SHOWN
 from course.labtest.phase4 import work as phase4
 from course.labtest.phase7.counters import drafted
-from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import make_request
 from course.labtest.work import LONG, NUM_REQUESTS, SHORT
 from mini_vllm.core.request import Request
-from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
+from mini_vllm.core.step import ScheduledRequest
 
 NUM_ADMISSIONS = 600
 LARGE_PROMPT = [7] * 600_000
@@ -34,8 +32,6 @@ def upkeep(
     phase: int,
     costs: Iterable[Cost] = (),
     leaks: Iterable[ComeAndGo] = (),
-    *,
-    are_forgotten_at_once: bool = True,
 ) -> JudgeQuestion:
     """Ask what the last call of each script of `costs` takes, and what the requests of each of `leaks` leave behind."""
     many = LONG + 10 * rng.randrange(9)
@@ -45,7 +41,7 @@ def upkeep(
         shown += [f"{names(few)}: does the last call do more with {many} than with {SHORT}?", *told(few)]
     for before, _ in scripts:
         shown += [f"{names(before)}: what is left of the requests?", *told(before[:NUM_SHOWN])]
-    return question(phase, "upkeep", phase, sized, scripts, are_forgotten_at_once, shown=shown)
+    return question(phase, "upkeep", phase, sized, scripts, shown=shown)
 
 
 def told(calls: list[Call]) -> list[str]:
@@ -73,30 +69,6 @@ def recorded_halves(phase: int, come_and_go: ComeAndGo) -> tuple[list[Call], lis
 
 def names(calls: list[Call]) -> str:
     return ", ".join(dict.fromkeys(name.lstrip(".") for _, name, _ in calls))
-
-
-def left_the_queue(script: Script) -> Callable[[str], object]:
-    queue, clock = script.functions.PriorityRequestQueue(), count()
-
-    def use(name: str) -> None:
-        first, second = (Request(one, [1], arrival_time=next(clock)) for one in (name, f"{name}, too"))
-        for request in (first, second):
-            queue.add_request(request)
-        queue.pop_request()
-        queue.remove_request(second)
-
-    return use
-
-
-def preempted(script: Script) -> Callable[[str], object]:
-    preemption = script.functions.RecomputePreemption("fcfs")
-
-    def use(name: str) -> None:
-        needing, victim = (make_request(one, 4, num_computed_tokens=2) for one in (f"{name} needs", name))
-        memory = Memory(2, [], {needing.request_id: [1], name: [2]})
-        preemption.make_room(needing, 1, [needing, victim], StrictQueue(), SchedulerOutput(9), memory)
-
-    return use
 
 
 def cache_call(script: Script, size: int, call: str) -> int:
@@ -193,9 +165,6 @@ def calls_of(function: Callable[..., int | None], calls: Iterable[object]) -> li
     return [partial(function, call=call) for call in calls]
 
 
-# A heap may keep a few until it is used the next time.
-OF_PRIORITIES = partial(upkeep, phase=3, leaks=[left_the_queue], are_forgotten_at_once=False)
-OF_VICTIMS = partial(upkeep, phase=3, leaks=[preempted])
 OF_HITS = partial(upkeep, phase=4, costs=calls_of(cache_call, phase4.CALLS), leaks=[admissions])
 OF_EVICTIONS = partial(upkeep, phase=4, leaks=[partial(cached, way_out=way) for way in ("evict", "drop")])
 OF_LOOKUPS = partial(upkeep, phase=7, leaks=[looked_up])

@@ -9,6 +9,7 @@ from course.labtest.in_place import drafting
 from course.labtest.in_place.neighbours import AnyCache, AnyMemory, AnyShare, AnyStep, AnyVictim
 from course.labtest.in_place.scenario import Scenario
 from course.labtest.in_place.tape import Tape
+from course.labtest.public_clamp import clamp
 from mini_vllm.core.absent import NoGates
 from mini_vllm.core.interfaces import ModelRunner, SchedulingFunctions
 from mini_vllm.core.invariants import InvariantError, check_state
@@ -125,9 +126,6 @@ class Place:
         return found
 
     def _functions(self) -> SchedulingFunctions:
-        def clamp(num_new: int, budget: int, threshold: int) -> int:
-            return len(range(num_new)[: threshold or None][: max(0, budget)])
-
         if self.phase == 1:
             return SchedulingFunctions(self.yours.clamp, self.yours.schedule_step, self.yours.update_from_output)
         step = AnyStep()

@@ -1,1 +1,0 @@
-"""Doubles and reference models for the graded tests of phase 3."""

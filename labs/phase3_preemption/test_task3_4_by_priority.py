@@ -1,0 +1,14 @@
+"""Graded tests of task 3.4: by priority."""
+
+from types import ModuleType
+
+import pytest
+
+from course.labtest import phase3_plays
+from course.labtest.case_table import cases, check
+from course.labtest.recorded import Answers
+
+
+@pytest.mark.parametrize("name", cases(phase3_plays, 5))
+def test_make_room_by_priority(phase3: ModuleType, answers: Answers, name: str) -> None:
+    check(phase3_plays, phase3, answers, 5, name)

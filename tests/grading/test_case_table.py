@@ -1,0 +1,9 @@
+"""What a report of a case table says where `about` leaves something out."""
+
+from course.labtest.case_table import about_difference
+
+
+def test_a_question_without_a_rule_has_that_of_its_group() -> None:
+    told = {"rule": "the group's", "hint": "the group's?", "about": {"^a: 1, not 2": {"hint": "why 1?"}}}
+    report = about_difference(told, {"a": 1}, {"a": 2}, ["a()"])
+    assert (report["rule"], report["hint"]) == ("the group's", "why 1?")
