@@ -34,7 +34,7 @@ def test_a_missing_package_is_named_with_its_fix(mini_vllm: Commands, monkeypatc
 
 @pytest.mark.parametrize("extra", checks.OPTIONAL)
 def test_a_missing_extra_is_named_with_its_line_and_what_it_costs(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     found = checks.check_extra(extra)
     assert not found.is_bad
     assert checks.OPTIONAL[extra][1] in found.found
