@@ -7,18 +7,15 @@ import importlib
 from dataclasses import dataclass, replace
 from functools import partial
 
-from classroom.judge.questions import electives, kv_cache, scheduling, upkeep
+from classroom.judge.questions import electives, scheduling, upkeep
 from classroom.judge.recorded_runs import Draw, calls
 from classroom.judge.scenario import (
     Features,
-    evicts,
-    hits,
     planned_victims,
     preempts,
     returned_tokens_are_used,
     several_victims,
     the_guard_decides,
-    victims_return_to_answers,
     waits,
 )
 
@@ -41,7 +38,6 @@ def tensors(name: str) -> Draw:
 SHORT = Features(is_tight=True, caching=True, has_threshold=True)
 BY_PRIORITY = Features(is_tight=True, caching=True, policy="priority")
 THRIFTY = Features(is_tight=True, small_budget=True)
-LEAVING = Features(is_tight=True, caching=True, aborts=True)
 GUARDED = Features(guard=True, is_tight=True, caching=True, has_threshold=True)
 
 FEW_SEATS = Features(few_seats=True)
@@ -88,20 +84,11 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         ),
     },
     4: {
-        "hashes": (kv_cache.hash_cases,),
-        "hits in ample memory": (
-            calls("cached blocks", Features(caching=True), hits),
-            kv_cache.cache_operations,
-            upkeep.OF_HITS,
-        ),
-        "eviction": (
-            kv_cache.cache_operations,
-            calls("cached blocks", LEAVING, evicts),
-            calls("cached blocks", BY_PRIORITY, planned_victims),
-            upkeep.OF_EVICTIONS,
-        ),
-        "tenants and adapters": (calls("cached blocks", Features(caching=True, tenants=True), hits),),
-        "preempted requests that resume": (calls("cached blocks", SHORT, victims_return_to_answers),),
+        "hashes": (partial(electives.table, phase=4, task=1),),
+        "hashes of a request": (partial(electives.table, phase=4, task=2),),
+        "what is cached": (partial(electives.table, phase=4, task=3),),
+        "hits": (partial(electives.table, phase=4, task=4),),
+        "eviction": (partial(electives.table, phase=4, task=5),),
     },
     5: {
         "the caps": (scheduling.cap_cases,),

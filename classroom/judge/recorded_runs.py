@@ -16,7 +16,6 @@ from classroom.judge.scenario import REFERENCE, Features, ScenarioFilter, anythi
 from classroom.judge.script import Script
 from classroom.worker.doubles import AnyShare, AnyVictim, Memory
 from classroom.worker.scenario import ScenarioRun, play_together
-from mini_vllm.core.observed_prefix_cache import ObservedPrefixCache
 from mini_vllm.engine.errors import StalledError
 
 MAX_DRAWS = 200
@@ -55,13 +54,6 @@ def victims(run: ScenarioRun) -> Script:
     return script
 
 
-def cached_blocks(run: ScenarioRun) -> Script:
-    script, cache = Script(4), run.scheduler.prefix_cache
-    assert isinstance(cache, ObservedPrefixCache)
-    cache.inner = script.functions.HashPrefixCache(run.engine.config.block_size)
-    return script
-
-
 def chunks(run: ScenarioRun, *only: str) -> Script:
     script, config = Script(5, only), run.engine.config
     settings = (config.long_prefill_token_threshold, config.max_model_len, config.enable_chunked_prefill)
@@ -74,7 +66,6 @@ PARTS: Mapping[str, Callable[[ScenarioRun], Script]] = {
     "plans of large shares": partial(plans, is_generous=True),
     "updates": updates,
     "victims": victims,
-    "cached blocks": cached_blocks,
     "chunks": lambda run: chunks(run, "num_new_tokens", "should_sample"),
     "admission": lambda run: chunks(run, "admits"),
 }

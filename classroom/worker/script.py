@@ -6,14 +6,13 @@ Plain data goes in and plain data comes out. The judge plays the same script on 
 import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial, reduce
-from operator import xor
+from functools import partial
 from typing import Any
 
 from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
 from classroom.worker.device import device_tensors, on_a_device
 from classroom.worker.doubles import ReadMemory
-from classroom.worker.leeway import blocks_or_numbers, hash_or_refusal, tokens_drawn
+from classroom.worker.leeway import blocks_or_numbers, tokens_drawn
 from course.labtest.strict_queue import StrictQueue
 from mini_vllm.core.request import Request
 
@@ -24,7 +23,6 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
     "write_kv": on_a_device,
     "sample": tokens_drawn,
     "num_blocks_that_fit": blocks_or_numbers,
-    "hash_block": hash_or_refusal,
 }
 STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
     "PriorityRequestQueue": lambda queue, _: [
@@ -32,18 +30,7 @@ STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
         next(iter(queue), None),
         [request.request_id for request in queue],
     ],
-    "HashPrefixCache": lambda cache, _: {
-        "cached": cache.cached_blocks(),
-        "hit_rate": round(float(cache.hit_rate()), 6),
-    },
 }
-
-
-def is_strong(hashes: list[bytes]) -> bool:
-    """Return whether the parts of the last hash differ, and no part of the last four cancels out."""
-    every_part = [[one[at : at + 4] for at in range(0, 32, 4)] for one in hashes]
-    sums = [reduce(xor, (int.from_bytes(part) for part in parts)) for parts in zip(*every_part, strict=True)]
-    return len({*every_part[-1], bytes(4)}) == 9 and (len(set(hashes)) < 4 or 0 not in sums)
 
 
 class ScriptReplay:
@@ -54,7 +41,6 @@ class ScriptReplay:
         self.results: list[Any] = []
         self.requests: dict[int, Request] = {}
         self.shared: dict[int, Any] = {}
-        self.given: dict[int, list[Any]] = {}  # the doubles that an object was made with
         self.describe = Describer(self.number_of)
 
     def call(self, target: int, name: str, arguments: bytes) -> Json:
@@ -68,7 +54,6 @@ class ScriptReplay:
         uses = [one.cost for one in positional if isinstance(one, StrictQueue)]
         self.results.append(found)
         if is_class:
-            self.given[len(self.results) - 1] = [one for one in positional if hasattr(one, "state")]
             return None
         observed = [*positional, *named.values()]
         if name == "paged_attention":  # it may change the query, but not the caches
@@ -82,8 +67,6 @@ class ScriptReplay:
             "same object": name == "accept_drafts" and any(found is one for one in positional),
             "drafts before": self.describe(drafts),
             "state": self.describe(state),
-            "calls": [self.describe(double) for double in self.given.get(target, ())],
-            "strong": name != "hash_block" or is_strong(self.results[-4:]),
             "few uses of the queue": name != "schedule_step" or sum(uses) <= 60 + 20 * len(found.num_scheduled_tokens),
         }
 
@@ -120,9 +103,7 @@ class ArgumentReader(pickle.Unpickler):
                 memory = self._replay.shared.setdefault(content[0], ReadMemory(1, []))
                 vars(memory).update(content[1])
                 return memory
-            case "stand-in":
-                return content[0]
-        return getattr(self._replay.file, content[0])
+        return content[0]  # a stand-in
 
     def _request(self, number: int, state: dict[str, Any]) -> Request:
         known = self._replay.requests

@@ -12,14 +12,13 @@ from classroom.worker.script import STATES, Call, ScriptReplay, replay
 from course.labtest.phase7.counted_text import READS_PER_TOKEN, Work, text_of
 from course.labtest.work import ROOM, num_entries, num_references, work_of
 
-SizedScript = tuple[list[Call], int]  # and what the work of its last call is divided by
 NUM_SHOWN = 12  # calls whose answers are compared where leaks are counted: what does nothing leaves nothing
 
 
 def upkeep(
     files: Mapping[int, Any],
     phase: int,
-    costs: Sequence[Sequence[SizedScript]],
+    costs: Sequence[Sequence[list[Call]]],
     leaks: Sequence[tuple[list[Call], list[Call]]],
     are_forgotten_at_once: bool,
 ) -> list[Json]:
@@ -32,9 +31,9 @@ def upkeep(
     """
     answers: list[Json] = []
     for sized in costs:
-        few, *many = (work_of_last(files[phase], calls) // divisor for calls, divisor in sized)
+        few, *many = (work_of_last(files[phase], calls) for calls in sized)
         answers.append({"does more among many": min(many) > 2 * few + ROOM})
-        answers += replay(files, phase, [call for call in sized[0][0] if not call[1].startswith(".")])
+        answers += replay(files, phase, sized[0])
     for before, calls in leaks:
         answers.append(left_by(files[phase], before, calls, are_forgotten_at_once))
         answers += replay(files, phase, before[:NUM_SHOWN])
@@ -47,13 +46,7 @@ def work_of_last(file: Any, calls: list[Call]) -> int:
     for call in setup:
         make(played, *call)
     thing, positional, named = played.read(target, arguments)
-
-    def act() -> None:
-        found = getattr(thing, name.removeprefix("."))  # a property does its work here
-        if callable(found):
-            found(*positional, **named)
-
-    return work_of(act, str(file.__file__))
+    return work_of(lambda: getattr(thing, name)(*positional, **named), str(file.__file__))
 
 
 def make(played: ScriptReplay, target: int, name: str, arguments: bytes) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from course.labtest.stand_ins import RecordingPrefixCache
-from course.labtest.support import fields_of, make_request, some_ids, with_a_past
+from course.labtest.support import changed, fields_of, ids, make_request, numbers, some_ids, with_a_past
 from course.labtest.work import LONG, ROOM, SHORT, left_behind, work_of
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request, RequestStatus
@@ -19,12 +19,6 @@ Ints = Sequence[int]
 ALLOCATE = re.compile(r"(\S+) (\d+)(?: hits ([\d -]+?))?(?: lookahead (\d+))?(?: keeps (\d+))?(?: x(\d+))?")
 NUM_RANDOM = 200
 LATEST_STATUS = (RequestStatus.PREEMPTED, RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_ABORTED)
-
-
-def ids(answer: Any) -> object:
-    """Return a copy of the block ids in an answer. What cannot be read twice is named instead."""
-    is_list = hasattr(answer, "__len__") and hasattr(answer, "__getitem__") and not isinstance(answer, Mapping | str)
-    return list(map(int, answer)) if is_list else None if answer is None else f"a {type(answer).__name__}, not a list"
 
 
 def outcome(call: Callable[[], object], *, is_legal: bool) -> object:
@@ -76,12 +70,6 @@ def queue(phase2: ModuleType, free: Ints | int, calls: Sequence[str]) -> Steps:
 
 def queue_state(queue: Any) -> Seen:
     return {"block_ids()": ids(queue.block_ids()), "num_free_blocks": int(queue.num_free_blocks)}
-
-
-def numbers(told: str) -> list[int]:
-    """Return the numbers of a text such as "7 1-3"."""
-    ends = [(first, last or first) for first, _, last in (part.partition("-") for part in told.split())]
-    return [number for first, last in ends for number in range(int(first), int(last) + 1)]
 
 
 def shown(numbers: Ints) -> str:
@@ -155,12 +143,6 @@ def manager(
     "free A at 7" frees A of whose tokens 7 are computed, "free A" as many as it has counted.
     """
     yield from Serving(phase2, num_usable, block_size, tokens, past, with_free=True).play(calls)
-
-
-def changed(request: Request, before: Mapping[str, object]) -> str:
-    """Return which fields of the request a call has changed."""
-    now = fields_of(request)
-    return ", ".join(f"request.{name} changed" for name in before if now[name] != before[name]) or "as before"
 
 
 class Serving:

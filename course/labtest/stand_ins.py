@@ -99,3 +99,13 @@ class RecordingPrefixCache:
     def take_calls(self) -> list[str]:
         calls, self.calls = [str(call) for call in self.calls], []
         return calls
+
+
+class RecordingPool:
+    """The part of the block pool that phase 4 uses; it records which blocks were touched."""
+
+    def __init__(self) -> None:
+        self.touched: list[int] = []
+
+    def touch(self, block_id: int) -> None:
+        self.touched.append(block_id)

@@ -1,9 +1,9 @@
 """Requests for the graded tests. Nothing here is to be filled in."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 from mini_vllm.config import Policy
 from mini_vllm.core.request import Request, RequestStatus
@@ -54,6 +54,18 @@ def fields_of(request: Request) -> dict[str, object]:
     return {name: value[:] if isinstance(value, list) else value for name, value in fields}
 
 
+def changed(request: Request, before: Mapping[str, object]) -> str:
+    """Return which fields of the request a call has changed."""
+    now = fields_of(request)
+    return ", ".join(f"request.{name} changed" for name in before if now[name] != before[name]) or "as before"
+
+
+def numbers(told: str) -> list[int]:
+    """Return the numbers of a text such as "7 1-3"."""
+    ends = [(first, last or first) for first, _, last in (part.partition("-") for part in told.split())]
+    return [number for first, last in ends for number in range(int(first), int(last) + 1)]
+
+
 def some_ids(rng: Random, count: int) -> list[str]:
     """Return different ids of one family; many ids may differ in their ends only, after 300 characters."""
     family, start = rng.choice(FAMILIES_OF_IDS), rng.choice(("", LONG_START))
@@ -68,3 +80,9 @@ def with_a_past(rng: Random, request: Request) -> Request:
     request.num_output_placeholders = rng.choice((0, 0, 1, 2))
     request.cache_salt, request.adapter_id, request.seed = rng.choice((None, "山")), rng.choice((None, "a")), 7
     return request
+
+
+def ids(answer: Any) -> object:
+    """Return a copy of the block ids in an answer. What cannot be read twice is named instead."""
+    is_list = hasattr(answer, "__len__") and hasattr(answer, "__getitem__") and not isinstance(answer, Mapping | str)
+    return list(map(int, answer)) if is_list else None if answer is None else f"a {type(answer).__name__}, not a list"

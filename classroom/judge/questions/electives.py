@@ -1,11 +1,20 @@
 """Questions to the electives: phases 7 to 13."""
 
 from random import Random
+from types import ModuleType
 
 from classroom.judge.planned_ahead import random_answers
 from classroom.judge.question import MAX_CASES, JudgeQuestion, question, short
 from classroom.judge.script import Script
-from course.labtest import phase2_plays, phase9_plays, phase10_plays, phase11_plays, phase12_plays, phase13_plays
+from course.labtest import (
+    phase2_plays,
+    phase4_plays,
+    phase9_plays,
+    phase10_plays,
+    phase11_plays,
+    phase12_plays,
+    phase13_plays,
+)
 from course.labtest.case_table import groups
 from course.labtest.moments import Living
 from course.labtest.phase7.counters import random_drafted
@@ -19,7 +28,8 @@ LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
 NUM_REJECTIONS = 20
 PARTS = 64  # the random distributions have probabilities in such parts
 CELLS_PER_PART = 2
-PLAYS = {2: phase2_plays, 9: phase9_plays, 10: phase10_plays, 11: phase11_plays, 12: phase12_plays, 13: phase13_plays}
+PLAYS: dict[int, ModuleType] = {2: phase2_plays, 4: phase4_plays, 9: phase9_plays, 10: phase10_plays}
+PLAYS |= {11: phase11_plays, 12: phase12_plays, 13: phase13_plays}
 
 
 def lookups(rng: Random) -> JudgeQuestion:

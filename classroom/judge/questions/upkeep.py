@@ -1,4 +1,4 @@
-"""What calls cost among few things and among many, and what requests leave behind: phases 1 and 3 to 8.
+"""What calls cost among few things and among many, and what requests leave behind: phases 1, 3, 5, 7 and 8.
 
 The calls are those that the graded tests count, too.
 """
@@ -11,11 +11,10 @@ from random import Random
 from classroom.judge.question import JudgeQuestion, question, short
 from classroom.judge.questions.scheduling import apply, policy
 from classroom.judge.script import Script
-from classroom.worker.doubles import AnyShare, AnyVictim, LoggedMemory, Memory, TouchLog
+from classroom.worker.doubles import AnyShare, AnyVictim, LoggedMemory, Memory
 from classroom.worker.script import Call
 from classroom.worker.upkeep import NUM_SHOWN
 from course.labtest.phase1.updates import EOS, Update, caught_up
-from course.labtest.phase4 import work as phase4
 from course.labtest.phase7.counters import drafted
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import make_request
@@ -23,11 +22,7 @@ from course.labtest.work import LONG, NUM_REQUESTS, SHORT
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 
-NUM_ADMISSIONS = 600
-LARGE_PROMPT = [7] * 600_000
-
-# Records calls among so many things; the last one counts. Returns what its work is divided by, if that is more than 1.
-Cost = Callable[[Script, int], int | None]
+Cost = Callable[[Script, int], None]  # records calls among so many things; the last one counts
 ComeAndGo = Callable[[Script], Callable[[str], object]]  # returns what records the calls about one request
 
 
@@ -41,9 +36,9 @@ def upkeep(
 ) -> JudgeQuestion:
     """Ask what the last call of each script of `costs` takes, and what the requests of each of `leaks` leave behind."""
     many = LONG + 10 * rng.randrange(9)
-    sized = [[sized_script(phase, cost, size) for size in (SHORT, many, many + 62, many + 150)] for cost in costs]
+    sized = [[calls_among(phase, cost, size) for size in (SHORT, many, many + 62, many + 150)] for cost in costs]
     scripts, shown = [recorded_halves(phase, one) for one in leaks], list[str]()
-    for (few, _), *_ in sized:
+    for few, *_ in sized:
         shown += [f"{names(few)}: does the last call do more with {many} than with {SHORT}?", *told(few)]
     for before, _ in scripts:
         shown += [f"{names(before)}: what is left of the requests?", *told(before[:NUM_SHOWN])]
@@ -51,14 +46,13 @@ def upkeep(
 
 
 def told(calls: list[Call]) -> list[str]:
-    return [f"{name}, among few" for _, name, _ in calls if not name.startswith(".")]
+    return [f"{name}, among few" for _, name, _ in calls]
 
 
-def sized_script(phase: int, cost: Cost, size: int) -> tuple[list[Call], int]:
-    """Return a script, and what the work of its last call is divided by."""
+def calls_among(phase: int, cost: Cost, size: int) -> list[Call]:
     script = Script(phase)
-    divisor = cost(script, size) or 1
-    return script.calls, divisor
+    cost(script, size)
+    return script.calls
 
 
 def recorded_halves(phase: int, come_and_go: ComeAndGo) -> tuple[list[Call], list[Call]]:
@@ -74,7 +68,7 @@ def recorded_halves(phase: int, come_and_go: ComeAndGo) -> tuple[list[Call], lis
 
 
 def names(calls: list[Call]) -> str:
-    return ", ".join(dict.fromkeys(name.lstrip(".") for _, name, _ in calls))
+    return ", ".join(dict.fromkeys(name for _, name, _ in calls))
 
 
 def update_among_waiting(script: Script, size: int) -> None:
@@ -117,50 +111,6 @@ def preempted(script: Script) -> Callable[[str], object]:
         needing, victim = (make_request(one, 4, num_computed_tokens=2) for one in (f"{name} needs", name))
         memory = Memory(2, [], {needing.request_id: [1], name: [2]})
         preemption.make_room(needing, 1, [needing, victim], StrictQueue(), SchedulerOutput(9), memory)
-
-    return use
-
-
-def cache_call(script: Script, size: int, call: str) -> int:
-    cache, cached, new = phase4.filled(script.functions, size)
-    if call == "hit_rate":
-        script.look(cache, call)
-    else:
-        phase4.CALLS[call](cache, cached, new)
-    return size if call.endswith("per block") else 1
-
-
-def cached(script: Script, way_out: str) -> Callable[[str], object]:
-    cache = script.functions.HashPrefixCache(4)
-
-    def use(name: str) -> None:
-        request, aborted = (
-            Request(name, [*name.encode()[-4:]] * 4, cache_salt=salt) for salt in (name, f"{name}, too")
-        )
-        for one in (aborted, request):
-            cache.update_block_hashes(one)
-            cache.find_longest_cache_hit(one)
-        cache.pin(request, [], TouchLog())
-        for block_id in (8, 7):
-            cache.evict(block_id) if way_out == "evict" else cache.drop_uncomputed([block_id])
-        cache.cache_full_blocks(request, [7], 0, 1)
-        cache.cache_full_blocks(request, [8], 0, 1)
-
-    return use
-
-
-def admissions(script: Script) -> Callable[[str], object]:
-    """Admit few tokens many times, of which those at first were hits; then very many tokens, and a hit again."""
-    cache, request = script.functions.HashPrefixCache(4), Request("again", [1] * 9)
-
-    def use(name: str) -> None:
-        half, number = name.split()
-        for _ in range(NUM_ADMISSIONS // NUM_REQUESTS):
-            cache.pin(request, [1, 2] if half == "first" else [], TouchLog())
-        if half == "then" and int(number) >= NUM_REQUESTS - 2:
-            cache.pin(Request(name, LARGE_PROMPT), [], TouchLog())
-        if half == "then" and int(number) == NUM_REQUESTS - 1:
-            cache.pin(request, [*range(1, 900)], TouchLog())
 
     return use
 
@@ -223,17 +173,11 @@ def lookup_reads(rng: Random) -> JudgeQuestion:
     return question(7, "reads", texts, shown=[f"how often each token of {short(str(text))} is read" for text in texts])
 
 
-def calls_of(function: Callable[..., int | None], calls: Iterable[object]) -> list[Cost]:
-    return [partial(function, call=call) for call in calls]
-
-
 OF_PLANS = partial(upkeep, phase=1, leaks=[admitted])
 OF_UPDATES = partial(upkeep, phase=1, costs=[update_among_waiting], leaks=[ended])
 # A heap may keep a few until it is used the next time.
 OF_PRIORITIES = partial(upkeep, phase=3, leaks=[left_the_queue], are_forgotten_at_once=False)
 OF_VICTIMS = partial(upkeep, phase=3, leaks=[preempted])
-OF_HITS = partial(upkeep, phase=4, costs=calls_of(cache_call, phase4.CALLS), leaks=[admissions])
-OF_EVICTIONS = partial(upkeep, phase=4, leaks=[partial(cached, way_out=way) for way in ("evict", "drop")])
 OF_CHUNKS = partial(upkeep, phase=5, leaks=[asked_about])
 OF_LOOKUPS = partial(upkeep, phase=7, leaks=[looked_up])
 OF_DRAFTS = partial(upkeep, phase=7, leaks=[with_drafts])
