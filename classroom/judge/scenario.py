@@ -22,26 +22,6 @@ def preempts(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
     return any(step["preempted"] for step in trace)
 
 
-def hits(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    return any(row.get("hit") for step in trace for row in step["scheduled"])
-
-
-def evicts(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    return hits(scenario, trace) and any(step["evicted"] for step in trace)
-
-
-def victims_return_to_answers(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    """A resumed request hits blocks with its own output tokens."""
-    prompts = {new.request_id: len(new.prompt_token_ids) for new in scenario.arrivals}
-    resumed = [row for step in trace for row in step["scheduled"] if row["kind"] == "resumed"]
-    return any(row.get("hit", 0) > prompts[row["id"]] for row in resumed)
-
-
-def planned_victims(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    """A victim was planned in the same step already, which happens by priority only."""
-    return any(returned for step in trace for _, _, returned in step["preempted"])
-
-
 def waits(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
     return sum(bool(step["waiting_after"]) for step in trace) > 2
 

@@ -5,14 +5,13 @@ Plain data goes in and plain data comes out. The judge plays the same script on 
 
 import io
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial, reduce
-from operator import xor
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
 from classroom.worker.device import device_tensors, on_a_device
-from classroom.worker.leeway import blocks_or_numbers, hash_or_refusal, tokens_drawn
+from classroom.worker.leeway import blocks_or_numbers, tokens_drawn
 from mini_vllm.core.request import Request
 
 MODULE = -1
@@ -22,21 +21,7 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
     "write_kv": on_a_device,
     "sample": tokens_drawn,
     "num_blocks_that_fit": blocks_or_numbers,
-    "hash_block": hash_or_refusal,
 }
-STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
-    "HashPrefixCache": lambda cache, _: {
-        "cached": cache.cached_blocks(),
-        "hit_rate": round(float(cache.hit_rate()), 6),
-    },
-}
-
-
-def is_strong(hashes: list[bytes]) -> bool:
-    """Return whether the parts of the last hash differ, and no part of the last four cancels out."""
-    every_part = [[one[at : at + 4] for at in range(0, 32, 4)] for one in hashes]
-    sums = [reduce(xor, (int.from_bytes(part) for part in parts)) for parts in zip(*every_part, strict=True)]
-    return len({*every_part[-1], bytes(4)}) == 9 and (len(set(hashes)) < 4 or 0 not in sums)
 
 
 class ScriptReplay:
@@ -47,7 +32,6 @@ class ScriptReplay:
         self.results: list[Any] = []
         self.requests: dict[int, Request] = {}
         self.shared: dict[int, Any] = {}
-        self.given: dict[int, list[Any]] = {}  # the doubles that an object was made with
         self.describe = Describer(self.number_of)
 
     def call(self, target: int, name: str, arguments: bytes) -> Json:
@@ -60,21 +44,15 @@ class ScriptReplay:
         found = function(*positional, **named)
         self.results.append(found)
         if is_class:
-            self.given[len(self.results) - 1] = [one for one in positional if hasattr(one, "state")]
             return None
         observed = [*positional, *named.values()]
         if name == "paged_attention":  # it may change the query, but not the caches
             observed = [float(cache.sum()) for cache in positional[1:3]]
-        kind = type(thing).__name__
-        state = STATES[kind](thing, self.requests.values()) if kind in STATES else None
         return {
             "returns": "an iterator" if isinstance(found, Iterator) else self.describe(found),
             "arguments": [self.describe(one) for one in observed],
             "same object": name == "accept_drafts" and any(found is one for one in positional),
             "drafts before": self.describe(drafts),
-            "state": self.describe(state),
-            "calls": [self.describe(double) for double in self.given.get(target, ())],
-            "strong": name != "hash_block" or is_strong(self.results[-4:]),
         }
 
     def read(self, target: int, arguments: bytes) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -106,9 +84,7 @@ class ArgumentReader(pickle.Unpickler):
             case "shared":
                 batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
                 return self._replay.shared.setdefault(content[0], batch)
-            case "stand-in":
-                return content[0]
-        return getattr(self._replay.file, content[0])
+        return content[0]
 
     def _request(self, number: int, state: dict[str, Any]) -> Request:
         known = self._replay.requests

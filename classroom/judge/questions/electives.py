@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from random import Random
+from types import ModuleType
 from typing import Any
 
 from classroom.judge.planned_ahead import random_answers
@@ -13,6 +14,7 @@ from course.labtest import (
     phase1_plays,
     phase2_plays,
     phase3_plays,
+    phase4_plays,
     phase5_plays,
     phase9_plays,
     phase10_plays,
@@ -33,10 +35,11 @@ LIVING = (RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED)
 NUM_REJECTIONS = 20
 PARTS = 64  # the random distributions have probabilities in such parts
 CELLS_PER_PART = 2
-PLAYS = {
+PLAYS: dict[int, ModuleType] = {
     1: phase1_plays,
     2: phase2_plays,
     3: phase3_plays,
+    4: phase4_plays,
     5: phase5_plays,
     9: phase9_plays,
     10: phase10_plays,
