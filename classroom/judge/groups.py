@@ -61,12 +61,12 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "the admission guard": (partial(electives.table, phase=5, task=4),),
     },
     6: {
-        "rows of a batch": (tensors("rows"),),
-        "slots and block tables": (tensors("places"),),
+        "rows of a batch": (partial(electives.table, phase=6, task=1),),
+        "slots and block tables": (partial(electives.table, phase=6, task=2),),
         "writing K and V": (tensors("kv_writes"),),
         "paged attention": (tensors("attentions"),),
         "the sampler": (tensors("samples"),),
-        "memory for the KV cache": (tensors("memory_cases"),),
+        "memory for the KV cache": (partial(electives.table, phase=6, task=6),),
         "a whole model, layer by layer": (tensors("draw_generation"),),
     },
     7: {

@@ -4,9 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from classroom.worker.device import on_a_device
-from course.labtest.named_numbers import numbers_named
-
-ABOUT_1_PERCENT = 0.006  # 87.5% may be named as 88%
 
 
 def tokens_drawn(sample: Callable[..., Any], logits: Any, params: Sequence[Any], draws: Sequence[float]) -> Any:
@@ -25,14 +22,3 @@ def tokens_drawn(sample: Callable[..., Any], logits: Any, params: Sequence[Any],
             order += [token] * (token not in order)
             tokens[number] = tied[order.index(token)]
     return found if tokens == found else tokens
-
-
-def blocks_or_numbers(fit: Callable[..., int], total: int, free: int, share: float, block: int) -> dict[str, Any]:
-    """Return how many blocks fit, or which of the numbers that decide an error names, whatever else it says."""
-    try:
-        return {"fit": fit(total, free, share, block)}
-    except ValueError as error:
-        named = numbers_named(str(error))
-        names_share = any(abs(number - share) < ABOUT_1_PERCENT for number in named)
-        names = {"all": total in named, "free or taken": bool({free, total - free} & named), "share": names_share}
-        return {"ValueError that names": {**names, "block": block in named}}

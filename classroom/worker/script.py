@@ -11,7 +11,7 @@ from typing import Any
 
 from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
 from classroom.worker.device import device_tensors, on_a_device
-from classroom.worker.leeway import blocks_or_numbers, tokens_drawn
+from classroom.worker.leeway import tokens_drawn
 from mini_vllm.core.request import Request
 
 MODULE = -1
@@ -20,7 +20,6 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
     "paged_attention": on_a_device,
     "write_kv": on_a_device,
     "sample": tokens_drawn,
-    "num_blocks_that_fit": blocks_or_numbers,
 }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from itertools import takewhile, zip_longest
+from itertools import takewhile
 from typing import Any, NoReturn, NotRequired, TypedDict, Unpack
 
 from course.grading.hints import RULE
@@ -71,18 +71,6 @@ def alone(yours: Mapping[str, object], expected: Mapping[str, object], labels: I
     wrong = [label for label in expected if yours.get(label) != expected[label]]
     if len(wrong) == 1 < len(expected) and wrong[0] in labels:
         return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines decides that, and when?"
-    return ""
-
-
-def other_call(
-    yours: Sequence[object], expected: Sequence[object], label: str, rules: Mapping[str, str] | None = None
-) -> str:
-    """Return a question about the first call that is not as expected, empty if all are; `rules` has some by method."""
-    for number, (mine, right) in enumerate(zip_longest(yours, expected, fillvalue="none"), start=1):
-        if mine != right:
-            asked = (rules or {}).get(str(right).partition("(")[0], "Which rule is it about?")
-            found = f"your list has {number - 1}" if mine == "none" else f"yours is {mine}"
-            return f"By the rules, call number {number} of `{label}` is {right}; {found}. {asked}"
     return ""
 
 

@@ -7,11 +7,11 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from numbers import Integral
 from random import Random
 from types import ModuleType
 from typing import Any
 
+from course.labtest.plain import number, numbers
 from course.labtest.scheduling_stand_ins import MAX_CALLS, CallLog, CountingMemory, ScriptedChunks, ScriptedPreemption
 from course.labtest.strict_queue import StrictQueue
 from course.labtest.support import fields_of, some_ids, with_a_past
@@ -31,13 +31,6 @@ DECIDED = ("status", "num_computed_tokens")
 UPDATED = ("all_token_ids", "status", "stop_reason")
 PRIORITIES, ARRIVALS = (2, 0, 1), (1.5, 0.25, 2.5, 0.75)  # neither follows the order of service
 MAX_LOG, LAST = 40, 10
-
-
-def number(answer: object) -> object:
-    """Return a whole number, or what an answer is instead."""
-    if isinstance(answer, Integral):
-        return int(answer)
-    return "None" if answer is None else f"{answer}, a float" if isinstance(answer, float) else type(answer).__name__
 
 
 def clamp(phase1: ModuleType, num_new: int, budget: int, threshold: int) -> Steps:
@@ -145,11 +138,11 @@ class Scene:
         finally:
             yield from (f"  {call}" for call in without_the_middle(self.log))
         if not isinstance(plan, SchedulerOutput):
-            yield {"amiss": [f"schedule_step returned {number(plan)}, and no plan"]}
+            yield {"never allowed": [f"schedule_step returned {number(plan)}, and no plan"]}
             return
         admitted = {name: asked for name, asked in self.chunks.asked_with.items() if name in ids_of(self.running)}
         yield {
-            "amiss": self.amiss(ran, [*admitted], plans, plan, fields),
+            "never allowed": self.never_allowed(ran, [*admitted], plans, plan, fields),
             "plan": plan_of(plan),
             "RUNNING": listed(self.running),
             "WAITING": listed(self.waiting),
@@ -160,24 +153,20 @@ class Scene:
             "admitted with": admitted,
         }
         self.plans.append(plan)
-        for name, amount in plan.num_scheduled_tokens.items():
+        for name in plan.num_scheduled_tokens.keys() & self.requests.keys():
             request = self.requests[name]
-            request.num_computed_tokens += amount
+            request.num_computed_tokens += plan.num_scheduled_tokens[name] or 0
             if request.num_computed_tokens >= request.num_tokens:
                 request.all_token_ids.append(7)
 
     def lines(self, told: Told) -> Iterator[str]:
         """Yield how things stand before a step, and what the stand-ins are going to do."""
-        kv, ahead = (
-            self.kv,
-            [f"{one.request_id} {one.num_tokens_ahead}" for one in self.running if one.num_tokens_ahead],
-        )
-        running, waiting = with_victims_named(self.running), with_victims_named(self.waiting)
+        kv, running, waiting = self.kv, with_victims_named(self.running), with_victims_named(self.waiting)
         yield f"RUNNING {running}   WAITING {waiting}   (A 5/8: 5 of its 8 tokens are computed)"
         yield f"budget {told.get('budget', 1000)}, max_num_seqs {told.get('seats', 100)}, free memory " + (
             f"{max(0, kv.num_free_blocks)} of {kv.num_usable_blocks} blocks of {kv.block_size}"
         )
-        if ahead:
+        if ahead := [f"{one.request_id} {one.num_tokens_ahead}" for one in self.running if one.num_tokens_ahead]:
             yield f"tokens that chunks counts beside the known ones: {', '.join(ahead)}"
         for name, text in LINES.items():
             if script := told.get(name):
@@ -185,7 +174,7 @@ class Scene:
                 yield f"{text} {', '.join(pairs)}"
         yield "schedule_step(...)"
 
-    def amiss(
+    def never_allowed(
         self,
         ran: Sequence[str],
         admitted: Sequence[str],
@@ -288,11 +277,6 @@ def update(phase1: ModuleType, told: Told) -> Steps:
         "freed, in order": [call.removeprefix("kv.free(")[:-1] for call in log],
         "also changed": changed,
     }
-
-
-def numbers(answer: Any) -> object:
-    """Return the numbers of a list, or what stands in its place."""
-    return [*map(number, answer)] if hasattr(answer, "__len__") and hasattr(answer, "__iter__") else number(answer)
 
 
 def facts_of(request: Request) -> str:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from course.labtest.phase6.batches import naive_flat_batch, row_of
+from course.labtest.phase6.batches import naive_flat_batch
+from course.labtest.phase6_plays import row_of
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.runner.graphs import GraphedModel, RecordedStep, bucket_for, bucket_sizes, fill, with_graphs
 from mini_vllm.runner.paged_model import PagedModel

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from course.labtest.phase6.batches import row_of
+from course.labtest.phase6_plays import row_of
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.core.step import ModelRunnerOutput
 from mini_vllm.runner.paged_model_runner import PagedModelRunner

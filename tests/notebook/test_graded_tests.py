@@ -17,7 +17,10 @@ from course.notebook.graded_page import graded_page, line_of, step_bars
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
 
-MISTAKE = ("for request in tuple(running):", "for request in reversed(tuple(running)):")
+MISTAKE = (
+    "if kv.allocate_slots(request, num_new_tokens) is None:",
+    "if not kv.allocate_slots(request, num_new_tokens):",
+)
 SHOW = """
 import json
 from course.notebook import Lab
@@ -85,11 +88,11 @@ def test_the_first_failure_is_open_with_bars_values_and_hint(shown: list[Any]) -
     html = shown[0]
     assert html.count('class="mvt-failure" open') == 1
     first = html[html.index('class="mvt-failure" open') :]
-    assert "1.2 Running requests are served in the order of RUNNING" in first
-    assert 'aria-label="expected: C 7, A 3"' in first
-    assert 'aria-label="yours: B 7, A 3"' in first
-    assert re.search("<th>plan</th><td>.*C:7.*A:3.*</td><td>.*B:7.*A:3", first)
-    assert "As expected: RUNNING, WAITING" in first
+    assert "1.2 allocate_slots returns the blocks it took" in first
+    assert 'aria-label="expected: A 1, B 1"' in first
+    assert 'aria-label="yours: A 1"' in first
+    assert re.search("<th>plan</th><td>.*A:1.*B:1.*</td><td>.*A:1", first)
+    assert "As expected: never allowed" in first
     assert re.search(r"<strong>Hint:</strong> [^<]+\?</p>", first)
     assert re.search(r"\d+ more failures</summary>", first)
 
@@ -179,7 +182,7 @@ def test_bars_of_a_step_show_what_differs() -> None:
 def test_the_plans_of_a_step_are_drawn_as_they_are_told() -> None:
     expected = {"plan": ["A:3", "1:0:12"], "budget left": 5}
     assert shares_of({"plan": ["A:None"]}, expected) == Shares({"A": 3, "1:0": 12}, {}, 20)
-    assert shares_of({"amiss": ["no plan"]}, expected) == Shares({"A": 3, "1:0": 12}, {}, 20)
+    assert shares_of({"never allowed": ["no plan"]}, expected) == Shares({"A": 3, "1:0": 12}, {}, 20)
     assert shares_of({"usage": 1}, {"usage": 2}) is None
 
 

@@ -4,7 +4,6 @@ The model never leaves the judge: in a worker it could tell the tokens. Imports 
 """
 
 import math
-from contextlib import suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -16,8 +15,8 @@ from classroom.judge.question import JudgeQuestion
 from classroom.judge.scenario import REFERENCE, Features, draw_scenario
 from classroom.judge.script import Script
 from classroom.worker.scenario import ScenarioRun
-from course.labtest.phase6.batches import LivingRows, random_rows, row_of
 from course.labtest.phase6.sampling_checks import naive_sample, random_row
+from course.labtest.phase6_plays import batch_of, random_step, row_of
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.runner.loading import describe_model, use_one_thread_if_small
 from mini_vllm.runner.paged_model import PagedModel
@@ -91,28 +90,8 @@ def make_model(seed: int) -> Any:
     return model.eval()
 
 
-NUM_BLOCKS = 200  # more than `random_rows` uses
+NUM_BLOCKS = 200  # more than `random_step` uses
 BLOCKS = range(1, NUM_BLOCKS)
-
-
-def rows(rng: Random) -> JudgeQuestion:
-    """Steps of requests that live on, with a long prompt in one, as one row of tokens."""
-    script, living = Script(6), LivingRows(rng.getrandbits(60))
-    for more in ([], [row_of("L", rng.randrange(9), 1_500, [1])], []):
-        batch = living.now([*random_rows(rng, rng.choice((1, 2, 4))), *more])
-        script.functions.flatten_tokens(batch)
-        script.functions.select_logits_rows(batch)
-    return script.question()
-
-
-def places(rng: Random) -> JudgeQuestion:
-    """Steps of requests that live on, with large block ids in one, as slots and block tables."""
-    script, living, block_size = Script(6), LivingRows(rng.getrandbits(60)), rng.choice((1, 2, 3, 4, 8))
-    for more in ([], [row_of("L", 0, 2 * block_size, [2**32 + 1, 2**32])], []):
-        batch = living.now([*random_rows(rng, block_size), *more])
-        script.functions.compute_slot_mapping(batch, block_size)
-        script.functions.pad_block_tables(batch, block_size)
-    return script.question()
 
 
 def kv_writes(rng: Random) -> JudgeQuestion:
@@ -136,9 +115,9 @@ def attentions(rng: Random) -> JudgeQuestion:
     crowd = [row_of("A", 2_099, 1, rng.sample(BLOCKS, 132)), row_of("B", 2_097, 1, rng.sample(BLOCKS, 132))]
     crowd += [row_of(f"R{n}", rng.randrange(16, 31), 1, rng.sample(BLOCKS, 2)) for n in range(80)]
     for (block_size, num_kv_heads, group, head_dim), batch, dtype in (
-        (small, random_rows(rng, small[0]), torch.float32),
+        (small, batch_of(random_step(rng, small[0])), torch.float32),
         ((16, 1, 2, 4), rng.sample(crowd, len(crowd)), torch.float32),
-        ((1, 2, 3, 80), random_rows(rng, 1), torch.float64),
+        ((1, 2, 3, 80), batch_of(random_step(rng, 1)), torch.float64),
     ):
         flat = runner_steps_for("solution").flat_batch(batch, block_size, StepBuffer(torch.device("cpu")))
         query = torch.randn(len(flat.input_ids), num_kv_heads * group, head_dim, generator=generator, dtype=dtype)
@@ -218,21 +197,3 @@ def ties(script: Script, rng: Random) -> None:
         ]
     logits, settings, draws = (list(column) for column in zip(*rows, strict=True))
     script.functions.sample(torch.tensor(logits), settings, draws)
-
-
-def memory_cases(rng: Random) -> JudgeQuestion:
-    """Models and memories of all sizes, some too small for two blocks."""
-    script = Script(6)
-    for _ in range(10):
-        sizes = [rng.randrange(1, 40), rng.choice((4, 8, 16, 32)), rng.randrange(1, 9), rng.choice((8, 64, 128))]
-        script.functions.kv_block_bytes(*sizes, rng.choice((2, 4)))
-        total, block = rng.randrange(10**6, 10**9), rng.randrange(10**3, 10**6)
-        with suppress(ValueError):
-            script.functions.num_blocks_that_fit(
-                total, rng.randrange(total), rng.choice((0.5, 0.75, 0.875, 1.0)), block
-            )
-        with suppress(ValueError):  # room for none, one or two
-            script.functions.num_blocks_that_fit(
-                8 * total, 0, 0.5, 4 * total // rng.randrange(1, 3) + rng.choice((0, 1))
-            )
-    return script.question()

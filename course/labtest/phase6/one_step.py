@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from course.labtest.expect import lab_failure
-from course.labtest.phase6.batches import as_the_model_gives_it, naive_flat_batch, row_of
+from course.labtest.phase6.batches import as_the_model_gives_it, naive_flat_batch
 from course.labtest.phase6.reference_attention import naive_attention
+from course.labtest.phase6_plays import row_of
 from mini_vllm.runner.loading import load_model
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.steps import FlatBatch, PagedAttention, WriteKV

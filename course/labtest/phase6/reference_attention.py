@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from course.labtest.phase6.attention_checks import expect_attention, expect_only_read, expect_same_tensors
-from course.labtest.phase6.batches import LivingRows, as_the_model_gives_it, describe_rows, naive_flat_batch, row_of
+from course.labtest.phase6.batches import as_the_model_gives_it, naive_flat_batch
+from course.labtest.phase6_plays import LivingRows, describe_rows, row_of
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch, PagedAttention, RunnerSteps
@@ -78,7 +79,7 @@ class AttentionSteps:
         self.value_caches = [self.numbers(*shape) * 50 for _ in range(NUM_LAYERS)]
         for cache in self.value_caches:
             cache[..., -1] = 1  # so the last number of each result is the sum of its weights
-        self.living = LivingRows(seed)
+        self.living = LivingRows()
         unused = list(range(1, num_blocks))
         self.random.shuffle(unused)
         self.sequences = [
