@@ -168,9 +168,10 @@ class ScriptedPreemption:
             running.remove(victim)
             victim.preempt()
             waiting.prepend_request(victim)
-            num_returned = scheduler_output.num_scheduled_tokens.pop(victim.request_id, 0)
-            scheduler_output.token_budget += num_returned
-            scheduler_output.preempted.append(Preempted(victim.request_id, request.request_id, num_returned))
+        planned = scheduler_output.num_scheduled_tokens
+        returned = {victim.request_id: planned.pop(victim.request_id, 0) for victim in victims}
+        scheduler_output.token_budget += sum(returned.values())
+        scheduler_output.preempted += [Preempted(name, request.request_id, count) for name, count in returned.items()]
         makes_room = bool(victims) and request.status is RequestStatus.RUNNING
         if makes_room:
             kv.take(request, num_new_tokens)
