@@ -7,15 +7,9 @@ import importlib
 from dataclasses import dataclass
 from functools import partial
 
-from classroom.judge.questions import electives, kv_cache, upkeep
-from classroom.judge.recorded_runs import Draw, calls
-from classroom.judge.scenario import (
-    Features,
-    evicts,
-    hits,
-    planned_victims,
-    victims_return_to_answers,
-)
+from classroom.judge.questions import electives, upkeep
+from classroom.judge.recorded_runs import Draw
+from classroom.judge.scenario import Features
 
 
 @dataclass(frozen=True)
@@ -31,11 +25,6 @@ class TestGroup:
 def tensors(name: str) -> Draw:
     """Return a function that draws a question for phase 6, whose module imports torch."""
     return lambda rng: getattr(importlib.import_module("classroom.judge.questions.tensors"), name)(rng)
-
-
-SHORT = Features(is_tight=True, caching=True, has_threshold=True)
-BY_PRIORITY = Features(is_tight=True, caching=True, policy="priority")
-LEAVING = Features(is_tight=True, caching=True, aborts=True)
 
 
 # Phase, title of the group, and what draws its situations, in turn.
@@ -59,20 +48,11 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "preempting, by priority": (partial(electives.table, phase=3, task=5),),
     },
     4: {
-        "hashes": (kv_cache.hash_cases,),
-        "hits in ample memory": (
-            calls("cached blocks", Features(caching=True), hits),
-            kv_cache.cache_operations,
-            upkeep.OF_HITS,
-        ),
-        "eviction": (
-            kv_cache.cache_operations,
-            calls("cached blocks", LEAVING, evicts),
-            calls("cached blocks", BY_PRIORITY, planned_victims),
-            upkeep.OF_EVICTIONS,
-        ),
-        "tenants and adapters": (calls("cached blocks", Features(caching=True, tenants=True), hits),),
-        "preempted requests that resume": (calls("cached blocks", SHORT, victims_return_to_answers),),
+        "hashes": (partial(electives.table, phase=4, task=1),),
+        "hashes of a request": (partial(electives.table, phase=4, task=2),),
+        "what is cached": (partial(electives.table, phase=4, task=3),),
+        "hits": (partial(electives.table, phase=4, task=4),),
+        "eviction": (partial(electives.table, phase=4, task=5),),
     },
     5: {
         "the caps": (partial(electives.table, phase=5, task=1),),

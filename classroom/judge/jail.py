@@ -28,6 +28,8 @@ SEEN = (
         "course/labtest/phase1_plays.py",
         "course/labtest/phase2_plays.py",
         "course/labtest/phase3_plays.py",
+        "course/labtest/phase4_plays.py",
+        "course/labtest/other_process.py",
         "course/labtest/phase5_plays.py",
         "course/labtest/phase9_plays.py",
         "course/labtest/phase10_plays.py",

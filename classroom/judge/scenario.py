@@ -3,7 +3,7 @@
 A filter makes sure that each scenario of a group shows what its title names.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -15,39 +15,14 @@ from mini_vllm.core.step_record import StepRecord
 from mini_vllm.runner.fake_model_runner import LETTERS
 
 REFERENCE = "solution:1-5"
-ScenarioFilter = Callable[[EngineScenario, Sequence[StepRecord]], object]
 
 
 def preempts(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
     return any(step["preempted"] for step in trace)
 
 
-def hits(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    return any(row.get("hit") for step in trace for row in step["scheduled"])
-
-
-def evicts(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    return hits(scenario, trace) and any(step["evicted"] for step in trace)
-
-
-def victims_return_to_answers(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    """A resumed request hits blocks with its own output tokens."""
-    prompts = {new.request_id: len(new.prompt_token_ids) for new in scenario.arrivals}
-    resumed = [row for step in trace for row in step["scheduled"] if row["kind"] == "resumed"]
-    return any(row.get("hit", 0) > prompts[row["id"]] for row in resumed)
-
-
-def planned_victims(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    """A victim was planned in the same step already, which happens by priority only."""
-    return any(returned for step in trace for _, _, returned in step["preempted"])
-
-
 def waits(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
     return sum(bool(step["waiting_after"]) for step in trace) > 2
-
-
-def anything(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    return trace
 
 
 MAX_PROMPT_TOKENS = 26

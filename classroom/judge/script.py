@@ -3,30 +3,18 @@
 import importlib
 import io
 import pickle
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from inspect import signature
 from types import FunctionType
 from typing import Any
 
 from classroom.judge.question import JudgeQuestion, question, short
-from classroom.worker.doubles import CacheLog, TouchLog
 from classroom.worker.scenario import EngineScenario
 from classroom.worker.script import MODULE, Call
 from course.labtest.strict_queue import StrictQueue
 from course.starter_status import lab_folder
 from mini_vllm.core.request import Request
-
-READS = frozenset(("block_ids", "free_block_ids", "ref_counts", "cached_blocks", "hit_rate"))
-
-
-# What takes the place of another phase, or of a double of the graded tests, in a worker: neither may enter it.
-STAND_INS: Mapping[str, Callable[[Any], object]] = {
-    "BlockPool": lambda pool: TouchLog(),
-    "RecordingPool": lambda pool: TouchLog(),
-    "RecordingPrefixCache": lambda cache: CacheLog(),
-}
-
 
 SHARED = ("FlatBatch",)  # the layers of a step are given the same one
 
@@ -49,7 +37,6 @@ class Script:
         self.is_listening = True
         self._only = only
         self._shown: list[str] = []
-        self._results: list[Any] = []
         self._requests: list[Request] = []
         self._shared: list[object] = []
         self._is_in_call = False
@@ -66,10 +53,10 @@ class Script:
         return Recorded
 
     def records(self, name: str) -> bool:
-        """Return whether a call is one of the script: not one inside another call, and not a mere look at the state."""
+        """Return whether a call is one of the script, and not one inside another call."""
         if self._is_in_call or not self.is_listening:
             return False
-        return name in self._only if self._only else name not in READS
+        return not self._only or name in self._only
 
     def call(self, recorded: "RecordedObject", name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
         function = getattr(recorded.thing, name)
@@ -78,17 +65,11 @@ class Script:
         self._shown.append(
             f"{name}({', '.join(f'{key}={short(shown(value), 160)}' for key, value in arguments.items())})"
         )
-        self._results.append(None)
         self._is_in_call = True
         try:
-            self._results[-1] = found = function(*positional, **named)
+            return function(*positional, **named)
         finally:
             self._is_in_call = False
-        return found
-
-    def look(self, recorded: "RecordedObject", name: str) -> None:
-        """Record a look at the state, where that is what costs. Its name begins with a dot, and only costs have one."""
-        self.calls.append((recorded.index, f".{name}", self._written(((), {}))))
 
     def question(self, scenario: EngineScenario | None = None) -> JudgeQuestion:
         assert any(not name[0].isupper() for _, name, _ in self.calls), "a script that asks nothing"
@@ -106,10 +87,6 @@ class Script:
         if all(thing is not other for other in self._shared):
             self._shared.append(thing)
         return next(number for number, other in enumerate(self._shared) if other is thing)
-
-    def result_with(self, thing: object) -> int | None:
-        """Return the number of the call that returned this very object."""
-        return next((number for number, one in enumerate(self._results) if one is thing), None)
 
     def _written(self, arguments: object) -> bytes:
         file = io.BytesIO()
@@ -150,10 +127,7 @@ class TensorWriter(pickle.Pickler):
 
 
 class ArgumentWriter(TensorWriter):
-    """Writes arguments for a worker. Raises `TypeError` rather than write anything of the reference or of the tests.
-
-    Phase 4 gets no block hashes: it writes its own.
-    """
+    """Writes arguments for a worker. Raises `TypeError` rather than write anything of the reference or of the tests."""
 
     def __init__(self, file: io.BytesIO, script: Script) -> None:
         super().__init__(file)
@@ -161,19 +135,13 @@ class ArgumentWriter(TensorWriter):
 
     def persistent_id(self, thing: Any) -> Any:
         if isinstance(thing, Request):
-            names = (field.name for field in fields(thing) if (self._script.phase, field.name) != (4, "block_hashes"))
-            return "request", self._script.number_of(thing), {name: getattr(thing, name) for name in names}
+            state = {field.name: getattr(thing, field.name) for field in fields(thing)}
+            return "request", self._script.number_of(thing), state
         if isinstance(thing, RecordedObject):
             return "result", thing.index
         if type(thing).__name__ in SHARED:
             TensorWriter(file := io.BytesIO()).dump(thing)
             return "shared", self._script.shared(thing), file.getvalue()
-        if (stand_in := STAND_INS.get(type(thing).__name__)) is not None:
-            return "stand-in", stand_in(thing)
-        if isinstance(thing, bytes) and thing is getattr(self._script.file, "ROOT_HASH", None):
-            return "attribute", "ROOT_HASH"
-        if isinstance(thing, bytes) and (number := self._script.result_with(thing)) is not None:
-            return "result", number
         return None
 
     def reducer_override(self, thing: Any) -> Any:

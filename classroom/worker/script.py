@@ -5,14 +5,13 @@ Plain data goes in and plain data comes out. The judge plays the same script on 
 
 import io
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial, reduce
-from operator import xor
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from classroom.worker.answers import BY_CONTRACT, Describer, Json, raised
 from classroom.worker.device import device_tensors, on_a_device
-from classroom.worker.leeway import blocks_or_numbers, hash_or_refusal, tokens_drawn
+from classroom.worker.leeway import blocks_or_numbers, tokens_drawn
 from mini_vllm.core.request import Request
 
 MODULE = -1
@@ -22,21 +21,7 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
     "write_kv": on_a_device,
     "sample": tokens_drawn,
     "num_blocks_that_fit": blocks_or_numbers,
-    "hash_block": hash_or_refusal,
 }
-STATES: Mapping[str, Callable[[Any, Iterable[Request]], Json]] = {
-    "HashPrefixCache": lambda cache, _: {
-        "cached": cache.cached_blocks(),
-        "hit_rate": round(float(cache.hit_rate()), 6),
-    },
-}
-
-
-def is_strong(hashes: list[bytes]) -> bool:
-    """Return whether the parts of the last hash differ, and no part of the last four cancels out."""
-    every_part = [[one[at : at + 4] for at in range(0, 32, 4)] for one in hashes]
-    sums = [reduce(xor, (int.from_bytes(part) for part in parts)) for parts in zip(*every_part, strict=True)]
-    return len({*every_part[-1], bytes(4)}) == 9 and (len(set(hashes)) < 4 or 0 not in sums)
 
 
 class ScriptReplay:
@@ -47,11 +32,10 @@ class ScriptReplay:
         self.results: list[Any] = []
         self.requests: dict[int, Request] = {}
         self.shared: dict[int, Any] = {}
-        self.given: dict[int, list[Any]] = {}  # the doubles that an object was made with
         self.describe = Describer(self.number_of)
 
     def call(self, target: int, name: str, arguments: bytes) -> Json:
-        """Make one call; return its result, its arguments afterwards, and the state of its object."""
+        """Make one call; return its result, its and its arguments afterwards."""
         thing, positional, named = self.read(target, arguments)
         is_class = target == MODULE and name[0].isupper()
         is_plan = name == "schedule_drafts"  # the list of drafts is in the step's record, too
@@ -60,21 +44,15 @@ class ScriptReplay:
         found = function(*positional, **named)
         self.results.append(found)
         if is_class:
-            self.given[len(self.results) - 1] = [one for one in positional if hasattr(one, "state")]
             return None
         observed = [*positional, *named.values()]
         if name == "paged_attention":  # it may change the query, but not the caches
             observed = [float(cache.sum()) for cache in positional[1:3]]
-        kind = type(thing).__name__
-        state = STATES[kind](thing, self.requests.values()) if kind in STATES else None
         return {
             "returns": "an iterator" if isinstance(found, Iterator) else self.describe(found),
             "arguments": [self.describe(one) for one in observed],
             "same object": name == "accept_drafts" and any(found is one for one in positional),
             "drafts before": self.describe(drafts),
-            "state": self.describe(state),
-            "calls": [self.describe(double) for double in self.given.get(target, ())],
-            "strong": name != "hash_block" or is_strong(self.results[-4:]),
         }
 
     def read(self, target: int, arguments: bytes) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -103,12 +81,8 @@ class ArgumentReader(pickle.Unpickler):
                 return self._replay.results[content[0]]
             case "shared" if content[0] in self._replay.shared:
                 return self._replay.shared[content[0]]
-            case "shared":
-                batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
-                return self._replay.shared.setdefault(content[0], batch)
-            case "stand-in":
-                return content[0]
-        return getattr(self._replay.file, content[0])
+        batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
+        return self._replay.shared.setdefault(content[0], batch)
 
     def _request(self, number: int, state: dict[str, Any]) -> Request:
         known = self._replay.requests

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from course.labtest.stand_ins import RecordingPrefixCache
-from course.labtest.support import changed, fields_of, make_request, numbers, some_ids, with_a_past
+from course.labtest.support import changed, fields_of, ids, make_request, numbers, some_ids, with_a_past
 from course.labtest.work import LONG, ROOM, SHORT, left_behind, work_of
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request, RequestStatus
@@ -19,12 +19,6 @@ Ints = Sequence[int]
 ALLOCATE = re.compile(r"(\S+) (\d+)(?: hits ([\d -]+?))?(?: lookahead (\d+))?(?: keeps (\d+))?(?: x(\d+))?")
 NUM_RANDOM = 200
 LATEST_STATUS = (RequestStatus.PREEMPTED, RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_ABORTED)
-
-
-def ids(answer: Any) -> object:
-    """Return a copy of the block ids in an answer. What cannot be read twice is named instead."""
-    is_list = hasattr(answer, "__len__") and hasattr(answer, "__getitem__") and not isinstance(answer, Mapping | str)
-    return list(map(int, answer)) if is_list else None if answer is None else f"a {type(answer).__name__}, not a list"
 
 
 def outcome(call: Callable[[], object], *, is_legal: bool) -> object:

@@ -214,3 +214,13 @@ class SharedBlocksKV:
         self.num_calls += 1
         if self.num_calls > MAX_CALLS:  # a loop that never ends would fill memory first
             raise RuntimeError(f"make_room does not come to an end: it has called the memory {MAX_CALLS} times")
+
+
+class RecordingPool:
+    """The part of the block pool that phase 4 uses; it records which blocks were touched."""
+
+    def __init__(self) -> None:
+        self.touched: list[int] = []
+
+    def touch(self, block_id: int) -> None:
+        self.touched.append(block_id)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 from mini_vllm.config import Policy
 from mini_vllm.core.request import Request, RequestStatus
@@ -85,3 +85,9 @@ def with_a_past(rng: Random, request: Request) -> Request:
     request.num_output_placeholders = rng.choice((0, 0, 1, 2))
     request.cache_salt, request.adapter_id, request.seed = rng.choice((None, "山")), rng.choice((None, "a")), 7
     return request
+
+
+def ids(answer: Any) -> object:
+    """Return a copy of the block ids in an answer. What cannot be read twice is named instead."""
+    is_list = hasattr(answer, "__len__") and hasattr(answer, "__getitem__") and not isinstance(answer, Mapping | str)
+    return list(map(int, answer)) if is_list else None if answer is None else f"a {type(answer).__name__}, not a list"

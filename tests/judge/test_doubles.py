@@ -9,7 +9,6 @@ from classroom.judge.judge import Judge
 from classroom.judge.script import Script
 from classroom.judge.settings import JudgeSettings
 from classroom.judge.submission import Submission
-from classroom.worker.leeway import hash_or_refusal
 from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.sampling_params import SamplingParams
@@ -17,7 +16,6 @@ from tests.grading.checkout import solution
 
 # An import of the course is refused; these are not seen.
 DOUBLES = """
-doubles = __import__('class' + 'room.worker.doubles', fromlist=['CacheLog'])
 memories = __import__('course.' + 'labtest.stand_ins', fromlist=['SharedBlocksKV'])
 stand_ins = __import__('course.' + 'labtest.scheduling_stand_ins', fromlist=['CallLog'])
 """
@@ -33,8 +31,8 @@ class RecomputePreemption(stand_ins.ScriptedPreemption):
     def __init__(self, policy): super().__init__(stand_ins.CallLog(), {}, None, None)
 """,
     4: """
-class HashPrefixCache(doubles.CacheLog):
-    pass
+class HashPrefixCache(memories.RecordingPrefixCache):
+    def __init__(self, block_size): super().__init__()
 """,
     5: """
 class ChunkedPrefillPolicy(stand_ins.ScriptedChunks):
@@ -81,17 +79,6 @@ def test_an_answer_that_only_looks_like_an_error_gets_no_points() -> None:
     graded = judge.grade(Submission("returned", {6: (solution(6) + NAMES_IN_A_DICT).encode()}))
     (group,) = (group for group in graded.phases[0]["groups"] if group["title"] == "memory for the KV cache")
     assert group["points"] == 0
-
-
-def test_only_what_is_no_text_may_be_refused() -> None:
-    def refuse(*given: object) -> bytes:
-        return "\ud800".encode()
-
-    assert len(hash_or_refusal(refuse, b"", [1], ("\ud800", None))) == 32
-    with pytest.raises(UnicodeEncodeError):
-        hash_or_refusal(refuse, b"", [1], ("a", None))
-    with pytest.raises(UnicodeEncodeError):
-        hash_or_refusal(refuse, b"", [1])
 
 
 def test_a_script_carries_nothing_that_lies_beside_a_tensor() -> None:

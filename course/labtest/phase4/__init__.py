@@ -1,1 +1,0 @@
-"""Doubles, a random workload and a reference cache for the graded tests of phase 4."""
