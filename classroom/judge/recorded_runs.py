@@ -1,4 +1,4 @@
-"""Runs of the reference's engine with one phase's calls recorded: a script of what an engine really asks."""
+"""Whole engines of the first phases, compared with the reference's step by step."""
 
 from collections.abc import Callable
 from dataclasses import replace

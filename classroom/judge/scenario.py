@@ -3,7 +3,7 @@
 A filter makes sure that each scenario of a group shows what its title names.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -15,7 +15,6 @@ from mini_vllm.core.step_record import StepRecord
 from mini_vllm.runner.fake_model_runner import LETTERS
 
 REFERENCE = "solution:1-5"
-ScenarioFilter = Callable[[EngineScenario, Sequence[StepRecord]], object]
 
 
 def preempts(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
@@ -24,10 +23,6 @@ def preempts(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
 
 def waits(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
     return sum(bool(step["waiting_after"]) for step in trace) > 2
-
-
-def anything(scenario: EngineScenario, trace: Sequence[StepRecord]) -> object:
-    return trace
 
 
 MAX_PROMPT_TOKENS = 26

@@ -34,7 +34,7 @@ class ScriptReplay:
         self.describe = Describer(self.number_of)
 
     def call(self, target: int, name: str, arguments: bytes) -> Json:
-        """Make one call; return its result, its arguments afterwards, and the state of its object."""
+        """Make one call; return its result, its and its arguments afterwards."""
         thing, positional, named = self.read(target, arguments)
         is_class = target == MODULE and name[0].isupper()
         is_plan = name == "schedule_drafts"  # the list of drafts is in the step's record, too
@@ -80,10 +80,8 @@ class ArgumentReader(pickle.Unpickler):
                 return self._replay.results[content[0]]
             case "shared" if content[0] in self._replay.shared:
                 return self._replay.shared[content[0]]
-            case "shared":
-                batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
-                return self._replay.shared.setdefault(content[0], batch)
-        return content[0]
+        batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
+        return self._replay.shared.setdefault(content[0], batch)
 
     def _request(self, number: int, state: dict[str, Any]) -> Request:
         known = self._replay.requests

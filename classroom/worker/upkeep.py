@@ -1,10 +1,10 @@
-"""What the calls of a script cost, and what is left of the requests that they were about.
+"""What is left of the requests that the calls of a script were about.
 
-It is counted beside the learner's code, which could falsify the counts: a slow file would keep the points of a fast
-one. What a file decides is compared by the judge alone.
+It is counted beside the learner's code, which could falsify the counts: a file that leaks could keep its
+points. What a file decides is compared by the judge alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from classroom.worker.answers import Json
@@ -15,37 +15,12 @@ from course.labtest.work import ROOM, num_entries, num_references, work_of
 NUM_SHOWN = 12  # calls whose answers are compared where leaks are counted: what does nothing leaves nothing
 
 
-def upkeep(
-    files: Mapping[int, Any],
-    phase: int,
-    costs: Sequence[Sequence[list[Call]]],
-    leaks: Sequence[tuple[list[Call], list[Call]]],
-) -> list[Json]:
-    """Return whether the last call of a script does more work among many things than among few; then what is left.
+def upkeep(files: Mapping[int, Any], phase: int, before: list[Call], calls: list[Call]) -> list[Json]:
+    """Return what is left of requests that come and go, in two halves: the second one should leave nothing.
 
-    The first script of each cost has few things. Of the others the better one counts: a dict that grows copies itself
-    now and then. A leak is looked for in calls about requests that come and go, in two halves: the second one should
-    leave nothing. What the calls among few things, and the first ones about requests, return and change is an answer,
-    too.
+    What the first calls return and change is an answer, too.
     """
-    answers: list[Json] = []
-    for sized in costs:
-        few, *many = (work_of_last(files[phase], calls) for calls in sized)
-        answers.append({"does more among many": min(many) > 2 * few + ROOM})
-        answers += replay(files, phase, sized[0])
-    for before, calls in leaks:
-        answers.append(left_by(files[phase], before, calls))
-        answers += replay(files, phase, before[:NUM_SHOWN])
-    return answers
-
-
-def work_of_last(file: Any, calls: list[Call]) -> int:
-    """Return the lines and copies of the last call."""
-    played, (*setup, (target, name, arguments)) = ScriptReplay(file), calls
-    for call in setup:
-        make(played, *call)
-    thing, positional, named = played.read(target, arguments)
-    return work_of(lambda: getattr(thing, name)(*positional, **named), str(file.__file__))
+    return [left_by(files[phase], before, calls), *replay(files, phase, before[:NUM_SHOWN])]
 
 
 def make(played: ScriptReplay, target: int, name: str, arguments: bytes) -> None:

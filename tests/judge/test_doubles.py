@@ -31,7 +31,7 @@ class RecomputePreemption(stand_ins.ScriptedPreemption):
     def __init__(self, policy): super().__init__(stand_ins.CallLog(), {}, None, None)
 """,
     4: """
-class HashPrefixCache(__import__("cour" + "se.labtest.stand_ins", fromlist=["Commit"]).RecordingPrefixCache):
+class HashPrefixCache(memories.RecordingPrefixCache):
     def __init__(self, block_size): super().__init__()
 """,
     5: """

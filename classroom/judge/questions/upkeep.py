@@ -1,9 +1,9 @@
-"""What calls cost among few things and among many, and what requests leave behind: phases 7 and 8.
+"""What requests leave behind: phases 7 and 8.
 
 The calls are those that the graded tests count, too.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
@@ -13,38 +13,17 @@ from classroom.worker.script import Call
 from classroom.worker.upkeep import NUM_SHOWN
 from course.labtest.phase7.counters import drafted
 from course.labtest.support import make_request
-from course.labtest.work import LONG, NUM_REQUESTS, SHORT
+from course.labtest.work import NUM_REQUESTS
 from mini_vllm.core.step import ScheduledRequest
 
-Cost = Callable[[Script, int], None]  # records calls among so many things; the last one counts
 ComeAndGo = Callable[[Script], Callable[[str], object]]  # returns what records the calls about one request
 
 
-def upkeep(
-    rng: Random,
-    phase: int,
-    costs: Iterable[Cost] = (),
-    leaks: Iterable[ComeAndGo] = (),
-) -> JudgeQuestion:
-    """Ask what the last call of each script of `costs` takes, and what the requests of each of `leaks` leave behind."""
-    many = LONG + 10 * rng.randrange(9)
-    sized = [[calls_among(phase, cost, size) for size in (SHORT, many, many + 62, many + 150)] for cost in costs]
-    scripts, shown = [recorded_halves(phase, one) for one in leaks], list[str]()
-    for few, *_ in sized:
-        shown += [f"{names(few)}: does the last call do more with {many} than with {SHORT}?", *told(few)]
-    for before, _ in scripts:
-        shown += [f"{names(before)}: what is left of the requests?", *told(before[:NUM_SHOWN])]
-    return question(phase, "upkeep", phase, sized, scripts, shown=shown)
-
-
-def told(calls: list[Call]) -> list[str]:
-    return [f"{name}, among few" for _, name, _ in calls]
-
-
-def calls_among(phase: int, cost: Cost, size: int) -> list[Call]:
-    script = Script(phase)
-    cost(script, size)
-    return script.calls
+def upkeep(rng: Random, phase: int, come_and_go: ComeAndGo) -> JudgeQuestion:
+    """Ask what requests that come and go leave behind."""
+    before, calls = recorded_halves(phase, come_and_go)
+    shown = [f"{name}, for the first requests" for _, name, _ in before[:NUM_SHOWN]]
+    return question(phase, "upkeep", phase, before, calls, shown=["what is left of the requests?", *shown])
 
 
 def recorded_halves(phase: int, come_and_go: ComeAndGo) -> tuple[list[Call], list[Call]]:
@@ -57,10 +36,6 @@ def recorded_halves(phase: int, come_and_go: ComeAndGo) -> tuple[list[Call], lis
     for number in range(NUM_REQUESTS):
         use(f"then {number}")
     return script.calls[:num_calls], script.calls[num_calls:]
-
-
-def names(calls: list[Call]) -> str:
-    return ", ".join(dict.fromkeys(name for _, name, _ in calls))
 
 
 def looked_up(script: Script) -> Callable[[str], object]:
@@ -109,6 +84,6 @@ def lookup_reads(rng: Random) -> JudgeQuestion:
     return question(7, "reads", texts, shown=[f"how often each token of {short(str(text))} is read" for text in texts])
 
 
-OF_LOOKUPS = partial(upkeep, phase=7, leaks=[looked_up])
-OF_DRAFTS = partial(upkeep, phase=7, leaks=[with_drafts])
-OF_PLACEHOLDERS = partial(upkeep, phase=8, leaks=[in_flight])
+OF_LOOKUPS = partial(upkeep, phase=7, come_and_go=looked_up)
+OF_DRAFTS = partial(upkeep, phase=7, come_and_go=with_drafts)
+OF_PLACEHOLDERS = partial(upkeep, phase=8, come_and_go=in_flight)
