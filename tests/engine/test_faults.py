@@ -119,7 +119,7 @@ def test_a_stall_raises_an_error_with_its_numbers_and_an_abort_ends_it() -> None
     assert drain(engine)["B"].outputs[0].token_ids == expect([1] * 7, SamplingParams(max_tokens=8)).token_ids
 
 
-@pytest.mark.parametrize("share", [1.0, 2.5, True])
+@pytest.mark.parametrize("share", [1.0, 2.5, "1"])
 def test_a_share_that_is_no_integer_costs_its_step_and_no_request(share: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(small_config())
     for name in "AB":
