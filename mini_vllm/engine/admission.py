@@ -30,7 +30,7 @@ def require_types(request: Request) -> None:
     token_ids = request.prompt_token_ids
     if strange := [token_id for token_id in token_ids if type(token_id) is not int]:
         raise ValueError(f"a prompt must be text or a list of integers, got the token id {strange[0]!r}")
-    if type(request.priority) is not int:
+    if not isinstance(request.priority, int):
         raise ValueError(f"priority must be an integer, got {request.priority!r}")
     for name in ("request_id", "cache_salt", "adapter_id", "tenant"):
         if not isinstance(value := getattr(request, name), str) and (value is not None or name == "request_id"):

@@ -39,7 +39,6 @@ BAD_PROMPTS: tuple[tuple[Callable[[LLMEngine], str | list[int]], str], ...] = (
 BAD_NAMED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"priority": "high"}, "priority must be an integer, got 'high'"),
     ({"priority": 1.5}, "priority must be an integer, got 1.5"),
-    ({"priority": True}, "priority must be an integer, got True"),
     ({"cache_salt": 3}, "cache_salt must be text, got 3"),
     ({"tenant": 3}, "tenant must be text, got 3"),
 )

@@ -74,7 +74,9 @@ global max
 max = lambda *numbers: Equal(7)
 """
 COUNT_AS_RIGHT = f"""{MODULES}
-answers.Describer.__call__ = lambda *a, **k: 7
+for module in list(sys.modules.values()):
+    if getattr(module, '__name__', '').endswith('phase1_plays'):
+        module.number = lambda answer: 7
 """
 
 
@@ -120,16 +122,16 @@ HOSTILE = (
             .replace("while text", "while True").replace("text = text[", "text[")
             , "answer"),
     Hostile("a giant number", ANSWER.replace("FORGED", "{'answer': 10 ** 4000}"), GARBLED),
-    Hostile("a forged answer", ANSWER.replace("FORGED", "{'answer': [0] * 52}"), "the first that differs"),
-    Hostile("more answers than questions", ANSWER.replace("FORGED", "{'answer': [0] * 53}"), "were expected"),
+    Hostile("a forged answer", ANSWER.replace("FORGED", "{'answer': [0] * 77}"), "the first that differs"),
+    Hostile("more answers than questions", ANSWER.replace("FORGED", "{'answer': [0] * 78}"), "were expected"),
     Hostile("a text for an answer", ANSWER.replace("FORGED", "{'answer': 'right'}"), "were expected"),
     Hostile("an answer and an error", ANSWER.replace("FORGED", "{'answer': [], 'error': [1]}"), GARBLED),
     Hostile("a call to the judge", ANSWER.replace("FORGED", "{'call': [9, 'eval', [], []]}"), GARBLED),
     Hostile("an exception like the contract's", ANSWER.replace(
-        "FORGED", "{'answer': [{'raises': 'ValueError', 'text': 'none'}] * 52}"), "none"),
+        "FORGED", "{'answer': [{'raises': 'ValueError', 'text': 'none'}] * 77}"), "none"),
     Hostile("a pickle", ANSWER.replace("FORGED", "{'answer': {'pickle': 'gASVCg=='}}"), "were expected"),
     Hostile("always equal, and patches of the judge's modules", PATCH, "differs"),
-    Hostile("a describer that always says 7", COUNT_AS_RIGHT, "differs"),
+    Hostile("a play that always sees 7", COUNT_AS_RIGHT, "differs"),
     Hostile(
         "imports the solutions",
         "import sys; sys.modules.pop('solutions', None); __import__('solu' + 'tions.phase1_scheduler_step')",
