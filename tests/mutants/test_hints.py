@@ -17,7 +17,12 @@ from tests.mutants.harness import Harness, harness
 from tests.mutants.record import CPU_SECONDS, digests_of, hints_of
 from tests.mutants.verdict import Verdict
 
-QUESTION = "Hint: needed, promised, free: which of these is another number in your code, or how do you compare them?"
+QUESTIONS = (
+    "needed and promised: which of the two is another number in your code, and how do you compare their sum with the "
+    "free blocks?",
+    "no other request runs here, and no block is held. How many blocks do all its tokens fill, which hit blocks leave the "
+    "free queue, and may the sum be exactly what is free?",
+)
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the mutants run in forked processes")
 with_hints = pytest.mark.parametrize("phase", [phase for phase in PHASES if recorded(phase)])
 
@@ -57,9 +62,9 @@ def test_a_learner_reads_the_hint_of_a_known_mistake_else_the_question_of_the_te
     jobs = [(5, known.text), (5, shared.text), (5, unknown)]
     outputs = list(forked(Checkout(tmp_path), jobs))
     assert f"Hint: {known.hint}\n" in outputs[0]
-    assert QUESTION not in outputs[0]
-    for output in outputs[1:]:
-        assert f"{QUESTION}\n" in output
+    assert not any(question in outputs[0] for question in QUESTIONS)
+    for question, output in zip(QUESTIONS, outputs[1:], strict=True):
+        assert f"Hint: {question}\n" in output
         assert not any(subject.hint and subject.hint in output for subject in by_name.values())
 
 
