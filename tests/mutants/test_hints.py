@@ -20,8 +20,8 @@ from tests.mutants.verdict import Verdict
 QUESTIONS = (
     "needed and promised: which of the two is another number in your code, and how do you compare their sum with the "
     "free blocks?",
-    "no other request runs here, and no block is held. How many blocks do all its tokens fill, which hit blocks leave the "
-    "free queue, and may the sum be exactly what is free?",
+    "no other request runs here, and no block is held. How many blocks do all its tokens fill, which hit blocks leave "
+    "the free queue, and may the sum be exactly what is free?",
 )
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the mutants run in forked processes")
 with_hints = pytest.mark.parametrize("phase", [phase for phase in PHASES if recorded(phase)])
