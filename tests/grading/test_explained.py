@@ -120,7 +120,7 @@ ANSWERS = {
     (2, "popleft", "return None"): "FreeKVCacheBlockQueue.popleft() -> None\n  its signature promises: KVCacheBlock",
     (2, "get_new_blocks", "return [None]"): "BlockPool.get_new_blocks(num_blocks=0) -> [None]",
     (3, "__iter__", "return None"): "PriorityRequestQueue.__iter__() -> None",
-    (3, "choose_victim", "return [].victim"): "the call: choose_victim(running=",
+    (3, "choose_victim", "return [].victim"): "  choose_victim([A (priority 9, arrived 9.0)",
     (4, "cached_blocks", "return None"): "HashPrefixCache.cached_blocks() -> None",
     (1, "clamp", "return num_new.nothing"): "there: num_new = 8",
     (1, "clamp", "return {}['A']"): "KeyError: 'A'",
