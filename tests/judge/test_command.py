@@ -63,7 +63,14 @@ def test_the_first_differing_call_and_step_are_shown(mini_vllm: Commands, tmp_pa
     options = ["--no-jail", "--situations", "2", "--seed", SEED, "--reveal"]
     mini_vllm("judge", tmp_path, *options, "--feedback", tmp_path / "out")
     text = (tmp_path / "out" / f"{tmp_path.name}.txt").read_text()
-    for words in ("is the first that differs", "num_new_tokens(request=", "expected", "prompt tokens", SEED):
+    for words in (
+        "is the first that differs",
+        "asked({'threshold'",
+        "num_new_tokens",
+        "expected",
+        "prompt tokens",
+        SEED,
+    ):
         assert words in text, "one phase on its own: the call"
     for words in ("The first difference from the reference is in step", "reference", "yours"):
         assert words in text, "the phases in one engine: the step"
