@@ -252,6 +252,7 @@ def take_away(task: str) -> None:
 
 
 def main(numbers: Container[int]) -> None:
+    sys.setrecursionlimit(10_000)  # `deepcopy` follows the links of free blocks
     os.environ["LAB_IMPL"] = "solution"
     os.environ["OMP_NUM_THREADS"] = "1"  # a forked process waits for ever for threads that it does not have
     from course.labtest.device_tensors import DeviceTensor  # after the setting: torch reads it when it is loaded
