@@ -21,6 +21,7 @@ from labs.phase1_scheduler_step import starter
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.engine import engine_process
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.engine_process import EngineProcess
@@ -78,7 +79,14 @@ def put_in(engine: LLMEngine, body: str, is_in_call: bool) -> None:
     if is_in_call:
         scheduler.add_request = learners(body, "add_request")  # type: ignore[method-assign]
     else:
-        scheduler.functions = replace(scheduler.functions, schedule_step=learners(body))
+        make_parts, schedule_step = scheduler._make_parts, learners(body)
+
+        def parts() -> SchedulerParts:
+            made = make_parts()
+            return replace(made, functions=replace(made.functions, schedule_step=schedule_step))
+
+        scheduler._make_parts = parts  # a restart makes them anew
+        scheduler.restart()
 
 
 def told(server: ServerUnderTest) -> list[str]:
