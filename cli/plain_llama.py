@@ -141,7 +141,9 @@ def _facts(
         num_tokenizer_tokens=tokenizer.get_vocab_size(),
         end_tokens=ends,
         end_names=[str(tokenizer.id_to_token(token_id)) for token_id in sorted(ends.token_ids)],
-        has_chat_template=bool(template.read_text() if template.exists() else settings.get("chat_template")),
+        has_chat_template=bool(
+            template.read_text(encoding="utf-8") if template.exists() else settings.get("chat_template")
+        ),
         stored=stored,
         ignored_tensors=[],
         generation_config=SimpleNamespace(**generation),

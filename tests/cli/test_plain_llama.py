@@ -49,7 +49,7 @@ SETTINGS: dict[str, Spoil] = {
         lambda folder: (folder / "chat_template.jinja").unlink(), edit(TOKENIZER, chat_template="{{ messages }}")
     ),
     "an empty template": lambda folder: (folder / "chat_template.jinja").write_text(""),
-    "files that nobody reads": lambda folder: (folder / "optimizer.pt").write_text("x"),
+    "files that are not read": lambda folder: (folder / "optimizer.pt").write_text("x"),
 }
 PLAIN = {
     "as it was saved",
@@ -60,8 +60,10 @@ PLAIN = {
     "an end token below 0",
     "the same end token in another file",
     "a template in the tokenizer's settings",
-    "files that nobody reads",
+    "files that are not read",
 }
+OWN_CODE = {name: (SERVED[name], True) for name in ("llama", "qwen2", "qwen3", "mistral")}
+OWN_CODE |= {f"{name} with windows": (WINDOWED[name], False) for name in ("qwen2", "mistral")}
 SPOILS = SETTINGS | GOOD | {name: spoil for name, (spoil, _) in BAD.items()}
 
 
@@ -91,14 +93,11 @@ def test_a_folder_is_read_as_transformers_does_or_left_to_it(saved: Path, tmp_pa
     assert is_plain or name not in PLAIN
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral"])
-@pytest.mark.parametrize("configs", [SERVED, WINDOWED], ids=["served", "windowed"])
-def test_architectures_of_the_engine_s_own_code(tmp_path: Path, configs: dict[str, Any], name: str) -> None:
-    if name not in configs:
-        return
-    random_model(configs[name]).save_pretrained(tmp_path)
+@pytest.mark.parametrize(("config", "is_plain"), OWN_CODE.values(), ids=OWN_CODE)
+def test_architectures_of_the_engine_s_own_code(tmp_path: Path, config: Any, is_plain: bool) -> None:
+    random_model(config).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(EMBEDDED_MODEL).save_pretrained(tmp_path)
-    assert facts_are_equal(tmp_path) == (configs is SERVED)
+    assert facts_are_equal(tmp_path) == is_plain
 
 
 def test_a_plain_folder_is_shown_without_torch_or_transformers() -> None:
