@@ -1,7 +1,6 @@
 """The scheduler's frame: the queues and the parts, and the order in which a step uses them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import index
 
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
@@ -80,8 +79,7 @@ class Scheduler:
         )
         self.gates.end_plan(scheduler_output, self.requests)
         for request_id, num_new_tokens in scheduler_output.num_scheduled_tokens.items():
-            # `index` raises for a float, which would be kept as the count of computed tokens.
-            self.requests[request_id].advance(index(num_new_tokens))
+            self.requests[request_id].advance(num_new_tokens)
         self.gates.advanced(scheduler_output, self.requests)
         if self.ahead is not None:
             self.ahead.after_schedule(scheduler_output, self.requests)

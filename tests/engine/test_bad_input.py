@@ -7,6 +7,7 @@ import pytest
 
 from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.engine.errors import QueueFullError
+from tests.engine.bad_requests import NUM_KINDS, add_bad
 from tests.engine.snapshots import snapshot
 from tests.engine.workloads import drain, make_engine, small_config
 
@@ -28,6 +29,14 @@ def test_an_engine_keeps_nothing_of_requests_that_have_ended() -> None:
     kept = {name: value for name, value in vars(engine).items() if isinstance(value, set | dict | list) and value}
     assert list(kept) == ["observers"], "they belong to the engine, all else to its requests"
     assert not engine.processor.states
+
+
+@pytest.mark.parametrize("kind", range(NUM_KINDS))
+def test_each_kind_of_bad_request_is_refused_in_words(kind: int) -> None:
+    engine = make_engine(small_config())
+    before = snapshot(engine)
+    add_bad(engine, kind)
+    assert snapshot(engine) == before
 
 
 def test_a_full_waiting_queue_refuses_requests_with_an_error() -> None:

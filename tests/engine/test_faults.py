@@ -117,20 +117,3 @@ def test_a_stall_raises_an_error_with_its_numbers_and_an_abort_ends_it() -> None
     check_state(engine.scheduler)
     assert engine.abort_request("A") is not None
     assert drain(engine)["B"].outputs[0].token_ids == expect([1] * 7, SamplingParams(max_tokens=8)).token_ids
-
-
-@pytest.mark.parametrize("share", [1.0, 2.5, "1"])
-def test_a_share_that_is_no_integer_costs_its_step_and_no_request(share: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = make_engine(small_config())
-    for name in "AB":
-        engine.add_request(name, [1] * 7, SamplingParams(max_tokens=8))
-    engine.step()
-    with monkeypatch.context() as patched:
-        patched.setattr(type(engine.scheduler.chunks), "num_new_tokens", lambda *_: share)
-        with pytest.raises(TypeError):
-            engine.step()
-    check_state(engine.scheduler)
-    outputs = drain(engine)
-    assert all(
-        outputs[name].outputs[0].token_ids == expect([1] * 7, SamplingParams(max_tokens=8)).token_ids for name in "AB"
-    )
