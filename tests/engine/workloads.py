@@ -64,6 +64,7 @@ def half_right_drafts(
     token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
 ) -> list[int]:
     """Return the fake model's next tokens, with a mistake at a place that depends on the text, or none."""
+    token_ids = [int(token_id) for token_id in token_ids]  # a faulty runner's tokens come here before they are checked
     drafts = fake_continuation(token_ids, num_speculative_tokens, LETTERS)
     place = crc32(bytes(str(token_ids), "ascii")) % (num_speculative_tokens + 2)
     return [token_id if index != place else token_id ^ 1 for index, token_id in enumerate(drafts)]
