@@ -31,9 +31,9 @@ NUM_RANDOM = 100
 
 
 def public_clamp() -> Clamp:
-    from course.labtest.public_clamp import clamp  # here, because the judge's jail has nothing that answers task 1.1
+    from course.labtest.public_clamp import make_clamp  # here: the judge's jail has nothing that answers task 1.1
 
-    return clamp
+    return make_clamp()
 
 
 def order_of(given: Sequence[int]) -> tuple[bool, ...]:

@@ -1,5 +1,8 @@
-"""Phase 1's `clamp` for the graded tests of other phases, odd on purpose: it answers task 1.1."""
+"""Phase 1's `clamp` for the graded tests of other phases."""
+
+from mini_vllm.core.interfaces import Clamp
 
 
-def clamp(num_new: int, budget: int, threshold: int) -> int:
-    return len(range(num_new)[: threshold or None][: max(0, budget)])
+def make_clamp() -> Clamp:
+    """Return a `clamp`. It is made anew each time, so that no name of this file answers task 1.1."""
+    return lambda num_new, budget, threshold: len(range(num_new)[: threshold or None][: max(0, budget)])

@@ -63,7 +63,7 @@ def build_scheduler(
         else:
             window_functions = require_window_functions(electives.windows)
             kv = groups = _groups(config, lineup, windows, window_functions, cache_layers)
-            prefix_cache = groups.prefix_cache
+            prefix_cache = groups.layered_cache
         parts = SchedulerParts(
             functions=functions,
             kv=kv,

@@ -9,7 +9,7 @@ from course.labtest.in_place import drafting
 from course.labtest.in_place.neighbours import AnyCache, AnyMemory, AnyShare, AnyStep, AnyVictim
 from course.labtest.in_place.scenario import Scenario
 from course.labtest.in_place.tape import Tape
-from course.labtest.public_clamp import clamp
+from course.labtest.public_clamp import make_clamp
 from mini_vllm.core.absent import NoGates
 from mini_vllm.core.interfaces import ModelRunner, SchedulingFunctions
 from mini_vllm.core.invariants import InvariantError, check_state
@@ -129,7 +129,7 @@ class Place:
         if self.phase == 1:
             return SchedulingFunctions(self.yours.clamp, self.yours.schedule_step, self.yours.update_from_output)
         step = AnyStep()
-        return SchedulingFunctions(clamp, step.schedule_step, step.update_from_output)
+        return SchedulingFunctions(make_clamp(), step.schedule_step, step.update_from_output)
 
     def _parts(self) -> SchedulerParts:
         phase, yours, config, functions = self.phase, self.yours, self.config, self.functions

@@ -175,7 +175,7 @@ class GroupedKVCacheManager:
         self.block_size = block_size
         self.num_usable_blocks = pool.num_free_blocks
         self.windows = windows
-        self.prefix_cache = prefix_cache
+        self.layered_cache = prefix_cache  # phase 2's attribute has another name, so no method here answers its tasks
         self.grouped = grouped
         self.tables = tables
         self.num_uncertain_tokens = num_uncertain_tokens
@@ -191,7 +191,7 @@ class GroupedKVCacheManager:
         return sum(min(whole, one) for one in reach)
 
     def get_computed_blocks(self, request: Request) -> list[int]:
-        return self.prefix_cache.find_longest_cache_hit(request)
+        return self.layered_cache.find_longest_cache_hit(request)
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
@@ -206,7 +206,7 @@ class GroupedKVCacheManager:
         num_tokens = num_computed_tokens + num_new_tokens
         num_blocks = cdiv(num_tokens + num_lookahead_tokens, self.block_size)
         tables = self._hit_tables(request, len(hit_blocks)) if held is None else held
-        pin = partial(self.prefix_cache.pin, request, pool=self.pool) if held is None else None
+        pin = partial(self.layered_cache.pin, request, pool=self.pool) if held is None else None
         new_blocks = self.functions.allocate_groups(tables, num_blocks, self.pool, pin)
         if new_blocks is None:
             return None
@@ -215,7 +215,7 @@ class GroupedKVCacheManager:
             n // self.block_size for n in (num_computed_tokens, min(num_tokens, request.num_tokens))
         )
         if num_full > num_cached:
-            self.prefix_cache.cache_full_blocks(request, tables[0], num_cached, num_full)
+            self.layered_cache.cache_full_blocks(request, tables[0], num_cached, num_full)
         return new_blocks[0]
 
     def _hit_tables(self, request: Request, num_hit_blocks: int) -> Tables:
@@ -227,7 +227,7 @@ class GroupedKVCacheManager:
         for table in self.tables.pop(request.request_id, ()):
             held = [block_id for block_id in table[::-1] if block_id != NULL_BLOCK_ID]
             uncomputed = table[num_computed_tokens // self.block_size :]
-            self.prefix_cache.drop_uncomputed([block_id for block_id in uncomputed if block_id != NULL_BLOCK_ID])
+            self.layered_cache.drop_uncomputed([block_id for block_id in uncomputed if block_id != NULL_BLOCK_ID])
             self.pool.free_blocks(held)
 
     def block_ids(self, request_id: str) -> list[int]:
