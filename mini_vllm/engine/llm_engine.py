@@ -19,7 +19,7 @@ from mini_vllm.engine.engine_parts import EngineParts
 from mini_vllm.engine.errors import RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from mini_vllm.engine.output_processor import OutputProcessor
-from mini_vllm.engine.runner_answer import only, require_answer
+from mini_vllm.engine.runner_answer import checked_answer, only
 from mini_vllm.engine.structured_output import drop_grammar, grammar_of
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.outputs import RequestOutput
@@ -208,8 +208,7 @@ class LLMEngine:
 
     def _run(self, batch: list[ScheduledRequest]) -> ModelRunnerOutput:
         runner_output = run_step(self._runner_of_step(), batch)
-        require_answer(batch, runner_output, self.runner.vocab_size)
-        return runner_output
+        return checked_answer(batch, runner_output, self.runner.vocab_size)
 
     def _runner_of_step(self) -> ModelRunner:
         planned = None if self.transfers is None else transfers_of(self.scheduler)

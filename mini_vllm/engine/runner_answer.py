@@ -1,6 +1,8 @@
 """What every engine does with a runner's answer: check it against the batch, and keep the part of some requests."""
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from operator import index
 from typing import TypeVar
 
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
@@ -9,11 +11,15 @@ from mini_vllm.engine.errors import RunnerError
 Value = TypeVar("Value")
 
 
-def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunnerOutput, vocab_size: int) -> None:
-    """Raise `RunnerError` unless every request that needs a token got one, or an error.
+def checked_answer(
+    batch: Sequence[ScheduledRequest], runner_output: ModelRunnerOutput, vocab_size: int
+) -> ModelRunnerOutput:
+    """Return a runner's answer with every token as an `int`.
 
-    With drafts it may be more tokens, one for each accepted draft. A token is an `int`: another number that equals one
-    would be kept, and fail later where it is used as an id.
+    Numbers of numpy and torch count as tokens if they are whole by type, because samplers are written with both. A
+    float is refused, even one without a fraction: it would be kept, and fail later where it is used as an id.
+    Raises `RunnerError` unless every request that needs a token got one, or an error. With drafts it may be more
+    tokens, one for each accepted draft.
     """
     expected = {scheduled.request.request_id for scheduled in batch if scheduled.needs_token}
     limits = {one.request.request_id: 1 + len(one.draft_token_ids) for one in batch if one.draft_token_ids}
@@ -22,13 +28,25 @@ def require_answer(batch: Sequence[ScheduledRequest], runner_output: ModelRunner
         raise RunnerError(f"the runner returned a token and an error for {sorted(both)}")
     if answered != expected:
         raise RunnerError(f"the runner returned tokens for {sorted(answered)}, expected {sorted(expected)}")
+    checked: dict[str, list[int]] = {}
     for request_id, token_ids in runner_output.sampled_token_ids.items():
-        are_known = all(type(token_id) is int and 0 <= token_id < vocab_size for token_id in token_ids)
-        if not 1 <= len(token_ids) <= limits.get(request_id, 1) or not are_known:
+        checked[request_id] = own = [_whole(token_id) for token_id in token_ids]
+        if not 1 <= len(own) <= limits.get(request_id, 1) or not all(0 <= one < vocab_size for one in own):
             expectation = f"1 to {limits[request_id]} token ids" if request_id in limits else "one token id"
             raise RunnerError(
                 f"the runner returned for {request_id} the tokens {token_ids}, expected {expectation}, of type int"
             )
+    return replace(runner_output, sampled_token_ids=checked)
+
+
+def _whole(number: object) -> int:
+    """Return a token as an `int`, or -1 for anything that is not a whole number by its type."""
+    if type(number) is int:
+        return number
+    try:
+        return -1 if isinstance(number, bool) else index(number)  # type: ignore[arg-type]
+    except TypeError:
+        return -1
 
 
 def only(request_ids: Container[str], by_request: Mapping[str, Value]) -> dict[str, Value]:

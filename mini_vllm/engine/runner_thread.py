@@ -11,7 +11,7 @@ from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.electives.async_scheduling import CorrectShare
 from mini_vllm.electives.gates.transferring_runner import run_step
-from mini_vllm.engine.runner_answer import require_answer
+from mini_vllm.engine.runner_answer import checked_answer
 
 # Every call into torch gives Python's lock back and takes it again, and waits up to this long while the engine's thread
 # writes texts. With Python's own 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
@@ -44,8 +44,7 @@ class TokensInFlight:
         """
         planned = [one for one in batch if not self._has_ended(one.request)]
         corrected = [self._correct(one) for one in planned]
-        output = run_step(runner, corrected)
-        require_answer(corrected, output, runner.vocab_size)
+        output = checked_answer(corrected, run_step(runner, corrected), runner.vocab_size)
         self._num_rejected = {}
         for scheduled in planned:
             request = scheduled.request

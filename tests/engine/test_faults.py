@@ -1,13 +1,18 @@
 """A failing runner costs one step and nothing else; a stall raises an error instead of hanging."""
 
+from collections.abc import Callable
 from typing import Any, get_args
 
+import numpy as np
 import pytest
+import torch
 
 from mini_vllm.core.invariants import check_drained, check_state
-from mini_vllm.core.request import RequestStatus
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.errors import RunnerError, StalledError
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.runner_answer import checked_answer
 from mini_vllm.sampling_params import SamplingParams
 from tests.engine.runners import RAISES, Fault, SpyRunner, install_faults
 from tests.engine.snapshots import MemoryCheck
@@ -93,6 +98,15 @@ def test_a_wrong_output_raises_an_error_with_the_expected_requests(fault: Fault,
     engine.add_request("r", [1, 2, 3])
     with pytest.raises(RunnerError, match=message):
         engine.step()
+
+
+@pytest.mark.parametrize("whole", [np.int64, np.uint32, torch.tensor])
+def test_a_whole_number_of_numpy_or_torch_is_kept_as_an_int(whole: Callable[[int], Any]) -> None:
+    batch = [ScheduledRequest(Request("r", [1, 2]), 0, 2, [1], needs_token=True)]
+    answer = ModelRunnerOutput({"r": [whole(7)]})
+    tokens = checked_answer(batch, answer, vocab_size=8).sampled_token_ids["r"]
+    assert tokens == [7]
+    assert type(tokens[0]) is int
 
 
 def test_the_trace_of_a_step_with_unusable_logits_names_the_requests_that_ended() -> None:
