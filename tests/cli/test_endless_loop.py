@@ -63,6 +63,7 @@ def test_a_loop_is_stopped_and_its_line_shown(
 ) -> None:
     monkeypatch.setattr(time_limit, "SECONDS", 0.2)
     monkeypatch.setattr(time_limit, "PAUSE", 0.05)
+    monkeypatch.setattr(time_limit, "WAITING_FACTOR", 1000.0)  # on a busy machine 2 seconds pass before 0.2 of CPU time
     for name in ("clamp", "update_from_output"):
         monkeypatch.setattr(starter, name, lambda *_: None)
     monkeypatch.setattr(starter, "schedule_step", made(LOOP, "schedule_step"))
@@ -96,6 +97,7 @@ def test_code_that_catches_everything_ends_the_process() -> None:
 
 def test_a_loop_raises_out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_limit, "PAUSE", 0.01)
+    monkeypatch.setattr(time_limit, "WAITING_FACTOR", 1000.0)
     loop = made(LOOP, "schedule_step")
     assert callable(loop)
     with pytest.raises(OutOfTime, match=r"after 0\.1 seconds"), limited_calls(0.1):
