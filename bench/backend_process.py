@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import TextIO
 
 from bench.backend import Backend, BackendSettings, Load
@@ -36,7 +37,7 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
     from bench.transformers_peers import Continuous, StaticBatches
 
     makers: dict[str, Callable[[BackendSettings], Backend]] = {
-        "mini-vllm": MiniVllmBackend,
+        "mini-vllm": MiniVllmBackend.open,
         "mini-vllm-profiled": ProfiledBackend,
         "transformers-static": partial(StaticBatches, batch_size=8),
         "transformers-one-by-one": partial(StaticBatches, batch_size=1),
@@ -56,10 +57,12 @@ def peak_rss_bytes() -> int:
         import psutil
 
         return int(psutil.Process().memory_info().peak_wset)
+    if sys.platform == "linux":  # where `ru_maxrss` of a started program is at least what its parent had then
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
     import resource
 
-    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS counts bytes
 
 
 def take_stdout() -> TextIO:

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import transformers
 
-from bench.backend import ALL_GREEDY, BLOCK_SIZE, BackendSettings, Load, ServedRound, num_equal, summary
-from bench.engine_rounds import paged_model
+from bench.backend import ALL_GREEDY, BLOCK_SIZE, BackendSettings, Load, ServedRound
+from bench.forward_clock import paged_model
 from bench.gpu import workload
 from bench.models import QWEN3_SHAPE, save_random_model
 from bench.peer_process import PeerProcess
@@ -43,7 +43,9 @@ def equal(lineup: str) -> dict[str, Any]:
     settings = BackendSettings(str(EMBEDDED_MODEL), kv_cache_tokens=room_needed(requests), lineup=lineup)
     here = serve("mini-vllm", settings, requests)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    return {"equal": num_equal(here, serve("mini-vllm", settings, requests))}
+    there = serve("mini-vllm", settings, requests)
+    same = [mine == theirs for mine, theirs in zip(here.token_ids, there.token_ids, strict=True)]
+    return {"equal": [sum(same), len(same)]}
 
 
 def graphs(lineup: str) -> dict[str, Any]:
@@ -143,7 +145,8 @@ def figures_of(name: str, requests: list[TimedRequest], settings: BackendSetting
     served = serve(name, settings, warm_up, requests, load=Load(TEMPERATURE))
     alone = [step for step in served.steps if step["num_tokens"] == step["num_requests"] == step["num_samples"]]
     return {
-        **summary(requests, served),
+        "output_tokens_per_second": served.tokens_per_second,
+        "num_output_tokens": served.num_output_tokens,
         "decodes": len(alone),
         "replayed": sum(bool(step["is_replayed"]) for step in alone),
     }

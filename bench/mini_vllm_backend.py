@@ -14,13 +14,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.backend import Arrivals, BackendSettings, Load, OnProgress, ServedRound
-from bench.engine_rounds import ForwardClock, num_replays, paged_model
+from bench.forward_clock import ForwardClock, num_replays, paged_model
 from course.workloads.simulated_time import EndingRunner
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner import compiled, compiled_llama
 from mini_vllm.sampling_params import SamplingParams
 
@@ -69,36 +70,35 @@ class WatchedRunner:
             sum(row.num_computed_tokens + row.num_scheduled_tokens for row in batch),
             sum(row.num_scheduled_tokens * (row.num_computed_tokens + row.num_scheduled_tokens / 2) for row in batch),
         )
-        self.clock.clear()
-        num_replays_before = num_replays(self.inner)
+        seconds_before, num_replays_before = self.clock.seconds, num_replays(self.inner)
         output = self.inner.execute_model(batch)
         self.last.is_replayed = num_replays(self.inner) > num_replays_before
-        self.last.forward_seconds = self.clock.seconds
+        self.last.forward_seconds = self.clock.seconds - seconds_before
         self.last.runner_seconds = time.perf_counter() - start
         return output
 
 
 class MiniVllmBackend:
-    """The engine of this course, driven step by step."""
+    """The engine of this course, driven step by step. `params` are settings of all requests of a round."""
 
-    def __init__(self, settings: BackendSettings, **config: Any) -> None:
-        lineup = parse_lineup(settings.lineup)
-        self.engine = build_engine(replace(settings.engine_config(), **config), lineup, settings.model or None)
-        paged = paged_model(self.engine)
-        caches = paged.key_caches + paged.value_caches
-        self.facts = {
-            "lineup": str(lineup),
-            "kv_cache_bytes": sum(cache.numel() * cache.element_size() for cache in caches),
-        }
-        self.watched = WatchedRunner(self.engine.runner, ForwardClock(paged))
+    def __init__(self, engine: LLMEngine) -> None:
+        self.engine, self.params, self.num_rounds = engine, dict[str, Any](), 0
+        self.clock = ForwardClock(paged_model(engine))
+        self.watched = WatchedRunner(engine.runner, self.clock)
         self.lengths: dict[str, int] = {}
-        end, *_ = self.engine.tokenizer.eos_token_ids or [0]
-        self.engine.runner = EndingRunner(self.watched, self.lengths, end)
-        self.num_rounds = 0
+        end, *_ = engine.tokenizer.eos_token_ids or [0]
+        engine.runner = EndingRunner(self.watched, self.lengths, end)
+        self.facts: dict[str, Any] = {}
+
+    @classmethod
+    def open(cls, settings: BackendSettings) -> "MiniVllmBackend":
+        """Build the engine of these settings."""
+        return cls(build_engine(settings.engine_config(), parse_lineup(settings.lineup), settings.model or None))
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round; each request is added at its arrival time."""
         self.num_rounds += 1
+        self.clock.clear()
         engine, arrivals = self.engine, Arrivals(requests, load.batch_size)
         token_ids: list[list[int]] = [[] for _ in requests]
         token_times: list[list[float]] = [[] for _ in requests]
@@ -127,7 +127,8 @@ class MiniVllmBackend:
         """Add a request. With an output length below its limit it ends with an end token, as real text does."""
         self.lengths[request_id] = request.output_len or 0
         ignore_eos = request.output_len is None
-        params = SamplingParams(temperature=temperature, max_tokens=request.max_tokens, ignore_eos=ignore_eos)
+        settings = {"temperature": temperature, "ignore_eos": ignore_eos, **self.params}
+        params = SamplingParams(max_tokens=request.max_tokens, **settings)
         self.engine.add_request(request_id, list(request.prompt_token_ids), params)
 
 
@@ -176,7 +177,7 @@ class ProfiledBackend:
     """mini-vLLM as a backend that also reports its seconds by operator."""
 
     def __init__(self, settings: BackendSettings) -> None:
-        self.ours = MiniVllmBackend(settings)
+        self.ours = MiniVllmBackend.open(settings)
         self.facts = self.ours.facts
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:

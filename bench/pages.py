@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 from urllib.request import Request, urlopen
 
+from bench.case import Case, Side
 from course.browser.bare_page import open_widget
 from course.notebook import Lab, bench, engine_panel
 from course.traces.recording import Recording
@@ -39,23 +40,15 @@ MEASURING = "() => {" + Path(__file__).with_suffix(".js").read_text(encoding="ut
 READY = "() => { const { answered, ticket } = document.getElementById('host').dataset; return answered === ticket; }"
 
 
-@dataclass(frozen=True)
-class Delays:
-    """Milliseconds from each move to its first picture and, if that is not the whole answer, to the final one.
+def delays(page: str, first: list[float], final: float | None, target: float, size: int) -> Case:
+    """Return the milliseconds from each move to its first picture and, if that is not the whole answer, to the last.
 
-    `target` is the maximum for the median of `first`; `size` is what the page loads, in bytes.
+    `target` is the maximum for the median of the first; `size` is what the page loads, in bytes.
     """
-
-    page: str
-    first: list[float]
-    final: float | None
-    target: float
-    size: int
-
-    def __str__(self) -> str:
-        final = "" if self.final is None else f", final {self.final:.0f} of {FINAL_MS:.0f}"
-        medians = f"median {median(self.first):.0f} of {self.target:.0f}, slowest {max(self.first):.0f}{final}"
-        return f"{self.page:26} {medians}; {self.size / 1024:,.0f} KiB"
+    sides = {"first picture": Side(first)} | ({} if final is None else {"final picture": Side([final])})
+    aimed = f"at most {target:.0f} ms at first" + ("" if final is None else f", {FINAL_MS:.0f} ms at last")
+    met = median(first) <= target and (final or 0.0) <= FINAL_MS
+    return Case(page, "ms", "", sides, [f"{size / 1024:,.0f} KiB; aim: {aimed}: {'met' if met else 'missed'}"])
 
 
 @dataclass(frozen=True)
@@ -67,7 +60,7 @@ class WidgetKnob:
     make: Callable[[], Any]
 
 
-def measure_pages(browser: Any, num_moves: int, num_requests: int) -> Iterator[Delays]:
+def measure_pages(browser: Any, num_moves: int, num_requests: int) -> Iterator[Case]:
     """Yield the delays of each page; the dial simulates `num_requests` requests per change."""
     for num_blocks, film in films():
         yield step_through(browser, f"time machine, {num_blocks:,} blocks", film, num_moves)
@@ -107,7 +100,7 @@ def size_of(widget: Any) -> int:
     return len(json.dumps({name: value for name, value in state.items() if name != "comm"}).encode())
 
 
-def step_through(browser: Any, name: str, film: Film, num_moves: int) -> Delays:
+def step_through(browser: Any, name: str, film: Film, num_moves: int) -> Case:
     """Step through a film. Raises `RuntimeError` if a picture is not its step's."""
     widget = player(film)
     page = open_widget(browser, widget)
@@ -120,10 +113,10 @@ def step_through(browser: Any, name: str, film: Film, num_moves: int) -> Delays:
         if not shown.startswith(film[step].title):
             raise RuntimeError(f"the slider is at step {step}, but the picture is {shown!r}")
     page.close()
-    return Delays(name, times, None, FIRST_MS, size_of(widget))
+    return delays(name, times, None, FIRST_MS, size_of(widget))
 
 
-def replay(browser: Any, num_moves: int) -> Delays:
+def replay(browser: Any, num_moves: int) -> Case:
     """Let the server's engine answer eight prompts, and step back and forth through what it did."""
     config = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, num_gpu_blocks=100)
     with running_server(AsyncLLM(build_engine(config, parse_lineup("solution:1-5")))) as server:
@@ -139,10 +132,10 @@ def replay(browser: Any, num_moves: int) -> Delays:
         page.evaluate("delayOfReplay", 1)  # the page stops following the engine
         times = [float(page.evaluate("delayOfReplay", 2 + 7 * number % 45)) for number in range(num_moves)]
         page.close()
-    return Delays("live page, replay", times, None, REPLAY_MS, sum(sizes))
+    return delays("live page, replay", times, None, REPLAY_MS, sum(sizes))
 
 
-def drag(browser: Any, knob: WidgetKnob, num_moves: int) -> Delays:
+def drag(browser: Any, knob: WidgetKnob, num_moves: int) -> Case:
     """Drag a knob from left to right with the mouse. Raises `RuntimeError` if a move is not answered."""
     widget = knob.make()
     page = open_widget(browser, widget, is_answered=True)
@@ -163,7 +156,7 @@ def drag(browser: Any, knob: WidgetKnob, num_moves: int) -> Delays:
     times: list[float] = page.evaluate("painted")
     final = settled(page)
     page.close()
-    return Delays(knob.panel, times[1:], final if final > times[-1] else None, FIRST_MS, size_of(widget))
+    return delays(knob.panel, times[1:], final if final > times[-1] else None, FIRST_MS, size_of(widget))
 
 
 def wait_for(page: Any, count: int) -> None:

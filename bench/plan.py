@@ -1,11 +1,11 @@
 """What `bench throughput` runs, and the requests of all benchmarks: short chats, long documents, shared prefixes."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.backend import BackendSettings, Load
+from bench.backend import ALL_GREEDY, BackendSettings, Load
 from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.cdiv import cdiv
@@ -106,6 +106,16 @@ def room_needed(requests: Sequence[TimedRequest]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Workload:
+    """Rounds of requests, each served by every backend in turn. `note` describes them."""
+
+    title: str
+    note: str
+    rounds: Sequence[list[TimedRequest]]
+    load: Load = ALL_GREEDY
+
+
+@dataclass(frozen=True, slots=True)
 class ThroughputPlan:
     """The backends, the model, the number of requests and of rounds. Every round has its own requests.
 
@@ -128,33 +138,41 @@ class ThroughputPlan:
         """Return a few chats and a document that occur in no round, so that no round starts with cached prompts."""
         return [replace(request, max_tokens=8) for request in self._mixed(-1)[: DOCUMENT_EVERY // 2 + 1]]
 
-    def all_at_once(self) -> list[list[TimedRequest]]:
-        """Return the rounds of chats with occasional documents."""
-        return [self._mixed(number) for number in range(self.num_rounds)]
-
-    def stream(self, requests_per_second: float, first: int = 1) -> list[list[TimedRequest]]:
-        """Return rounds of the same kind with Poisson arrivals at this rate; another `first` draws other tokens."""
-        numbers = range(1000 * first, 1000 * first + self.num_rounds)
-        return [poisson_stream(self._mixed(number), requests_per_second) for number in numbers]
-
-    def axes(self, requests_per_second: float) -> Iterator[tuple[str, list[list[TimedRequest]], Load]]:
-        """Yield a workload for each temperature and batch size, and the stream at each temperature over 0."""
+    def workloads(self, requests_per_second: Callable[[], float]) -> Iterator[Workload]:
+        """Yield all workloads. The rate of streams is asked for when all requests at once have been served."""
+        sizes, count = self.sizes, min(NUM_QUESTIONS, self.num_requests)
+        mixed = (
+            f"{self.num_requests} requests: every eighth a document of {ends(sizes.document_prompt)} tokens, "
+            f"{ends(sizes.document_output)} out; the others chats of {ends(sizes.chat_prompt)}, "
+            f"{ends(sizes.chat_output)} out."
+        )
+        shared = (
+            f"{count} questions of {ends(sizes.question)} tokens after a shared document of {sizes.shared_document:,}, "
+            f"{sizes.answer} out; one round, because it is slow without a prefix cache."
+        )
+        yield Workload(ALL_AT_ONCE, mixed, [self._mixed(number) for number in range(self.num_rounds)])
+        rate = requests_per_second()
+        streamed = f"{mixed} On average {rate:.2f} arrive per second, half of what ours serves all at once."
+        yield Workload(STREAM, streamed, self.stream(rate))
+        questions = questions_about_one_document(count, self.vocab_size, 0, sizes)
+        yield Workload(SHARED_PREFIX, shared, [questions])
         for number, temperature in enumerate(self.temperatures, start=2):
             ending = f", temperature {temperature}" if temperature else ""
             if temperature:
-                yield STREAM + ending, self.stream(requests_per_second, number), Load(temperature)
+                yield Workload(STREAM + ending, streamed, self.stream(rate, number), Load(temperature))
             for size in self.batch_sizes:
-                yield f"batch {size}{ending}", self.batches(size, ending), Load(temperature, size)
+                even = f"{max(size, MIN_BATCHED)} requests of {sizes.even_prompt} tokens, {sizes.even_output} out."
+                yield Workload(f"batch {size}{ending}", even, self.batches(size, ending), Load(temperature, size))
+
+    def stream(self, requests_per_second: float, first: int = 1) -> list[list[TimedRequest]]:
+        """Return rounds of chats and documents with Poisson arrivals; another `first` draws other tokens."""
+        numbers = range(1000 * first, 1000 * first + self.num_rounds)
+        return [poisson_stream(self._mixed(number), requests_per_second) for number in numbers]
 
     def batches(self, size: int, ending: str = "") -> list[list[TimedRequest]]:
         """Return rounds of requests of one length, for at least one batch of this size."""
         seeds = [f"batch {size}{ending} {number}" for number in range(self.num_rounds)]
         return [even_requests(max(size, MIN_BATCHED), self.vocab_size, seed, self.sizes) for seed in seeds]
-
-    def shared_prefix(self) -> list[list[TimedRequest]]:
-        """Return one round of questions about one document; it is slow for backends without a prefix cache."""
-        count = min(NUM_QUESTIONS, self.num_requests)
-        return [questions_about_one_document(count, self.vocab_size, 0, self.sizes)]
 
     def profiled(self) -> tuple[list[TimedRequest], list[TimedRequest]]:
         """Return two more rounds of chats and documents: a warm-up and one to profile."""
@@ -165,8 +183,7 @@ class ThroughputPlan:
 
         Without phase 5 the budget of every backend holds the longest request.
         """
-        batches = [requests for size in self.batch_sizes for requests in self.batches(size)]
-        rounds = [*self.all_at_once(), *self.shared_prefix(), *batches]
+        rounds = [requests for workload in self.workloads(lambda: 1.0) for requests in workload.rounds]
         settings = BackendSettings(
             str(self.model),
             self.dtype,
@@ -181,3 +198,7 @@ class ThroughputPlan:
 
     def _mixed(self, round_number: int) -> list[TimedRequest]:
         return skewed_requests(self.num_requests, self.vocab_size, round_number, self.sizes)
+
+
+def ends(pair: tuple[int, int]) -> str:
+    return f"{pair[0]:,} to {pair[1]:,}"

@@ -4,7 +4,7 @@ the measured rate of multiplication, whichever is longer. (Williams and others, 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from mini_vllm.runner.packed_linear import PackedLinear, can_pack
 READ_NUMBERS = 64 << 20  # 256 MiB: far more than any cache holds, so memory is read
 MATRIX = 1024
 NUM_TRIES = 5
+COMPONENTS = ("forward pass", "batch and sampling", "scheduling and outputs")
 LARGE_BATCH = 32  # below it overhead hides what the products cost
 
 
@@ -82,22 +83,32 @@ def where_time_goes(steps: Sequence[Mapping[str, float]], min_requests: int = 0)
     }
 
 
-def efficiency(served: ServedRound, model: Path, dtype: str, rates: MachineRates) -> dict[str, Any]:
-    """Return the share of the roofline, the seconds by component, and the overhead in steps of many requests."""
-    number_bytes = torch.empty((), dtype=getattr(torch, dtype)).element_size()
-    minimum = minimum_seconds(served.steps, model_size(model), number_bytes, rates)
-    many = min(LARGE_BATCH, max(int(step["num_requests"]) for step in served.steps))
-    in_large_batches = where_time_goes(served.steps, many)
-    everywhere = where_time_goes(served.steps)
-    return {
-        "read_bytes_per_second": rates.bytes_per_second,
-        "flops_per_second": rates.flops_per_second,
-        "least_seconds": minimum,
-        "share_of_roofline": minimum / everywhere["all"],
-        "seconds": everywhere,
-        "overhead": {
-            "at_least_requests": many,
-            "num_steps": in_large_batches["num_steps"],
-            "share": 1 - in_large_batches["forward_pass"] / in_large_batches["all"],
-        },
-    }
+class Explaining:
+    """Says where mini-vLLM's time goes, by a round of a workload; `found` keeps the figures by workload.
+
+    They are the share of the roofline, the seconds by component, and the overhead in steps of many requests.
+    """
+
+    def __init__(self, model: Path, dtype: str, num_threads: int) -> None:
+        self.dtype, self.num_threads, self.size = dtype, num_threads, model_size(model)
+        self.number_bytes = torch.empty((), dtype=getattr(torch, dtype)).element_size()
+        self.found: dict[str, Any] = {}
+
+    @cached_property
+    def rates(self) -> MachineRates:
+        """The machine's rates, measured when they are first asked for: while the backends wait."""
+        return machine_rates(self.dtype, self.num_threads)
+
+    def __call__(self, title: str, served: ServedRound) -> list[str]:
+        everywhere = where_time_goes(served.steps)
+        many = min(LARGE_BATCH, max(int(step["num_requests"]) for step in served.steps))
+        in_large = where_time_goes(served.steps, many)
+        overhead = 1 - in_large["forward_pass"] / in_large["all"]
+        share = minimum_seconds(served.steps, self.size, self.number_bytes, self.rates) / everywhere["all"]
+        parts = {words: everywhere[words.replace(" ", "_")] / everywhere["all"] for words in COMPONENTS}
+        self.found[title] = {"overhead": overhead, "share_of_roofline": share, **parts}
+        rates = f"{self.rates.bytes_per_second / 1e9:.1f} GB/s, {self.rates.flops_per_second / 1e9:.0f} GFLOP/s"
+        return [
+            f"Our time: {', '.join(f'{part:.1%} {words}' for words, part in parts.items())}. {share:.0%} of the "
+            f"roofline ({rates}). Steps of {many} requests and more: {overhead:.1%} is not the forward pass."
+        ]

@@ -1,12 +1,14 @@
 """A preempted request comes back: are its K and V computed again, or were they copied out? (Both ways of V0.)"""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
+from bench.case import Case, Quantity, Side
 from course.simulator.cost_model import gpu_cost_model, pairs
 from course.simulator.gpus import find_gpu
 from course.simulator.model_shapes import find_model_shape
+from course.terminal.options import threads_to_use
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.core.cdiv import cdiv
 
@@ -17,6 +19,7 @@ MEASURED_LENGTHS = (64, 128, 256, 512, 1024, 1984)
 HOST_BANDWIDTH = {"L4": 20e9, "A100-80GB": 24e9, "H100": 50e9}
 SECONDS_PER_COPY = 5e-6
 BLOCK_SIZE = 16
+MODEL = "Llama-3.1-8B"
 DECODES = (32, 32, 32_000, 32_000, 32)  # requests, tokens, tokens and pairs that they attend to, tokens sampled
 
 Seconds = dict[int, tuple[float, float]]  # by the tokens that were computed: again, and out and in
@@ -28,6 +31,26 @@ def crossing(seconds: Seconds) -> str:
     changes = [(before, length) for before, length in pairwise(faster) if faster[before] != faster[length]]
     parts = [f"at {length:,} tokens {faster[length]} is faster, at {before:,} not yet" for before, length in changes]
     return "; ".join(parts) or f"{faster[min(faster)]} is always faster"
+
+
+def swap_cases(lineup: Lineup, num_rounds: int, threads: int | None, *, quick: bool) -> Iterator[Case]:
+    """Yield a case for each simulated GPU, then for this machine: the sides are lengths. Imports torch."""
+    import torch
+
+    for gpu in HOST_BANDWIDTH:
+        yield case_of(f"{MODEL} on {gpu}, simulated", simulate(gpu, MODEL))
+    torch.set_num_threads(threads_to_use(threads))
+    lengths = MEASURED_LENGTHS[: 2 if quick else None]
+    yield case_of("the embedded model here, measured", measure(lineup, num_rounds, lengths))
+
+
+def case_of(where: str, seconds: Seconds) -> Case:
+    """Return how many times as long computing takes as swapping, by length."""
+    sides = {}
+    for length, (again, swap) in seconds.items():
+        figures = {"computed again": Quantity(again, "s"), "swapped": Quantity(swap, "s")}
+        sides[f"{length:,} tokens"] = Side([again / swap], figures)
+    return Case(f"{where}: {crossing(seconds)}", "times", "", sides, ["Times as long: computing again over swapping."])
 
 
 def simulate(gpu: str, model: str) -> Seconds:

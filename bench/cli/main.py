@@ -4,14 +4,14 @@ from course.terminal.lazy_commands import lazy_app
 
 COMMANDS = [
     ("throughput", "bench.cli.throughput:bench_throughput", "Serve chats and documents on mini-vLLM and its peers."),
-    ("prefix", "bench.cli.features:bench_prefix", "Serve many questions about one document, with and without caching."),
-    ("chunked", "bench.cli.features:bench_chunked", "Serve long documents beside chats, with and without chunks."),
-    ("preemption", "bench.cli.features:bench_preemption", "Serve outputs of unknown length in little memory."),
-    ("speculative", "bench.cli.electives:bench_speculative", "Answer chats with drafts and without."),
-    ("async", "bench.cli.electives:bench_async", "Generate with a step in flight and without."),
+    ("prefix", "bench.cli.engine:bench_prefix", "Serve many questions about one document, with and without caching."),
+    ("chunked", "bench.cli.engine:bench_chunked", "Serve long documents beside chats, with and without chunks."),
+    ("preemption", "bench.cli.engine:bench_preemption", "Serve outputs of unknown length in little memory."),
+    ("speculative", "bench.cli.engine:bench_speculative", "Answer chats with drafts and without."),
+    ("async", "bench.cli.engine:bench_async", "Generate with a step in flight and without."),
     (
         "sampling",
-        "bench.cli.electives:bench_sampling",
+        "bench.cli.engine:bench_sampling",
         "Generate greedily, at a temperature, with cuts, under a regex.",
     ),
     ("serve", "bench.cli.serve:bench_serve", "Send requests at their planned times, whatever comes back."),

@@ -1,21 +1,19 @@
 """`mini-vllm bench router`: round robin, least loaded and prefix-aware, on the same requests in simulated time."""
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from bench.cli.announced import measuring
+from bench.case import Case, Quantity, Side
+from bench.cli.measured import run_cases
 from bench.fleet import FleetServed, simulate_fleet
 from course.simulator.experiment import DEFAULT_LOAD, Experiment
 from course.simulator.workloads import WORKLOADS, make_requests
-from course.terminal.charts import duration, measured_bar
-from course.terminal.console import friendly, make_console, whose_code
+from course.terminal.console import friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText
-from course.terminal.step_view import FAINT, STRONG
+from course.terminal.progress import ProgressReport
 from serving.router.policies import LeastLoaded, PrefixAware, RoundRobin, Router
 
 ROUTERS: dict[str, Callable[[], Router]] = {
@@ -24,6 +22,11 @@ ROUTERS: dict[str, Callable[[], Router]] = {
     "prefix-aware": PrefixAware,
 }
 PERCENTS = (50, 90, 99)
+WHY = (
+    "A replica can hit only what it has computed itself. Round robin spreads a conversation, or the questions about "
+    "one text, over all replicas: each computes the same prefix. Time is simulated: a run with the same seed gives the "
+    "same figures."
+)
 LOAD = 2.1  # times what the replicas sustain without cache hits: caches have to help
 
 
@@ -44,55 +47,32 @@ def bench_router(
 
     Prints hits, and the longest waits.
     """
-    console = make_console(stderr=as_json)
-    team = lineup_to_run(lineup, console)
+    team = lineup_to_run(lineup, make_console(stderr=as_json))
     experiment = Experiment(workload, requests, None, seed).with_rate()
     assert experiment.rate is not None
     rate = rate or experiment.rate / DEFAULT_LOAD * LOAD * replicas
     timed = make_requests(workload, requests, rate, seed)
 
-    served: dict[str, FleetServed] = {}
-    with measuring("Simulating", requests / 200) as report:
+    def cases(report: ProgressReport) -> Iterator[Case]:
+        served: dict[str, FleetServed] = {}
         for name, make_router in ROUTERS.items():
-            report(text := f"{name}: {requests:,} requests")
+            report(f"{name}: {requests:,} requests")
             engines = experiment.resolved_engine(), experiment.cost, team
             served[name] = simulate_fleet(timed, *engines, make_router(), replicas)
-            last = duration(served[name].time_to_first_token([99])[0])
-            report(text, found=f"{name}: {served[name].hit_rate:.0%} hits, 99th percentile of the first token {last}")
-    if as_json:
-        records = {name: as_record(one) for name, one in served.items()}
-        typer.echo(json.dumps({"workload": workload, "replicas": replicas, "rate": rate, "routers": records}))
-        return
-    console.print(whose_code(team), markup=False)
-    console.print(f"\n{requests:,} requests of {workload}, {rate:.1f} per second, {replicas} replicas", style=STRONG)
-    show(console, served)
+        yield from cases_of(served)
+
+    where = {"workload": workload, "replicas": replicas, "rate": rate, "num_requests": requests}
+    run_cases(cases, lineup=team, seconds=requests / 200, as_json=as_json, closing=[WHY], facts=where)
 
 
-def as_record(served: FleetServed) -> dict[str, object]:
-    """Return a run's figures; times are seconds."""
-    return {
-        "hit_rate": served.hit_rate,
-        "num_computed_tokens": served.num_computed_tokens,
-        "largest_share": served.largest_share,
-        "time_to_first_token": dict(zip(("p50", "p90", "p99"), served.time_to_first_token(PERCENTS), strict=True)),
-    }
-
-
-def show(console: Console, served: dict[str, FleetServed]) -> None:
-    """Print the share of hits and the time to the first token as bars."""
-    console.print("\ntokens of prompts found in the replica's cache", style=FAINT)
+def cases_of(served: dict[str, FleetServed]) -> Iterator[Case]:
+    """Yield the share of hits, and the time to the first token, of each router."""
+    hits, waits = dict[str, Side](), dict[str, Side]()
     for name, one in served.items():
-        figures = f"{one.hit_rate:.0%}, {one.num_computed_tokens:,} tokens computed"
-        console.print(measured_bar(name, one.hit_rate, 1.0, figures, ours=name == "prefix-aware"))
-    console.print("\ntime to the first token, 99th percentile", style=FAINT)
-    slowest = max(one.time_to_first_token([99])[0] for one in served.values())
-    for name, one in served.items():
-        middle, _, last = one.time_to_first_token(PERCENTS)
-        figures = f"{duration(last)}, median {duration(middle)}"
-        console.print(measured_bar(name, last, slowest, figures, ours=name == "prefix-aware"))
-    console.print(
-        "\nA replica can hit only what it has computed itself. Round robin spreads a conversation, or the questions "
-        "about one text, over all replicas: each computes the same prefix. Time is simulated: a "
-        "run with the same seed gives the same figures.",
-        style=FAINT,
-    )
+        computed, largest = Quantity(one.num_computed_tokens), Quantity(one.largest_share, "share")
+        hits[name] = Side([one.hit_rate], {"tokens computed": computed, "largest share of a replica": largest})
+        p50, p90, p99 = one.time_to_first_token(PERCENTS)
+        waits[name] = Side([p99], {"p50": Quantity(p50, "s"), "p90": Quantity(p90, "s")})
+    first = next(iter(served))
+    yield Case("Tokens of prompts that the replica's cache supplied", "share", first, hits)
+    yield Case("Time to the first token, 99th percentile", "s", first, waits)

@@ -1,33 +1,24 @@
 """`mini-vllm bench scheduler`: the CPU time of scheduling; with `--peer vllm` beside vLLM's own, in one process."""
 
 import json
-import os
-import platform
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
-from statistics import median
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from bench import peer_process
-from bench.cli.announced import measuring
-from bench.scheduler import CLOCK, NUM_ADMISSIONS, NUM_ROUNDS, SHARED_TOKENS, measure_scheduler
-from bench.scheduler_costs import Cost, Costs
-from course.palette import color
-from course.terminal.charts import measured_bar
-from course.terminal.console import fail, friendly, make_console, whose_code
+from bench.case import Case
+from bench.cli.measured import run_cases
+from bench.scheduler import NUM_ADMISSIONS, NUM_ROUNDS, scheduler_cases
+from bench.scheduling import CLOCK, SHARED_TOKENS
+from course.terminal.console import fail, friendly, make_console
 from course.terminal.learner_lineup import lineup_to_run
 from course.terminal.options import AsJson, LineupText
-from course.terminal.step_view import FAINT, STRONG
+from course.terminal.progress import ProgressReport
 from mini_vllm.assembly.lineup import CHECKOUT, Lineup
-
-BAR_LENGTH = 20
-OURS = color(1)
 
 
 @friendly
@@ -43,82 +34,31 @@ def bench_scheduler(
 
     That of schedule() and update_from_output().
     """
-    console = make_console(stderr=as_json)
-    team = replace(lineup_to_run(lineup, console), runner="absent")
-    if not as_json:
-        console.print(whose_code(team), markup=False)
-    if peer is not None:
-        bench_beside_vllm(console, team, quick=quick, as_json=as_json)
-        return
-    with measuring("Measuring", 30) as report:
-        costs = measure_scheduler(team, report)
-    if as_json:
-        typer.echo(json.dumps(as_record(costs, str(team))))
-    else:
-        show(console, costs)
-
-
-def show(console: Console, tables: Mapping[str, Costs]) -> None:
-    """Print all measurements as bars; those of one heading have one scale, and are divided by the first."""
-    console.print("\nCPU microseconds, the median round; in brackets the fastest and the slowest.", style=FAINT)
-    for heading, costs in tables.items():
-        console.print(f"\n{heading}", style=STRONG, markup=False)
-        first, scale = next(iter(costs.values())).median, max(cost.median for cost in costs.values())
-        for name, cost in costs.items():
-            console.print(bar(name, cost, scale, f"x{cost.median / first:.2f}"))
-    console.print(
-        f"\nClock: time.{CLOCK}, garbage collector on after gc.freeze(). Python {platform.python_version()}.",
-        style=FAINT,
-    )
-
-
-def bar(name: str, cost: Cost, scale: float, remark: str) -> Text:
-    """Return a bar with its numbers."""
-    length = max(1, round(BAR_LENGTH * cost.median / scale))
-    figures = f" {cost.median:6.2f} ({cost.best:.2f} to {cost.worst:.2f})"
-    return Text.assemble(f"{name:>14} ", ("█" * length, OURS), " " * (BAR_LENGTH - length), f"{figures:<25} {remark}")
-
-
-def as_record(tables: Mapping[str, Costs], lineup: str) -> dict[str, Any]:
-    """Return the measurements as a JSON object; all costs are CPU microseconds."""
-    costs = {heading: {side: asdict(cost) for side, cost in sides.items()} for heading, sides in tables.items()}
-    facts = {"lineup": lineup, "clock": f"time.{CLOCK}", "python": platform.python_version(), "cpus": os.cpu_count()}
-    return {**facts, "costs": costs}
-
-
-def bench_beside_vllm(console: Console, lineup: Lineup, *, quick: bool, as_json: bool) -> None:
-    """Measure both schedulers in one process, and show each result when it is there.
-
-    Raises `ValueError` if vLLM's scheduler is not installed here, or the lineup cannot be compared with it.
-    """
-    if (reason := peer_process.why_missing(peer_process.VLLM)) is not None:
-        raise ValueError(reason)
-    if lineup.kv_cache == "absent":
-        raise ValueError(f"lineup {lineup}: --peer vllm needs phase 2, as vLLM's memory comes in blocks, too")
+    team = replace(lineup_to_run(lineup, make_console(stderr=as_json)), runner="absent")
     num_rounds, num_admissions = (2, 100) if quick else (NUM_ROUNDS, NUM_ADMISSIONS)
-    cases = []
-    with measuring("Importing vLLM", 10 if quick else 30) as report:
-        for case in cases_beside_vllm(lineup, num_rounds, num_admissions):
-            cases.append(case)
-            report("Measuring", found=f"{case['name']}: {case['ratio']:.2f} of vLLM's")
-    if as_json:
-        facts = {"lineup": str(lineup), "clock": f"time.{CLOCK}", "python": platform.python_version()}
-        typer.echo(json.dumps({**facts, "num_admissions": num_admissions, "compared": cases}))
-        return
-    for case in cases:
-        show_beside(console, case)
-    console.print(
-        f"\nCPU microseconds per request, medians of {num_rounds} rounds in turns, in one process; then ours divided "
-        f"by vLLM's, with its range. Decode and admission: schedule() and update_from_output(). Arrival: the request "
-        f"is made of its tokens, hashed and queued. {num_admissions:,} are admitted in one step and share "
-        f"{SHARED_TOKENS} cached tokens. vLLM's schedule() also writes the message to its workers; our runner gets "
-        f"the requests themselves. Clock: time.{CLOCK}.",
-        style=FAINT,
-    )
+    why = f"CPU microseconds, medians of {NUM_ROUNDS} rounds. Clock: time.{CLOCK}, garbage collector on."
+
+    def cases(report: ProgressReport) -> Iterable[Case]:
+        return scheduler_cases(team, report) if peer is None else beside_vllm(team, num_rounds, num_admissions)
+
+    if peer is not None:
+        if (reason := peer_process.why_missing(peer_process.VLLM)) is not None:
+            raise ValueError(reason)
+        if team.kv_cache == "absent":
+            raise ValueError(f"lineup {team}: --peer vllm needs phase 2, as vLLM's memory comes in blocks, too")
+        why = (
+            f"CPU microseconds per request, medians of {num_rounds} rounds in turns, in one process; ratios are ours "
+            f"over vLLM's. Decode and admission: schedule() and update_from_output(). Arrival: the request is made of "
+            f"its tokens, hashed and queued. {num_admissions:,} are admitted in one step and share {SHARED_TOKENS} "
+            f"cached tokens. vLLM's schedule() also writes the message to its workers; our runner gets the requests "
+            f"themselves. Clock: time.{CLOCK}."
+        )
+    facts = {"clock": f"time.{CLOCK}", "num_admissions": num_admissions}
+    run_cases(cases, lineup=team, seconds=10 if quick else 30, as_json=as_json, closing=[why], facts=facts)
 
 
-def cases_beside_vllm(lineup: Lineup, num_rounds: int, num_admissions: int) -> Iterator[dict[str, Any]]:
-    """Yield each comparison when it is there, with ours over vLLM's round by round, and the median of these ratios.
+def beside_vllm(lineup: Lineup, num_rounds: int, num_admissions: int) -> Iterator[Case]:
+    """Yield each comparison with vLLM's own scheduler when it is there.
 
     Ends the command with the last line of the process if that ends early.
     """
@@ -131,19 +71,8 @@ def cases_beside_vllm(lineup: Lineup, num_rounds: int, num_admissions: int) -> I
     ):
         assert process.stdout is not None
         for line in process.stdout:
-            case = json.loads(line)
-            ratios = [ours / theirs for ours, theirs in zip(case["ours"], case["theirs"], strict=True)]
-            yield {**case, "ratios": ratios, "ratio": median(ratios)}
+            yield Case.read(json.loads(line))
         if process.wait() != 0:
             stderr.seek(0)
             last = stderr.read().strip().splitlines()[-1:] or ["nothing"]
             fail(f"the process with vLLM's scheduler exited early; its last line: {last[0][:500]}", 1)
-
-
-def show_beside(console: Console, case: dict[str, Any]) -> None:
-    """Print a bar for each scheduler, and the ratio with its range."""
-    ours, theirs, ratios = median(case["ours"]), median(case["theirs"]), case["ratios"]
-    console.print(f"\n{case['name']}", style=STRONG, markup=False)
-    figures = f"{ours:.2f} us, {case['ratio']:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-    console.print(measured_bar("mini-vLLM", ours, max(ours, theirs), figures, ours=True))
-    console.print(measured_bar(case["peer"], theirs, max(ours, theirs), f"{theirs:.2f} us", ours=False))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bench.backend import BackendSettings
-from bench.cli.announced import measuring
+from bench.cli.measured import measuring
 from bench.model_directory import EMBEDDED, RANDOM, model_directory
 from bench.peer_process import PeerError, chosen_peers
 from bench.serve.server_process import OURS, SERVERS

@@ -1,6 +1,7 @@
 """The figures of the benchmarks, on numbers that can be checked by hand."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,16 +9,24 @@ from safetensors.torch import save_file
 from torch.nn.functional import linear, scaled_dot_product_attention
 from transformers import LlamaConfig
 
-from bench.backend import Arrivals, ServedRound, num_equal, require_complete, summary
+from bench.backend import Arrivals, ServedRound, require_complete
+from bench.case import Case, Quantity, Side
+from bench.figures import figures_of
 from bench.llama_cpp_backend import read_weights
 from bench.mini_vllm_backend import OperatorStopwatch, by_kind
 from bench.model_directory import EMBEDDED_MODEL
 from bench.models import RANDOM_MODEL, model_size
-from bench.plan import ThroughputPlan, poisson_stream, questions_about_one_document, room_needed, skewed_requests
-from bench.roofline import MachineRates, efficiency, minimum_seconds, where_time_goes
-from bench.slower import MEDIANS, figures_against
+from bench.plan import (
+    SHARED_PREFIX,
+    ThroughputPlan,
+    poisson_stream,
+    questions_about_one_document,
+    room_needed,
+    skewed_requests,
+)
+from bench.roofline import Explaining, MachineRates, minimum_seconds, where_time_goes
 from bench.swap import crossing
-from bench.throughput import Results
+from bench.throughput import MEDIANS, versus
 from course.terminal.charts import shares
 from course.workloads.timed_request import TimedRequest
 
@@ -25,17 +34,12 @@ REQUESTS = [TimedRequest(0.0, "0", [1, 2, 3], 3), TimedRequest(2.0, "1", [4], 1)
 SERVED = ServedRound([[7, 8, 9], [5]], [[0.5, 1.0, 3.0], [2.25]], 4.0)
 
 
-def test_summary() -> None:
-    figures = summary(REQUESTS, SERVED)
-    assert figures["output_tokens_per_second"] == 1.0
-    assert figures["time_to_first_token"] == {"p50": 0.25, "p90": 0.5, "p99": 0.5}
-    assert figures["inter_token_latency"] == {"p50": 0.5, "p90": 2.0, "p99": 2.0}
-    assert figures["normalized_latency"] == {"p50": 0.25, "p90": 1.0, "p99": 1.0}
-
-
-def test_equal_requests_are_counted_over_those_that_both_served() -> None:
-    assert num_equal(SERVED, ServedRound([[7, 8, 0]], [[1.0, 2.0, 3.0]], 1.0)) == (0, 1)
-    assert num_equal(SERVED, SERVED) == (2, 2)
+def test_latencies_of_a_round() -> None:
+    figures = {key: quantity.value for key, quantity in figures_of(REQUESTS, SERVED).items()}
+    assert figures == {
+        **{"first token p50": 0.25, "first token p99": 0.5, "between tokens p50": 0.5, "between tokens p99": 2.0},
+        **{"per token p50": 0.25, "per token p99": 1.0},
+    }
 
 
 def test_a_backend_with_too_few_tokens_is_refused() -> None:
@@ -64,20 +68,23 @@ def test_every_round_asks_about_a_different_document() -> None:
     assert first[0].prompt_token_ids[:16] != second[0].prompt_token_ids[:16]
 
 
+def plan_of(num_requests: int, num_rounds: int, **more: Any) -> ThroughputPlan:
+    return ThroughputPlan(EMBEDDED_MODEL, 1000, num_requests, num_rounds, 1, ("mini-vllm",), **more)
+
+
+def rounds_of(plan: ThroughputPlan) -> dict[str, list[list[TimedRequest]]]:
+    return {workload.title: list(workload.rounds) for workload in plan.workloads(lambda: 1.0)}
+
+
 def test_the_warm_up_is_of_every_length_and_in_no_round() -> None:
-    plan = ThroughputPlan(EMBEDDED_MODEL, 1000, 64, 3, 1, ("mini-vllm",))
+    plan = plan_of(64, 3)
     warm_up = plan.warm_up()
     assert [len(request.prompt_token_ids) >= 512 for request in warm_up] == [False] * 4 + [True]
     assert {request.num_output_tokens for request in warm_up} == {8}
-    rounds = [*plan.all_at_once(), *plan.stream(1.0), *plan.shared_prefix()]
+    rounds = [requests for found in rounds_of(plan).values() for requests in found]
     served = {tuple(request.prompt_token_ids[:16]) for requests in rounds for request in requests}
     assert served.isdisjoint(tuple(request.prompt_token_ids[:16]) for request in warm_up)
-
-
-def test_every_backend_has_memory_for_all_requests_of_a_round() -> None:
-    plan = ThroughputPlan(EMBEDDED_MODEL, 1000, 64, 1, 1, ("mini-vllm",))
-    assert plan.settings().kv_cache_tokens >= 32 * (1024 + 8 + 16)
-    assert plan.settings().kv_cache_tokens >= max(room_needed(plan.all_at_once()[0]), room_needed(plan.stream(1.0)[0]))
+    assert plan.settings().kv_cache_tokens >= max(32 * (1024 + 8 + 16), *map(room_needed, rounds))
 
 
 def test_no_more_requests_than_the_batch_size_are_under_way() -> None:
@@ -90,17 +97,17 @@ def test_no_more_requests_than_the_batch_size_are_under_way() -> None:
 
 
 def test_batches_fill_whole_seats_with_requests_of_one_length_and_in_no_other_round() -> None:
-    plan = ThroughputPlan(
-        EMBEDDED_MODEL, 1000, 4, 2, 1, ("mini-vllm",), batch_sizes=(1, 16), temperatures=(0.0, 0.8, 1.0)
-    )
-    axes = list(plan.axes(1.0))
-    batches = [rounds for workload, rounds, _ in axes if workload.startswith("batch")]
-    assert [len(requests) for rounds in batches for requests in rounds] == [8, 8, 16, 16] * 3
-    assert {(len(r.prompt_token_ids), r.max_tokens) for rounds in batches for one in rounds for r in one} == {(64, 64)}
-    prompts = [tuple(request.prompt_token_ids[:16]) for _, rounds, _ in axes for one in rounds for request in one]
-    prompts += [tuple(request.prompt_token_ids[:16]) for one in plan.stream(1.0) for request in one]
-    assert len(set(prompts)) == len(prompts)
-    assert [(load.temperature, load.batch_size) for _, _, load in axes[:4]] == [(0, 1), (0, 16), (0.8, None), (0.8, 1)]
+    plan = plan_of(4, 2, batch_sizes=(1, 16), temperatures=(0.0, 0.8, 1.0))
+    found = rounds_of(plan)
+    batches = [requests for title, rounds in found.items() if title.startswith("batch") for requests in rounds]
+    assert [len(requests) for requests in batches] == [8, 8, 16, 16] * 3
+    assert {(len(r.prompt_token_ids), r.max_tokens) for requests in batches for r in requests} == {(64, 64)}
+    apart = [
+        one for title, rounds in found.items() if title != SHARED_PREFIX for requests in rounds for one in requests
+    ]
+    assert len({tuple(request.prompt_token_ids[:16]) for request in apart}) == len(apart)
+    loads = [(one.load.temperature, one.load.batch_size) for one in plan.workloads(lambda: 1.0)][3:7]
+    assert loads == [(0, 1), (0, 16), (0.8, None), (0.8, 1)]
     assert plan.settings().max_num_seqs == 16
     assert plan.settings().kv_cache_tokens >= 16 * 128
 
@@ -114,23 +121,12 @@ def test_batches_fill_whole_seats_with_requests_of_one_length_and_in_no_other_ro
     ],
 )
 def test_ours_is_slower_where_a_figure_falls_short(workload: str, words: list[str]) -> None:
-    ours, theirs = (
-        {"output_tokens_per_second": rate, **{name: {"p50": seconds} for name in MEDIANS.values()}}
-        for rate, seconds in ((99.0, 2.0), (100.0, 1.0))
-    )
-    found = figures_against(workload, {"mini-vllm": ours, "peer": theirs}, "peer")
+    latencies = [{f"{name} p50": Quantity(seconds, "s") for name in MEDIANS} for seconds in (2.0, 1.0)]
+    sides = {"mini-vllm": Side([99.0], latencies[0]), "peer": Side([100.0], latencies[1])}
+    found = versus(Case(workload, "tokens/s", "mini-vllm", sides, base_over_side=True), "peer")
     assert [one.words for one in found] == words
     assert [one.times for one in found] == [0.99, 0.5, 0.5, 0.5][: len(words)]
     assert [one.slower for one in found] == [not workload.startswith("stream"), True, True, True][: len(words)]
-
-
-def test_the_quickest_round_is_kept_and_all_are_compared() -> None:
-    results = Results()
-    for seconds, token in ((3.0, 9), (2.0, 0), (4.0, 9)):
-        served = ServedRound([[7, 8, token], [5]], [[0.5, 1.0, 3.0], [2.25]], seconds)
-        results.keep("stream", "peer", REQUESTS, served, SERVED, {})
-    entry = results.entries["stream"]["peer"]
-    assert (entry.served.seconds, entry.all_seconds, entry.equal) == (2.0, [3.0, 2.0, 4.0], (5, 6))
 
 
 def test_a_stream_has_the_rate_it_was_given() -> None:
@@ -176,8 +172,11 @@ def test_where_time_goes() -> None:
     parts = {"forward_pass": 8.0, "batch_and_sampling": 1.0, "scheduling_and_outputs": 1.0, "all": 10.0}
     assert where_time_goes(steps, 32) == {"num_steps": 1, **parts}
     full = [{**step, "num_tokens": 1, "num_samples": 1, "num_context": 1, "num_attended": 1} for step in steps]
-    measured = efficiency(ServedRound([], [], 15.0, steps=full), EMBEDDED_MODEL, "float32", MachineRates(1e9, 1e9))
-    assert measured["overhead"]["share"] == pytest.approx(0.2)
+    explaining = Explaining(EMBEDDED_MODEL, "float32", 1)
+    explaining.__dict__["rates"] = MachineRates(1e9, 1e9)
+    [note] = explaining("stream", ServedRound([], [], 15.0, steps=full))
+    assert "Steps of 32 requests and more: 20.0% is not the forward pass." in note
+    assert explaining.found["stream"]["overhead"] == pytest.approx(0.2)
 
 
 def test_the_random_model_has_about_150_million_parameters(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.cli import pages as command
-from bench.pages import Delays, WidgetKnob, drag, films, measure_pages, step_through
+from bench.pages import WidgetKnob, delays, drag, films, measure_pages, step_through
 from course.browser.chromium import NoBrowserError, find_chromium, headless_chromium
 from course.views.film import Film
 from course.views.panels import Panel
@@ -20,13 +20,15 @@ BUDGET = WidgetKnob("budget", "budget", lambda: Panel(KNOBS, budget_picture))
 
 def test_every_page_is_measured(browser: Any) -> None:
     found = list(measure_pages(browser, 2, 20))
-    assert [one.page for one in found] == [
+    assert [one.title for one in found] == [
         *("time machine, 20 blocks", "time machine, 2,000 blocks", "live page, replay"),
         *("calculator", "policy bench, SLO", "policy bench, load", "engine panel"),
         *(f"dial, {workload}" for workload in ("mixed", "documents", "burst", "chat")),
     ]
-    assert all(len(one.first) == 2 and min(one.first) > 0 and one.size > 10_000 for one in found)
-    assert {one.page for one in found if one.final is not None} == {"engine panel"}
+    assert all(len(one.sides["first picture"].values) == 2 for one in found)
+    assert all(min(side.values) > 0 for one in found for side in one.sides.values())
+    assert all(int(one.notes[0].partition(" KiB")[0].replace(",", "")) > 10 for one in found)
+    assert [one.title for one in found if len(one.sides) > 1] == ["engine panel"]
 
 
 def test_a_picture_that_is_not_its_steps_is_refused(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,10 +51,9 @@ class FalsePage:
 
 def test_every_move_of_a_drag_is_answered_with_its_own_picture(browser: Any) -> None:
     panel = Panel(KNOBS, budget_picture)
-    delays = drag(browser, WidgetKnob("budget", "budget", lambda: panel), 4)
-    assert len(delays.first) == 4
-    assert min(delays.first) > 0
-    assert delays.final is None, "the first answer is the whole one"
+    [(name, side)] = drag(browser, WidgetKnob("budget", "budget", lambda: panel), 4).sides.items()
+    assert (name, len(side.values)) == ("first picture", 4), "the first answer is the whole one"
+    assert min(side.values) > 0
     assert panel.values["budget"] == 64, "the right end of the knob"
 
 
@@ -66,12 +67,14 @@ def test_a_move_without_an_answer_is_reported(browser: Any, monkeypatch: pytest.
 def test_the_command_prints_delays_their_targets_and_bytes(
     mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delays = Delays("engine panel", [9.0, 20.0, 40.0], 300.0, 100.0, 2**20)
+    slow = delays("engine panel", [9.0, 20.0, 40.0], 600.0, 100.0, 2**20)
     monkeypatch.setattr(command, "headless_chromium", lambda: nullcontext(SimpleNamespace(version="150")))
-    monkeypatch.setattr("bench.pages.measure_pages", lambda *_: iter([delays]))
-    shown = mini_vllm("bench", "pages").output
-    assert "median 20 of 100, slowest 40, final 300 of 500; 1,024 KiB" in shown
-    assert json.loads(mini_vllm("bench", "pages", "--json").stdout)["pages"][0]["final"] == 300.0
+    monkeypatch.setattr("bench.pages.measure_pages", lambda *_: iter([slow]))
+    shown = " ".join(mini_vllm("bench", "pages").output.split())
+    assert "20 (9 to 40) final picture █" in shown
+    assert "1,024 KiB; aim: at most 100 ms at first, 500 ms at last: missed" in shown
+    record = json.loads(mini_vllm("bench", "pages", "--json").stdout)
+    assert (record["chromium"], record["cases"][0]["sides"]["final picture"]["values"]) == ("150", [600.0])
 
 
 def test_without_a_browser_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,31 +3,23 @@
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.backend import ServedRound
-from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM, ThroughputPlan
-from bench.throughput import Results, as_record
-from course.workloads.timed_request import TimedRequest
+from bench.case import Case, Side
+from bench.engine_cases import EMBEDDED, WIDE
+from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM
+from bench.throughput import MEDIANS
 from tests.snapshots import Snapshots
 from tools.benchmarks import __main__ as command
 from tools.benchmarks.__main__ import describe_machine
 from tools.benchmarks.page import page
 
-REQUESTS = [TimedRequest(0.0, "0", [1, 2], 2), TimedRequest(0.0, "1", [3], 2)]
-EXPLAINED = {
-    "read_bytes_per_second": 20e9,
-    "flops_per_second": 300e9,
-    "least_seconds": 1.0,
-    "share_of_roofline": 0.5,
-    "seconds": {"forward_pass": 9.0, "batch_and_sampling": 0.6, "scheduling_and_outputs": 0.4, "all": 10.0},
-    "overhead": {"at_least_requests": 32, "num_steps": 4, "share": 0.1},
-}
-
-
+EXPLAINED = {"forward pass": 0.9, "batch and sampling": 0.06, "scheduling and outputs": 0.04}
+EXPLAINED |= {"share_of_roofline": 0.5, "overhead": 0.1}
 OPERATORS = {"everything else": 1.0, "matrix products": 3.0}
 MACHINE = {
     **{"cores": 2, "architecture": "x86_64", "vectors": "avx2", "memory_gib": 16, "system": "Debian 12"},
@@ -36,26 +28,29 @@ MACHINE = {
 SHELL = {"machine": MACHINE, "quick": False}
 
 
-def served(seconds: float, *tokens: int) -> ServedRound:
-    times = [[seconds / 2, seconds], [seconds / 2, seconds]]
-    return ServedRound([[4, 5], [6, *tokens]], times, seconds, 2**30)
+def case(title: str, base: str, sides: dict[str, list[float]], unit: str = "tokens/s", **more: Any) -> dict[str, Any]:
+    return asdict(Case(title, unit, base, {name: Side(values) for name, values in sides.items()}, **more))
 
 
-def throughput_record() -> dict[str, Any]:
-    plan = ThroughputPlan(Path("random-150m"), 100, 2, 1, 2, (OURS, "transformers-static"))
-    results = Results(missing={"openvino": "no environment"})
-    for workload in (ALL_AT_ONCE, STREAM, SHARED_PREFIX):
-        ours = served(1.0, 7)
-        results.keep(workload, OURS, REQUESTS, ours, ours, {})
-        results.keep(workload, "transformers-static", REQUESTS, served(3.0, 8), ours, {"version": "5.0"})
-    return {
-        **SHELL,
-        **{"model": "random-150m"},
-        **as_record(plan, results),
-        "explained": dict.fromkeys(results.entries, EXPLAINED),
-        "num_parameters": 150_900_000,
-        "seconds_by_operator": OPERATORS,
-    }
+def record(*cases: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {**SHELL, "lineup": "solution", "load": [0.5, 1.25], "cpus": 2, **more, "cases": list(cases)}
+
+
+def throughput_record(tokens: float = 3.0, first_token: float = 3.0) -> dict[str, Any]:
+    """Return a record whose stream has this ratio of tokens per second, and of the time to the first token."""
+    cases = []
+    for title, ratio in ((ALL_AT_ONCE, 3.0), (STREAM, tokens), (SHARED_PREFIX, 3.0)):
+        sides = {OURS: [100.0 * ratio, 110.0 * ratio], "transformers-static": [100.0, 110.0]}
+        made = case(title, OURS, sides, notes=["2 requests."], base_over_side=True)
+        for name, seconds in ((OURS, 1.0), ("transformers-static", first_token if title == STREAM else 3.0)):
+            latencies = {f"{words} p50": (seconds, "s") for words in MEDIANS}
+            made["sides"][name] |= {"figures": latencies, "equal": (1, 2)}
+        cases.append(made)
+    plan = {"dtype": "float32", "num_threads": 2}
+    facts = {"model": "random-150m", "plan": plan, "max_num_batched_tokens": 512, "kv_cache_tokens": 64}
+    facts |= {"missing": {"openvino": "no environment"}, "versions": {"llama-cpp": "5.0"}}
+    facts |= {"explained": dict.fromkeys((ALL_AT_ONCE, STREAM, SHARED_PREFIX), EXPLAINED)}
+    return record(*cases, **facts, num_parameters=150_900_000, seconds_by_operator=OPERATORS)
 
 
 def test_the_page_in_the_repository_is_that_of_its_records() -> None:
@@ -85,11 +80,9 @@ def test_one_command_runs_keeps_and_writes(monkeypatch: pytest.MonkeyPatch, tmp_
     record = json.loads((tmp_path / "benchmarks" / "prefix.json").read_text())
     text = (tmp_path / "benchmarks.md").read_text()
     assert "quick trial runs" in text
-    one, other = (record[side]["output_tokens_per_second"] for side in ("with", "without"))
-    ratio = record["ratios"]["output tokens per second"]
-    assert f"| output tokens per second | {one:,.0f} | {other:,.0f} | {ratio:.2f} |" in text
-    assert "## `mini-vllm bench chunked`\n\n8 chats" in text
-    assert "with it (max_num_batched_tokens=128) and without it (max_num_batched_tokens=2048, enable_ch" in text
+    found = Case.read(record["cases"][0])
+    assert f"| with it | {found.spread('with it')} | {found.ratio('with it'):.2f} | 4 of 4 | first token p50 " in text
+    assert "## `mini-vllm bench chunked`\n\nWith it: 128 tokens a step" in text
 
 
 def test_a_record_describes_its_machine_whatever_its_benchmark_reports(
@@ -103,35 +96,11 @@ def test_a_record_describes_its_machine_whatever_its_benchmark_reports(
     assert record == {"machine": describe_machine(), "quick": False, "clock": "process_time"}
 
 
-def of_stream(tokens: float, first_token: float) -> dict[str, Any]:
-    """Return a record whose stream has these shares of the other's tokens per second and time to the first token."""
-    record = throughput_record()
-    ours, theirs = (record["workloads"][STREAM][name] for name in (OURS, "transformers-static"))
-    ours["output_tokens_per_second"] = tokens * theirs["output_tokens_per_second"]
-    ours["time_to_first_token"]["p50"] = first_token * theirs["time_to_first_token"]["p50"]
-    return record
-
-
-def a_feature() -> dict[str, Any]:
-    half = {"settings": {}, "output_tokens_per_second": 10.0}
-    half |= {key: {"p50": 0.5, "p90": 1.0, "p99": 2.0} for key in ("time_to_first_token", "inter_token_latency")}
-    record = {"workload": "2 requests", "num_threads": 1, "equal_requests": [2, 2], "with": half, "without": half}
-    return {**SHELL, **record, "absent_without": ["kv_cache", "preemption"]}
-
-
-def costs() -> dict[str, Any]:
-    small, large = ({"best": time, "median": time + 0.1} for time in (1.5, 3.1))
-    return SHELL | {"costs": {"A decode": {"16 running": small, "1,024 running": large}, "A look-up": {"once": large}}}
-
-
 def beside_vllm() -> dict[str, Any]:
     """A decode that meets its aim, one that does not, and an admission that does."""
-    names = {"decode, 16 running": 0.2513, "decode, 64 running": 0.21, "arrival": 0.7, "admission": 0.3}
-    compared = [
-        {"name": name, "peer": "vLLM 0.13.0", "ours": [10 * ratio], "theirs": [10.0], "ratios": [ratio], "ratio": ratio}
-        for name, ratio in names.items()
-    ]
-    return SHELL | {"num_admissions": 2000, "compared": compared}
+    ratios = {"decode, 16 running": 0.2513, "decode, 64 running": 0.21, "arrival": 0.7, "admission": 0.3}
+    sides = {title: {"mini-vLLM": [10 * ratio], "vLLM 0.13.0": [10.0]} for title, ratio in ratios.items()}
+    return record(*(case(title, "vLLM 0.13.0", one, "us") for title, one in sides.items()), num_admissions=2000)
 
 
 def predictions() -> dict[str, Any]:
@@ -148,14 +117,8 @@ def predictions() -> dict[str, Any]:
 def sampling() -> dict[str, Any]:
     """A model that meets one aim and misses the other, and one with a large vocabulary, which may lose more."""
     rates = {"greedy": [100.0, 90.0, 110.0], "temperature 0.8": [91.0, 92.0, 80.0], "0.8 with two cuts": [79.0]}
-    masks = {"phase 9, a regex": 0.034, "llguidance, a JSON schema": 0.15}
-    model, wide = "embedded model", "Qwen3-0.6B's shape, 2 layers, random weights"
-    cases = [
-        {"model": model, "batch_size": 1, "vocab_size": 1537, "rates": rates, "mask_shares": {}},
-        {"model": model, "batch_size": 64, "vocab_size": 1537, "rates": rates, "mask_shares": masks},
-        {"model": wide, "batch_size": 64, "vocab_size": 151_936, "rates": rates, "mask_shares": {}},
-    ]
-    return SHELL | {"num_threads": 2, "cases": cases}
+    works = [f"{model}, batch {size}" for model, size in ((EMBEDDED, 1), (EMBEDDED, 64), (WIDE, 64))]
+    return record(*(case(f"32 tokens in; {work}, threads: 2", "greedy", rates) for work in works))
 
 
 def server(*probed: tuple[float, float, bool]) -> dict[str, Any]:
@@ -183,9 +146,11 @@ def serving() -> dict[str, Any]:
 
 
 def test_the_page_is_as_it_was_reviewed(snapshots: Snapshots) -> None:
-    streams = {"as-fast": of_stream(3, 1 / 3), "late": of_stream(0.985, 1.25), "slow": of_stream(0.931, 1)}
-    records = {f"throughput-{name}": record for name, record in streams.items()}
-    records |= {"preemption": a_feature(), "scheduler": costs(), "calibrate": predictions()}
+    streams = {"as-fast": (3.0, 3.0), "late": (0.985, 0.8), "slow": (0.931, 1.0)}
+    records = {f"throughput-{name}": throughput_record(*one) for name, one in streams.items()}
+    feature = case("2 requests", "without", {"with it": [10.0, 12.0], "without": [10.0, 8.0]})
+    costs = case("A decode", "16 running", {"16 running": [1.5, 1.6], "1,024 running": [3.1]}, "us")
+    records |= {"preemption": record(feature), "scheduler": record(costs, load=None), "calibrate": predictions()}
     records |= {"beside-vllm": beside_vllm(), "sampling": sampling()}
     snapshots.check("benchmarks", page({**records, "serve-on-embedded": serving()}))
     snapshots.check("benchmarks_without_http", page({"serve-on-embedded": serving() | {"http_cost": None}}))

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from bench.case import Case
 from course.parity.scenario import PUBLIC_TRACES
 from mini_vllm.assembly.lineup import CHECKOUT
 from tests.handouts.checks.recorded import recorded
@@ -25,9 +26,8 @@ def traces() -> tuple[int, int, int]:
 
 def at_once(peer: str, digits: int = 1) -> tuple[float, float]:
     """Return our tokens/s over a peer's, all requests at once in float32: the embedded model, the one of 143.7 M."""
-    records = (benchmark(f"throughput-{model}-float32")["workloads"]["all at once"] for model in MODELS)
-    rates = [tuple(one[name]["output_tokens_per_second"] for name in ("mini-vllm", peer)) for one in records]
-    return round(rates[0][0] / rates[0][1], digits), round(rates[1][0] / rates[1][1], digits)
+    first, second = (benchmark(f"throughput-{model}-float32")["cases"][0] for model in MODELS)
+    return round(Case.read(first).ratio(peer), digits), round(Case.read(second).ratio(peer), digits)
 
 
 def served() -> tuple[float, float, float]:
