@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from course.starter_status import describe
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, lineup_from_env, parse_lineup
+from mini_vllm_labs.runs.starter_status import describe
 
 
 def whose_code() -> list[str]:

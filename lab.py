@@ -41,14 +41,17 @@ OTHER_TESTS = ["tests", "notebooks", *(f"--ignore={path}" for path in FIRST_TEST
 # end
 
 COMMANDS = {
-    "demo": [["-m", "cli", "demo"]],
+    "demo": [["-m", "mini_vllm_labs.cli", "demo"]],
     # with solutions
     "test": [[*PYTEST, *FIRST_TESTS]],
-    "wheel": [["-m", "cli", "release", "--wheel", "dist"]],
+    "wheel": [["-m", "mini_vllm_labs.cli", "release", "--wheel", "dist"]],
     "test-all": [[*PYTEST, *FIRST_TESTS], ["-m", "tests.mutants", "--quiet"], [*PYTEST, *OTHER_TESTS]],
-    "site": [["-m", "pip", "install", "-q", "-c", "constraints.txt", "-e", ".[site]"], ["-m", "tools.site"]],
+    "site": [
+        ["-m", "pip", "install", "-q", "-c", "constraints.txt", "-e", ".[site]"],
+        ["-m", "mini_vllm_labs.upkeep.site"],
+    ],
     # end
-    "lab": [["-m", "cli", "lab"]],
+    "lab": [["-m", "mini_vllm_labs.cli", "lab"]],
     "lint": [
         ["-m", "ruff", "check", "."],
         ["-m", "ruff", "format", "--check", "."],

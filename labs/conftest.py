@@ -6,9 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from course.grading.starter_file import complaint_about_file, complaint_about_import
-from course.labtest.earlier_answers import earlier_answers
-from course.labtest.hooks import (  # noqa: F401 (pytest finds its hooks here by their names)
+from mini_vllm.assembly.lineup import Lineup, lineup_from_env
+from mini_vllm_labs.grading.labtest.earlier_answers import earlier_answers
+from mini_vllm_labs.grading.labtest.hooks import (  # noqa: F401 (pytest finds its hooks here by their names)
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_itemcollected,
@@ -21,10 +21,10 @@ from course.labtest.hooks import (  # noqa: F401 (pytest finds its hooks here by
     pytest_timeout_set_timer,
     watched_key,
 )
-from course.labtest.recorded import Answers
-from course.sandbox.errors import OutOfTime, StarterNotLoadedError
-from course.starter_status import lab_folder, starter_path
-from mini_vllm.assembly.lineup import Lineup, lineup_from_env
+from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.starter_file import complaint_about_file, complaint_about_import
+from mini_vllm_labs.runs.sandbox.errors import OutOfTime, StarterNotLoadedError
+from mini_vllm_labs.runs.starter_status import lab_folder, starter_path
 
 
 def phase_module(phase: int, lineup: Lineup) -> ModuleType:

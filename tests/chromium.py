@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from course.browser.chromium import NoBrowserError, headless_chromium
+from mini_vllm_labs.pictures.browser.chromium import NoBrowserError, headless_chromium
 
 MEASURES = Path(__file__).with_name("measures.js").read_text(encoding="utf-8")
 

@@ -4,10 +4,10 @@ from types import ModuleType
 
 import pytest
 
-import course.labtest.torch_loaded  # noqa: F401  # here: loaded once, not in each process that `grade` forks
-from course.labtest import phase10_plays
-from course.labtest.case_table import cases, check
-from course.labtest.recorded import Answers
+import mini_vllm_labs.grading.labtest.torch_loaded  # noqa: F401  # here: loaded once, not in each process that `grade` forks
+from mini_vllm_labs.grading.labtest import phase10_plays
+from mini_vllm_labs.grading.labtest.case_table import cases, check
+from mini_vllm_labs.grading.labtest.recorded import Answers
 
 
 @pytest.mark.parametrize("name", cases(phase10_plays, 5))

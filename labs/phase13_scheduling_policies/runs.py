@@ -7,13 +7,6 @@ from typing import NoReturn
 
 import pytest
 
-from course.labtest.expect import lab_failure
-from course.simulator.cost_model import CostModel
-from course.simulator.service_differences import ServiceDifferences
-from course.simulator.simulation import Simulation
-from course.starter_status import written_phases
-from course.workloads.simulated_time import VirtualClock
-from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
@@ -23,6 +16,13 @@ from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.errors import StalledError
+from mini_vllm_labs.grading.labtest.expect import lab_failure
+from mini_vllm_labs.runs.starter_status import written_phases
+from mini_vllm_labs.runs.workloads.simulated_time import VirtualClock
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.simulation.cost_model import CostModel
+from mini_vllm_labs.simulation.service_differences import ServiceDifferences
+from mini_vllm_labs.simulation.simulation import Simulation
 
 STEP_SECONDS = 0.01
 COST = CostModel(0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, seconds_per_step=STEP_SECONDS)

@@ -3,12 +3,12 @@
 import random
 from collections.abc import Callable
 
-from course.labtest.expect import expect_equal, lab_failure
 from labs.phase13_scheduling_policies.runs import Run, scheduler_lineup
 from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm_labs.grading.labtest.expect import expect_equal, lab_failure
 
 SMALL = EngineConfig(max_num_seqs=3, max_num_batched_tokens=16, block_size=4, num_gpu_blocks=24, max_model_len=60)
 LEVELS = (ServiceLevel("urgent", ttft=0.1), ServiceLevel("steady", tpot=0.05), ServiceLevel())

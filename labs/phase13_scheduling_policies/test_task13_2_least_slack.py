@@ -7,11 +7,6 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest import phase13_plays
-from course.labtest.case_table import cases, check
-from course.labtest.expect import expect_equal, lab_failure
-from course.labtest.recorded import Answers
-from course.workloads.timed_request import TimedRequest
 from labs.phase13_scheduling_policies.runs import CONFIG, ONE_SEAT, STEP_SECONDS, Run, asked
 from labs.phase13_scheduling_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
@@ -20,6 +15,11 @@ from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.grading.labtest import phase13_plays
+from mini_vllm_labs.grading.labtest.case_table import cases, check
+from mini_vllm_labs.grading.labtest.expect import expect_equal, lab_failure
+from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 MARGIN = 0.25 * STEP_SECONDS
 

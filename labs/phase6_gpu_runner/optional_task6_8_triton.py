@@ -13,11 +13,17 @@ from types import ModuleType
 import pytest
 import torch
 
-from course.labtest.phase6.batches import as_the_model_gives_it
-from course.labtest.phase6.interpreter import IS_TOO_LATE, WITHOUT_GPU
-from course.labtest.phase6.one_step import TOLERANCE, expect_close, expect_paged_attention, expect_same_logits, numbers
 from mini_vllm.assembly.lineup import CHECKOUT, Lineup
 from mini_vllm.installation import install_command
+from mini_vllm_labs.grading.labtest.phase6.batches import as_the_model_gives_it
+from mini_vllm_labs.grading.labtest.phase6.interpreter import IS_TOO_LATE, WITHOUT_GPU
+from mini_vllm_labs.grading.labtest.phase6.one_step import (
+    TOLERANCE,
+    expect_close,
+    expect_paged_attention,
+    expect_same_logits,
+    numbers,
+)
 
 DEVICE = "cpu" if WITHOUT_GPU else "cuda"
 if IS_TOO_LATE:
@@ -134,7 +140,13 @@ def test_the_embedded_model_computes_the_same_logits(kernels: ModuleType) -> Non
 def test_the_kernels_compile_for_gpus(kernels: ModuleType, capability: int) -> None:
     """Triton brings its compiler along, so this needs no GPU; it shows errors that the interpreter does not."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "course.labtest.phase6.compile_kernels", kernels.__name__, str(capability)]
+    command = [
+        sys.executable,
+        "-m",
+        "mini_vllm_labs.grading.labtest.phase6.compile_kernels",
+        kernels.__name__,
+        str(capability),
+    ]
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from course.labtest.phase6.in_own_process import OwnProcess
-from course.labtest.phase6.one_step import expect_paged_attention, expect_same_logits
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import decode_attention_of, runner_steps_for
 from mini_vllm.runner.c_library import can_compile
+from mini_vllm_labs.grading.labtest.phase6.in_own_process import OwnProcess
+from mini_vllm_labs.grading.labtest.phase6.one_step import expect_paged_attention, expect_same_logits
 
 if not can_compile():
     pytest.skip("there is no C compiler (cc, gcc or clang)", allow_module_level=True)

@@ -6,12 +6,12 @@ from types import ModuleType
 import pytest
 import torch
 
-from course.labtest.crash_hints import CrashHint, learners_call
-from course.labtest.expect import expect_equal
-from course.labtest.phase6.batches import as_the_model_gives_it
-from course.labtest.phase6.devices import call_on_a_device
-from course.labtest.phase6.threads import one_thread as one_thread
-from course.labtest.phase6_plays import ids_shown
+from mini_vllm_labs.grading.labtest.crash_hints import CrashHint, learners_call
+from mini_vllm_labs.grading.labtest.expect import expect_equal
+from mini_vllm_labs.grading.labtest.phase6.batches import as_the_model_gives_it
+from mini_vllm_labs.grading.labtest.phase6.devices import call_on_a_device
+from mini_vllm_labs.grading.labtest.phase6.threads import one_thread as one_thread
+from mini_vllm_labs.grading.labtest.phase6_plays import ids_shown
 
 
 def check_write(

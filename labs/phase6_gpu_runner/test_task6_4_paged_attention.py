@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase6.attention_checks import QUESTION, check_averages, expect_attention
-from course.labtest.phase6.batches import as_the_model_gives_it, naive_flat_batch
-from course.labtest.phase6.devices import call_on_a_device
-from course.labtest.phase6.reference_attention import AttentionSteps
-from course.labtest.phase6.threads import one_thread as one_thread
-from course.labtest.phase6_plays import describe_rows, number_of, row_of
 from mini_vllm.runner.steps import RunnerSteps
+from mini_vllm_labs.grading.labtest.expect import expect_equal
+from mini_vllm_labs.grading.labtest.phase6.attention_checks import QUESTION, check_averages, expect_attention
+from mini_vllm_labs.grading.labtest.phase6.batches import as_the_model_gives_it, naive_flat_batch
+from mini_vllm_labs.grading.labtest.phase6.devices import call_on_a_device
+from mini_vllm_labs.grading.labtest.phase6.reference_attention import AttentionSteps
+from mini_vllm_labs.grading.labtest.phase6.threads import one_thread as one_thread
+from mini_vllm_labs.grading.labtest.phase6_plays import describe_rows, number_of, row_of
 
 FIRST_IS_1 = "1 for the first token of the request, 2 for the second, and so on"
 

@@ -6,11 +6,11 @@ from types import ModuleType
 import pytest
 import torch
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase6.sampling_checks import expect_tokens, logs, sampled
-from course.labtest.phase6.threads import one_thread as one_thread
-from course.labtest.whole_numbers import whole_numbers
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.grading.labtest.expect import expect_equal
+from mini_vllm_labs.grading.labtest.phase6.sampling_checks import expect_tokens, logs, sampled
+from mini_vllm_labs.grading.labtest.phase6.threads import one_thread as one_thread
+from mini_vllm_labs.grading.labtest.whole_numbers import whole_numbers
 
 
 def test_temperature_zero_takes_the_likeliest(phase6: ModuleType) -> None:

@@ -7,9 +7,10 @@ from types import ModuleType
 import pytest
 import torch
 
-from course.labtest.expect import Told, expect_equal
-from course.labtest.phase6.devices import call_on_a_device
-from course.labtest.phase6.sampling_checks import (
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.grading.labtest.expect import Told, expect_equal
+from mini_vllm_labs.grading.labtest.phase6.devices import call_on_a_device
+from mini_vllm_labs.grading.labtest.phase6.sampling_checks import (
     Row,
     expect_tokens,
     logs,
@@ -18,9 +19,8 @@ from course.labtest.phase6.sampling_checks import (
     sampled,
     told_of_row,
 )
-from course.labtest.phase6.threads import one_thread as one_thread
-from course.labtest.whole_numbers import whole_numbers
-from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.grading.labtest.phase6.threads import one_thread as one_thread
+from mini_vllm_labs.grading.labtest.whole_numbers import whole_numbers
 
 TOO = "with the same logits in float32 it is wrong, too: which tokens are kept, and where does the draw fall?"
 

@@ -2,8 +2,8 @@
 
 from types import ModuleType
 
-from course.labtest.in_place.check import check_in_an_engine, each_scenario
-from course.labtest.recorded import Answers
+from mini_vllm_labs.grading.labtest.in_place.check import check_in_an_engine, each_scenario
+from mini_vllm_labs.grading.labtest.recorded import Answers
 
 
 @each_scenario(6)

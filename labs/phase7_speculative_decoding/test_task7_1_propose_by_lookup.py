@@ -5,9 +5,9 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.cost import check_keeps_nothing
-from course.labtest.expect import expect_equal, fail_with_smallest
-from course.labtest.phase7.lookups import (
+from mini_vllm_labs.grading.labtest.cost import check_keeps_nothing
+from mini_vllm_labs.grading.labtest.expect import expect_equal, fail_with_smallest
+from mini_vllm_labs.grading.labtest.phase7.lookups import (
     Lookup,
     check_lookup,
     check_reads,
@@ -15,7 +15,7 @@ from course.labtest.phase7.lookups import (
     random_lookup,
     told_of_drafts,
 )
-from course.labtest.recorded import Answers
+from mini_vllm_labs.grading.labtest.recorded import Answers
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,16 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
-from course.labtest.moments import Living
-from course.labtest.phase7.counters import check_schedule_drafts, drafted, random_drafted, scheduling_of, state_of
-from course.labtest.recorded import Answers
+from mini_vllm_labs.grading.labtest.expect import expect_equal
+from mini_vllm_labs.grading.labtest.moments import Living
+from mini_vllm_labs.grading.labtest.phase7.counters import (
+    check_schedule_drafts,
+    drafted,
+    random_drafted,
+    scheduling_of,
+    state_of,
+)
+from mini_vllm_labs.grading.labtest.recorded import Answers
 
 
 @pytest.mark.parametrize(

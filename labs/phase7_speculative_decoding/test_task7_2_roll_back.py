@@ -5,12 +5,12 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
-from course.labtest.moments import varied
-from course.labtest.phase7.counters import COUNTERS, check_roll_back, drafted, scheduling_of
-from course.labtest.support import make_request
-from course.views.text import counted
 from mini_vllm.electives.speculation import Speculation
+from mini_vllm_labs.grading.labtest.expect import expect_equal
+from mini_vllm_labs.grading.labtest.moments import varied
+from mini_vllm_labs.grading.labtest.phase7.counters import COUNTERS, check_roll_back, drafted, scheduling_of
+from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.pictures.text import counted
 
 
 def answer_in_steps(phase7: ModuleType, rng: random.Random) -> None:

@@ -6,15 +6,15 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.cost import check_keeps_nothing
-from course.labtest.expect import Told, expect_equal, explained
-from course.labtest.moments import KEPT, NOTHING_KEPT, told_of_fields, told_of_memory, varied
-from course.labtest.phase7.counters import drafted, scheduling_of
-from course.labtest.support import fields_of
-from course.labtest.whole_numbers import list_of, number_of
-from course.views.text import counted
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm_labs.grading.labtest.cost import check_keeps_nothing
+from mini_vllm_labs.grading.labtest.expect import Told, expect_equal, explained
+from mini_vllm_labs.grading.labtest.moments import KEPT, NOTHING_KEPT, told_of_fields, told_of_memory, varied
+from mini_vllm_labs.grading.labtest.phase7.counters import drafted, scheduling_of
+from mini_vllm_labs.grading.labtest.support import fields_of
+from mini_vllm_labs.grading.labtest.whole_numbers import list_of, number_of
+from mini_vllm_labs.pictures.text import counted
 
 RULE_OF_SLOTS = (
     "A running request needs num_speculative_tokens slots more if the drafter has a KV cache, any other request none."

@@ -5,9 +5,9 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase7.rows import check_rows, chunk, last, random_batch
-from course.labtest.recorded import Answers
+from mini_vllm_labs.grading.labtest.expect import expect_equal
+from mini_vllm_labs.grading.labtest.phase7.rows import check_rows, chunk, last, random_batch
+from mini_vllm_labs.grading.labtest.recorded import Answers
 
 
 def test_a_request_with_drafts_has_a_row_for_each_and_one_more(phase7: ModuleType, answers: Answers) -> None:

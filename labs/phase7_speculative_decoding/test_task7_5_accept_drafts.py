@@ -5,11 +5,11 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal, explained
-from course.labtest.phase7.lookups import new_objects
-from course.labtest.recorded import Answers
-from course.labtest.whole_numbers import list_of
-from course.views.text import counted
+from mini_vllm_labs.grading.labtest.expect import expect_equal, explained
+from mini_vllm_labs.grading.labtest.phase7.lookups import new_objects
+from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.labtest.whole_numbers import list_of
+from mini_vllm_labs.pictures.text import counted
 
 RULE_OF_ACCEPTED = (
     "A step's tokens are what the model samples, up to the first one that differs from its draft; that one included."

@@ -7,11 +7,19 @@ from types import ModuleType
 import pytest
 import torch
 
-from course.labtest.expect import expect_equal
-from course.labtest.phase6.devices import call_on_a_device
-from course.labtest.phase6.threads import one_thread as one_thread
-from course.labtest.phase7.rejections import KEPT, LARGEST, Case, called, check_rejection, check_repeats, random_case
-from course.labtest.recorded import Answers
+from mini_vllm_labs.grading.labtest.expect import expect_equal
+from mini_vllm_labs.grading.labtest.phase6.devices import call_on_a_device
+from mini_vllm_labs.grading.labtest.phase6.threads import one_thread as one_thread
+from mini_vllm_labs.grading.labtest.phase7.rejections import (
+    KEPT,
+    LARGEST,
+    Case,
+    called,
+    check_rejection,
+    check_repeats,
+    random_case,
+)
+from mini_vllm_labs.grading.labtest.recorded import Answers
 
 DRAFTER, TARGET = [0.5, 0.25, 0.25], [0.2, 0.25, 0.55]  # only token 2 is likelier for the target
 SAYS_1 = [0.0, 1.0, 0.0]

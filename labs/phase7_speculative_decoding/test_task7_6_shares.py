@@ -4,8 +4,8 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.phase6.threads import one_thread as one_thread
-from course.labtest.phase7.distributions import (
+from mini_vllm_labs.grading.labtest.phase6.threads import one_thread as one_thread
+from mini_vllm_labs.grading.labtest.phase7.distributions import (
     Distributions,
     Sampler,
     check_chi_square,

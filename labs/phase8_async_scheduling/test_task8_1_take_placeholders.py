@@ -5,10 +5,18 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.expect import expect_equal
-from course.labtest.moments import Living, varied
-from course.labtest.phase8.cases import ASKED, STAND_INS, check_fill, check_take, request_with, scheduling_of, shown
-from course.views.text import counted
+from mini_vllm_labs.grading.labtest.expect import expect_equal
+from mini_vllm_labs.grading.labtest.moments import Living, varied
+from mini_vllm_labs.grading.labtest.phase8.cases import (
+    ASKED,
+    STAND_INS,
+    check_fill,
+    check_take,
+    request_with,
+    scheduling_of,
+    shown,
+)
+from mini_vllm_labs.pictures.text import counted
 
 
 @pytest.mark.parametrize(

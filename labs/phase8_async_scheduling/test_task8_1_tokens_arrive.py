@@ -4,11 +4,11 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.cost import check_keeps_nothing
-from course.labtest.moments import KEPT
-from course.labtest.phase8.cases import check_fill, check_take, request_with, scheduling_of
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm_labs.grading.labtest.cost import check_keeps_nothing
+from mini_vllm_labs.grading.labtest.moments import KEPT
+from mini_vllm_labs.grading.labtest.phase8.cases import check_fill, check_take, request_with, scheduling_of
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from course.labtest.expect import Told, expect_equal, expect_unchanged, explained
-from course.labtest.moments import Living, varied
-from course.labtest.phase8.cases import OWNER, facts, request_with, scheduling_of, told_of_call
-from course.labtest.recorded import Answers
-from course.labtest.support import fields_of
-from course.views.text import counted
 from mini_vllm.core.request import Request
 from mini_vllm.electives.async_scheduling import AsyncScheduling
+from mini_vllm_labs.grading.labtest.expect import Told, expect_equal, expect_unchanged, explained
+from mini_vllm_labs.grading.labtest.moments import Living, varied
+from mini_vllm_labs.grading.labtest.phase8.cases import OWNER, facts, request_with, scheduling_of, told_of_call
+from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.labtest.support import fields_of
+from mini_vllm_labs.pictures.text import counted
 
 RULE = (
     "A request is surely over if a step in flight brings at least one token for it and that one is the last that "

@@ -6,8 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from course.labtest.moments import Living
-from course.labtest.phase8.shares import PlannedShare, check_share
+from mini_vllm_labs.grading.labtest.moments import Living
+from mini_vllm_labs.grading.labtest.phase8.shares import PlannedShare, check_share
 
 
 @pytest.mark.parametrize(("start", "num_known"), [(0, 3), (16, 16), (48, 2), (7, 1)])

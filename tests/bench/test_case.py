@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bench.case import Case, Measured, Quantity, in_turns
-from bench.cli.measured import show_case
+from mini_vllm_labs.bench.case import Case, Measured, Quantity, in_turns
+from mini_vllm_labs.cli.bench.measured import show_case
 
 ROUNDS = {"old": [2.0, 4.0, 8.0], "new": [3.0, 2.0, 2.0]}
 

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bench import peer_process, scheduler, scheduling
-from bench.case import Case
-from bench.cli import measured
-from bench.cli.main import COMMANDS
-from bench.engine_benchmarks import AT_A_TEMPERATURE, GRAMMARS, GREEDY
+from mini_vllm_labs.bench import peer_process, scheduler, scheduling
+from mini_vllm_labs.bench.case import Case
+from mini_vllm_labs.bench.engine_benchmarks import AT_A_TEMPERATURE, GRAMMARS, GREEDY
+from mini_vllm_labs.cli.bench import measured
+from mini_vllm_labs.cli.bench.main import COMMANDS
 from tests.bench.conftest import executable
 from tests.cli.conftest import Commands
 
@@ -152,7 +152,7 @@ def test_a_benchmark_runs_and_its_record_and_text_agree(
         (("router", "poems"), "poems"),
         (("gpu", "all"), "there is no part 'all'"),
         (("gpu",), "needs an NVIDIA GPU, and torch finds none on this machine"),
-        (PEER, "`python -m tools.vllm_peer` makes one"),
+        (PEER, "`python -m mini_vllm_labs.upkeep.vllm_peer` makes one"),
     ],
 )
 def test_bad_input_is_refused_in_words(

@@ -9,14 +9,14 @@ from safetensors.torch import save_file
 from torch.nn.functional import linear, scaled_dot_product_attention
 from transformers import LlamaConfig
 
-from bench.backend import Arrivals, ServedRound, require_complete
-from bench.case import Case, Quantity, Side
-from bench.figures import figures_of
-from bench.llama_cpp_backend import read_weights
-from bench.mini_vllm_backend import OperatorStopwatch, by_kind
-from bench.model_directory import EMBEDDED_MODEL
-from bench.models import RANDOM_MODEL, model_size
-from bench.plan import (
+from mini_vllm_labs.bench.backend import Arrivals, ServedRound, require_complete
+from mini_vllm_labs.bench.case import Case, Quantity, Side
+from mini_vllm_labs.bench.figures import figures_of
+from mini_vllm_labs.bench.llama_cpp_backend import read_weights
+from mini_vllm_labs.bench.mini_vllm_backend import OperatorStopwatch, by_kind
+from mini_vllm_labs.bench.model_directory import EMBEDDED_MODEL
+from mini_vllm_labs.bench.models import RANDOM_MODEL, model_size
+from mini_vllm_labs.bench.plan import (
     SHARED_PREFIX,
     ThroughputPlan,
     poisson_stream,
@@ -24,11 +24,11 @@ from bench.plan import (
     room_needed,
     skewed_requests,
 )
-from bench.roofline import Explaining, MachineRates, minimum_seconds, where_time_goes
-from bench.swap import crossing
-from bench.throughput import MEDIANS, versus
-from course.terminal.charts import shares
-from course.workloads.timed_request import TimedRequest
+from mini_vllm_labs.bench.roofline import Explaining, MachineRates, minimum_seconds, where_time_goes
+from mini_vllm_labs.bench.swap import crossing
+from mini_vllm_labs.bench.throughput import MEDIANS, versus
+from mini_vllm_labs.pictures.terminal.charts import shares
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 REQUESTS = [TimedRequest(0.0, "0", [1, 2, 3], 3), TimedRequest(2.0, "1", [4], 1)]
 SERVED = ServedRound([[7, 8, 9], [5]], [[0.5, 1.0, 3.0], [2.25]], 4.0)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from bench.fleet import FleetServed, simulate_fleet
-from course.simulator.experiment import Experiment
-from course.simulator.simulation import simulate
-from course.simulator.workloads import make_requests
 from mini_vllm.assembly.lineup import parse_lineup
-from serving.router.policies import LeastLoaded, PrefixAware, RoundRobin, Router
+from mini_vllm_labs.bench.fleet import FleetServed, simulate_fleet
+from mini_vllm_labs.serving.router.policies import LeastLoaded, PrefixAware, RoundRobin, Router
+from mini_vllm_labs.simulation.experiment import Experiment
+from mini_vllm_labs.simulation.simulation import simulate
+from mini_vllm_labs.simulation.workloads import make_requests
 
 LINEUP = parse_lineup("solution:1-5")
 EXPERIMENT = Experiment("shared-prefix", 300, 100.0)

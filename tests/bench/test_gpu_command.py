@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from bench import gpu
-from bench.backend import BackendSettings
-from bench.gpu_parts import MEASURED, decodes, equal, figures_of, speed_of
-from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.runner.loading import EMBEDDED_MODEL
+from mini_vllm_labs.bench import gpu
+from mini_vllm_labs.bench.backend import BackendSettings
+from mini_vllm_labs.bench.gpu_parts import MEASURED, decodes, equal, figures_of, speed_of
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.cli.conftest import Commands
 
 CPU = torch.device("cpu")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bench.cli import pages as command
-from bench.pages import WidgetKnob, delays, drag, films, measure_pages, step_through
-from course.browser.chromium import NoBrowserError, find_chromium, headless_chromium
-from course.views.film import Film
-from course.views.panels import Panel
+from mini_vllm_labs.bench.pages import WidgetKnob, delays, drag, films, measure_pages, step_through
+from mini_vllm_labs.cli.bench import pages as command
+from mini_vllm_labs.pictures.browser.chromium import NoBrowserError, find_chromium, headless_chromium
+from mini_vllm_labs.pictures.film import Film
+from mini_vllm_labs.pictures.panels import Panel
 from tests.cli.conftest import Commands
 from tests.views.test_base import KNOBS, budget_picture
 
@@ -33,8 +33,8 @@ def test_every_page_is_measured(browser: Any) -> None:
 
 def test_a_picture_that_is_not_its_steps_is_refused(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _, film = next(films())
-    monkeypatch.setattr("bench.pages.player", lambda film: SimpleNamespace())
-    monkeypatch.setattr("bench.pages.open_widget", lambda *_: FalsePage())
+    monkeypatch.setattr("mini_vllm_labs.bench.pages.player", lambda film: SimpleNamespace())
+    monkeypatch.setattr("mini_vllm_labs.bench.pages.open_widget", lambda *_: FalsePage())
     with pytest.raises(RuntimeError, match="the slider is at step 5, but the picture is"):
         step_through(browser, "time machine", Film(list(film.pictures)), 1)
 
@@ -58,8 +58,8 @@ def test_every_move_of_a_drag_is_answered_with_its_own_picture(browser: Any) -> 
 
 
 def test_a_move_without_an_answer_is_reported(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.pages.SECONDS", 0.5)
-    monkeypatch.setattr("course.browser.bare_page.answer_of", lambda *_: {})
+    monkeypatch.setattr("mini_vllm_labs.bench.pages.SECONDS", 0.5)
+    monkeypatch.setattr("mini_vllm_labs.pictures.browser.bare_page.answer_of", lambda *_: {})
     with pytest.raises(RuntimeError, match="move 1 of the knob was not answered"):
         drag(browser, BUDGET, 1)
 
@@ -69,7 +69,7 @@ def test_the_command_prints_delays_their_targets_and_bytes(
 ) -> None:
     slow = delays("engine panel", [9.0, 20.0, 40.0], 600.0, 100.0, 2**20)
     monkeypatch.setattr(command, "headless_chromium", lambda: nullcontext(SimpleNamespace(version="150")))
-    monkeypatch.setattr("bench.pages.measure_pages", lambda *_: iter([slow]))
+    monkeypatch.setattr("mini_vllm_labs.bench.pages.measure_pages", lambda *_: iter([slow]))
     shown = " ".join(mini_vllm("bench", "pages").output.split())
     assert "20 (9 to 40) final picture █" in shown
     assert "1,024 KiB; aim: at most 100 ms at first, 500 ms at last: missed" in shown

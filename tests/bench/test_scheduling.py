@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bench import peer_process, scheduler, scheduling
-from bench.scheduling import Decoding, admit, beside, ours
-from course.terminal.progress import unreported
 from mini_vllm import parse_lineup
+from mini_vllm_labs.bench import peer_process, scheduler, scheduling
+from mini_vllm_labs.bench.scheduling import Decoding, admit, beside, ours
+from mini_vllm_labs.pictures.terminal.progress import unreported
 from tests.cli.conftest import Commands
 
 MAKER = ours(parse_lineup("solution:1-5"))
@@ -59,7 +59,7 @@ def test_decodes_arrivals_and_admissions_are_measured_in_turns(monkeypatch: pyte
 
 @pytest.mark.skipif(
     not peer_process.VLLM_PYTHON.exists() and not os.environ.get("REQUIRE_VLLM"),
-    reason="`python -m tools.vllm_peer` makes the peer",
+    reason="`python -m mini_vllm_labs.upkeep.vllm_peer` makes the peer",
 )
 def test_vllms_own_scheduler_does_the_same_work(mini_vllm: Commands) -> None:
     record = json.loads(mini_vllm("bench", "scheduler", "--peer", "vllm", "--quick", "--json").stdout)

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 import torch
 
-from bench import peer_process
-from bench.backend import BackendSettings, Load
-from bench.backend_process import make_backend
-from bench.case import Case
-from bench.mini_vllm_backend import LAYERS_IN_C
-from bench.model_directory import EMBEDDED_MODEL
-from bench.plan import QUICK, ThroughputPlan
-from bench.roofline import COMPONENTS
-from bench.throughput import throughput_cases
-from course.terminal.options import threads_to_use
-from course.workloads.timed_request import TimedRequest
 from mini_vllm.runner import loading
+from mini_vllm_labs.bench import peer_process
+from mini_vllm_labs.bench.backend import BackendSettings, Load
+from mini_vllm_labs.bench.backend_process import make_backend
+from mini_vllm_labs.bench.case import Case
+from mini_vllm_labs.bench.mini_vllm_backend import LAYERS_IN_C
+from mini_vllm_labs.bench.model_directory import EMBEDDED_MODEL
+from mini_vllm_labs.bench.plan import QUICK, ThroughputPlan
+from mini_vllm_labs.bench.roofline import COMPONENTS
+from mini_vllm_labs.bench.throughput import throughput_cases
+from mini_vllm_labs.pictures.terminal.options import threads_to_use
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.bench.conftest import executable
 from tests.cli.conftest import Commands
 
@@ -39,8 +39,8 @@ def test_all_backends_serve_the_same_requests(mini_vllm: Commands, monkeypatch: 
     small = ("--quick", "--requests", 6, "--threads", 1, "--batch", "2,16,2", "--temperature", "0.8,0")
     shown = mini_vllm("bench", "throughput", *small, "--json")
     record = json.loads(shown.stdout)
-    assert "python -m tools.openvino_peer" in record["missing"]["openvino"]
-    assert "python -m tools.llama_cpp_peer" in record["missing"]["llama-cpp"]
+    assert "python -m mini_vllm_labs.upkeep.openvino_peer" in record["missing"]["openvino"]
+    assert "python -m mini_vllm_labs.upkeep.llama_cpp_peer" in record["missing"]["llama-cpp"]
     assert 2e6 < record["num_parameters"] < 3e6
     spent = record["seconds_by_operator"]
     assert min(spent.values()) > 0

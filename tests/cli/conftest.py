@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app
+from mini_vllm_labs.cli.main import app
 
 
 class Commands:

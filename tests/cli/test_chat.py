@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-import cli.chat
-from cli.chat import Conversation
-from cli.main import app
-from course.traces.run_state import RunState
+import mini_vllm_labs.cli.chat
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.core.tokenizer import Message
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
+from mini_vllm_labs.cli.chat import Conversation
+from mini_vllm_labs.cli.main import app
+from mini_vllm_labs.runs.traces.run_state import RunState
 
 STORY = "Tell me a story about Mina and a kite."
 TURN = re.compile(r"\[(\d+) prompt tokens, (\d+) of them from the cache; (\d+) output tokens in (\d+) steps")
@@ -71,7 +71,7 @@ def test_the_drawing_follows_every_turn(monkeypatch: pytest.MonkeyPatch) -> None
         drawn.append(copy(state))
         return ""
 
-    monkeypatch.setattr(cli.chat, "render_step", render)
+    monkeypatch.setattr(mini_vllm_labs.cli.chat, "render_step", render)
     conversation.run(iter([STORY, "And then?"]))
     steps = conversation.llm.engine.recorder.steps
     assert [state.record for state in drawn] == list(steps)

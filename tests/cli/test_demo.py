@@ -5,15 +5,15 @@ import re
 import pytest
 from rich.console import Console
 
-from cli.demo import EngineClock, plan_demo, run
-from course.palette import label
-from course.terminal.console import make_console
-from course.terminal.options import open_llm
-from course.terminal.step_view import render_step
-from course.traces.run_state import RunInfo, RunState, fold
-from course.traces.sentences import describe_step
 from mini_vllm import LLM, parse_lineup
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm_labs.cli.demo import EngineClock, plan_demo, run
+from mini_vllm_labs.pictures.terminal.console import make_console
+from mini_vllm_labs.pictures.terminal.options import open_llm
+from mini_vllm_labs.pictures.terminal.step_view import render_step
+from mini_vllm_labs.runs.palette import label
+from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState, fold
+from mini_vllm_labs.runs.traces.sentences import describe_step
 from tests.cli.conftest import Commands
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from course.parity.scenario import PUBLIC_TRACES
-from course.sandbox import time_limit
-from course.sandbox.errors import OutOfTime
-from course.sandbox.time_limit import limited_calls
 from labs.phase1_scheduler_step import starter
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES
+from mini_vllm_labs.runs.sandbox import time_limit
+from mini_vllm_labs.runs.sandbox.errors import OutOfTime
+from mini_vllm_labs.runs.sandbox.time_limit import limited_calls
 from tests.cli.conftest import Commands
 
 LOOP = """
@@ -22,7 +22,7 @@ def schedule_step(*arguments, **named):
 """
 FOREVER = """
 import sys
-from course.sandbox.time_limit import limited_calls
+from mini_vllm_labs.runs.sandbox.time_limit import limited_calls
 from labs.phase1_scheduler_step import starter
 source = '''
 def clamp():

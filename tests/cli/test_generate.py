@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cli import generate
-from course.terminal.options import open_llm
 from mini_vllm import LLM, EngineConfig, Lineup
 from mini_vllm.runner.loading import EMBEDDED_MODEL
+from mini_vllm_labs.cli import generate
+from mini_vllm_labs.pictures.terminal.options import open_llm
 from tests.cli.conftest import Commands
 
 FAKE_MODEL = ("--lineup", "solution:1-5", "--fake-model")
@@ -58,7 +58,7 @@ def test_a_chat_that_the_template_does_not_take_is_refused_in_words(
     refused = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}Hello"
     (tmp_path / "chat_template.jinja").write_text(refused)
     if command == ("chat",):
-        mini_vllm.monkeypatch.setattr("cli.chat.typed_lines", lambda prompt: iter(["Who?"]))
+        mini_vllm.monkeypatch.setattr("mini_vllm_labs.cli.chat.typed_lines", lambda prompt: iter(["Who?"]))
         assert "leaves out the text of message 1 (user)" in mini_vllm("chat", "--model", tmp_path).stdout
     else:
         error = mini_vllm(*command, "--model", tmp_path, exit_code=2).stderr

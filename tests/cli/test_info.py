@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import info as checks
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.cli import info as checks
 from tests.cli.conftest import Commands
 
 
@@ -43,7 +44,7 @@ def test_a_missing_extra_is_named_with_its_line_and_what_it_costs(extra: str, mo
 
 def test_an_environment_from_before_the_kernel_is_told_how_to_get_it(tmp_path: Path) -> None:
     assert checks.check_kernel(tmp_path).status == "warn"
-    assert f"-e {checks.ROOT}" in checks.check_kernel(tmp_path).fix
+    assert f"-e {CHECKOUT}" in checks.check_kernel(tmp_path).fix
     assert checks.check_kernel(Path(sys.prefix)).status == "OK"
 
 
@@ -86,5 +87,5 @@ def test_a_damaged_model_is_noticed(mini_vllm: Commands, tmp_path: Path, monkeyp
 def test_neither_solutions_nor_constraints_need_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "solutions_exist", lambda: False)
     assert not checks.check_solutions().is_bad
-    assert checks.read_constraints(checks.ROOT / "constraints.txt")["torch"]
-    assert checks.read_constraints(checks.ROOT / "nowhere.txt") == {}
+    assert checks.read_constraints(CHECKOUT / "constraints.txt")["torch"]
+    assert checks.read_constraints(CHECKOUT / "nowhere.txt") == {}

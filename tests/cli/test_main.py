@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import main as bench
-from cli.main import COMMANDS, FOR_TEACHERS
-from course.terminal import console
-from course.terminal.lazy_commands import load
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm_labs.cli.bench import main as bench
+from mini_vllm_labs.cli.main import COMMANDS, FOR_TEACHERS
+from mini_vllm_labs.pictures.terminal import console
+from mini_vllm_labs.pictures.terminal.lazy_commands import load
 from tests.cli.conftest import Commands
 
-OURS = {"bench", "classroom", "cli", "course", "labs", "mini_vllm", "serving", "solutions"}
+OURS = {"labs", "mini_vllm", "mini_vllm_labs", "solutions"}
 HEAVY = {"IPython", "fastapi", "httpx", "numpy", "playwright", "pytest", "torch", "transformers"}
 MAX_MODULES = 136  # of ours, about 70 of them the engine; importing all commands loaded 430
 MANY = {"arena": 143, "claims": 143, "gradescope": 145, "judge": 145}
 LOAD_EACH = """
 import json, os, sys
-from bench.cli import main as bench
-from cli.main import COMMANDS, FOR_TEACHERS
-from course.terminal.lazy_commands import load
+from mini_vllm_labs.cli.bench import main as bench
+from mini_vllm_labs.cli.main import COMMANDS, FOR_TEACHERS
+from mini_vllm_labs.pictures.terminal.lazy_commands import load
 print(json.dumps(["", sorted(sys.modules)]), flush=True)
 for command in [*COMMANDS, *FOR_TEACHERS, *bench.COMMANDS]:
     if os.fork() == 0:
@@ -61,7 +61,7 @@ def test_a_command_imports_what_it_uses() -> None:
 @pytest.mark.parametrize("arguments", [["trace"], ["parity", "--help"]])
 def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:
     program = (
-        "import sys\nfrom cli.main import app\n"
+        "import sys\nfrom mini_vllm_labs.cli.main import app\n"
         f"try:\n    app({arguments!r})\nexcept SystemExit:\n    pass\n"
         "assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
     )
@@ -71,7 +71,7 @@ def test_no_torch_where_none_is_needed(arguments: list[str]) -> None:
 def test_the_commands_start_without_what_only_posix_systems_have() -> None:
     program = (
         "import sys\nfor name in ('fcntl', 'grp', 'pwd', 'resource', 'termios'):\n    sys.modules[name] = None\n"
-        "from cli.main import app\n"
+        "from mini_vllm_labs.cli.main import app\n"
         "try:\n    app(['trace'])\nexcept SystemExit as end:\n    assert not end.code\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
@@ -130,7 +130,7 @@ def test_a_syntax_error_in_a_learners_file_is_shown_without_our_frames(
     def cannot_be_read(*_: object) -> None:
         compile("def broken(:", str(starter.__file__), "exec")
 
-    monkeypatch.setattr("cli.trace.make_workload", cannot_be_read)
+    monkeypatch.setattr("mini_vllm_labs.cli.trace.make_workload", cannot_be_read)
     result = mini_vllm("trace", exit_code=1)
     assert "starter.py" in result.stderr
     assert "SyntaxError: invalid syntax" in result.stderr

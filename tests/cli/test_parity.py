@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cli.parity import load
-from course.parity import verdict
-from course.parity.scenario import PUBLIC_TRACES
+from mini_vllm_labs.cli.parity import load
+from mini_vllm_labs.runs.parity import verdict
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
 from tests.cli.conftest import Commands
@@ -39,7 +39,7 @@ def test_the_public_traces_match_and_those_of_absent_electives_are_counted(
     mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That the replays agree, one by one, is what tests/engine/test_parity.py shows; here they are read and counted."""
-    monkeypatch.setattr("cli.parity.load", cache(load))
+    monkeypatch.setattr("mini_vllm_labs.cli.parity.load", cache(load))
     monkeypatch.setattr(verdict, "compare", lambda *_: None)
     monkeypatch.setattr(verdict, "run_free_of_defects", lambda *_: None)
     shown = mini_vllm("parity").output

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from cli.model_facts import ask_transformers
-from cli.plain_llama import read_plain_llama
 from mini_vllm.runner.loading import EMBEDDED_MODEL
+from mini_vllm_labs.cli.model_facts import ask_transformers
+from mini_vllm_labs.cli.plain_llama import read_plain_llama
 from tests.model.folders import BAD, GOOD, Spoil, both, edit, make_folder
 from tests.model.shapes import SERVED, WINDOWED, random_model
 
@@ -102,7 +102,8 @@ def test_architectures_of_the_engine_s_own_code(tmp_path: Path, config: Any, is_
 
 def test_a_plain_folder_is_shown_without_torch_or_transformers() -> None:
     code = (
-        "import sys; from cli.main import app; app(['info', '--model', sys.argv[1]], standalone_mode=False); "
+        "import sys; from mini_vllm_labs.cli.main import app; "
+        "app(['info', '--model', sys.argv[1]], standalone_mode=False); "
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     shown = subprocess.run([sys.executable, "-c", code, EMBEDDED_MODEL], capture_output=True, text=True, check=False)

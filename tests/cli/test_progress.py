@@ -8,10 +8,10 @@ from contextlib import nullcontext
 import pytest
 from rich.console import Console
 
-from cli import grade
-from course.grading.plan import load_whole_plan
-from course.terminal import progress
-from course.terminal.progress import Lines, counted, reported
+from mini_vllm_labs.cli import grade
+from mini_vllm_labs.grading.plan import load_whole_plan
+from mini_vllm_labs.pictures.terminal import progress
+from mini_vllm_labs.pictures.terminal.progress import Lines, counted, reported
 from tests.cli.conftest import Commands
 
 

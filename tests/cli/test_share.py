@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.bring import bring_into, starters_in
-from cli.share import MAX_BYTES, free_name
-from course.starter_status import starter_path
+from mini_vllm_labs.cli.bring import bring_into, starters_in
+from mini_vllm_labs.cli.share import MAX_BYTES, free_name
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.chromium import Pages
 from tests.cli.conftest import Commands
 from tests.course.surface import solution_path

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli import incidents as command
-from cli.main import app
-from course.simulator.incidents import Incident, Runs, incidents
 from mini_vllm import Lineup, parse_lineup
+from mini_vllm_labs.cli import incidents as command
+from mini_vllm_labs.cli.main import app
+from mini_vllm_labs.simulation.incidents import Incident, Runs, incidents
 from tests.cli.conftest import Commands
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from cli.stages import name, sentences
-from course.terminal.stage_sentences import describe
-from course.workloads.ablation import LineupResult, ablation_lineups, ablation_requests, run_lineup
 from labs.phase2_block_pool import starter as starter2
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm_labs.cli.stages import name, sentences
+from mini_vllm_labs.pictures.terminal.stage_sentences import describe
+from mini_vllm_labs.runs.workloads.ablation import LineupResult, ablation_lineups, ablation_requests, run_lineup
 from solutions.phase1_scheduler_step import clamp, schedule_step, update_from_output
 from solutions.phase2_block_pool import PagedKVCacheManager
 from tests.cli.conftest import Commands
@@ -27,7 +27,7 @@ def test_the_table_has_a_row_and_a_sentence_per_stage(
     mini_vllm: Commands, monkeypatch: pytest.MonkeyPatch, found: list[LineupResult], width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr("cli.stages.run_all", lambda *_: (found, None))
+    monkeypatch.setattr("mini_vllm_labs.cli.stages.run_all", lambda *_: (found, None))
     lines = mini_vllm("stages").output.splitlines()
     assert max(len(line.rstrip()) for line in lines) <= width
     shown = "\n".join(lines)

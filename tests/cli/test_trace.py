@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from course.parity.scenario import PUBLIC_TRACES
-from course.traces.trace_file import read_trace
-from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm import parse_lineup
 from mini_vllm.core.request_queue import FCFSRequestQueue
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES
+from mini_vllm_labs.runs.traces.trace_file import read_trace
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from tests.cli.conftest import Commands
 
 

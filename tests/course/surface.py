@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from course.starter_status import LABS, starter_path
+from mini_vllm_labs.runs.starter_status import LABS, starter_path
 
 ROOT = Path(__file__).parents[2]
 PHASES = LABS

@@ -107,7 +107,7 @@ def test_paths_and_links_of_root_documents_exist(name: str) -> None:
         assert path.exists(), link
         assert not anchor or anchor in anchors(path), link
     for code in document.inline_code:
-        for path in re.findall(r"(?:labs|mini_vllm|course|classroom|bench|docs|notebooks|tools|tests)/[\w./*-]+", code):
+        for path in re.findall(r"(?<!\w)(?:labs|mini_vllm|mini_vllm_labs|docs|notebooks|tests)/[\w./*-]+", code):
             pattern = path.replace("phaseN", "phase?").rstrip("/.")
             assert list(ROOT.glob(pattern)), f"{name}: {path}"
 

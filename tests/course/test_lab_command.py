@@ -34,7 +34,7 @@ def test_the_cpu_build_comes_from_find_links_or_from_the_cpu_index_before_the_co
     assert from_index[-2:] == ["--index-url", "https://download.pytorch.org/whl/cpu"]
     assert "--constraint constraints.txt" in course
     assert "download.pytorch.org" not in course
-    assert demo == "python -m cli demo --steps 3"
+    assert demo == "python -m mini_vllm_labs.cli demo --steps 3"
 
 
 def test_without_the_option_of_a_cpu_build_pip_chooses() -> None:

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from classroom.student_edition.texts import student_notebook
-from course import colab
-from tools.launch_links.__main__ import write
+from mini_vllm_labs import colab
+from mini_vllm_labs.classroom.student_edition.texts import student_notebook
+from mini_vllm_labs.upkeep.launch_links.__main__ import write
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -35,7 +35,7 @@ def source(path: Path = NOTEBOOKS[0]) -> str:
 
 def test_every_notebook_begins_with_the_same_cell_for_colab() -> None:
     assert len({source(path) for path in NOTEBOOKS}) == 1
-    first_imports = ["course" in "".join(cells(path)[2]["source"]) for path in NOTEBOOKS]
+    first_imports = ["mini_vllm_labs" in "".join(cells(path)[2]["source"]) for path in NOTEBOOKS]
     assert first_imports == [True] * len(NOTEBOOKS), "the course is there before it is imported"
 
 
@@ -123,7 +123,9 @@ def test_post_build_is_bash_whose_commands_are_there() -> None:
     assert [line[0] for line in lines] == ["python", "mini-vllm"]
     assert lines[0][1:4] == ["-m", "compileall", "-q"]
     assert [folder for folder in lines[0][4:] if not (ROOT / folder).is_dir()] == []
-    subprocess.run([sys.executable, "-m", "cli", *lines[1][1:]], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "mini_vllm_labs.cli", *lines[1][1:]], cwd=ROOT, check=True, capture_output=True
+    )
     names = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
     assert {"pip": ["-e .[judge,serve,structured]"]} in names, "which makes mini-vllm"
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import course.notebook
 import mini_vllm
-from course.fresh.jobs import ChatRun
-from course.notebook import Lab
-from course.workloads.fallbacks import make_possible
-from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
+import mini_vllm_labs.notebook
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm_labs.fresh.jobs import ChatRun
+from mini_vllm_labs.notebook import Lab
+from mini_vllm_labs.runs.workloads.fallbacks import make_possible
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 
 OBSERVED = Path(__file__).parents[2] / "labs" / "observed"
 
@@ -30,7 +30,7 @@ def test_the_recorded_trace_is_current(name: str, lineup: str) -> None:
 def tour() -> ChatRun:
     cells = json.loads((OBSERVED.parents[1] / "notebooks" / "00_tour.ipynb").read_text(encoding="utf-8"))["cells"]
     (source,) = ("".join(cell["source"]) for cell in cells if cell["source"][0].startswith("questions = ["))
-    names: dict[str, Any] = vars(course.notebook) | vars(mini_vllm) | {"lab": Lab(6, "starter")}
+    names: dict[str, Any] = vars(mini_vllm_labs.notebook) | vars(mini_vllm) | {"lab": Lab(6, "starter")}
     exec(source, names)
     run: ChatRun = names["run"]
     assert isinstance(run, ChatRun)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from course.starter_status import starter_path
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.course.surface import (
     PHASES,
     attributes_set,

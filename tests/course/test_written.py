@@ -4,8 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from course.starter_status import starter_path, touched_functions, unwritten_tasks, written_lineup, written_phases
 from mini_vllm.assembly.lineup import ALL_NAMES, parse_lineup
+from mini_vllm_labs.runs.starter_status import (
+    starter_path,
+    touched_functions,
+    unwritten_tasks,
+    written_lineup,
+    written_phases,
+)
 from tests.course.surface import PHASES, solution_path
 
 TASK = 'raise NotImplementedError("Phase 1, task 1: clamp")'

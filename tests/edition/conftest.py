@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from classroom.student_edition.edition import compose, write
-from classroom.student_edition.wheel import build
+from mini_vllm_labs.classroom.student_edition.edition import compose, write
+from mini_vllm_labs.classroom.student_edition.wheel import build
 
 
 def clean_environment(**more: str) -> dict[str, str]:

@@ -8,8 +8,8 @@ import sysconfig
 import venv
 from pathlib import Path
 
-from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.runs.starter_status import starter_path
 
 
 class NewLearner:

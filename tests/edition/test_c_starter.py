@@ -7,8 +7,8 @@ import re
 import shutil
 from pathlib import Path
 
-from course.starter_status import starter_path
 from mini_vllm.runner.c_starter import unwritten_task
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.compiler import needs_compiler
 from tests.course.surface import ROOT, solution_path
 from tests.edition.test_triton_starter import graded

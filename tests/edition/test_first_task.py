@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from classroom.student_edition.edition import long_lines, secret_lines
-from cli.hint import all_hints, readable
-from course.grading.plan import load_whole_plan
-from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.classroom.student_edition.edition import long_lines, secret_lines
+from mini_vllm_labs.cli.hint import all_hints, readable
+from mini_vllm_labs.grading.plan import load_whole_plan
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.course.surface import solution_path
 from tests.edition.conftest import run
 
@@ -63,7 +63,7 @@ def test_a_hint_holds_no_line_of_the_solution() -> None:
 
 
 def test_hints_come_one_at_a_time(learner: Path) -> None:
-    first, second, third = (run(learner, "cli", "hint", "1.1").stdout for _ in range(3))
+    first, second, third = (run(learner, "mini_vllm_labs.cli", "hint", "1.1").stdout for _ in range(3))
     assert "hint 1 of 2: the odd one out" in first
     assert "the recipe" not in first
     assert "1 more: mini-vllm hint 1.1" in first
@@ -71,15 +71,15 @@ def test_hints_come_one_at_a_time(learner: Path) -> None:
     assert "the odd one out" not in second
     assert "the odd one out" in third
     assert "That was the last one" in third
-    assert "hint 1 of 4" in run(learner, "cli", "hint", "1.2").stdout
-    again = run(learner, "cli", "hint", "1.2", "--again").stdout
+    assert "hint 1 of 4" in run(learner, "mini_vllm_labs.cli", "hint", "1.2").stdout
+    again = run(learner, "mini_vllm_labs.cli", "hint", "1.2", "--again").stdout
     assert "hint 1 of 4" in again
     assert "hint 2 of 4" not in again
 
 
 @pytest.mark.parametrize("task", ["1.9", "clamp", ""])
 def test_a_task_without_hints_is_named(student: Path, task: str) -> None:
-    done = run(student, "cli", "hint", task)
+    done = run(student, "mini_vllm_labs.cli", "hint", task)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"hint {task}: there are hints for the tasks 1.1, 1.2," in done.stderr
 

@@ -94,10 +94,11 @@ def test_the_notebooks_run_on_the_code_of_their_folder_whatever_else_has_its_nam
     if kind == "wheel":
         assert others.types("mini-vllm", "start", "my-labs", at=others.home).returncode == 0
         folder = others.folder
-    code = "import bench, course, subprocess, sys; print(bench.__file__, course.__file__, flush=True)\n"
+    code = "import mini_vllm, mini_vllm_labs, subprocess, sys\n"
+    code += "print(mini_vllm.__file__, mini_vllm_labs.__file__, flush=True)\n"
     code += "print(subprocess.getoutput(f'cd / && {sys.executable} -c \"import labs; print(labs.__file__)\"'))\nnot_yet"
     printed, errors = kernel(others, "mini-vllm-labs", code, folder / "notebooks")
-    files = [str(folder / name / "__init__.py") for name in ("bench", "course", "labs")]
+    files = [str(folder / name / "__init__.py") for name in ("mini_vllm", "mini_vllm_labs", "labs")]
     assert printed.split() == files
     assert "Run all cells above first" in errors
 
@@ -122,7 +123,7 @@ def test_a_copy_is_refused_in_a_sentence_before_anything_is_downloaded(student: 
     backend = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-index", str(folder)]
     if build == "sdist":
         program = "import sys; sys.path.insert(0, sys.argv[1]); import editable_only as it; it.build_sdist('.')"
-        backend = [sys.executable, "-c", program, str(folder / "tools/build_backend")]
+        backend = [sys.executable, "-c", program, str(folder / "mini_vllm_labs/upkeep/build_backend")]
     done = subprocess.run(backend, cwd=folder, capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr
     assert done.returncode == 1

@@ -14,10 +14,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from classroom.one_file import compose as composed
-from cli.main import app
-from course.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm_labs.classroom.one_file import compose as composed
+from mini_vllm_labs.cli.main import app
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
 from tests.edition.conftest import module_at
 
 STORY = "Once upon a time"
@@ -150,7 +150,7 @@ def test_it_runs_alone_and_completes_prompts_as_the_engine_does(path: Path) -> N
     program = f"""import runpy, sys
 sys.argv = ["x", *{PROMPTS[:3]!r}, "--max-tokens", "20"]
 runpy.run_path({str(path)!r}, run_name="__main__")
-assert not {{"mini_vllm", "solutions", "course", "cli", "labs"}} & set(sys.modules), "it imports its sources"
+assert not {{"mini_vllm", "mini_vllm_labs", "solutions", "labs"}} & set(sys.modules), "it imports its sources"
 """
     done = run([sys.executable, "-P", "-c", program], cwd=path.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

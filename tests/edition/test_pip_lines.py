@@ -18,9 +18,9 @@ import setuptools
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from classroom.student_edition.edition import files_of
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.installation import CPU_INDEX
+from mini_vllm_labs.classroom.student_edition.edition import files_of
 from tests.edition.new_learner import NewLearner
 from tests.edition.released_text import ReleasedText, markdown_of, read
 
@@ -30,12 +30,12 @@ OTHERS = {"torch": "2.15.0", "ray": "3.0"}  # newer than what is tested, or of a
 ASKED = re.compile(r"\binstall_command\(([\"'](\w+)[\"'])?\)")
 EXTRA = re.compile(r"mini-vllm-labs\[(\w+)\]|extra [`'](\w+)[`']")
 PRINTERS = {  # what may name pip in code, since a test here runs it; everything else calls `mini_vllm.installation`
-    "classroom/cli/release.py",
+    "mini_vllm_labs/cli/classroom/release.py",
     "mini_vllm/installation.py",
-    "serving/notebook/notices.py",
-    "tools/build_backend/editable_only.py",
+    "mini_vllm_labs/notebook/serving/notices.py",
+    "mini_vllm_labs/upkeep/build_backend/editable_only.py",
 }
-PROGRAMS = ("arena", "bench", "classroom", "cli", "course", "labs", "mini_vllm", "serving", "tools")
+PROGRAMS = ("labs", "mini_vllm", "mini_vllm_labs")
 ASK = "import runpy, sys; print(runpy.run_path(sys.argv[1])[sys.argv[2]](*sys.argv[3:]))"
 INSTALLED = """
 import json

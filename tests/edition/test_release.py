@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from classroom.student_edition.edition import compose, leaks, secret_lines, untracked_code, write
-from classroom.student_edition.texts import EDITS, ReleaseError, adapted
-from course.starter_status import starter_path
+from mini_vllm_labs.classroom.student_edition.edition import compose, leaks, secret_lines, untracked_code, write
+from mini_vllm_labs.classroom.student_edition.texts import EDITS, ReleaseError, adapted
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.course.surface import PHASES, ROOT, solution_path
 
 SECRETS = ("solutions/*.py", "tests/alternatives/*.diff", "tests/mutants/**/*.diff")
@@ -40,7 +40,7 @@ def test_no_file_of_solutions_tests_or_history(edition: dict[str, bytes]) -> Non
 def test_no_distinctive_line_of_a_solution_a_mutant_or_an_alternative(edition: dict[str, bytes]) -> None:
     """Distinctive: longer than 40 characters, and in none of the starters, frame, tests and handouts."""
     public = set[str]()
-    for folder in ("labs", "mini_vllm", "course"):
+    for folder in ("labs", "mini_vllm", "mini_vllm_labs/grading", "mini_vllm_labs/runs"):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in (".py", ".md"):
                 public |= long_lines(path.read_text(encoding="utf-8"))
@@ -75,7 +75,7 @@ def test_the_starters_go_out_as_they_are(edition: dict[str, bytes]) -> None:
 @pytest.fixture
 def teacher(learner: Path) -> Path:
     """A small checkout with solutions and templates, and no git."""
-    for folder in ("solutions", "tools/student_edition"):
+    for folder in ("solutions", "mini_vllm_labs/upkeep/student_edition"):
         shutil.copytree(ROOT / folder, learner / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name in EDITS:
         (learner / name).parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def test_without_git_all_but_caches_is_considered(teacher: Path) -> None:
     (teacher / "labs" / "__pycache__" / "x.py").write_text("x")
     (teacher / "notes.txt").write_text("for teachers")
     paths = compose(teacher)
-    assert "course/labtest/support.py" in paths
+    assert "mini_vllm_labs/grading/labtest/support.py" in paths
     assert not {"notes.txt", "labs/__pycache__/x.py"} & set(paths)
 
 

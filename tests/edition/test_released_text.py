@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import typer.main
 
-from cli.main import app
-from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm_labs.launcher import start_parser
+from mini_vllm_labs.cli.main import app
+from mini_vllm_labs.launcher.start import start_parser
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.course.surface import PHASES, solution_path
 from tests.edition.conftest import clean_environment, module_at
 from tests.edition.released_text import Command, ReleasedText, released_texts
@@ -22,13 +22,9 @@ from tests.edition.released_text import Command, ReleasedText, released_texts
 OUR_FOLDERS = (
     "labs",
     "mini_vllm",
-    "course",
-    "cli",
-    "bench",
-    "classroom",
+    "mini_vllm_labs",
     "docs",
     "notebooks",
-    "tools",
     "tests",
     "solutions",
 )
@@ -157,7 +153,7 @@ def test_only_the_first_page_names_make_which_makes_an_environment(
 ) -> None:
     assert {command.file for command in commands if command.words[0] == "make"} == {"README.md"}
     code = {path for path, content in edition.items() if path.endswith(".py") and OF_MAKE.search(content.decode())}
-    assert code == {"lab.py", "tools/build_backend/editable_only.py"}
+    assert code == {"lab.py", "mini_vllm_labs/upkeep/build_backend/editable_only.py"}
 
 
 def test_every_link_and_path_in_the_text_is_there(student: Path, texts: list[ReleasedText]) -> None:
@@ -172,7 +168,7 @@ def test_every_link_and_path_in_the_text_is_there(student: Path, texts: list[Rel
 def test_no_source_names_a_file_that_is_not_there(student: Path, edition: dict[str, bytes]) -> None:
     ours = re.compile(rf"(?<![\w/.])(?:{'|'.join(OUR_FOLDERS)})/[\w./-]*\w(?!\S*[{{*([\\])")
     for path, content in edition.items():
-        if path in ("classroom/student_edition/texts.py", "LICENSE") or path.endswith(
+        if path in ("mini_vllm_labs/classroom/student_edition/texts.py", "LICENSE") or path.endswith(
             (".safetensors", ".gz", ".xz", ".jsonl", ".svg", ".png", ".gif")
         ):
             continue
@@ -183,7 +179,7 @@ def test_no_source_names_a_file_that_is_not_there(student: Path, edition: dict[s
 PROGRAM = """
 import json, sys
 from typer.testing import CliRunner
-from cli.main import app
+from mini_vllm_labs.cli.main import app
 results = {}
 for line in json.load(sys.stdin):
     result = CliRunner().invoke(app, line)

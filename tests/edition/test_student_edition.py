@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course.parity.scenario import PUBLIC_TRACES
-from course.starter_status import LABS, lab_folder, phase_in, starter_path
-from course.terminal.learner_lineup import activation
+from mini_vllm_labs.pictures.terminal.learner_lineup import activation
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES
+from mini_vllm_labs.runs.starter_status import LABS, lab_folder, phase_in, starter_path
 from tests.course.surface import solution_path
 from tests.edition.conftest import run
 
@@ -82,7 +82,7 @@ def test_an_edition_knows_the_learners_own_code_alone(learner: Path, is_left_ove
 
 
 def test_the_demo_names_what_is_missing(student: Path) -> None:
-    done = run(student, "cli", "demo")
+    done = run(student, "mini_vllm_labs.cli", "demo")
     assert (done.returncode, done.stderr) == (0, "")
     assert "phase 1, the scheduler, is not written" in done.stdout
     assert "labs/phase1_scheduler_step/starter.py; next is Phase 1, task 1: clamp" in done.stdout
@@ -100,7 +100,7 @@ def test_an_inactive_environment_is_reported(monkeypatch: pytest.MonkeyPatch, tm
 
 @pytest.mark.parametrize("command", ["trace", "generate hello", "parity", "bench scheduler", "bench scheduler --json"])
 def test_commands_that_cannot_run_yet_name_the_first_task(student: Path, command: str) -> None:
-    done = run(student, "cli", *command.split())
+    done = run(student, "mini_vllm_labs.cli", *command.split())
     assert done.returncode == 1
     printed = done.stderr if command in ("generate hello", "bench scheduler --json") else done.stdout
     assert "Nothing can run yet" in printed
@@ -110,7 +110,7 @@ def test_commands_that_cannot_run_yet_name_the_first_task(student: Path, command
 
 
 def test_make_test_grades_and_names_the_first_task(student: Path) -> None:
-    done = run(student, "cli", "grade", "--phase", "1")
+    done = run(student, "mini_vllm_labs.cli", "grade", "--phase", "1")
     assert done.returncode == 0, done.stderr
     assert all("Grading phase 1" in line for line in done.stderr.splitlines()), done.stderr
     assert "0 of 50 points" in done.stdout
@@ -118,27 +118,29 @@ def test_make_test_grades_and_names_the_first_task(student: Path) -> None:
 
 
 def test_commands_that_need_the_reference_are_hidden_and_refused_with_a_reason(student: Path) -> None:
-    shown = run(student, "cli", "--help").stdout
+    shown = run(student, "mini_vllm_labs.cli", "--help").stdout
     assert "parity" in shown
     assert not re.search(r"\b(release|solution)\b", shown)
-    assert "solution" not in run(student, "cli", "trace", "--help").stdout
+    assert "solution" not in run(student, "mini_vllm_labs.cli", "trace", "--help").stdout
     for command in ("release", "judge"):
-        assert "No such command" in run(student, "cli", command).stderr
+        assert "No such command" in run(student, "mini_vllm_labs.cli", command).stderr
 
 
 def test_the_oracle_compares_what_is_written_with_recorded_decisions(learner: Path) -> None:
-    refused = run(learner, "cli", "oracle")
+    refused = run(learner, "mini_vllm_labs.cli", "oracle")
     assert refused.returncode == 2
     assert "give 1-2, 1-3, 1-4 or 1-5" in refused.stderr
     for phase in (1, 2):
         shutil.copy(solution_path(phase), starter_path(phase, learner))
-    (learner / "course/parity/traces/random.jsonl.gz").write_bytes((PUBLIC_TRACES / "random.jsonl.gz").read_bytes())
-    done = run(learner, "cli", "oracle")
+    (learner / "mini_vllm_labs/runs/parity/traces/random.jsonl.gz").write_bytes(
+        (PUBLIC_TRACES / "random.jsonl.gz").read_bytes()
+    )
+    done = run(learner, "mini_vllm_labs.cli", "oracle")
     assert (done.returncode, done.stderr) == (0, "")
     assert "The same decisions in every step, block for block, in 13 traces." in done.stdout
     wrong = starter_path(2, learner).read_text(encoding="utf-8").replace("table[::-1]", "table")
     starter_path(2, learner).write_text(wrong, encoding="utf-8")
-    done = run(learner, "cli", "oracle")
+    done = run(learner, "mini_vllm_labs.cli", "oracle")
     assert done.returncode == 1
     assert "vLLM" in done.stdout
     assert "Look first at phase" in done.stdout
@@ -146,7 +148,7 @@ def test_the_oracle_compares_what_is_written_with_recorded_decisions(learner: Pa
 
 def test_info_lists_the_written_phases(learner: Path) -> None:
     shutil.copy(solution_path(1), starter_path(1, learner))
-    shown = " ".join(run(learner, "cli", "info").stdout.split())
+    shown = " ".join(run(learner, "mini_vllm_labs.cli", "info").stdout.split())
     assert "commands run starter:1, tests grade all six phases" in shown
     assert "1 scheduler step written" in shown
     assert "2 block pool next is Phase 2, task 1" in shown
@@ -156,10 +158,10 @@ def test_a_written_elective_is_run_by_the_commands_and_named(learner: Path) -> N
     """Without `--lineup`: the settings decide whether it is used."""
     for phase in (*range(1, 6), 7, 8):
         shutil.copy(solution_path(phase), starter_path(phase, learner))
-    shown = " ".join(run(learner, "cli", "info").stdout.split())
+    shown = " ".join(run(learner, "mini_vllm_labs.cli", "info").stdout.split())
     assert "commands run starter:1-5,starter:7-8, tests grade all six phases" in shown
     assert "8 async scheduling written; serve, chat and generate use it with --async-scheduling" in shown
-    command = ("cli", "generate", "aaa", "--fake-model", "--max-tokens", "9", "--max-model-len", "99")
+    command = ("mini_vllm_labs.cli", "generate", "aaa", "--fake-model", "--max-tokens", "9", "--max-model-len", "99")
     texts = [
         run(learner, *command, *option.split()).stdout
         for option in ("", "--speculative-method ngram", "--async-scheduling")
@@ -171,7 +173,7 @@ def test_a_written_elective_is_run_by_the_commands_and_named(learner: Path) -> N
 def test_parity_waits_for_phases_1_to_5(learner: Path) -> None:
     for phase in (1, 3):
         shutil.copy(solution_path(phase), starter_path(phase, learner))
-    done = run(learner, "cli", "parity")
+    done = run(learner, "mini_vllm_labs.cli", "parity")
     assert done.returncode == 2
     assert "absent here: 2, 4 and 5." in done.stderr
 
@@ -179,13 +181,13 @@ def test_parity_waits_for_phases_1_to_5(learner: Path) -> None:
 def test_the_demo_runs_on_what_is_written(learner: Path) -> None:
     for phase in (1, 2, 4):
         shutil.copy(solution_path(phase), starter_path(phase, learner))
-    done = run(learner, "cli", "demo")
+    done = run(learner, "mini_vllm_labs.cli", "demo")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Phases 1, 2 and 4 are written: the engine runs on what you have" in done.stdout
     assert "next is Phase 3, task 1" in done.stdout
     assert "Phase 3 is absent" in done.stdout
     assert re.search(r"^step \d", done.stdout, re.MULTILINE)
-    assert run(learner, "cli", "demo", LAB_IMPL="starter:1-5").returncode == 1, (
+    assert run(learner, "mini_vllm_labs.cli", "demo", LAB_IMPL="starter:1-5").returncode == 1, (
         "a lineup that was asked for is not replaced"
     )
 
@@ -201,7 +203,7 @@ def test_its_own_commands_and_packages_name_only_what_is_there(student: Path, ed
         [sys.executable, "-c", program, str(copy)], cwd=copy, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert '"test": [["-m", "cli", "grade"]]' in edition["lab.py"].decode()
+    assert '"test": [["-m", "mini_vllm_labs.cli", "grade"]]' in edition["lab.py"].decode()
 
 
 def test_its_code_is_formatted_and_linted(student: Path) -> None:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course.starter_status import touched_in
+from mini_vllm_labs.runs.starter_status import touched_in
 from tests.course.surface import ROOT, functions, parse, surface
 from tests.edition.conftest import run
 

@@ -11,10 +11,10 @@ from zipfile import ZipFile
 
 import pytest
 
-from classroom.student_edition.texts import ReleaseError
-from classroom.student_edition.wheel import build
-from course.starter_status import starter_path
-from mini_vllm_labs.folder import MARKER, FolderError, start, update
+from mini_vllm_labs.classroom.student_edition.texts import ReleaseError
+from mini_vllm_labs.classroom.student_edition.wheel import build
+from mini_vllm_labs.launcher.folder import MARKER, FolderError, course_around, start, update
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.edition.new_learner import NewLearner
 
 STARTER = "labs/phase1_scheduler_step/starter.py"
@@ -23,7 +23,7 @@ COURSE = {"labs/conftest.py": b"", "mini_vllm/__init__.py": b""}
 FIRST = COURSE | {
     STARTER: b"raise",
     HANDOUT: b"read\n",
-    "cli/__main__.py": b"",
+    "mini_vllm_labs/cli/__main__.py": b"",
     "labs/old_test.py": b"1",
     "a/b.ipynb": b"{}",
 }
@@ -90,14 +90,14 @@ def test_outside_a_folder_it_says_what_to_type(newcomer: NewLearner) -> None:
 def test_a_killed_start_is_finished_by_the_next(newcomer: NewLearner, edition: dict[str, bytes]) -> None:
     folder = newcomer.home / "killed"
     program = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom mini_vllm_labs import folder, launcher\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom mini_vllm_labs.launcher import folder, start\n"
         "whole, number = folder.write_whole, iter(range(10**6))\n"
         "def dying(target, content):\n"
         "    if next(number) == int(sys.argv[1]):\n"
         "        Path(str(target) + '.being-written').write_bytes(content[:3]) if target.parent.exists() else None\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    whole(target, content)\n"
-        "folder.write_whole = dying\nlauncher.start_command([sys.argv[2]])\n"
+        "folder.write_whole = dying\nstart.start_command([sys.argv[2]])\n"
     )
     for files in ("0", "1", "300", str(len(edition) - 298)):  # the last one: before the last marker
         done = newcomer.types("python", "-c", program, files, "killed", at=newcomer.home)
@@ -110,7 +110,7 @@ def test_a_killed_start_is_finished_by_the_next(newcomer: NewLearner, edition: d
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing holds a folder there")
 def test_of_two_starts_at_once_one_wins_and_the_other_says_so(newcomer: NewLearner, edition: dict[str, bytes]) -> None:
-    program = "import sys; from mini_vllm_labs.launcher import main; sys.argv[1:] = ['start', 'both']; main()"
+    program = "import sys; from mini_vllm_labs.launcher.start import main; sys.argv[1:] = ['start', 'both']; main()"
     command = [str(newcomer.bin / "python"), "-c", program]
     started = [subprocess.Popen(command, cwd=newcomer.home, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     errors = [process.communicate()[1] for process in started]
@@ -139,7 +139,7 @@ def test_an_update_replaces_ours_and_keeps_theirs(tmp_path: Path) -> None:
         STARTER: b"raise",
         f"{STARTER}.new": b"raise 2",
         HANDOUT: b"read\n 2",
-        "cli/__main__.py": b" 2",
+        "mini_vllm_labs/cli/__main__.py": b" 2",
         "a/b.ipynb": b"with my outputs",
         "a/b.ipynb.new": b"{} 2",
         "new.md": b"new",
@@ -148,6 +148,21 @@ def test_an_update_replaces_ours_and_keeps_theirs(tmp_path: Path) -> None:
     assert changes.kept == {STARTER: "starter.py.new", "a/b.ipynb": "b.ipynb.new"}
     assert changes.removed == ["labs/old_test.py"]
     assert update(folder, SECOND).written == []
+
+
+def test_an_update_brings_a_folder_of_ten_packages_to_one_and_keeps_the_starter(tmp_path: Path) -> None:
+    """Up to release 0.2 the packages of a learner's folder were `course`, `cli` and others."""
+    folder = tmp_path / "mine"
+    old = {"course/labtest/support.py": b"1", "course/own.py": b"1", "cli/__main__.py": b"1"}
+    start(folder, COURSE | old | {STARTER: b"raise"})
+    edited(folder, {STARTER: b"my scheduler", "course/own.py": b"mine"})
+    (folder / "cli/__pycache__").mkdir()
+    (folder / "cli/__pycache__/__main__.pyc").touch()
+    assert course_around(folder / "labs") == folder
+    update(folder, COURSE | {STARTER: b"raise", "mini_vllm_labs/cli/__main__.py": b""})
+    assert (folder / STARTER).read_bytes() == b"my scheduler"
+    assert {path.relative_to(folder).as_posix() for path in (folder / "course").rglob("*")} == {"course/own.py"}
+    assert not (folder / "cli").exists()
 
 
 def test_an_update_to_the_same_edition_says_nothing_of_what_was_written(tmp_path: Path) -> None:
@@ -206,7 +221,7 @@ def test_what_the_system_refuses_is_said_and_can_be_mended(tmp_path: Path) -> No
 
 
 def test_a_checkout_has_no_archive_and_says_so(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mini_vllm_labs.launcher", "start", str(tmp_path / "new")]
+    command = [sys.executable, "-m", "mini_vllm_labs.launcher.start", "start", str(tmp_path / "new")]
     done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
     assert (done.returncode, (tmp_path / "new").exists()) == (2, False)
     assert "release --wheel" in done.stderr

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import yaml
 
-from course.grading.plan import load_plan
-from course.starter_status import starter_path
 from lab import set_up
+from mini_vllm_labs.grading.plan import load_plan
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.course.surface import solution_path
 from tests.edition.conftest import clean_environment
 

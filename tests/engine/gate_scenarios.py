@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from course.parity.scenario import Scenario
+from mini_vllm_labs.runs.parity.scenario import Scenario
 
 NUM_STEPS = 60
 

@@ -12,12 +12,12 @@ PROGRAM = """
 import json, sys
 before = set(sys.modules)
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
-from course.parity import replay, scenario
+from mini_vllm_labs.runs.parity import replay, scenario
 config = EngineConfig(max_model_len=40, num_gpu_blocks=12, block_size=4, policy="priority", check_invariants=True)
 model = LLM(config=config, lineup=parse_lineup("solution:1-5"), record=True)
 texts = [output.outputs[0].text for output in model.generate(["hello", "hello you"], SamplingParams(max_tokens=8))]
 loaded = {name.partition(".")[0] for name in set(sys.modules) - before}
-foreign = sorted(loaded - sys.stdlib_module_names - {"mini_vllm", "course", "cli", "labs", "solutions"})
+foreign = sorted(loaded - sys.stdlib_module_names - {"mini_vllm", "mini_vllm_labs", "labs", "solutions"})
 print(json.dumps([texts, foreign]))
 """
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from course.parity.replay import ScenarioReplay
-from course.parity.scenario import Scenario
 from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.invariants import check_drained
@@ -17,6 +15,8 @@ from mini_vllm.core.step import KVConnectorOutput
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.electives.gates import kv_transfers
 from mini_vllm.electives.gates.gated import encoder_of
+from mini_vllm_labs.runs.parity.replay import ScenarioReplay
+from mini_vllm_labs.runs.parity.scenario import Scenario
 from tests.engine.gate_scenarios import gate_scenario
 from tests.engine.workloads import drain, make_engine
 

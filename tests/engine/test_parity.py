@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from course.parity.by_phase import comparable, compare_until_failure, phases_needed
-from course.parity.replay import ReplayDifference, compare, run_free_of_defects
-from course.parity.scenario import PUBLIC_FILES, Scenario, output_token, prompt_token, read_scenarios
-from course.parity.verdict import KNOWN_DEFECTS
 from labs.phase2_block_pool import starter
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request
+from mini_vllm_labs.runs.parity.by_phase import comparable, compare_until_failure, phases_needed
+from mini_vllm_labs.runs.parity.replay import ReplayDifference, compare, run_free_of_defects
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_FILES, Scenario, output_token, prompt_token, read_scenarios
+from mini_vllm_labs.runs.parity.verdict import KNOWN_DEFECTS
 from solutions import phase4_prefix_cache
 from solutions.phase2_block_pool import PagedKVCacheManager
 

@@ -7,12 +7,20 @@ from types import ModuleType
 
 import pytest
 
-from course.oracle.divergence import NUM_SEEDS, REFERENCE, find_culprit, search, settings_for, with_phase, workload_for
-from course.parity import replay
-from course.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
 from labs.phase2_block_pool import starter
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.core.invariants import InvariantError
+from mini_vllm_labs.runs.oracle.divergence import (
+    NUM_SEEDS,
+    REFERENCE,
+    find_culprit,
+    search,
+    settings_for,
+    with_phase,
+    workload_for,
+)
+from mini_vllm_labs.runs.parity import replay
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
 from tests.engine.test_parity import HeadFirst
 from tests.mutants.catalog import ROOT, module_name, reference
 from tests.mutants.diffs import read_diffs

@@ -4,13 +4,20 @@ from itertools import pairwise
 
 import pytest
 
-from course.terminal.stage_sentences import mean_ms, p95_ms
-from course.workloads.ablation import END, MAX_TOKENS, LineupResult, ablation_lineups, ablation_requests, run_lineup
-from course.workloads.simulated_time import StepCost, VirtualClock
 from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
+from mini_vllm_labs.pictures.terminal.stage_sentences import mean_ms, p95_ms
+from mini_vllm_labs.runs.workloads.ablation import (
+    END,
+    MAX_TOKENS,
+    LineupResult,
+    ablation_lineups,
+    ablation_requests,
+    run_lineup,
+)
+from mini_vllm_labs.runs.workloads.simulated_time import StepCost, VirtualClock
 
 SEEDS = (0, 1)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from course.parity.scenario import PUBLIC_TRACES
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES
 from tests.engine.runners import install_faults, install_spy
 from tests.engine.workloads import add, drain, make_engine, make_workload, run_workload, small_config, true_tokens
 

@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any
 from zlib import crc32
 
-from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, RequestOutput, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.tokenizer import ByteTokenizer
@@ -20,6 +19,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.drafts.drafting_runner import DraftingRunner
 from mini_vllm.runner.drafts.proposer import PromptLookup
 from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.engine.runners import install_spy
 
 parsed = cache(parse_lineup)  # which looks for the solutions in the file system: a third of building a small engine

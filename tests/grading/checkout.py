@@ -9,20 +9,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from course.starter_status import LABS, starter_path
 from mini_vllm.assembly.lineup import PHASE_NAMES
+from mini_vllm_labs.runs.starter_status import LABS, starter_path
 from tests.course.surface import solution_path
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "course", "cli", "bench", "labs", "solutions")
+COPIED = ("conftest.py", "pyproject.toml", "mini_vllm", "mini_vllm_labs", "labs", "solutions")
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "embedded_model", "*.gz", "*.svg")
 PHASES = range(1, len(PHASE_NAMES) + 1)
 ELECTIVES = LABS[len(PHASE_NAMES) :]
 WITHOUT_ENGINES = """
 import sys
-from cli.main import app
-from course.grading import grader
-from course.grading.results import NOT_CHECKED
+from mini_vllm_labs.cli.main import app
+from mini_vllm_labs.grading import grader
+from mini_vllm_labs.grading.results import NOT_CHECKED
 grader.oracle_check = grader.stack_check = lambda *arguments: NOT_CHECKED
 app(sys.argv[1:], prog_name="mini-vllm")
 """
@@ -60,7 +60,7 @@ class Checkout:
 
     def thin_out(self, num_tests: int) -> None:
         """Leave about `num_tests` tests of each task in the plan, spread over all of them."""
-        path = self.folder / "course" / "grading" / "plan.json"
+        path = self.folder / "mini_vllm_labs" / "grading" / "plan.json"
         plan = json.loads(path.read_text(encoding="utf-8"))
         for task in (task for phase in plan["phases"] for task in phase["tasks"]):
             task["tests"] = task["tests"][:: max(1, len(task["tests"]) // num_tests)]
@@ -68,7 +68,7 @@ class Checkout:
 
     def run(self, *arguments: str, engines: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run `mini-vllm grade`, if need be without its checks of whole engines, which take time."""
-        program = ["-m", "cli"] if engines else ["-c", WITHOUT_ENGINES]
+        program = ["-m", "mini_vllm_labs.cli"] if engines else ["-c", WITHOUT_ENGINES]
         environment = {"COLUMNS": "80", "MINI_VLLM_GRADE_SECONDS": SECONDS} | environment
         return self._python(*program, "grade", *arguments, **environment)
 

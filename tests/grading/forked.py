@@ -42,7 +42,7 @@ def forked(checkout: Checkout, jobs: Sequence[tuple[int, str]], *options: str) -
 
 
 def serve(options: Sequence[str]) -> None:
-    for name in ("pytest_timeout", "course.labtest.reports"):
+    for name in ("pytest_timeout", "mini_vllm_labs.grading.labtest.reports"):
         importlib.import_module(name)  # so that the forked processes have it
 
     gc.freeze()  # else the collector of each child walks all of it

@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from classroom.student_edition.edition import compose
-from course.grading.plan import PlannedPhase, load_whole_plan
-from course.labtest.strict_queue import StrictQueue
+from mini_vllm_labs.classroom.student_edition.edition import compose
+from mini_vllm_labs.grading.labtest.strict_queue import StrictQueue
+from mini_vllm_labs.grading.plan import PlannedPhase, load_whole_plan
 from tests.grading.leak_calls import (
     Arguments,
     Call,
@@ -255,7 +255,9 @@ def main(numbers: Container[int]) -> None:
     sys.setrecursionlimit(10_000)  # `deepcopy` follows the links of free blocks
     os.environ["LAB_IMPL"] = "solution"
     os.environ["OMP_NUM_THREADS"] = "1"  # a forked process waits for ever for threads that it does not have
-    from course.labtest.device_tensors import DeviceTensor  # after the setting: torch reads it when it is loaded
+    from mini_vllm_labs.grading.labtest.device_tensors import (
+        DeviceTensor,  # after the setting: torch reads it when it is loaded
+    )
 
     StrictQueue.__deepcopy__ = copy_of_queue  # type: ignore[attr-defined]
     DeviceTensor.__deepcopy__ = copy_on_host  # type: ignore[method-assign]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from course.grading import approaches
-from course.grading.approaches import FOLDER, Approach, sealed, unsealed
-from course.grading.plan import load_whole_plan
+from mini_vllm_labs.grading import approaches
+from mini_vllm_labs.grading.approaches import FOLDER, Approach, sealed, unsealed
+from mini_vllm_labs.grading.plan import load_whole_plan
 from tests.grading.checkout import Checkout
 from tests.mutants.approaches import chosen
 
@@ -57,7 +57,7 @@ def test_they_open_after_a_pass_and_not_before(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path, solutions=False)
 
     def asked() -> tuple[int, str]:
-        command = [sys.executable, "-m", "cli", "approaches", "1.1"]
+        command = [sys.executable, "-m", "mini_vllm_labs.cli", "approaches", "1.1"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout
 

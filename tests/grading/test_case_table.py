@@ -1,6 +1,6 @@
 """What a report of a case table says where `about` leaves something out."""
 
-from course.labtest.case_table import about_difference
+from mini_vllm_labs.grading.labtest.case_table import about_difference
 
 
 def test_a_question_without_a_rule_has_that_of_its_group() -> None:

@@ -7,9 +7,9 @@ from typing import NoReturn
 import pytest
 import typer
 
-from course.grading import plugin
-from course.grading.plugin import fork_patiently
-from course.terminal.console import friendly
+from mini_vllm_labs.grading import plugin
+from mini_vllm_labs.grading.plugin import fork_patiently
+from mini_vllm_labs.pictures.terminal.console import friendly
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from course.labtest.hooks import VM_STATUS
+from mini_vllm_labs.grading.labtest.hooks import VM_STATUS
 from tests.grading.checkout import PHASES, Checkout, solution, with_line
 from tests.grading.forked import OURS, forked
 
@@ -86,9 +86,9 @@ def test_an_endless_import_is_reported_once(checkout: Checkout) -> None:
 
 
 def test_a_starter_that_imports_the_course_is_refused_in_words(checkout: Checkout) -> None:
-    checkout.starter(5).write_text("from course.labtest import phase5_plays\n", encoding="utf-8")
+    checkout.starter(5).write_text("from mini_vllm_labs.grading.labtest import phase5_plays\n", encoding="utf-8")
     output = checkout.pytest(folder(checkout, 5))
-    refusal = "starter.py, line 1 imports course.labtest.phase5_plays: your answer has to be in your own file."
+    refusal = "starter.py, line 1 imports mini_vllm_labs.grading.labtest.phase5_plays: your answer has to be in"
     assert output.count(refusal) == 1
     (graded,) = checkout.grade("--phase", "5", engines=False)["phases"]
     assert refusal in graded["error"]

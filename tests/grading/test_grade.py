@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course.grading.plan import PLAN_FILE, load_plan, load_whole_plan, make_plan, plan_text
+from mini_vllm_labs.grading.plan import PLAN_FILE, load_plan, load_whole_plan, make_plan, plan_text
 from tests.grading.checkout import ELECTIVES, PHASES, Checkout, solution, with_line
 
 NO_BLOCK_IS_FREED = "self.req_to_blocks.pop(request.request_id, None); return"
@@ -17,7 +17,7 @@ TALLEST, WIDEST = 24, 80
 
 def test_the_plan_is_what_the_reference_collects() -> None:
     current = PLAN_FILE.read_text(encoding="utf-8") == plan_text(make_plan())
-    assert current, "the graded tests or a starter have changed: run `python -m course.grading.plan`"
+    assert current, "the graded tests or a starter have changed: run `python -m mini_vllm_labs.grading.plan`"
 
 
 def test_every_task_is_worth_ten_points() -> None:
@@ -129,7 +129,7 @@ def test_drafts_that_are_never_taken_back_fail_beside_the_reference(checkout: Ch
     """The plan is emptied, so that no graded test sees the mistake."""
     plan = json.loads(PLAN_FILE.read_text(encoding="utf-8"))
     plan["phases"][6]["tasks"] = plan["phases"][6]["tasks"][:1]
-    (checkout.folder / "course" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    (checkout.folder / "mini_vllm_labs" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     checkout.solve(1, 2, 3, 4, 5)
     checkout.starter(7).write_text(with_line(solution(7), "roll_back", "return"), encoding="utf-8")
     (elective,) = checkout.grade("--phase", "7")["phases"]
@@ -167,7 +167,7 @@ def test_what_is_wrong_only_beside_the_reference_is_shown_as_steps(checkout: Che
     """The plan of the course is emptied, so that no graded test sees the mistake."""
     plan = json.loads(PLAN_FILE.read_text(encoding="utf-8"))
     plan["phases"][4]["tasks"] = plan["phases"][4]["tasks"][3:4]
-    (checkout.folder / "course" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    (checkout.folder / "mini_vllm_labs" / "grading" / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     checkout.solve(1, 2, 3, 4)
     wrong = solution(5).replace("self.threshold = long_prefill_token_threshold", "self.threshold = 0")
     checkout.starter(5).write_text(wrong, encoding="utf-8")
@@ -193,7 +193,7 @@ def test_a_phase_whose_file_was_not_loaded_is_an_error(checkout: Checkout) -> No
 
 def test_a_test_of_the_plan_that_does_not_exist_is_not_run(checkout: Checkout) -> None:
     checkout.solve(1)
-    path = checkout.folder / "course" / "labtest" / "phase1.toml"
+    path = checkout.folder / "mini_vllm_labs" / "grading" / "labtest" / "phase1.toml"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("neither binds", "none binds"), encoding="utf-8")
     (first,) = checkout.grade("--phase", "1")["phases"]
@@ -223,7 +223,7 @@ def checkout_for_usage(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 
 def test_another_checkout_than_the_one_at_hand_is_refused(monkeypatch: pytest.MonkeyPatch, checkout: Checkout) -> None:
-    from cli.grade import require_this_checkout
+    from mini_vllm_labs.cli.grade import require_this_checkout
 
     monkeypatch.chdir(checkout.folder)
     with pytest.raises(ValueError, match="mini_vllm is imported from"):

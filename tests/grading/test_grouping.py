@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from course.grading.results import mistake_in
-from course.labtest.grouping import LATER
+from mini_vllm_labs.grading.labtest.grouping import LATER
+from mini_vllm_labs.grading.results import mistake_in
 from tests.grading.checkout import Checkout, solution
 
 UNUSABLE = "The test could not go on after this answer of yours (TypeError: int() argument).\n"

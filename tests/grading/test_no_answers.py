@@ -8,7 +8,7 @@ from collections import defaultdict
 
 import pytest
 
-from course.grading.plan import load_whole_plan
+from mini_vllm_labs.grading.plan import load_whole_plan
 from solutions.phase1_scheduler_step import clamp
 from tests.grading import leak_check
 from tests.grading.leak_calls import MAX_CALLS_ALIKE, Call, keep, outcome_of

@@ -7,11 +7,11 @@ from typing import Literal
 import pytest
 from rich.console import Console
 
-from course.grading.plan import load_plan
-from course.grading.reports import MAX_CHARACTERS, as_markdown, preformatted
-from course.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
-from course.grading.view import show_grade
 from mini_vllm.assembly.lineup import PHASE_NAMES
+from mini_vllm_labs.grading.plan import load_plan
+from mini_vllm_labs.grading.reports import MAX_CHARACTERS, as_markdown, preformatted
+from mini_vllm_labs.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
+from mini_vllm_labs.grading.view import show_grade
 
 HOSTILE = "</pre><script>alert(1)</script>\n\n| a | `b` | <!-- \x1b[2J\ud800 ```\n# heading"
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.watching.terminal import MISSING_SECONDS, QUIET_SECONDS, Saves
+from mini_vllm_labs.cli.watching.terminal import MISSING_SECONDS, QUIET_SECONDS, Saves
 from tests.grading.checkout import Checkout, solution
 
 pexpect: Any = pytest.importorskip("pexpect", reason="pexpect is not installed: it holds the terminal")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudoterminal")
 SESSIONS = yaml.safe_load(Path(__file__).with_name("watch_sessions.yaml").read_text(encoding="utf-8"))
 UNWRITTEN = 'raise NotImplementedError("Phase 1, task 1: clamp")'
-COMMAND = [sys.executable, "-m", "cli", "watch"]
+COMMAND = [sys.executable, "-m", "mini_vllm_labs.cli", "watch"]
 
 
 @pytest.fixture(autouse=True)

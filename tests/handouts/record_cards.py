@@ -4,7 +4,7 @@ import importlib
 import json
 from typing import Any
 
-from course.flashcards.cards import FIGURES, figure_of, written_cards
+from mini_vllm_labs.flashcards.cards import FIGURES, figure_of, written_cards
 
 
 def found(key: str, check: str) -> Any:

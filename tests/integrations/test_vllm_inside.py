@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import peer_process
 from mini_vllm.assembly.lineup import CHECKOUT
-from tools.vllm_inside.__main__ import compared
-from tools.vllm_inside.unit_tests import FILES, SLOW, compare, explanations, write_hub
+from mini_vllm_labs.bench import peer_process
+from mini_vllm_labs.upkeep.vllm_inside.__main__ import compared
+from mini_vllm_labs.upkeep.vllm_inside.unit_tests import FILES, SLOW, compare, explanations, write_hub
 
 MISSING = peer_process.why_missing(peer_process.VLLM)
 
@@ -32,7 +32,7 @@ def test_every_reason_is_a_sentence() -> None:
 
 @pytest.mark.skipif(MISSING is not None and "REQUIRE_VLLM" not in os.environ, reason=str(MISSING))
 def test_vllms_tests_and_engine_run_on_our_scheduler() -> None:
-    command = [sys.executable, "-m", "tools.vllm_inside"]
+    command = [sys.executable, "-m", "mini_vllm_labs.upkeep.vllm_inside"]
     variables = {**os.environ, "LAB_IMPL": "solution"}
     done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -41,7 +41,7 @@ def test_vllms_tests_and_engine_run_on_our_scheduler() -> None:
 
 
 def test_without_a_gpu_it_says_so_in_words() -> None:
-    command = [sys.executable, "-m", "tools.vllm_inside", "--gpu"]
+    command = [sys.executable, "-m", "mini_vllm_labs.upkeep.vllm_inside", "--gpu"]
     variables = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
@@ -59,8 +59,8 @@ def test_what_differs_is_named_by_prompt_and_token() -> None:
 def test_the_20_prompts_run_with_an_executor_in_place_of_the_gpu(tmp_path: Path) -> None:
     write_hub(tmp_path)
     program = (
-        "import json, sys\nfrom tools.vllm_inside.fake_executor import FakeExecutor\n"
-        "from tools.vllm_inside.generated import generated\n"
+        "import json, sys\nfrom mini_vllm_labs.upkeep.vllm_inside.fake_executor import FakeExecutor\n"
+        "from mini_vllm_labs.upkeep.vllm_inside.generated import generated\n"
         "print(json.dumps(generated(sys.argv[1], 'facebook/opt-125m', distributed_executor_backend=FakeExecutor)))"
     )
     variables = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1", "LAB_IMPL": "solution:1-5"}

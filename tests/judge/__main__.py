@@ -9,10 +9,10 @@ import argparse
 import os
 from collections.abc import Mapping
 
-from classroom.judge.groups import TestGroup
-from classroom.judge.jail import Jail
-from classroom.judge.judge import PHASES_WITH_TENSORS, Judge
-from classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.groups import TestGroup
+from mini_vllm_labs.classroom.judge.jail import Jail
+from mini_vllm_labs.classroom.judge.judge import PHASES_WITH_TENSORS, Judge
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
 from tests.judge.files import fair_texts, texts_of_mistakes
 from tests.judge.forked import first_wrong
 from tests.mutants.catalog import PHASES

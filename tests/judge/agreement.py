@@ -9,10 +9,10 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge
-from classroom.judge.settings import JudgeSettings
-from course.grading.plan import load_whole_plan
+from mini_vllm_labs.classroom.judge.jail import Jail
+from mini_vllm_labs.classroom.judge.judge import Judge
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.grading.plan import load_whole_plan
 from tests.judge.__main__ import SECONDS, SITUATIONS, Key, loses
 from tests.judge.files import fair_texts
 from tests.judge.forked import first_wrong

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from classroom.judge.jail import Jail, JailError, find_jail
-from classroom.judge.probe import require_jail
+from mini_vllm_labs.classroom.judge.jail import Jail, JailError, find_jail
+from mini_vllm_labs.classroom.judge.probe import require_jail
 
 
 @pytest.fixture(scope="session")

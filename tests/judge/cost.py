@@ -10,14 +10,14 @@ from time import process_time
 from typing import ClassVar
 from unittest.mock import patch
 
-from classroom.judge import worker as jailed
-from classroom.judge.jail import compile_course, find_jail
-from classroom.judge.judge import Judge
-from classroom.judge.memory_watch import family, read
-from classroom.judge.settings import JudgeSettings
-from classroom.judge.submission import Submission
-from classroom.judge.worker import JailedWorker
-from course.starter_status import starter_path
+from mini_vllm_labs.classroom.judge import worker as jailed
+from mini_vllm_labs.classroom.judge.jail import compile_course, find_jail
+from mini_vllm_labs.classroom.judge.judge import Judge
+from mini_vllm_labs.classroom.judge.memory_watch import family, read
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import Submission
+from mini_vllm_labs.classroom.judge.worker import JailedWorker
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.judge.files import solved
 
 PHASES = range(1, 7)

@@ -2,7 +2,7 @@
 
 import re
 
-from classroom.judge.submission import Submission
+from mini_vllm_labs.classroom.judge.submission import Submission
 from tests.grading.checkout import PHASES, solution
 from tests.mutants.catalog import alternatives, mutants
 

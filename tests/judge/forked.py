@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from classroom.judge.play import compare_answers
-from classroom.judge.question import JudgeQuestion
-from classroom.worker.answers import checked
-from classroom.worker.inside import answer
-from course.starter_status import lab_folder
+from mini_vllm_labs.classroom.judge.play import compare_answers
+from mini_vllm_labs.classroom.judge.question import JudgeQuestion
+from mini_vllm_labs.classroom.worker.answers import checked
+from mini_vllm_labs.classroom.worker.inside import answer
+from mini_vllm_labs.runs.starter_status import lab_folder
 
 CPU_SECONDS = 60  # what is right may be slow: attention token by token
 ALL_RIGHT = 99  # a file may end the process with 0

@@ -62,7 +62,7 @@ SWALLOW = "while True:\n try:\n  while True: pass\n except BaseException:\n  pas
 # An import of the course is refused before the file is loaded, so these find its modules in another way.
 MODULES = """
 import sys
-of = lambda name: sys.modules['.'.join(('classroom', 'worker', name))]
+of = lambda name: sys.modules['.'.join(('mini_vllm_labs', 'classroom', 'worker', name))]
 answers, drivers, script = map(of, ('answers', 'drivers', 'script'))
 """
 PATCH = f"""{MODULES}

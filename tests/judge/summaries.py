@@ -1,8 +1,8 @@
 """Results of a small class, by hand, with the names that a hostile learner would choose."""
 
-from classroom.judge.class_run import RecordedResult
-from classroom.judge.groups import TEST_GROUPS
-from classroom.judge.results import ClassResults, GroupResult, PhaseResult, SubmissionResult
+from mini_vllm_labs.classroom.judge.class_run import RecordedResult
+from mini_vllm_labs.classroom.judge.groups import TEST_GROUPS
+from mini_vllm_labs.classroom.judge.results import ClassResults, GroupResult, PhaseResult, SubmissionResult
 
 HOSTILE = (
     '=HYPERLINK("http://x","y")',

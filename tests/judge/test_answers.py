@@ -7,13 +7,13 @@ from typing import Any
 import numpy
 import pytest
 
-from classroom.judge.play import MAX_ITEMS, bounded
-from classroom.judge.question import same
-from classroom.worker.answers import MAX_DEPTH, MAX_INTEGER, AnswerError, Describer, checked
-from classroom.worker.text import MAX_TEXT, one_line, printable
-from course.sandbox.errors import UnusableAnswerError
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import Preempted
+from mini_vllm_labs.classroom.judge.play import MAX_ITEMS, bounded
+from mini_vllm_labs.classroom.judge.question import same
+from mini_vllm_labs.classroom.worker.answers import MAX_DEPTH, MAX_INTEGER, AnswerError, Describer, checked
+from mini_vllm_labs.classroom.worker.text import MAX_TEXT, one_line, printable
+from mini_vllm_labs.runs.sandbox.errors import UnusableAnswerError
 
 
 def nested(depth: int) -> Any:

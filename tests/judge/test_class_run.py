@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from classroom.judge import grader as grading
-from classroom.judge.class_run import (
+from mini_vllm_labs.classroom.judge import grader as grading
+from mini_vllm_labs.classroom.judge.class_run import (
     ClassRun,
     GraderError,
     GradingProcess,
@@ -20,10 +20,10 @@ from classroom.judge.class_run import (
     RecordError,
     recorded_settings,
 )
-from classroom.judge.results import SubmissionGrade
-from classroom.judge.settings import JudgeSettings
-from classroom.judge.submission import HandedIn
-from cli.main import app
+from mini_vllm_labs.classroom.judge.results import SubmissionGrade
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import HandedIn
+from mini_vllm_labs.cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.hostile import FORGERY
 

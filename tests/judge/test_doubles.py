@@ -4,20 +4,20 @@ import re
 
 import pytest
 
-from classroom.judge.jail import SEEN, Jail
-from classroom.judge.judge import Judge
-from classroom.judge.script import Script
-from classroom.judge.settings import JudgeSettings
-from classroom.judge.submission import Submission
-from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.classroom.judge.jail import SEEN, Jail
+from mini_vllm_labs.classroom.judge.judge import Judge
+from mini_vllm_labs.classroom.judge.script import Script
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import Submission
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.grading.checkout import solution
 
 # An import of the course is refused; these are not seen.
 DOUBLES = """
-memories = __import__('course.' + 'labtest.stand_ins', fromlist=['SharedBlocksKV'])
-stand_ins = __import__('course.' + 'labtest.scheduling_stand_ins', fromlist=['CallLog'])
+memories = __import__('mini_vllm_labs.' + 'grading.labtest.stand_ins', fromlist=['SharedBlocksKV'])
+stand_ins = __import__('mini_vllm_labs.' + 'grading.labtest.scheduling_stand_ins', fromlist=['CallLog'])
 """
 ADAPTED = {
     2: """
@@ -104,8 +104,8 @@ def test_expected_answers_stay_with_the_judge() -> None:
     *answers, changed = asked.expected  # the last one is about answers that a later call changed
     assert all([*answer] == ["0. clamp"] for answer in answers)
     assert [*changed.values()] == [None]
-    for path in (CHECKOUT / name for name in SEEN if name.startswith("classroom")):
+    for path in (CHECKOUT / name for name in SEEN if name.startswith("mini_vllm_labs/classroom")):
         for source in path.rglob("*.py"):
-            assert not re.search(r"(from|import) (solutions|classroom\.judge)", source.read_text(encoding="utf-8")), (
-                source
-            )
+            assert not re.search(
+                r"(from|import) (solutions|mini_vllm_labs\.classroom\.judge)", source.read_text(encoding="utf-8")
+            ), source

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from classroom.export.downloads import collect
-from classroom.export.gradebooks import read_roster
-from classroom.judge.archives import SubmissionError
-from classroom.judge.submission import name_submissions, read_submission
-from cli.main import app
+from mini_vllm_labs.classroom.export.downloads import collect
+from mini_vllm_labs.classroom.export.gradebooks import read_roster
+from mini_vllm_labs.classroom.judge.archives import SubmissionError
+from mini_vllm_labs.classroom.judge.submission import name_submissions, read_submission
+from mini_vllm_labs.cli.main import app
 from tests.judge.test_submission import make_zip
 
 

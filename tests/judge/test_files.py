@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from classroom.judge.jail import find_jail
-from classroom.judge.judge import Judge
-from classroom.judge.settings import JudgeSettings
-from classroom.judge.submission import Submission
-from cli.main import app
-from course.grading.starter_file import complaint_about_file
-from course.sandbox.source_text import complaint_about_content, newer_syntax, whereabouts, written_for_newer
+from mini_vllm_labs.classroom.judge.jail import find_jail
+from mini_vllm_labs.classroom.judge.judge import Judge
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import Submission
+from mini_vllm_labs.cli.main import app
+from mini_vllm_labs.grading.starter_file import complaint_about_file
+from mini_vllm_labs.runs.sandbox.source_text import (
+    complaint_about_content,
+    newer_syntax,
+    whereabouts,
+    written_for_newer,
+)
 from tests.grading.checkout import solution
 from tests.judge.test_downloads import packed
 from tests.judge.test_submission import make_zip

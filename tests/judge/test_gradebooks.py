@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from classroom.export.gradebooks import Gradebooks, Roster, as_canvas, as_moodle, read_roster
-from classroom.judge.report import missed_table
-from classroom.judge.results import ClassResults
-from cli.main import app
+from mini_vllm_labs.classroom.export.gradebooks import Gradebooks, Roster, as_canvas, as_moodle, read_roster
+from mini_vllm_labs.classroom.judge.report import missed_table
+from mini_vllm_labs.classroom.judge.results import ClassResults
+from mini_vllm_labs.cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.summaries import HOSTILE, phase, small_class, submission
 

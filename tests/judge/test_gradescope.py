@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from classroom.export import gradescope
-from classroom.export.gradescope import SCRIPT, as_gradescope, compose, write_zip
-from classroom.judge.settings import JudgeSettings
-from cli.main import app
+from mini_vllm_labs.classroom.export import gradescope
+from mini_vllm_labs.classroom.export.gradescope import SCRIPT, as_gradescope, compose, write_zip
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.summaries import HOSTILE, phase, result, submission
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from classroom.judge import memory_watch
-from classroom.judge.grader import interrupted_after
-from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge
-from classroom.judge.probe import require_jail
-from classroom.judge.results import SubmissionGrade
-from classroom.judge.settings import JudgeSettings
-from classroom.judge.submission import Submission
-from classroom.judge.worker import first_user
+from mini_vllm_labs.classroom.judge import memory_watch
+from mini_vllm_labs.classroom.judge.grader import interrupted_after
+from mini_vllm_labs.classroom.judge.jail import Jail
+from mini_vllm_labs.classroom.judge.judge import Judge
+from mini_vllm_labs.classroom.judge.probe import require_jail
+from mini_vllm_labs.classroom.judge.results import SubmissionGrade
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import Submission
+from mini_vllm_labs.classroom.judge.worker import first_user
 from tests.grading.checkout import ROOT, solution
 from tests.judge.greedy import GREEDY, TOO_MUCH
 from tests.judge.hostile import HOSTILE, LATE, MARK, Hostile
@@ -114,7 +114,11 @@ def workers_left() -> list[str]:
     left = list[str]()
     for _ in range(20):
         lines = [command_line(folder) for folder in Path("/proc").glob("[0-9]*")]
-        left = [line for line in lines if "classroom.worker.inside" in line and line.split()[-1] in our_users()]
+        left = [
+            line
+            for line in lines
+            if "mini_vllm_labs.classroom.worker.inside" in line and line.split()[-1] in our_users()
+        ]
         if not left:
             return []
         time.sleep(0.05)
@@ -140,7 +144,8 @@ def test_a_jail_that_leaks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_workers_die_with_the_judge(jail: Jail, tmp_path: Path) -> None:
     program = (
-        "import sys, time; from classroom.judge.jail import *; from classroom.judge.worker import *\n"
+        "import sys, time; from mini_vllm_labs.classroom.judge.jail import *\n"
+        "from mini_vllm_labs.classroom.judge.worker import *\n"
         "jail = find_jail(); files = SubmissionDir({1: open(sys.argv[1], 'rb').read()}, jail)\n"
         "worker = JailedWorker(files, jail); worker.load(1)\n"
         "print(worker.process.pid, flush=True)\n"

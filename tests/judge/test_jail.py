@@ -7,32 +7,38 @@ from pathlib import Path
 
 import pytest
 
-from classroom.judge import jail as jailing
-from classroom.judge import worker
-from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge
-from classroom.judge.settings import JudgeSettings
-from classroom.judge.submission import Submission
-from classroom.judge.worker import JailedWorker, StarterRaisedError, SubmissionDir, Workers
+from mini_vllm_labs.classroom.judge import jail as jailing
+from mini_vllm_labs.classroom.judge import worker
+from mini_vllm_labs.classroom.judge.jail import Jail
+from mini_vllm_labs.classroom.judge.judge import Judge
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import Submission
+from mini_vllm_labs.classroom.judge.worker import JailedWorker, StarterRaisedError, SubmissionDir, Workers
 from tests.grading.checkout import solution
 
 
 def test_what_workers_see_is_compiled_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("classroom/worker/inside.py", "classroom/judge/judge.py", "course/__init__.py"):
+    for name in (
+        "mini_vllm_labs/classroom/worker/inside.py",
+        "mini_vllm_labs/classroom/judge/judge.py",
+        "mini_vllm_labs/__init__.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x = 1")
     monkeypatch.setattr(jailing, "CHECKOUT", tmp_path)
     jailing.compile_course()
     compiled = {path for path in tmp_path.rglob("*.py") if Path(cache_from_source(str(path))).exists()}
-    assert compiled == {tmp_path / "classroom/worker/inside.py", tmp_path / "course/__init__.py"}
+    assert compiled == {tmp_path / "mini_vllm_labs/classroom/worker/inside.py", tmp_path / "mini_vllm_labs/__init__.py"}
 
 
 def test_a_checkout_that_cannot_be_written_to_is_left_as_it_is(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "classroom/worker").mkdir(parents=True)
-    (tmp_path / "classroom/worker/inside.py").write_text("x = 1")
-    (tmp_path / "classroom/worker/__pycache__").touch()  # no folder: nothing can be put into it, not even by root
+    (tmp_path / "mini_vllm_labs/classroom/worker").mkdir(parents=True)
+    (tmp_path / "mini_vllm_labs/classroom/worker/inside.py").write_text("x = 1")
+    (
+        tmp_path / "mini_vllm_labs/classroom/worker/__pycache__"
+    ).touch()  # no folder: nothing can be put into it, not even by root
     monkeypatch.setattr(jailing, "CHECKOUT", tmp_path)
     jailing.compile_course()
     assert capsys.readouterr() == ("", "")
@@ -53,7 +59,7 @@ def test_every_situation_meets_a_fresh_process_and_python_starts_once(
 
 
 def test_where_python_cannot_fork_only_torch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    boot = "from classroom.worker import inside; inside.CAN_FORK = False; inside.main()"
+    boot = "from mini_vllm_labs.classroom.worker import inside; inside.CAN_FORK = False; inside.main()"
     monkeypatch.setattr(jailing, "BOOT", f"{jailing.BOOT.partition('from classroom')[0]}{boot}")
     points, started = points_and_starts(Jail(), monkeypatch)
     assert (points, started.count(True)) == (100, 1)

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from classroom.judge import judge as judging
-from classroom.judge import worker as jailed
-from classroom.judge.groups import TEST_GROUPS
-from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge
-from classroom.judge.results import SubmissionGrade, is_written
-from classroom.judge.settings import JudgeSettings
-from classroom.judge.submission import Submission
-from classroom.judge.worker import JailedWorker
-from course.grading.plan import PlannedPhase, load_plan, load_whole_plan
-from course.starter_status import starter_path
+from mini_vllm_labs.classroom.judge import judge as judging
+from mini_vllm_labs.classroom.judge import worker as jailed
+from mini_vllm_labs.classroom.judge.groups import TEST_GROUPS
+from mini_vllm_labs.classroom.judge.jail import Jail
+from mini_vllm_labs.classroom.judge.judge import Judge
+from mini_vllm_labs.classroom.judge.results import SubmissionGrade, is_written
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import Submission
+from mini_vllm_labs.classroom.judge.worker import JailedWorker
+from mini_vllm_labs.grading.plan import PlannedPhase, load_plan, load_whole_plan
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.grading.checkout import solution
 from tests.judge.__main__ import thinned
 from tests.judge.files import fair_texts, mutant, solved

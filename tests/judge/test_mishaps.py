@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from classroom.judge import archives
-from classroom.judge.class_run import Record, RecordedResult, RecordError, recorded_settings
-from classroom.judge.report import write_whole
-from classroom.judge.results import SubmissionGrade
-from classroom.judge.settings import JudgeSettings
-from cli.main import app
+from mini_vllm_labs.classroom.judge import archives
+from mini_vllm_labs.classroom.judge.class_run import Record, RecordedResult, RecordError, recorded_settings
+from mini_vllm_labs.classroom.judge.report import write_whole
+from mini_vllm_labs.classroom.judge.results import SubmissionGrade
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.cli.main import app
 from tests.grading.checkout import solution
 from tests.judge.test_class_run import handed_in
 from tests.judge.test_submission import make_tar, make_zip, read

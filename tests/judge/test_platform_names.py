@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from classroom.export.downloads import collect
+from mini_vllm_labs.classroom.export.downloads import collect
 from tests.judge.test_downloads import starters
 from tests.judge.test_submission import make_zip
 

@@ -10,12 +10,12 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from classroom.judge import archives, submission
-from classroom.judge.archives import Starter, SubmissionError, one_per_phase, phase_of
-from classroom.judge.jail import find_jail
-from classroom.judge.report import file_name, safe_cell
-from classroom.judge.submission import Submission, name_submissions, read_submission
-from classroom.judge.worker import SubmissionDir
+from mini_vllm_labs.classroom.judge import archives, submission
+from mini_vllm_labs.classroom.judge.archives import Starter, SubmissionError, one_per_phase, phase_of
+from mini_vllm_labs.classroom.judge.jail import find_jail
+from mini_vllm_labs.classroom.judge.report import file_name, safe_cell
+from mini_vllm_labs.classroom.judge.submission import Submission, name_submissions, read_submission
+from mini_vllm_labs.classroom.judge.worker import SubmissionDir
 
 
 def make_zip(path: Path, entries: dict[str, bytes], mode: int = stat.S_IFREG | 0o644) -> Path:

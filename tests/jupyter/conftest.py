@@ -10,9 +10,9 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
+from mini_vllm_labs.upkeep.jupyter.server import Screen, copy_course, jupyterlab, write_notebook
 from tests.chromium import Pages
 from tests.notebook.files import read
-from tools.jupyter.server import Screen, copy_course, jupyterlab, write_notebook
 
 Opener = Callable[..., Screen]
 

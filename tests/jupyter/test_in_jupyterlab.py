@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from course.notebook import Lab
-from course.notebook.panels import require_result
-from course.views.film import Film
-from course.views.time_machine import time_machine
-from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
+from mini_vllm_labs.notebook import Lab
+from mini_vllm_labs.notebook.panels import require_result
+from mini_vllm_labs.pictures.film import Film
+from mini_vllm_labs.pictures.time_machine import time_machine
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.upkeep.jupyter.server import Screen
 from tests.jupyter.conftest import Opener
 from tests.views.drawing import texts, tree
-from tools.jupyter.server import Screen
 
 REFERENCE = "%env LAB_IMPL=solution"
 PLAYER = ".jp-OutputArea-output .mvw:not(.mvq)"
@@ -96,10 +96,10 @@ def test_the_theme_of_the_notebook_is_the_pictures_too(phase_1: Screen, player: 
 
 
 PANEL = """
-from course.views.knobs import Slide
-from course.views.picture import Layer, Picture
-from course.views.svg import text
-from course.views.panels import Panel
+from mini_vllm_labs.pictures.knobs import Slide
+from mini_vllm_labs.pictures.picture import Layer, Picture
+from mini_vllm_labs.pictures.svg import text
+from mini_vllm_labs.pictures.panels import Panel
 
 def draw(budget):
     words = f"{budget} tokens a step"
@@ -141,7 +141,7 @@ def test_a_panel_tells_of_a_busy_kernel_and_of_one_that_was_restarted(opened: Op
 def test_the_link_of_a_graded_test_opens_the_starter_at_its_line(opened: Opener, course: Path) -> None:
     starter = (course / "labs" / "phase1_scheduler_step" / "starter.py").read_text(encoding="utf-8").splitlines()
     line = next(number for number, text in enumerate(starter, start=1) if "Phase 1, task 1: clamp" in text)
-    screen = opened("from course.notebook import Lab\nLab(phase=1).test(1)").run_all()
+    screen = opened("from mini_vllm_labs.notebook import Lab\nLab(phase=1).test(1)").run_all()
     screen.page.get_by_role("link", name=f"starter.py, line {line}").click()
     cursor = "window.jupyterapp.shell.currentWidget?.content?.editor?.getCursorPosition().line"
     screen.page.wait_for_function(f"() => {cursor} === {line - 1}")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from mini_vllm_labs.upkeep.jupyter.server import Screen
 from tests.jupyter.conftest import Opener, exported
-from tools.jupyter.server import Screen
 
 RUN = """
-from course.notebook import Lab, Predictions, watch
-from course.workloads.small_workload import make_workload
+from mini_vllm_labs.notebook import Lab, Predictions, watch
+from mini_vllm_labs.runs.workloads.small_workload import make_workload
 
 asked = {{
     "How many steps does it take?": {{"number": "num_steps", "unit": "steps"}},

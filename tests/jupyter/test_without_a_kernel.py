@@ -9,8 +9,8 @@ from tests.jupyter.conftest import Opener, exported
 from tests.notebook.files import read, write
 
 CELLS = """
-from course.notebook import Lab, watch
-from course.workloads.small_workload import make_workload
+from mini_vllm_labs.notebook import Lab, watch
+from mini_vllm_labs.runs.workloads.small_workload import make_workload
 
 watch(Lab(phase=3, lineup="solution").play(make_workload(1, 4)), step=5)
 """

@@ -13,12 +13,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from typer.testing import CliRunner
 
-from cli.main import app
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import KVTransferConfig, SpeculativeConfig
 from mini_vllm.runner.adapters import KEY, load_adapter
 from mini_vllm.runner.loading import EMBEDDED_MODEL, load_model
+from mini_vllm_labs.cli.main import app
 from tests.model.generation import transformers_greedy
 
 LINEUP = parse_lineup("solution:1-9,solution:11")

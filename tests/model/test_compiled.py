@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from course.labtest.phase6.one_step import expect_paged_attention
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly import parts
 from mini_vllm.assembly.parts import decode_attention_for, runner_steps_for, runner_steps_on
 from mini_vllm.runner import c_library
 from mini_vllm.runner.compiled import CFile, Sizes, compiled_attention, compiled_function, in_c
 from mini_vllm.runner.steps import FlatBatch
+from mini_vllm_labs.grading.labtest.phase6.one_step import expect_paged_attention
 from tests.compiler import needs_compiler
 
 STEPS = runner_steps_for("solution")

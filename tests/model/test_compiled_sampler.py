@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from course.labtest.phase6.sampling_checks import naive_sample, random_row
 from mini_vllm import SamplingParams
 from mini_vllm.assembly import parts
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.runner.compiled import CFile
 from mini_vllm.runner.compiled_sampler import compiled_sample
+from mini_vllm_labs.grading.labtest.phase6.sampling_checks import naive_sample, random_row
 from tests.compiler import needs_compiler
 
 IN_TORCH = runner_steps_for("solution").sample

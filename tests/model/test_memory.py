@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from course.simulator.model_shapes import find_model_shape
-from course.simulator.roofline import BYTES_PER_NUMBER, activation_bytes
 from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.runner import memory
@@ -16,6 +14,8 @@ from mini_vllm.runner.llama import paged_model
 from mini_vllm.runner.loading import LoadedModel, load_model
 from mini_vllm.runner.memory import largest_batch, size_kv_cache
 from mini_vllm.runner.paged_model import PagedModel
+from mini_vllm_labs.simulation.model_shapes import find_model_shape
+from mini_vllm_labs.simulation.roofline import BYTES_PER_NUMBER, activation_bytes
 from tests.model.shapes import VOCAB_SIZE, random_llama
 
 STEPS = runner_steps_for("solution")

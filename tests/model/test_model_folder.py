@@ -8,9 +8,9 @@ import pytest
 import torch
 from transformers import MixtralConfig, MixtralForCausalLM
 
-from bench.models import model_size
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.runner.loading import load_draft_model, load_model
+from mini_vllm_labs.bench.models import model_size
 from tests.model.folders import BAD, GOOD, NOT_FINITE, SIZES, make_folder, without
 
 

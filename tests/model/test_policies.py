@@ -2,19 +2,19 @@
 
 import pytest
 
-from arena.loads import LATER, NORMAL, URGENT
-from course.simulator.cost_model import CostModel
-from course.simulator.experiment import Experiment
-from course.simulator.simulation import Simulation
-from course.workloads.simulated_time import VirtualClock
-from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.sampling_params import SamplingParams
-from policies.named import POLICIES
+from mini_vllm_labs.policies.named import POLICIES
+from mini_vllm_labs.runs.workloads.simulated_time import VirtualClock
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.simulation.arena.loads import LATER, NORMAL, URGENT
+from mini_vllm_labs.simulation.cost_model import CostModel
+from mini_vllm_labs.simulation.experiment import Experiment
+from mini_vllm_labs.simulation.simulation import Simulation
 
 CONFIG = EngineConfig(
     max_num_seqs=3, max_num_batched_tokens=24, block_size=8, num_gpu_blocks=16, max_model_len=64, check_invariants=True

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from course.labtest.recorded import FOLDER, Answers, file_of, packed
+from mini_vllm_labs.grading.labtest.recorded import FOLDER, Answers, file_of, packed
 from tests.mutants.catalog import PHASES, module_name
 
 

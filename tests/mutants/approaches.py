@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Container
 from pathlib import Path
 
-from course.grading.approaches import FOLDER, Approach, sealed, task_named
+from mini_vllm_labs.grading.approaches import FOLDER, Approach, sealed, task_named
 from tests.mutants.catalog import ROOT
 from tests.mutants.diffs import read_diffs
 

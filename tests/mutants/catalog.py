@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from course.starter_status import LABS, lab_folder
+from mini_vllm_labs.runs.starter_status import LABS, lab_folder
 from tests.mutants.diffs import read_diffs, without_comments
 from tests.mutants.refilled import refilled
 

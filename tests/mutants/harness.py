@@ -19,7 +19,7 @@ COPIED = (
     "conftest.py",
     "pyproject.toml",
     "mini_vllm",
-    "course",
+    "mini_vllm_labs",
     "labs",
     "solutions",
     "tests/__init__.py",

@@ -1,6 +1,6 @@
 """`python -m tests.mutants.record`: record by which wrong answers each mutant is known, for the hints of the tests.
 
-A mutant has a hint in its diff, or none. `course/grading/hints.py` looks the hints up.
+A mutant has a hint in its diff, or none. `mini_vllm_labs/grading/hints.py` looks the hints up.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from course.grading.hints import FOLDER, digest_of_task
+from mini_vllm_labs.grading.hints import FOLDER, digest_of_task
 from tests.mutants.catalog import PHASES, Subject, mutants
 from tests.mutants.harness import harness
 from tests.mutants.verdict import Verdict

@@ -1,7 +1,8 @@
 """`python -m tests.mutants.scenarios --phase N`: choose the scenarios in which a phase is graded in an engine.
 
 First those with most pairs of settings and events for their time, then those that see a mutant which the others do not
-see. The seeds that it prints belong into `course/labtest/in_place/check.py`; then their answers are to be recorded.
+see. The seeds that it prints belong into `mini_vllm_labs/grading/labtest/in_place/check.py`; then their answers are to
+be recorded.
 """
 
 import argparse
@@ -14,10 +15,10 @@ from dataclasses import fields
 from itertools import combinations
 from types import ModuleType
 
-from course.labtest.in_place.check import MAX_STEPS
-from course.labtest.in_place.place import Place, Record, trace_of
-from course.labtest.in_place.scenario import draw_scenario
-from course.labtest.in_place.tape import Tape
+from mini_vllm_labs.grading.labtest.in_place.check import MAX_STEPS
+from mini_vllm_labs.grading.labtest.in_place.place import Place, Record, trace_of
+from mini_vllm_labs.grading.labtest.in_place.scenario import draw_scenario
+from mini_vllm_labs.grading.labtest.in_place.tape import Tape
 from tests.mutants.catalog import PHASES, Subject, module_name, mutants
 
 MAX_SECONDS = 2

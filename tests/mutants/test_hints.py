@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from course.grading.grader import hinted
-from course.grading.hints import answer_of, hint_for, recorded
-from course.grading.results import TestResult
-from course.labtest.failure import Failed, Failure
+from mini_vllm_labs.grading.grader import hinted
+from mini_vllm_labs.grading.hints import answer_of, hint_for, recorded
+from mini_vllm_labs.grading.labtest.failure import Failed, Failure
+from mini_vllm_labs.grading.results import TestResult
 from tests.grading.checkout import Checkout
 from tests.grading.forked import forked
 from tests.mutants.catalog import PHASES, mutants, reference
@@ -92,7 +92,7 @@ def test_a_grade_has_the_hint_in_all_failures_of_the_task_if_all_its_tests_answe
 ) -> None:
     verdict = Verdict("failed", answers={"test_task5_1_a.py::test_a": "1", "test_task5_1_a.py::test_b": "2"})
     (task, digest), *_ = digests_of(verdict).items()
-    monkeypatch.setattr("course.grading.hints.recorded", lambda phase: {task: {digest: "the hint"}})
+    monkeypatch.setattr("mini_vllm_labs.grading.hints.recorded", lambda phase: {task: {digest: "the hint"}})
     results = [TestResult(test, "failed", "no\nHint: ?", answer=answer) for test, answer in verdict.answers.items()]
     passed = TestResult("test_task5_1_a.py::test_c", "passed")
     assert [result.message for result in hinted(task, [*results, passed])] == ["no\nHint: the hint"] * 2 + [""]

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from course.notebook.predictions import Revealed
-from course.views.prediction.widgets import Deck
-from course.views.widgets import Player
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.notebook.predictions import Revealed
+from mini_vllm_labs.pictures.prediction.widgets import Deck
+from mini_vllm_labs.pictures.widgets import Player
 from tests.notebook.files import read
 
 NOTEBOOKS = sorted((CHECKOUT / "notebooks").glob("*.ipynb"))
@@ -45,9 +45,9 @@ def run_cells(
     """
     monkeypatch.setenv("LAB_IMPL", impl)
     monkeypatch.setattr(
-        "course.notebook.phase_code.in_fresh_process", lambda function, *arguments, **how: function(*arguments)
+        "mini_vllm_labs.notebook.phase_code.in_fresh_process", lambda function, *arguments, **how: function(*arguments)
     )
-    monkeypatch.setattr("course.notebook.lab.Lab.test", lambda self, task=None: f"tests of task {task}")
+    monkeypatch.setattr("mini_vllm_labs.notebook.lab.Lab.test", lambda self, task=None: f"tests of task {task}")
     names: dict[str, Any] = {}
     shown = []
     for source in [cell.source for cell in read(path).cells if cell.cell_type == "code"]:

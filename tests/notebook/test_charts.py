@@ -2,18 +2,18 @@
 
 from dataclasses import replace
 
-from course.notebook import Notice, goodput_bars, seat_bars, serve, served_bars, user_bars, waits
-from course.notebook.charts import Measure, bar_charts, count, percent
-from course.notebook.lab import Lab
-from course.notebook.measurements import Measurement
-from course.notebook.panels import require_result
-from course.notebook.result_facts import ByUser, goodput_of
-from course.notebook.simulated import workload_bars
-from course.simulator.served import Served, Slo
-from course.views.bars import SHARE
-from course.views.policy_comparison import PolicyComparison, compare_policies
-from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm_labs.notebook import Notice, goodput_bars, seat_bars, serve, served_bars, user_bars, waits
+from mini_vllm_labs.notebook.charts import Measure, bar_charts, count, percent
+from mini_vllm_labs.notebook.lab import Lab
+from mini_vllm_labs.notebook.measurements import Measurement
+from mini_vllm_labs.notebook.panels import require_result
+from mini_vllm_labs.notebook.result_facts import ByUser, goodput_of
+from mini_vllm_labs.notebook.simulated import workload_bars
+from mini_vllm_labs.pictures.bars import SHARE
+from mini_vllm_labs.pictures.policy_comparison import PolicyComparison, compare_policies
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.simulation.served import Served, Slo
 from tests.views.drawing import texts, tree
 
 LENGTH: list[Measure[str]] = [

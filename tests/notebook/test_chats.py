@@ -2,11 +2,11 @@
 
 import pytest
 
-from course.fresh.jobs import ChatRun
-from course.notebook import Lab, Notice, answers
-from course.notebook.panels import require_result
-from course.views.widgets import Player
 from mini_vllm import EngineConfig, SamplingParams
+from mini_vllm_labs.fresh.jobs import ChatRun
+from mini_vllm_labs.notebook import Lab, Notice, answers
+from mini_vllm_labs.notebook.panels import require_result
+from mini_vllm_labs.pictures.widgets import Player
 
 QUESTIONS = ["Tell me a story about Mina and a kite.", "What is the capital of Norway?"]
 CONFIG = EngineConfig(

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from course.notebook import Lab, Predictions
-from course.notebook.claims import all_claims, deck, evidence, setup_of
-from course.notebook.claims.claim import Claim
-from course.notebook.claims.decide import card_of, play_claim, play_claims
-from course.notebook.panels import require_result
-from course.views.prediction import Answer, Card
-from course.views.prediction.widgets import Deck
 from mini_vllm import Lineup, parse_lineup
+from mini_vllm_labs.notebook import Lab, Predictions
+from mini_vllm_labs.notebook.claims import all_claims, deck, evidence, setup_of
+from mini_vllm_labs.notebook.claims.claim import Claim
+from mini_vllm_labs.notebook.claims.decide import card_of, play_claim, play_claims
+from mini_vllm_labs.notebook.panels import require_result
+from mini_vllm_labs.pictures.prediction import Answer, Card
+from mini_vllm_labs.pictures.prediction.widgets import Deck
 from tests.notebook.files import load
 
 EXPECTED = load("claims.yaml")
@@ -70,7 +70,7 @@ def test_an_engine_that_fails_says_so_on_the_card(monkeypatch: pytest.MonkeyPatc
     def fail(*arguments: object) -> None:
         raise ValueError("block 4 is free and held")
 
-    monkeypatch.setattr("course.notebook.claims.decide.play_workload", fail)
+    monkeypatch.setattr("mini_vllm_labs.notebook.claims.decide.play_workload", fail)
     claim = named("All work is lost")
     card = card_of(claim, play_claim(claim, parse_lineup("solution:1-5")))
     assert card.truth is None
@@ -92,7 +92,7 @@ def test_without_the_learners_phases_the_cards_show_recorded_runs(tmp_path: Path
 
 
 def test_answers_are_kept_by_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("course.notebook.claims.decide.all_claims", lambda: [named("All work is lost")])
+    monkeypatch.setattr("mini_vllm_labs.notebook.claims.decide.all_claims", lambda: [named("All work is lost")])
     lab, guess = Lab(5, "solution"), Predictions("08", tmp_path)
     widget: Deck = require_result(deck(lab, guess))
     widget.answers = {"All work is lost": "true"}

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from course.flashcards import Flashcard, all_cards, anki
-from course.flashcards.cards import FIGURES, figure_of, written_cards
-from course.notebook.recall import Missed, Recall
-from course.views.prediction import Question
+from mini_vllm_labs.cli.main import app
+from mini_vllm_labs.flashcards import Flashcard, all_cards, anki
+from mini_vllm_labs.flashcards.cards import FIGURES, figure_of, written_cards
+from mini_vllm_labs.notebook.recall import Missed, Recall
+from mini_vllm_labs.pictures.prediction import Question
 from tests.handouts.record_cards import found
 
 WRITTEN = written_cards()
@@ -64,7 +64,7 @@ def test_the_terminal_prints_the_cards_and_those_that_are_due(tmp_path: Path, mo
     assert "\nphase 12 sliding windows\n" in shown
     assert "A computes 8, B 2, C none" in shown
     recall = Recall(tmp_path)
-    monkeypatch.setattr("course.notebook.recall.Recall", lambda: recall)
+    monkeypatch.setattr("mini_vllm_labs.notebook.recall.Recall", lambda: recall)
     assert "Nothing is due." in CliRunner().invoke(app, ["cards", "--due"]).output
     recall.note([Missed("01", "t", Question("Which?", "s", "choice", ("A", "B")), "A", "B", "A claim.", "", "Why.")])
     kept = recall.path.read_text(encoding="utf-8")

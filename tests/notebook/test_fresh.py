@@ -13,12 +13,12 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_notebook
 
-from course.fresh.forks import ForkServer
-from course.fresh.process import FreshError, ReadyProcess, in_fresh_process, saved_since, start_process
-from course.sandbox import time_limit
-from course.sandbox.worker import WorkerProcess
-from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.fresh.forks import ForkServer
+from mini_vllm_labs.fresh.process import FreshError, ReadyProcess, in_fresh_process, saved_since, start_process
+from mini_vllm_labs.runs.sandbox import time_limit
+from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.notebook.files import new_code_cell
 
 
@@ -134,7 +134,7 @@ def test_each_call_has_a_process_that_was_started_before(started: Started) -> No
 
 def test_a_process_older_than_the_course_is_not_handed_out(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     ready = ReadyProcess(started)
-    monkeypatch.setattr("course.fresh.process.saved_since", lambda moment: True)
+    monkeypatch.setattr("mini_vllm_labs.fresh.process.saved_since", lambda moment: True)
     assert in_fresh_process(os.getpid, start=ready.take) == started.workers[1].pid
     assert not started.workers[0].is_running
 
@@ -175,7 +175,8 @@ def test_files_of_the_course_that_are_loaded_have_a_time() -> None:
 
 INTERRUPT = "threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()"
 CELLS = (
-    "import os, signal, threading, time\nfrom course.fresh import process\nfrom course.notebook import Lab",
+    "import os, signal, threading, time\n"
+    "from mini_vllm_labs.fresh import process\nfrom mini_vllm_labs.notebook import Lab",
     f"{INTERRUPT}\nprocess.in_fresh_process(time.sleep, 60)",
     f"{INTERRUPT}\nLab(6, 'solution').test()",
 )

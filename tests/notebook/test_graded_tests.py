@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from course.labtest.case_table import shares_of
-from course.labtest.expect import difference_report, fail_with_smallest, lab_failure
-from course.labtest.failure import Failed, Shares, parts_of
-from course.notebook.graded_page import graded_page, line_of, step_bars
-from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.grading.labtest.case_table import shares_of
+from mini_vllm_labs.grading.labtest.expect import difference_report, fail_with_smallest, lab_failure
+from mini_vllm_labs.grading.labtest.failure import Failed, Shares, parts_of
+from mini_vllm_labs.notebook.graded_page import graded_page, line_of, step_bars
+from mini_vllm_labs.runs.starter_status import starter_path
 
 MISTAKE = (
     "if kv.allocate_slots(request, num_new_tokens) is None:",
@@ -23,7 +23,7 @@ MISTAKE = (
 )
 SHOW = """
 import json
-from course.notebook import Lab
+from mini_vllm_labs.notebook import Lab
 
 graded = Lab(1, "starter").test(%s)
 bundle = graded._repr_mimebundle_()
@@ -35,7 +35,7 @@ print(json.dumps([bundle["text/html"], bundle["text/plain"], bool(graded), repr(
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the course in which phase 1 is written, with one mistake, but for its last task."""
     folder = tmp_path_factory.mktemp("course")
-    for name in ("mini_vllm", "course", "labs", "solutions"):
+    for name in ("mini_vllm", "mini_vllm_labs", "labs", "solutions"):
         shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("conftest.py", "pyproject.toml"):
         shutil.copy(CHECKOUT / name, folder / name)

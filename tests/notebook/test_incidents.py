@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from course.notebook import Lab, Notice, Predictions
-from course.notebook import incidents as cards
-from course.simulator.incidents import Incident, incidents
-from course.views.prediction.widgets import Deck
 from mini_vllm import parse_lineup
+from mini_vllm_labs.notebook import Lab, Notice, Predictions
+from mini_vllm_labs.notebook import incidents as cards
+from mini_vllm_labs.pictures.prediction.widgets import Deck
+from mini_vllm_labs.simulation.incidents import Incident, incidents
 
 
 def only_first(seed: int) -> list[Incident]:

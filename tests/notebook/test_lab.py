@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from course.fresh.jobs import WorkloadRun
-from course.notebook import Lab, Notice, compare, figures, same_answers, show, watch, watch_blocks
-from course.notebook.panels import require_result
-from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
-from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.config import SpeculativeConfig
+from mini_vllm_labs.fresh.jobs import WorkloadRun
+from mini_vllm_labs.notebook import Lab, Notice, compare, figures, same_answers, show, watch, watch_blocks
+from mini_vllm_labs.notebook.panels import require_result
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload, run_workload
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 WORKLOAD = make_workload(seed=1, num_requests=4)
 
@@ -124,9 +124,9 @@ def test_a_hash_chain_is_drawn_with_the_phase_of_the_lab() -> None:
 
 EDITING = """
 import shutil
-from course.notebook import Lab
-from course.workloads.small_workload import make_workload
-from course.starter_status import starter_path
+from mini_vllm_labs.notebook import Lab
+from mini_vllm_labs.runs.workloads.small_workload import make_workload
+from mini_vllm_labs.runs.starter_status import starter_path
 
 lab, workload = Lab(1, "starter"), make_workload(1, 4)
 print("untouched:", repr(lab))
@@ -139,7 +139,7 @@ print("broken:", repr(lab.play(workload)))
 
 def test_an_edited_starter_runs_at_once(tmp_path: Path) -> None:
     """The same `Lab` sees no code, then the code that was saved meanwhile, then a file that Python cannot read."""
-    for name in ("mini_vllm", "course", "bench", "labs", "solutions"):
+    for name in ("mini_vllm", "mini_vllm_labs", "labs", "solutions"):
         shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-c", EDITING]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout

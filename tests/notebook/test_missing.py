@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from course.fresh.jobs import WorkloadRun
-from course.notebook import Lab, Notice
-from course.workloads.small_workload import make_workload
 from mini_vllm.assembly.lineup import ALL_NAMES
+from mini_vllm_labs.fresh.jobs import WorkloadRun
+from mini_vllm_labs.notebook import Lab, Notice
+from mini_vllm_labs.runs.workloads.small_workload import make_workload
 
 WORKLOAD = make_workload(1, 4)
 
@@ -31,7 +31,7 @@ def test_the_line_of_the_hint_can_be_pasted_and_runs(phase: int) -> None:
 
 def test_the_hint_borrows_only_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "course.notebook.missing.unwritten_tasks",
+        "mini_vllm_labs.notebook.missing.unwritten_tasks",
         lambda phase: [f"Phase {phase}, task 2: x"] if phase in (3, 4) else [],
     )
     shown = repr(Lab(4, "starter"))
@@ -49,7 +49,7 @@ def test_the_line_does_not_break_on_the_page() -> None:
 
 
 def test_a_student_edition_is_not_told_to_borrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("course.notebook.missing.solutions_exist", lambda: False)
+    monkeypatch.setattr("mini_vllm_labs.notebook.missing.solutions_exist", lambda: False)
     shown = repr(Lab(3, "starter"))
     assert "Next is Phase 1, task 1: clamp." in shown
     assert "lineup" not in shown
@@ -75,7 +75,7 @@ def test_a_broken_line_is_shown_with_a_caret(
 ) -> None:
     path = tmp_path / "starter.py"
     path.write_text(source, encoding="utf-8")
-    monkeypatch.setattr("course.notebook.missing.starter_path", lambda phase: path)
+    monkeypatch.setattr("mini_vllm_labs.notebook.missing.starter_path", lambda phase: path)
     notice = Lab(1, "starter").play(WORKLOAD)
     assert isinstance(notice, Notice)
     assert notice.title == f"{path}, line {line}: Python cannot read this line"

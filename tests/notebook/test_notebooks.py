@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from course.notebook import Notice
-from course.notebook.predictions import Revealed
-from course.views.hash_chain import chain_panel
-from course.views.prediction.question import in_words
-from course.workloads.ablation import SETTINGS, ablation_requests, run_lineup
 from mini_vllm.assembly.lineup import ALL_NAMES, ELECTIVE_NAMES, parse_lineup
+from mini_vllm_labs.notebook import Notice
+from mini_vllm_labs.notebook.predictions import Revealed
+from mini_vllm_labs.pictures.hash_chain import chain_panel
+from mini_vllm_labs.pictures.prediction.question import in_words
+from mini_vllm_labs.runs.workloads.ablation import SETTINGS, ablation_requests, run_lineup
 from tests.notebook.cells import NOTEBOOKS, Shown, run_cells
 from tests.notebook.files import load, read
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from arena.panel import arena_bench
-from course.notebook import Lab, Notice, bench, engine_panel, measure
-from course.notebook.panels import engine_knobs, require_result
-from course.notebook.phase_code import PhaseCode
-from course.starter_status import starter_stamps
-from course.views.panels import FilmPanel, Panel
-from course.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.notebook import Lab, Notice, bench, engine_panel, measure
+from mini_vllm_labs.notebook.arena_panel import arena_bench
+from mini_vllm_labs.notebook.panels import engine_knobs, require_result
+from mini_vllm_labs.notebook.phase_code import PhaseCode
+from mini_vllm_labs.pictures.panels import FilmPanel, Panel
+from mini_vllm_labs.runs.starter_status import starter_stamps
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload
 
 CONFIG = replace(SMALL_POOL, max_model_len=64)
 WORKLOAD = make_workload(seed=0, num_requests=8)
@@ -135,9 +135,9 @@ def test_the_bench_is_recorded_at_the_settings_of_its_questions() -> None:
 @pytest.mark.parametrize(
     ("make", "module"),
     [
-        (lambda lab: engine_panel(lab, WORKLOAD, CONFIG), "course.notebook.panels"),
-        (bench, "course.notebook.panels"),
-        (arena_bench, "arena.panel"),
+        (lambda lab: engine_panel(lab, WORKLOAD, CONFIG), "mini_vllm_labs.notebook.panels"),
+        (bench, "mini_vllm_labs.notebook.panels"),
+        (arena_bench, "mini_vllm_labs.notebook.arena_panel"),
     ],
 )
 def test_a_panel_runs_again_what_it_ran_before_a_save(

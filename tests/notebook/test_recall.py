@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from course.fresh.jobs import WorkloadRun
-from course.notebook import Lab, Notice, Predictions, Words, watch
-from course.notebook.claims.decide import kept_deck
-from course.notebook.recall import Missed, Recall, words_before
-from course.views.prediction import Answer, Card, Question
-from course.views.prediction.widgets import Deck
-from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.fresh.jobs import WorkloadRun
+from mini_vllm_labs.notebook import Lab, Notice, Predictions, Words, watch
+from mini_vllm_labs.notebook.claims.decide import kept_deck
+from mini_vllm_labs.notebook.recall import Missed, Recall, words_before
+from mini_vllm_labs.pictures.prediction import Answer, Card, Question
+from mini_vllm_labs.pictures.prediction.widgets import Deck
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 WHICH = Question("Which?", "which one", "choice", ("A", "B"))
 MANY = Question("How many?", "how many", unit="tokens")

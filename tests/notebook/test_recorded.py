@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from classroom.student_edition.edition import compose, leaks, secret_lines
-from course.fresh.jobs import play_workload
-from course.notebook import Lab, Notice, compare, figures, same_answers, watch
-from course.notebook.panels import require_result
-from course.notebook.record_codec import from_json, to_json
-from course.notebook.recorded_mark import mark_of
-from course.notebook.records import FOLDER, key_of, read_lines
-from course.views.picture import Picture
-from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
+from mini_vllm_labs.classroom.student_edition.edition import compose, leaks, secret_lines
+from mini_vllm_labs.fresh.jobs import play_workload
+from mini_vllm_labs.notebook import Lab, Notice, compare, figures, same_answers, watch
+from mini_vllm_labs.notebook.panels import require_result
+from mini_vllm_labs.notebook.record_codec import from_json, to_json
+from mini_vllm_labs.notebook.recorded_mark import mark_of
+from mini_vllm_labs.notebook.records import FOLDER, key_of, read_lines
+from mini_vllm_labs.pictures.picture import Picture
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.upkeep.recorded_runs import record_notebook
 from tests.notebook.cells import NOTEBOOKS
-from tools.recorded_runs import record_notebook
 
 MARK = mark_of(1)
 # The first run of 01_scheduler_step.
@@ -31,7 +31,9 @@ def test_the_records_are_what_the_reference_does_today(path: Path) -> None:
     made = record_notebook(path)
     kept = read_lines(FOLDER / f"{path.stem}.xz") if made else {}
     stale = sum(made.get(key) != kept.get(key) for key in made.keys() | kept.keys())
-    assert not stale, f"{stale} of {len(made)} runs changed: python -m tools.recorded_runs {path.stem[:2]}"
+    assert not stale, (
+        f"{stale} of {len(made)} runs changed: python -m mini_vllm_labs.upkeep.recorded_runs {path.stem[:2]}"
+    )
 
 
 def test_a_recorded_run_is_the_references_with_a_mark() -> None:
@@ -91,7 +93,8 @@ def test_every_form_of_a_recorded_result_is_marked() -> None:
 def test_where_a_phase_is_written_its_runs_are_not_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """With phase 1 written, what needs phase 2 is still recorded, and the mark says when that ends."""
     monkeypatch.setattr(
-        "course.notebook.missing.unwritten_tasks", lambda phase: [f"Phase {phase}, task 1: x"] if phase > 1 else []
+        "mini_vllm_labs.notebook.missing.unwritten_tasks",
+        lambda phase: [f"Phase {phase}, task 1: x"] if phase > 1 else [],
     )
     mixed = Lab(2, "solution:1,starter:2")
     alone = require_result(mixed.play(REQUESTS, CONFIG, phases=1))

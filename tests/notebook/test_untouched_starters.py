@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from nbclient import NotebookClient
 
-from classroom.student_edition.edition import compose, write
+from mini_vllm_labs.classroom.student_edition.edition import compose, write
 from tests.edition.conftest import without_solutions
 from tests.notebook.cells import NOTEBOOKS
 from tests.notebook.files import new_code_cell, read

@@ -3,7 +3,7 @@
 import pytest
 from distributed import LocalCluster  # type: ignore[import-not-found]
 
-from arena.contest import run_races
+from mini_vllm_labs.simulation.arena.contest import run_races
 from tests.policies.races import races_of
 
 

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from arena.contest import Race
-from arena.loads import Load
-from course.simulator.experiment import ENGINE, Experiment
 from mini_vllm import parse_lineup
+from mini_vllm_labs.simulation.arena.contest import Race
+from mini_vllm_labs.simulation.arena.loads import Load
+from mini_vllm_labs.simulation.experiment import ENGINE, Experiment
 
 EXPERIMENT = Experiment(engine=replace(ENGINE, max_num_seqs=32))
 REFERENCE = parse_lineup("solution:1-5")

@@ -10,16 +10,16 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from arena.contest import Estimate, run_race, run_races, serve_requests
-from arena.figures import Accounts, figures_of, jain_index, quality_of_experience
-from arena.loads import Load, TraceLoad
-from arena.report import LATENCIES, WORK, figures_table, front, goodput_table, pareto_picture
-from cli.main import app
-from course.simulator.served import Served
-from course.workloads.timed_request import TimedRequest
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
-from policies.named import POLICIES
+from mini_vllm_labs.cli.main import app
+from mini_vllm_labs.pictures.arena_report import LATENCIES, WORK, figures_table, front, goodput_table, pareto_picture
+from mini_vllm_labs.policies.named import POLICIES
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.simulation.arena.contest import Estimate, run_race, run_races, serve_requests
+from mini_vllm_labs.simulation.arena.figures import Accounts, figures_of, jain_index, quality_of_experience
+from mini_vllm_labs.simulation.arena.loads import Load, TraceLoad
+from mini_vllm_labs.simulation.served import Served
 from tests.cli.conftest import Commands
 from tests.policies.races import EXPERIMENT, REFERENCE, races_of
 from tests.views.drawing import SVG, layers

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from arena.drafted import DraftedRace, DraftedSimulation, Drafter, HurriedLoad
-from arena.loads import LATER, NORMAL, URGENT
-from course.simulator.cost_model import CostModel
-from course.simulator.simulation import simulate
 from mini_vllm import parse_lineup
 from mini_vllm.core.request import Request
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.electives.policy.policy_queue import PolicyQueue
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
-from policies.drafts_by_class import DraftsByClass
+from mini_vllm_labs.policies.drafts_by_class import DraftsByClass
+from mini_vllm_labs.simulation.arena.drafted import DraftedRace, DraftedSimulation, Drafter, HurriedLoad
+from mini_vllm_labs.simulation.arena.loads import LATER, NORMAL, URGENT
+from mini_vllm_labs.simulation.cost_model import CostModel
+from mini_vllm_labs.simulation.simulation import simulate
 from tests.policies.races import EXPERIMENT, REFERENCE
 
 TOKENS_ALONE = CostModel(0, 0, 1, 100, 0, bandwidth=1, flop_rate=1)

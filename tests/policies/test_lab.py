@@ -9,20 +9,20 @@ from types import ModuleType
 
 import pytest
 
-from classroom.judge.jail import Jail
-from classroom.judge.judge import Judge
-from classroom.judge.results import is_written
-from classroom.judge.settings import JudgeSettings
-from classroom.judge.submission import Submission
-from course.labtest.earlier_answers import earlier_answers
-from course.labtest.hooks import tell_changed
-from course.labtest.recorded import Answers
-from course.sandbox.imports import refused_import
 from labs.phase13_scheduling_policies import starter, test_task13_1_vtc, test_task13_2_least_slack
 from labs.phase13_scheduling_policies.runs import ONE_SEAT, Run, asked
 from mini_vllm.core.request import Request
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.classroom.judge.jail import Jail
+from mini_vllm_labs.classroom.judge.judge import Judge
+from mini_vllm_labs.classroom.judge.results import is_written
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import Submission
+from mini_vllm_labs.grading.labtest.earlier_answers import earlier_answers
+from mini_vllm_labs.grading.labtest.hooks import tell_changed
+from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.runs.sandbox.imports import refused_import
 from solutions import phase13_scheduling_policies as solution
 from tests.judge.__main__ import loses
 from tests.mutants.catalog import Subject, alternatives, mutants, reference

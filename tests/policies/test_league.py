@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from arena.claims import CLAIMS, Claim
-from arena.league import Entry, run_league
-from arena.loads import UnevenOutputs
-from arena.own_answers import kendalls_tau
-from course.sandbox.read_only import bubblewrap
 from labs.phase13_scheduling_policies import starter
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm_labs.runs.sandbox.read_only import bubblewrap
+from mini_vllm_labs.simulation.arena.claims import CLAIMS, Claim
+from mini_vllm_labs.simulation.arena.league import Entry, run_league
+from mini_vllm_labs.simulation.arena.loads import UnevenOutputs
+from mini_vllm_labs.simulation.arena.own_answers import kendalls_tau
 from tests.cli.conftest import Commands
 
 LINEUP = parse_lineup("solution:1-5")
@@ -36,7 +36,10 @@ FAILING = {
     "loops": (RANK + "while True: pass", "stopped after 3 seconds of CPU time"),
     "stalls": (HEAD + "    def serve_order(self, running): return []", "StalledError: no request can be scheduled"),
     "shortens": (HEAD + f"    def start_step(self, step):\n        {SHORTEN}", "got 1 of its"),
-    "copies": ("from policies.priority import Priority as MyPolicy", "line 1 imports policies.priority"),
+    "copies": (
+        "from mini_vllm_labs.policies.priority import Priority as MyPolicy",
+        "line 1 imports mini_vllm_labs.policies.priority",
+    ),
     "other": ("class MyPolicy: pass", "no class MyPolicy(SchedulingPolicy)"),
     "broken": ("def broken(:", "SyntaxError"),
 }

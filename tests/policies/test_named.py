@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from course.grading import engine_checks
-from course.parity.replay import compare
-from course.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
 from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.build_scheduler import build_scheduler
@@ -23,15 +20,18 @@ from mini_vllm.core.invariants import check_drained
 from mini_vllm.core.request import Request
 from mini_vllm.electives.policy.scheduling_policy import PolicyClasses, SchedulingPolicy
 from mini_vllm.engine.llm_engine import LLMEngine
-from policies.around import StaticBatches
-from policies.elastic_budget import BudgetController
-from policies.feedback_queues import FeedbackQueues
-from policies.joint_order import JointOrder
-from policies.named import POLICIES
-from policies.priority import Priority
-from policies.shortest_first import ShortestFirst
-from policies.two_classes import TwoClasses
-from policies.victims import LeastComputedFirst
+from mini_vllm_labs.grading import engine_checks
+from mini_vllm_labs.policies.around import StaticBatches
+from mini_vllm_labs.policies.elastic_budget import BudgetController
+from mini_vllm_labs.policies.feedback_queues import FeedbackQueues
+from mini_vllm_labs.policies.joint_order import JointOrder
+from mini_vllm_labs.policies.named import POLICIES
+from mini_vllm_labs.policies.priority import Priority
+from mini_vllm_labs.policies.shortest_first import ShortestFirst
+from mini_vllm_labs.policies.two_classes import TwoClasses
+from mini_vllm_labs.policies.victims import LeastComputedFirst
+from mini_vllm_labs.runs.parity.replay import compare
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
 from solutions.phase13_scheduling_policies import LeastSlackFirst, VirtualTokenCounter
 from tests.engine.workloads import draft_half_right, small_config
 from tests.policies.driven import AMPLE, LEVELS, Driven, asked, mixed, tight

@@ -15,16 +15,16 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.electives.policy.policy_queue import PolicyQueue
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
-from policies.around import Around, DecodeFirst, PrefillFirst, StaticBatches
-from policies.elastic_budget import BudgetController, ElasticBudget
-from policies.feedback_queues import FeedbackQueues
-from policies.joint_order import JointOrder, outranked
-from policies.predictors import noisy, oracle
-from policies.priority import Ageing, Priority
-from policies.quality_of_experience import QualityOfExperience, Reading
-from policies.shortest_first import ShortestFirst
-from policies.two_classes import TwoClasses
-from policies.victims import CheapestVictim, LeastComputedFirst
+from mini_vllm_labs.policies.around import Around, DecodeFirst, PrefillFirst, StaticBatches
+from mini_vllm_labs.policies.elastic_budget import BudgetController, ElasticBudget
+from mini_vllm_labs.policies.feedback_queues import FeedbackQueues
+from mini_vllm_labs.policies.joint_order import JointOrder, outranked
+from mini_vllm_labs.policies.predictors import noisy, oracle
+from mini_vllm_labs.policies.priority import Ageing, Priority
+from mini_vllm_labs.policies.quality_of_experience import QualityOfExperience, Reading
+from mini_vllm_labs.policies.shortest_first import ShortestFirst
+from mini_vllm_labs.policies.two_classes import TwoClasses
+from mini_vllm_labs.policies.victims import CheapestVictim, LeastComputedFirst
 from solutions.phase13_scheduling_policies import LeastSlackFirst, VirtualTokenCounter
 from tests.policies.driven import Driven, asked, mixed, tight
 

@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from course.sandbox.worker import WorkerProcess
+from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not every system limits a process's data")
-LIMIT = "from course.sandbox.limits import *; limit_resources(Limits({}))\n"
+LIMIT = "from mini_vllm_labs.runs.sandbox.limits import *; limit_resources(Limits({}))\n"
 
 
 def run(limits: str, program: str) -> tuple[int, str]:

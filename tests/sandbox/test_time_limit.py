@@ -7,9 +7,9 @@ from types import FrameType
 
 import pytest
 
-from course.sandbox import time_limit
-from course.sandbox.errors import OutOfTime
-from course.sandbox.time_limit import TimeLimit, Watched
+from mini_vllm_labs.runs.sandbox import time_limit
+from mini_vllm_labs.runs.sandbox.errors import OutOfTime
+from mini_vllm_labs.runs.sandbox.time_limit import TimeLimit, Watched
 
 KEY = "the code under test"
 pytestmark = pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="Windows cannot wake code that sleeps")

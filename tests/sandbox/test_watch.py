@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from course.grading import plugin
-from course.grading.plugin import wait
-from course.sandbox.explain import explain_death
-from course.sandbox.worker import WorkerProcess
+from mini_vllm_labs.grading import plugin
+from mini_vllm_labs.grading.plugin import wait
+from mini_vllm_labs.runs.sandbox.explain import explain_death
+from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not every system measures a process's CPU time")
 WATCH = """
 import sys, time
 from pathlib import Path
-from course.sandbox.watch import Watchdog
+from mini_vllm_labs.runs.sandbox.watch import Watchdog
 from labs.phase1_scheduler_step import starter
 Watchdog(Path(sys.argv[1])).start(0.2)
 exec(compile(sys.argv[2], starter.__file__, "exec"))

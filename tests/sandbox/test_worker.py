@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from course.sandbox.channel import ChannelError
-from course.sandbox.worker import WorkerProcess
+from mini_vllm_labs.runs.sandbox.channel import ChannelError
+from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
 
-TAKE = "import os, sys, time; from course.sandbox.channel import take_stdio; c = take_stdio()\n"
+TAKE = "import os, sys, time; from mini_vllm_labs.runs.sandbox.channel import take_stdio; c = take_stdio()\n"
 SECONDS = 30.0
 MALFORMED = ("b'x' * 10**7", "b'[' * 10**5", "b'[1]'", "b'{\"n\": NaN}'")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the programs use fork and signals")

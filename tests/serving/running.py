@@ -19,8 +19,8 @@ from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.server import RunningServer, running_server
-from serving.settings import ServerSettings
+from mini_vllm_labs.serving.server import RunningServer, running_server
+from mini_vllm_labs.serving.settings import ServerSettings
 
 MODEL = "mini-vllm"
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
@@ -44,7 +44,7 @@ def serving(engine: EngineConfig | AsyncLLM = FAKE, port: int = 0, **settings: A
 @contextmanager
 def serve_command(*options: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     fake_model = ("--lineup", "solution:1-5", "--fake-model")
-    command = [sys.executable, "-m", "cli", "serve", "--port", "0", *fake_model, *options]
+    command = [sys.executable, "-m", "mini_vllm_labs.cli", "serve", "--port", "0", *fake_model, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = ""

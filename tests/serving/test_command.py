@@ -7,17 +7,17 @@ from functools import partial
 
 import pytest
 
-from course.sandbox import time_limit
-from course.terminal.console import traceback_from_labs
 from labs.phase2_block_pool import starter
 from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.errors import EngineDeadError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.installation import install_command
-from serving.cli import serve as command
-from serving.cli.engine_spec import EngineSpec
-from serving.settings import ServerSettings
+from mini_vllm_labs.cli.serving import serve as command
+from mini_vllm_labs.cli.serving.engine_spec import EngineSpec
+from mini_vllm_labs.pictures.terminal.console import traceback_from_labs
+from mini_vllm_labs.runs.sandbox import time_limit
+from mini_vllm_labs.serving.settings import ServerSettings
 from tests.cli.conftest import Commands
 
 FAKE_MODEL = ("--lineup", "solution:1-5", "--fake-model")
@@ -71,9 +71,9 @@ def test_without_the_extra_it_says_what_to_install(mini_vllm: Commands, monkeypa
 
 
 def test_the_commands_do_not_load_the_server() -> None:
-    code = "import sys, serving.cli.serve; print([name for name in sys.modules if name in ('fastapi', 'uvicorn')])"
+    code = "import sys, mini_vllm_labs.cli.serving.serve; print({'fastapi', 'uvicorn'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "set()"
 
 
 SPEC = EngineSpec(EngineConfig(num_gpu_blocks=64), parse_lineup("solution:1,starter:2,solution:3-5"))

@@ -19,16 +19,16 @@ import numpy as np
 import psutil
 import pytest
 
-from bench.backend import BackendSettings
-from bench.serve.completion import complete
-from bench.serve.server_process import IGNORE_EOS, OURS, MeasuredServer, server_command
-from bench.serve.text_requests import Endpoint, TextRequest, words
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.runner.loading import EMBEDDED_MODEL
-from serving.settings import allow_many_connections
+from mini_vllm_labs.bench.backend import BackendSettings
+from mini_vllm_labs.bench.serve.completion import complete
+from mini_vllm_labs.bench.serve.server_process import IGNORE_EOS, OURS, MeasuredServer, server_command
+from mini_vllm_labs.bench.serve.text_requests import Endpoint, TextRequest, words
+from mini_vllm_labs.serving.settings import allow_many_connections
 from tests.serving.running import PATIENCE, serving, wait_until
 from tests.serving.test_refusals import BODIES
 

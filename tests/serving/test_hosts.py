@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from serving.limits import KnownHosts
-from serving.settings import ServerSettings
+from mini_vllm_labs.serving.limits import KnownHosts
+from mini_vllm_labs.serving.settings import ServerSettings
 from tests.serving.running import RawConnection, ServerUnderTest, serve_command, serving
 
 PATHS = ("/", "/live/page/page.js", "/health", "/metrics", "/v1/models", "/live/stream", "/nothing")

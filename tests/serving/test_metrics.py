@@ -18,10 +18,10 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.statistics import BucketCounts
+from mini_vllm_labs.upkeep.incidents import __main__ as command
+from mini_vllm_labs.upkeep.incidents.__main__ import OPERATE, NoPrometheusError, panel_queries
+from mini_vllm_labs.upkeep.incidents.injected import HEALTHY, INCIDENTS
 from tests.serving.running import COMPLETION, FAKE, MODEL, ServerUnderTest, serving, wait_until
-from tools.incidents import __main__ as command
-from tools.incidents.__main__ import OPERATE, NoPrometheusError, panel_queries
-from tools.incidents.injected import HEALTHY, INCIDENTS
 
 Samples = dict[str, float]
 VLLM_NAMES = {
@@ -199,7 +199,7 @@ def test_without_prometheus_it_says_so_and_fails_only_if_required(
     required: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def missing() -> None:
-        raise NoPrometheusError("there is no promtool: tools/install_prometheus.sh fetches it")
+        raise NoPrometheusError("there is no promtool: mini_vllm_labs/upkeep/install_prometheus.sh fetches it")
 
     monkeypatch.setattr(command, "check_files", missing)
     monkeypatch.delenv("REQUIRE_PROMETHEUS", raising=False)

@@ -23,7 +23,17 @@ def schedule_step(*given, **named):
     os.system("sleep 999")
 phase1.schedule_step = schedule_step
 """
-COMMAND = [sys.executable, "-m", "cli", "serve", "--port", "0", "--lineup", "solution:1-5", "--fake-model"]
+COMMAND = [
+    sys.executable,
+    "-m",
+    "mini_vllm_labs.cli",
+    "serve",
+    "--port",
+    "0",
+    "--lineup",
+    "solution:1-5",
+    "--fake-model",
+]
 FLEET = ("--data-parallel-size", "2")
 
 

@@ -12,7 +12,7 @@ from openai import OpenAI
 
 from mini_vllm import LLM, EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.settings import ServerSettings
+from mini_vllm_labs.serving.settings import ServerSettings
 from tests.serving.running import (
     CHAT,
     COMPLETION,

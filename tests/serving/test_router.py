@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from serving.router.front import create_front, merged_page
-from serving.router.policies import LeastLoaded, PrefixAware, RoundRobin, Router, chained, prefix_of
-from serving.router.replicas import Replica, Replicas
-from serving.settings import ServerSettings
+from mini_vllm_labs.serving.router.front import create_front, merged_page
+from mini_vllm_labs.serving.router.policies import LeastLoaded, PrefixAware, RoundRobin, Router, chained, prefix_of
+from mini_vllm_labs.serving.router.replicas import Replica, Replicas
+from mini_vllm_labs.serving.settings import ServerSettings
 
 SYSTEM = {"role": "system", "content": "You are a helpful assistant. " * 8}
 IDLE = {0: 0, 1: 0, 2: 0}

@@ -97,7 +97,7 @@ def test_a_client_that_reads_nothing_does_not_hold_up_the_end() -> None:
 
 
 def test_an_idle_connection_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.server.LAST_EVENTS_SECONDS", 2 * PATIENCE)
+    monkeypatch.setattr("mini_vllm_labs.serving.server.LAST_EVENTS_SECONDS", 2 * PATIENCE)
     with serving(header_timeout=2 * PATIENCE) as server:
         connection = idle_connection(server)
         server.server.should_exit = True

@@ -19,7 +19,7 @@ MAX_SECONDS = 5.0
 FLEET = ("--data-parallel-size", "2")
 LOOPS_WHILE_THERE_IS_A_FILE = """
 from pathlib import Path
-from serving.cli import call_watch
+from mini_vllm_labs.cli.serving import call_watch
 from solutions import phase1_scheduler_step as phase1
 call_watch.LIMIT = {limit}
 gate, original = Path({gate!r}), phase1.schedule_step

@@ -17,7 +17,7 @@ from openai import OpenAI
 
 from mini_vllm import LLM, EngineConfig, parse_lineup
 from mini_vllm.engine.async_llm import AsyncLLM
-from serving.tool_calls import ForcedCall, GrowingCall, closed
+from mini_vllm_labs.serving.tool_calls import ForcedCall, GrowingCall, closed
 from tests.serving.running import CHAT, HELLO, MODEL, PATIENCE, ServerUnderTest, serving
 
 RECORDED: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("tool_requests.yaml").read_text(encoding="utf-8"))

@@ -26,10 +26,10 @@ from mini_vllm.engine import engine_process
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.cli import call_watch
-from serving.cli.call_watch import Call, watch_calls
-from serving.cli.engine_spec import EngineSpec
-from serving.served_model import max_tokens_of_request
+from mini_vllm_labs.cli.serving import call_watch
+from mini_vllm_labs.cli.serving.call_watch import Call, watch_calls
+from mini_vllm_labs.cli.serving.engine_spec import EngineSpec
+from mini_vllm_labs.serving.served_model import max_tokens_of_request
 from solutions import phase1_scheduler_step
 from tests.serving.page.conftest import events, next_of, watching
 from tests.serving.running import (

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from course.simulator import agreement
-from course.simulator.agreement import CHECKED_ON, FigureComparison, calibrate_and_compare, one_round
-from course.simulator.calibration import (
+from mini_vllm import EngineConfig, parse_lineup
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm_labs.runs.workloads.simulated_time import TimedRunner, VirtualClock
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.simulation import agreement
+from mini_vllm_labs.simulation.agreement import CHECKED_ON, FigureComparison, calibrate_and_compare, one_round
+from mini_vllm_labs.simulation.calibration import (
     Calibration,
     MeasuredStep,
     fit,
@@ -16,17 +21,12 @@ from course.simulator.calibration import (
     typical_error,
     write_calibration,
 )
-from course.simulator.cost_model import CostModel, StepCounts, model_counts, pairs
-from course.simulator.measured_engine import MeasuredEngine, measure, prompt_in_vocabulary
-from course.simulator.model_shapes import find_model_shape
-from course.simulator.served import Served
-from course.simulator.simulation import simulate
-from course.simulator.workloads import make_requests, prompt_of, scaled
-from course.workloads.simulated_time import TimedRunner, VirtualClock
-from course.workloads.timed_request import TimedRequest
-from mini_vllm import EngineConfig, parse_lineup
-from mini_vllm.assembly.build import build_engine
-from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm_labs.simulation.cost_model import CostModel, StepCounts, model_counts, pairs
+from mini_vllm_labs.simulation.measured_engine import MeasuredEngine, measure, prompt_in_vocabulary
+from mini_vllm_labs.simulation.model_shapes import find_model_shape
+from mini_vllm_labs.simulation.served import Served
+from mini_vllm_labs.simulation.simulation import simulate
+from mini_vllm_labs.simulation.workloads import make_requests, prompt_of, scaled
 
 LINEUP, EMBEDDED = parse_lineup("solution:1-5"), find_model_shape("embedded")
 

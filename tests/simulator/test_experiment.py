@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.simulator.calibration import Calibration
-from course.simulator.experiment import DEFAULT_LOAD, Experiment, parse_sweep
-from course.simulator.served import Served, Slo
-from course.simulator.simulation import simulate
-from course.simulator.summary import Spread
-from course.simulator.workloads import SYSTEM_TOKENS, WORKLOADS, SyntheticPrompt, make_requests, prompt_of
-from course.workloads.percentiles import percentiles
-from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm_labs.runs.workloads.percentiles import percentiles
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.simulation.calibration import Calibration
+from mini_vllm_labs.simulation.experiment import DEFAULT_LOAD, Experiment, parse_sweep
+from mini_vllm_labs.simulation.served import Served, Slo
+from mini_vllm_labs.simulation.simulation import simulate
+from mini_vllm_labs.simulation.summary import Spread
+from mini_vllm_labs.simulation.workloads import SYSTEM_TOKENS, WORKLOADS, SyntheticPrompt, make_requests, prompt_of
 
 LINEUP = parse_lineup("solution:1-5")
 SMALL = Experiment(num_requests=150)

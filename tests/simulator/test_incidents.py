@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from course.simulator.incidents import POINTS, Runs, incidents
 from mini_vllm import parse_lineup
+from mini_vllm_labs.simulation.incidents import POINTS, Runs, incidents
 
 LINEUP = replace(parse_lineup("solution:1-5"), runner="absent")
 

@@ -5,16 +5,16 @@ from statistics import fmean
 
 import pytest
 
-from course.simulator.cost_model import gpu_cost_model
-from course.simulator.experiment import Experiment
-from course.simulator.gpus import find_gpu
-from course.simulator.model_shapes import find_model_shape
-from course.simulator.served import Served
-from course.simulator.simulation import ENGINES_OWN, output_lengths, simulate, simulate_under
-from course.simulator.workloads import make_requests
-from course.workloads.urgency import NORMAL, URGENT, URGENT_SHARE, with_urgent
 from mini_vllm import EngineConfig, parse_lineup
-from policies.named import POLICIES
+from mini_vllm_labs.policies.named import POLICIES
+from mini_vllm_labs.runs.workloads.urgency import NORMAL, URGENT, URGENT_SHARE, with_urgent
+from mini_vllm_labs.simulation.cost_model import gpu_cost_model
+from mini_vllm_labs.simulation.experiment import Experiment
+from mini_vllm_labs.simulation.gpus import find_gpu
+from mini_vllm_labs.simulation.model_shapes import find_model_shape
+from mini_vllm_labs.simulation.served import Served
+from mini_vllm_labs.simulation.simulation import ENGINES_OWN, output_lengths, simulate, simulate_under
+from mini_vllm_labs.simulation.workloads import make_requests
 
 COST = gpu_cost_model(find_gpu("L4"), find_model_shape("Qwen2.5-7B"))
 CONFIG = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, max_model_len=32_768, num_gpu_blocks=600)

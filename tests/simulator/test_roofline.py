@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 import mini_vllm
-from course.simulator.cost_model import CostModel, StepCounts, pairs, roofline
-from course.simulator.gpus import GPUS, find_gpu
-from course.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape, shape_of_config
-from course.simulator.roofline import (
+from mini_vllm_labs.simulation.cost_model import CostModel, StepCounts, pairs, roofline
+from mini_vllm_labs.simulation.gpus import GPUS, find_gpu
+from mini_vllm_labs.simulation.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape, shape_of_config
+from mini_vllm_labs.simulation.roofline import (
     WORKSPACE_BYTES,
     activation_bytes,
     flops_per_token,

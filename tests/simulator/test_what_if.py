@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.simulator.cost_model import CostModel
-from course.simulator.served import Served
-from course.simulator.simulation import simulate
-from course.simulator.what_if import what_if
-from course.workloads.ablation import outputs_in_time
-from course.workloads.simulated_time import TimedRunner, VirtualClock
-from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.assembly.build import build_engine
+from mini_vllm_labs.runs.workloads.ablation import outputs_in_time
+from mini_vllm_labs.runs.workloads.simulated_time import TimedRunner, VirtualClock
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.simulation.cost_model import CostModel
+from mini_vllm_labs.simulation.served import Served
+from mini_vllm_labs.simulation.simulation import simulate
+from mini_vllm_labs.simulation.what_if import what_if
 
 LINEUP = parse_lineup("solution:1-5")
 COSTS = [

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from classroom.student_edition.edition import compose
 from mini_vllm.assembly.lineup import CHECKOUT
-from tools.site.__main__ import assemble
-from tools.site.downloads import DownloadError, Downloads
+from mini_vllm_labs.classroom.student_edition.edition import compose
+from mini_vllm_labs.upkeep.site.__main__ import assemble
+from mini_vllm_labs.upkeep.site.downloads import DownloadError, Downloads
 
 CACHE = CHECKOUT / "build" / "site-cache"
 
@@ -50,7 +50,7 @@ def write_starter(drive: Path, phase: int, text: str) -> None:
 
 def in_tab(site: Path, drive: Path, script: str) -> str:
     """Return what a script prints in the tab's Python, run by Node."""
-    command = ["node", str(CHECKOUT / "tools/site/in_node.mjs"), str(site / "pyodide"), str(drive)]
+    command = ["node", str(CHECKOUT / "mini_vllm_labs/upkeep/site/in_node.mjs"), str(site / "pyodide"), str(drive)]
     try:
         done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=900, check=False)
     except FileNotFoundError:

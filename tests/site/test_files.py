@@ -7,8 +7,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from classroom.student_edition.edition import leaks, secret_lines
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.classroom.student_edition.edition import leaks, secret_lines
 
 
 def listed(site: Path) -> Iterator[tuple[str, bytes]]:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
-from tools.site.figures import EDIT, NOTEBOOK, READY, RUN, STARTER, served
+from mini_vllm_labs.upkeep.site.figures import EDIT, NOTEBOOK, READY, RUN, STARTER, served
 
 WAIT = 240_000
 READ = "async (path) => (await window.jupyterapp.serviceManager.contents.get(path, { content: true })).content"
-TALK = "from course.notebook import Lab; Lab(1).talk('What is the capital of Norway?')"
+TALK = "from mini_vllm_labs.notebook import Lab; Lab(1).talk('What is the capital of Norway?')"
 SLIDE = """async () => {
   const slider = document.querySelector("input[type=range]"), output = slider.closest(".jp-OutputArea-output");
   const before = output.innerHTML;
@@ -60,14 +60,16 @@ def test_a_learners_way(browser: Any, address: str, tmp_path: Path) -> None:
         context.on("request", lambda request: strangers.append(request.url))
         page = context.new_page()
         open_notebook(page, address)
-        assert "Next is Phase 1, task 1: clamp" in page.evaluate(RUN, "from course.notebook import Lab; print(Lab(1))")
+        assert "Next is Phase 1, task 1: clamp" in page.evaluate(
+            RUN, "from mini_vllm_labs.notebook import Lab; print(Lab(1))"
+        )
 
         # Edit, test, slide.
         solution = (CHECKOUT / "solutions/phase1_scheduler_step.py").read_text("utf-8")
         page.evaluate(EDIT, [STARTER, solution])
         command(page, "docmanager:open", path=NOTEBOOK)
         page.wait_for_function(READY)
-        report = page.evaluate(RUN, "from course.notebook import Lab; print(Lab(1).test().text)")
+        report = page.evaluate(RUN, "from mini_vllm_labs.notebook import Lab; print(Lab(1).test().text)")
         assert re.search(rf"^{num_tests_of_phase_1()} passed in", report, re.MULTILINE), report
         assert "Oslo" in page.evaluate(RUN, TALK)
         command(page, "notebook:run-all-cells")
@@ -90,7 +92,7 @@ def test_a_learners_way(browser: Any, address: str, tmp_path: Path) -> None:
         download.value.save_as(work)
         assert zipfile.ZipFile(work).read(STARTER).decode() == solution
         judged = subprocess.run(
-            [sys.executable, "-m", "cli", "judge", str(work), "--phase", "1", "--no-jail"],
+            [sys.executable, "-m", "mini_vllm_labs.cli", "judge", str(work), "--phase", "1", "--no-jail"],
             cwd=CHECKOUT, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert judged.returncode == 0, judged.stdout + judged.stderr

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from course.grading.plan import load_whole_plan
+from mini_vllm_labs.grading.plan import load_whole_plan
+from mini_vllm_labs.upkeep.site.boot import commands_marked
 from tests.site.learner import in_tab, write_solutions, write_starter
-from tools.site.boot import commands_marked
 
 GRADE = """
-from course.notebook import Lab
+from mini_vllm_labs.notebook import Lab
 for phase in {phases}:
     tests = Lab(phase).test()
     print("phase", phase, bool(tests), tests.text.splitlines()[-1])
@@ -28,7 +28,7 @@ def test_graded_tests_pass_on_the_reference_as_the_learners_starters(site: Path,
 
 
 def test_an_untouched_starter_is_told_its_next_task_as_a_line_of_a_cell(site: Path, tmp_path: Path) -> None:
-    script = "from course.notebook import Lab\ntests = Lab(1).test()\nprint(tests.text, bool(tests), Lab(1))"
+    script = "from mini_vllm_labs.notebook import Lab\ntests = Lab(1).test()\nprint(tests.text, bool(tests), Lab(1))"
     said = in_tab(site, tmp_path, script)
     assert "next: Phase 1, task 1: clamp" in said
     assert "then: Lab(1).test(1)" in said
@@ -59,7 +59,7 @@ def test_starters_that_do_not_end_or_end_all_are_explained(site: Path, tmp_path:
     write_starter(tmp_path, 1, drives["a loop"])
     script = f"""
 from pathlib import Path
-from course.notebook import Lab
+from mini_vllm_labs.notebook import Lab
 starter = Path(__import__("mini_vllm_course").COURSE, "labs/phase1_scheduler_step/starter.py")
 for name, text in {drives!r}.items():
     starter.write_text(text)
@@ -78,8 +78,8 @@ def test_a_run_that_does_not_end_is_explained_too(site: Path, tmp_path: Path) ->
     script = """
 from pathlib import Path
 import mini_vllm_course
-from course.notebook import Lab
-from course.workloads.timed_request import TimedRequest
+from mini_vllm_labs.notebook import Lab
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 starter = Path(mini_vllm_course.COURSE, "labs/phase1_scheduler_step/starter.py")
 text = starter.read_text()
 starter.write_text(text + "\\n\\ndef clamp(*given, **named):\\n    while True:\\n        pass\\n")
@@ -136,7 +136,7 @@ def test_every_command_of_a_text_runs_in_a_cell_or_says_where_it_runs(site: Path
     write_solutions(tmp_path, 1, 2, 3, 4, 5)
     script = f"""
 import mini_vllm_course as course, traceback
-from course import notebook
+from mini_vllm_labs import notebook
 class Lab:
     def __init__(self, phase): self.phase = phase
     def test(self, task): self.text = f"tests {{self.phase}}.{{task}}"; return self

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.upkeep.site.chat.speed import IN_NODE
 from tests.chromium import Pages
 from tests.tab import chats
 from tests.tab.node_model import missing, node
-from tools.site.chat.speed import IN_NODE
 
 SITE = CHECKOUT / "build/site"
 

@@ -7,7 +7,7 @@ from typing import Any
 from mini_vllm import EngineConfig
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
-from serving.live.tab import TabServer
+from mini_vllm_labs.serving.live.tab import TabServer
 
 CONFIG = EngineConfig(max_num_seqs=4, max_num_batched_tokens=64, block_size=8, num_gpu_blocks=40)
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-import course.fresh.talk as talking
-from course.notebook import Lab
-from course.notebook.notice import Notice
+import mini_vllm_labs.fresh.talk as talking
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm_labs.notebook import Lab
+from mini_vllm_labs.notebook.notice import Notice
 
 QUESTIONS = ("What is the capital of Norway?", "What is 12 plus 7?")
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from bench.case import Case, Side
-from bench.engine_cases import EMBEDDED, WIDE
-from bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM
-from bench.throughput import MEDIANS
+from mini_vllm_labs.bench.case import Case, Side
+from mini_vllm_labs.bench.engine_cases import EMBEDDED, WIDE
+from mini_vllm_labs.bench.plan import ALL_AT_ONCE, OURS, SHARED_PREFIX, STREAM
+from mini_vllm_labs.bench.throughput import MEDIANS
+from mini_vllm_labs.upkeep.benchmarks import __main__ as command
+from mini_vllm_labs.upkeep.benchmarks.__main__ import describe_machine
+from mini_vllm_labs.upkeep.benchmarks.page import page
 from tests.snapshots import Snapshots
-from tools.benchmarks import __main__ as command
-from tools.benchmarks.__main__ import describe_machine
-from tools.benchmarks.page import page
 
 EXPLAINED = {"forward pass": 0.9, "batch and sampling": 0.06, "scheduling and outputs": 0.04}
 EXPLAINED |= {"share_of_roofline": 0.5, "overhead": 0.1}

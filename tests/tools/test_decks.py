@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
+from mini_vllm_labs.upkeep.decks.__main__ import (
+    BUILD,
+    COMMENT,
+    PARTS,
+    PICTURE,
+    SOURCES,
+    Slide,
+    deck_page,
+    reveal_in,
+    slides_in,
+)
 from tests.chromium import Pages
-from tools.decks.__main__ import BUILD, COMMENT, PARTS, PICTURE, SOURCES, Slide, deck_page, reveal_in, slides_in
 
 DECKS = sorted(SOURCES.glob("*.md"))
 SLIDES = [(deck.stem, n, one) for deck in DECKS for n, one in enumerate(slides_in(deck.read_text("utf-8")), 1)]
@@ -66,7 +76,9 @@ def test_without_reveal_js_a_deck_is_a_page_with_everything_on_it(deck: Path, pa
 def test_as_slides_one_is_seen_at_a_time_and_nothing_is_cut_off(deck: Path, pages: Pages, tmp_path: Path) -> None:
     reveal = reveal_in(BUILD / "decks-cache")
     if not reveal:
-        (pytest.fail if os.environ.get("REQUIRE_REVEAL") else pytest.skip)("tools/install_reveal.sh fetches reveal.js")
+        (pytest.fail if os.environ.get("REQUIRE_REVEAL") else pytest.skip)(
+            "mini_vllm_labs/upkeep/install_reveal.sh fetches reveal.js"
+        )
     page = opened(deck, reveal, pages, tmp_path)
     for number, slide in enumerate(slides_in(deck.read_text("utf-8")), 1):
         assert page.locator("section:not([hidden])").count() == 1

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from subprocess import run
 
-from classroom.one_file import compose as composed
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.classroom.one_file import compose as composed
 from tests.cli.conftest import Commands
 
 

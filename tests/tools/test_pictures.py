@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from mini_vllm_labs.upkeep.pictures import __main__ as command
+from mini_vllm_labs.upkeep.pictures.__main__ import PICTURES
+from mini_vllm_labs.upkeep.pictures.animated_gif import CLEAR, END, MOMENT, READING, STEPS, animated_gif, codes
+from mini_vllm_labs.upkeep.pictures.views import VIEWS
 from tests.chromium import Pages
-from tools.pictures import __main__ as command
-from tools.pictures.__main__ import PICTURES
-from tools.pictures.animated_gif import CLEAR, END, MOMENT, READING, STEPS, animated_gif, codes
-from tools.pictures.views import VIEWS
 
 ROOT = Path(__file__).parents[2]
 SHOWN = re.compile(r"""(?:\]\(|src=["']|srcset=["'])([^)"'\s]*pictures/[^)"'\s]+)""")
@@ -37,7 +37,7 @@ def test_every_picture_is_made_by_the_command() -> None:
 
 
 def test_every_page_shows_pictures_that_are_there() -> None:
-    student_edition = ROOT / "tools" / "student_edition"
+    student_edition = ROOT / "mini_vllm_labs" / "upkeep" / "student_edition"
     missing = [
         (page.name, picture.name)
         for page, pictures in shown().items()
@@ -55,7 +55,7 @@ def test_screenshots_and_films_are_small(names: set[str], largest: int) -> None:
 @pytest.mark.parametrize("name", VIEWS)
 def test_the_picture_in_the_docs_is_what_the_view_draws_today(name: str) -> None:
     for file, content in command.files(name).items():
-        assert (command.PICTURES / file).read_bytes() == content, f"python -m tools.pictures {name}"
+        assert (command.PICTURES / file).read_bytes() == content, f"python -m mini_vllm_labs.upkeep.pictures {name}"
 
 
 def test_an_unknown_picture_is_refused_by_name() -> None:

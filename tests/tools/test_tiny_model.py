@@ -13,9 +13,9 @@ import torch
 
 from mini_vllm import LLM, parse_lineup
 from mini_vllm.runner.loading import EMBEDDED_MODEL, load_model
-from tools.tiny_model.corpus import LOOKING_UP, corpus, notes, recital
-from tools.tiny_model.evaluate import as_table, grade
-from tools.tiny_model.rows import Encoded, batches, pieces
+from mini_vllm_labs.upkeep.tiny_model.corpus import LOOKING_UP, corpus, notes, recital
+from mini_vllm_labs.upkeep.tiny_model.evaluate import as_table, grade
+from mini_vllm_labs.upkeep.tiny_model.rows import Encoded, batches, pieces
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,7 +76,16 @@ def test_windows_of_whole_documents_start_with_one() -> None:
 
 @pytest.mark.parametrize("options", [[], ["--looking-up", "--length", "256"]], ids=["first run", "looking up"])
 def test_the_script_trains_and_saves(tmp_path: Path, options: list[str]) -> None:
-    command = [sys.executable, "-m", "tools.tiny_model.train", str(tmp_path), "--steps", "2", "--characters", "60000"]
+    command = [
+        sys.executable,
+        "-m",
+        "mini_vllm_labs.upkeep.tiny_model.train",
+        str(tmp_path),
+        "--steps",
+        "2",
+        "--characters",
+        "60000",
+    ]
     command += options
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # tests run side by side: more threads would wait for each other
     subprocess.run(command, cwd=ROOT, env=one_thread, check=True, capture_output=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from course.views.picture import Picture
+from mini_vllm_labs.pictures.picture import Picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 # Classes of every text and panel, which say nothing about what is drawn.

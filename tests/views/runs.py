@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from course.fresh.jobs import play_workload
-from course.parity.scenario import PUBLIC_TRACES, read_scenarios
-from course.traces.recording import Recording
-from course.workloads.small_workload import SMALL_POOL, Run, make_workload
-from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
+from mini_vllm_labs.fresh.jobs import play_workload
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES, read_scenarios
+from mini_vllm_labs.runs.traces.recording import Recording
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, Run, make_workload
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.engine.workloads import draft_half_right
 
 THREE = [

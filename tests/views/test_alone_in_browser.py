@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from course.views.alone import alone
-from course.views.batching import batching_panel
-from course.views.calculator import calculator
-from course.views.film import Film
-from course.views.panels import NEEDS_KERNEL
-from course.views.widgets import Player
+from mini_vllm_labs.pictures.alone import alone
+from mini_vllm_labs.pictures.batching import batching_panel
+from mini_vllm_labs.pictures.calculator import calculator
+from mini_vllm_labs.pictures.film import Film
+from mini_vllm_labs.pictures.panels import NEEDS_KERNEL
+from mini_vllm_labs.pictures.widgets import Player
 from tests.chromium import Pages, measure
 from tests.views.test_base import counting
 
@@ -23,7 +23,7 @@ Opened = Callable[..., Any]
 def saved(film: Film, step: int = 0) -> str:
     shown: list[dict[str, Any]] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("course.views.widgets.display", lambda data, **options: shown.append(data))
+        patched.setattr("mini_vllm_labs.pictures.widgets.display", lambda data, **options: shown.append(data))
         Player(film, step)._ipython_display_()
     return str(shown[1]["text/html"])
 

@@ -11,18 +11,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course.fresh.jobs import ChatRun
-from course.palette import OKABE_ITO, color, ink_on, label, lap
-from course.views import svg
-from course.views.film import Film
-from course.views.knobs import Menu, Slide, Switch
-from course.views.panels import Panel
-from course.views.picture import Layer, Picture
-from course.views.show import player
-from course.views.svg import Markup
-from course.views.typeset import shorten, text_width, wrap
-from course.views.widgets import Player
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
+from mini_vllm_labs.fresh.jobs import ChatRun
+from mini_vllm_labs.pictures import svg
+from mini_vllm_labs.pictures.film import Film
+from mini_vllm_labs.pictures.knobs import Menu, Slide, Switch
+from mini_vllm_labs.pictures.panels import Panel
+from mini_vllm_labs.pictures.picture import Layer, Picture
+from mini_vllm_labs.pictures.show import player
+from mini_vllm_labs.pictures.svg import Markup
+from mini_vllm_labs.pictures.typeset import shorten, text_width, wrap
+from mini_vllm_labs.pictures.widgets import Player
+from mini_vllm_labs.runs.palette import OKABE_ITO, color, ink_on, label, lap
 from solutions import phase4_prefix_cache, phase6_gpu_runner
 from tests.views.drawing import is_sound, tree
 from tests.views.runs import ahead, small
@@ -182,8 +182,9 @@ def test_a_panel_answers_requests_and_explains_impossible_settings() -> None:
 
 def test_views_load_neither_torch_nor_widgets() -> None:
     program = (
-        "import sys, course.views.show, course.traces.recording, course.traces.sentences\n"
-        "import course.views.paged_batch; course.views.paged_batch.paged_batch()\n"
+        "import sys, mini_vllm_labs.pictures.show\n"
+        "import mini_vllm_labs.runs.traces.recording, mini_vllm_labs.runs.traces.sentences\n"
+        "import mini_vllm_labs.pictures.paged_batch; mini_vllm_labs.pictures.paged_batch.paged_batch()\n"
         "heavy = {'torch', 'ipywidgets', 'anywidget', 'IPython', 'rich', 'typer', 'numpy'} & set(sys.modules)\n"
         "print(sorted(heavy))"
     )
@@ -192,7 +193,7 @@ def test_views_load_neither_torch_nor_widgets() -> None:
 
 
 def test_the_views_in_the_readme_work_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (ROOT / "course" / "views" / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "mini_vllm_labs/pictures/README.md").read_text(encoding="utf-8")
     _, blocks, ahead_of_time, view, knobs, panels = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     config = EngineConfig(num_gpu_blocks=21, max_model_len=40, block_size=4)
     llm = LLM(config=config, lineup=parse_lineup("solution:1-5"), record=True)

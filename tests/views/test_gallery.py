@@ -6,35 +6,36 @@ from typing import Any
 
 import pytest
 
-from course.simulator.served import Served, Slo
-from course.traces.recording import Recording
-from course.views.automaton import automaton
-from course.views.bars import bars
-from course.views.batching import batching
-from course.views.block_life import block_life
-from course.views.calculator import calculator_picture
-from course.views.chunking_dial import Deployment, Setting, chunking_picture, try_setting
-from course.views.drafts import draft_film
-from course.views.film import Film
-from course.views.gates import gates
-from course.views.hash_chain import hash_chain, hits_of
-from course.views.image_chunks import ImageStep, image_chunks
-from course.views.lanes import lanes
-from course.views.paged_batch import paged_batch
-from course.views.picture import Picture
-from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_picture
-from course.views.policy_comparison.comparison import COMPARED
-from course.views.prefix_tree import prefix_tree
-from course.views.race import race
-from course.views.stutter import stutter
-from course.views.time_machine import compare, time_machine, wait_strip
-from course.views.transfers import TransferStep, transfers
-from course.views.windows import windows
-from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import MultiModalFeatureSpec, Request
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.electives.automaton import Dfa
+from mini_vllm_labs.pictures.automaton import automaton
+from mini_vllm_labs.pictures.bars import bars
+from mini_vllm_labs.pictures.batching import batching
+from mini_vllm_labs.pictures.block_life import block_life
+from mini_vllm_labs.pictures.calculator import calculator_picture
+from mini_vllm_labs.pictures.chunking_dial import Deployment, Setting, chunking_picture, try_setting
+from mini_vllm_labs.pictures.drafts import draft_film
+from mini_vllm_labs.pictures.film import Film
+from mini_vllm_labs.pictures.gates import gates
+from mini_vllm_labs.pictures.hash_chain import hash_chain, hits_of
+from mini_vllm_labs.pictures.image_chunks import ImageStep, image_chunks
+from mini_vllm_labs.pictures.lanes import lanes
+from mini_vllm_labs.pictures.paged_batch import paged_batch
+from mini_vllm_labs.pictures.picture import Picture
+from mini_vllm_labs.pictures.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_picture
+from mini_vllm_labs.pictures.policy_comparison.comparison import COMPARED
+from mini_vllm_labs.pictures.prefix_tree import prefix_tree
+from mini_vllm_labs.pictures.race import race
+from mini_vllm_labs.pictures.stutter import stutter
+from mini_vllm_labs.pictures.time_machine import compare, time_machine, wait_strip
+from mini_vllm_labs.pictures.transfers import TransferStep, transfers
+from mini_vllm_labs.pictures.windows import windows
+from mini_vllm_labs.runs.traces.recording import Recording
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.simulation.served import Served, Slo
+from mini_vllm_labs.upkeep.pictures.views import compute_then_memory
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.snapshots import Snapshots
 from tests.views import runs
@@ -43,7 +44,6 @@ from tests.views.runs import THREE, ahead, in_a_huge_pool, in_blocks_of_4, large
 from tests.views.test_hash_chain import PROMPTS, SALTS, A, forgets_the_parent, many
 from tests.views.test_lanes import RUNS, in_vain, wasted
 from tests.views.test_paged_batch import SHARED_PREFIX, all_wrong, by_row_index, extremes, functions, random_batch
-from tools.pictures.views import compute_then_memory
 
 FILMS: dict[str, Callable[[], Film]] = {
     "time machine": lambda: time_machine(small()),

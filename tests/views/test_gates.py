@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from course.notebook import Lab, Notice, watch_gates
-from course.traces.recording import Recording
-from course.views.batching import LENGTHS, Plan, batching, batching_panel, continuous, static
-from course.views.gates import gate_of, gates
-from course.workloads.small_workload import Run, policy_of
-from course.workloads.timed_request import TimedRequest
-from course.workloads.two_gates import TWO_GATES, two_gates
 from mini_vllm import EngineConfig, parse_lineup
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm_labs.notebook import Lab, Notice, watch_gates
+from mini_vllm_labs.pictures.batching import LENGTHS, Plan, batching, batching_panel, continuous, static
+from mini_vllm_labs.pictures.gates import gate_of, gates
+from mini_vllm_labs.runs.traces.recording import Recording
+from mini_vllm_labs.runs.workloads.small_workload import Run, policy_of
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.runs.workloads.two_gates import TWO_GATES, two_gates
 from tests.views.drawing import described, is_sound
 from tests.views.runs import large, played, small
 

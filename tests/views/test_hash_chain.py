@@ -6,15 +6,15 @@ from itertools import count
 
 import pytest
 
-from course.traces.recording import Recording
-from course.views.block_life import block_life
-from course.views.block_life.cycle import arrows, counts
-from course.views.block_life.lives import lives_of
-from course.views.block_life.moves import all_moves
-from course.views.hash_chain import chain_panel, hash_chain, hits_of
-from course.views.hash_chain.chains import ROOT_HASH, chains_of, faults
-from course.views.picture import Picture
-from course.views.time_machine.machine import states
+from mini_vllm_labs.pictures.block_life import block_life
+from mini_vllm_labs.pictures.block_life.cycle import arrows, counts
+from mini_vllm_labs.pictures.block_life.lives import lives_of
+from mini_vllm_labs.pictures.block_life.moves import all_moves
+from mini_vllm_labs.pictures.hash_chain import chain_panel, hash_chain, hits_of
+from mini_vllm_labs.pictures.hash_chain.chains import ROOT_HASH, chains_of, faults
+from mini_vllm_labs.pictures.picture import Picture
+from mini_vllm_labs.pictures.time_machine.machine import states
+from mini_vllm_labs.runs.traces.recording import Recording
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.views.drawing import SVG, described, layers, marked, numbers, texts, tooltips
 from tests.views.runs import large, observed, small

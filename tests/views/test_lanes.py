@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from course.traces.drafts import STAND_IN, DraftCounts, Verdict, verdicts_of
-from course.traces.recording import Recording
-from course.views.drafts import draft_film
-from course.views.lanes import lanes, lanes_panel
-from course.views.lanes.schedule import APPLY, PLAN, TEXT, Schedule, Task, schedule_of
-from course.views.show import player
+from mini_vllm_labs.pictures.drafts import draft_film
+from mini_vllm_labs.pictures.lanes import lanes, lanes_panel
+from mini_vllm_labs.pictures.lanes.schedule import APPLY, PLAN, TEXT, Schedule, Task, schedule_of
+from mini_vllm_labs.pictures.show import player
+from mini_vllm_labs.runs.traces.drafts import STAND_IN, DraftCounts, Verdict, verdicts_of
+from mini_vllm_labs.runs.traces.recording import Recording
 from tests.views.drawing import count, described, is_sound, texts, tree
 from tests.views.runs import ahead, small
 

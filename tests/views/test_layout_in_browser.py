@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from course.browser.bare_page import open_widget
-from course.views.hash_chain import hash_chain
-from course.views.paged_batch import paged_batch
-from course.views.show import player
+from mini_vllm_labs.pictures.browser.bare_page import open_widget
+from mini_vllm_labs.pictures.hash_chain import hash_chain
+from mini_vllm_labs.pictures.paged_batch import paged_batch
+from mini_vllm_labs.pictures.show import player
 from tests.chromium import Pages, measure
 from tests.views import test_gallery as gallery
 from tests.views.drawing import is_sound

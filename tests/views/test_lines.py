@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from course.browser.bare_page import open_widget
-from course.fresh.jobs import WorkloadRun, play_with_lines, play_workload
-from course.starter_status import starter_path
-from course.traces.lines import Lines
-from course.views.show import player
-from course.views.time_machine import time_machine
-from course.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.core.request import Request
+from mini_vllm_labs.fresh.jobs import WorkloadRun, play_with_lines, play_workload
+from mini_vllm_labs.pictures.browser.bare_page import open_widget
+from mini_vllm_labs.pictures.show import player
+from mini_vllm_labs.pictures.time_machine import time_machine
+from mini_vllm_labs.runs.starter_status import starter_path
+from mini_vllm_labs.runs.traces.lines import Lines
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload
 from solutions.phase2_block_pool import BlockPool
 from tests.chromium import Pages
 from tests.course.surface import solution_path
@@ -32,8 +32,8 @@ from tests.views.test_player_in_browser import UNGUARDED
 WORKLOAD = make_workload(1, 8), SMALL_POOL, parse_lineup("solution:1-5")
 PLACES = """
 import json
-from course.fresh.jobs import play_with_lines
-from course.workloads.small_workload import SMALL_POOL, make_workload
+from mini_vllm_labs.fresh.jobs import play_with_lines
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload
 from mini_vllm.assembly.lineup import parse_lineup
 run = play_with_lines(make_workload(1, 8), SMALL_POOL, parse_lineup("starter:1-5"))
 print(json.dumps([[event.step, event.what, event.subject, event.places[0]] for event in run.recording.lines.events]))

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from course.browser.bare_page import open_widget
-from course.traces.recording import Recording
-from course.traces.sentences import events_in
-from course.views.film import Film
-from course.views.show import player
-from course.views.time_machine import compare, time_machine
+from mini_vllm_labs.pictures.browser.bare_page import open_widget
+from mini_vllm_labs.pictures.film import Film
+from mini_vllm_labs.pictures.show import player
+from mini_vllm_labs.pictures.time_machine import compare, time_machine
+from mini_vllm_labs.runs.traces.recording import Recording
+from mini_vllm_labs.runs.traces.sentences import events_in
 from tests.chromium import Pages, measure
 from tests.views.drawing import described, numbers
 from tests.views.runs import observed, small

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from course.views.film import Film
-from course.views.paged_batch import example_batch, paged_batch
-from course.views.paged_batch.batch_film import MAX_STEPS, share
-from course.views.paged_batch.flat_step import by_functions, by_rules, faults
-from course.views.picture import Picture
-from course.views.text import ranges
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm_labs.pictures.film import Film
+from mini_vllm_labs.pictures.paged_batch import example_batch, paged_batch
+from mini_vllm_labs.pictures.paged_batch.batch_film import MAX_STEPS, share
+from mini_vllm_labs.pictures.paged_batch.flat_step import by_functions, by_rules, faults
+from mini_vllm_labs.pictures.picture import Picture
+from mini_vllm_labs.pictures.text import ranges
 from solutions import phase6_gpu_runner as reference
 from tests.views.drawing import SVG, count, described, layers, numbers, texts, tree
 

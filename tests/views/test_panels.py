@@ -5,25 +5,25 @@ from functools import cache
 
 import pytest
 
-from course.simulator.gpus import GPUS, Gpu, find_gpu
-from course.simulator.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape
-from course.simulator.served import Slo
-from course.simulator.simulation import simulate_under
-from course.simulator.what_if import what_if
-from course.simulator.workloads import make_requests
-from course.views.bars import SHARE, bars
-from course.views.calculator import Setup, capacity_of
-from course.views.chart import LogScale, PercentScale, beside, cloud
-from course.views.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
-from course.views.chunking_dial.trial import arrivals
-from course.views.figures import digits, memory, round_seconds, seconds
-from course.views.picture import Picture
-from course.views.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
-from course.views.policy_comparison.comparison import groups
-from course.views.policy_comparison.drawing import compare_with_this_lineup
-from course.workloads.urgency import with_urgent
 from mini_vllm import Lineup, parse_lineup
 from mini_vllm.engine.errors import StalledError
+from mini_vllm_labs.pictures.bars import SHARE, bars
+from mini_vllm_labs.pictures.calculator import Setup, capacity_of
+from mini_vllm_labs.pictures.chart import LogScale, PercentScale, beside, cloud
+from mini_vllm_labs.pictures.chunking_dial import Deployment, Setting, chunking_dial, chunking_picture, try_setting
+from mini_vllm_labs.pictures.chunking_dial.trial import arrivals
+from mini_vllm_labs.pictures.figures import digits, memory, round_seconds, seconds
+from mini_vllm_labs.pictures.picture import Picture
+from mini_vllm_labs.pictures.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
+from mini_vllm_labs.pictures.policy_comparison.comparison import groups
+from mini_vllm_labs.pictures.policy_comparison.drawing import compare_with_this_lineup
+from mini_vllm_labs.runs.workloads.urgency import with_urgent
+from mini_vllm_labs.simulation.gpus import GPUS, Gpu, find_gpu
+from mini_vllm_labs.simulation.model_shapes import MODEL_SHAPES, ModelShape, find_model_shape
+from mini_vllm_labs.simulation.served import Slo
+from mini_vllm_labs.simulation.simulation import simulate_under
+from mini_vllm_labs.simulation.what_if import what_if
+from mini_vllm_labs.simulation.workloads import make_requests
 from tests.views.drawing import texts, tree
 
 H100, LLAMA_8B = find_gpu("H100"), find_model_shape("Llama-3.1-8B")
@@ -132,7 +132,7 @@ def test_the_engine_is_that_of_lab_impl_and_a_stall_is_explained(monkeypatch: py
     def stall(comparison: PolicyComparison, lineup: Lineup) -> list[PolicyResult]:
         raise StalledError("nothing can be scheduled any more")
 
-    monkeypatch.setattr("course.views.policy_comparison.drawing.compare_policies", stall)
+    monkeypatch.setattr("mini_vllm_labs.pictures.policy_comparison.drawing.compare_policies", stall)
     with pytest.raises(ValueError, match="nothing can be scheduled any more"):
         policy_panel()
     with pytest.raises(ValueError, match="num_gpu_blocks must hold"):

@@ -9,22 +9,22 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course.browser.bare_page import open_widget
-from course.simulator.gpus import GPUS
-from course.simulator.model_shapes import MODEL_SHAPES
-from course.views.batching import batching_panel
-from course.views.calculator import Setup, calculator, capacity_of
-from course.views.calculator.panel import FIRST
-from course.views.chunking_dial import chunking_dial
-from course.views.knobs import Slide
-from course.views.panels import FilmPanel, Panel
-from course.views.picture import WIDTH, read_asset
-from course.views.show import player
+from mini_vllm_labs.pictures.batching import batching_panel
+from mini_vllm_labs.pictures.browser.bare_page import open_widget
+from mini_vllm_labs.pictures.calculator import Setup, calculator, capacity_of
+from mini_vllm_labs.pictures.calculator.panel import FIRST
+from mini_vllm_labs.pictures.chunking_dial import chunking_dial
+from mini_vllm_labs.pictures.knobs import Slide
+from mini_vllm_labs.pictures.panels import FilmPanel, Panel
+from mini_vllm_labs.pictures.picture import WIDTH, read_asset
+from mini_vllm_labs.pictures.show import player
+from mini_vllm_labs.simulation.gpus import GPUS
+from mini_vllm_labs.simulation.model_shapes import MODEL_SHAPES
+from mini_vllm_labs.upkeep.pictures.calculator import drawn, first_picture
 from tests.chromium import Pages
 from tests.views.drawing import SVG
 from tests.views.test_base import KNOBS, budget_picture, counting
 from tests.views.test_layout_in_browser import readable
-from tools.pictures.calculator import drawn, first_picture
 
 ANSWER = """([ticket, words]) => model.set("answer",
   { ticket, svg: `<svg class="mv"><text>${words}</text></svg>`, sentence: words, text_alternative: words })"""
@@ -239,7 +239,7 @@ def test_the_page_computes_what_the_simulator_does(pages: Pages) -> None:
 
 def test_python_shows_the_pages_first_picture(pages: Pages) -> None:
     kept = json.loads(read_asset(FIRST))
-    assert first_picture(pages.new_page()) == kept, "python -m tools.pictures.calculator"
+    assert first_picture(pages.new_page()) == kept, "python -m mini_vllm_labs.upkeep.pictures.calculator"
     assert kept["content"].split('class="notches"')[0].rsplit('d="', 1)[1].count("M") == 55
     assert capacity_of(Setup()).concurrency == 55
 

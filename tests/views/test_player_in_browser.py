@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from course.browser.bare_page import open_widget
-from course.views.paged_batch import paged_batch
-from course.views.show import player
-from course.views.time_machine import time_machine
-from course.views.widgets import Player
+from mini_vllm_labs.pictures.browser.bare_page import open_widget
+from mini_vllm_labs.pictures.paged_batch import paged_batch
+from mini_vllm_labs.pictures.show import player
+from mini_vllm_labs.pictures.time_machine import time_machine
+from mini_vllm_labs.pictures.widgets import Player
 from tests.chromium import Pages
 from tests.views.runs import observed
 from tests.views.test_base import counting

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from course.fresh.jobs import WorkloadRun
-from course.notebook import Lab, Notice, Predictions, watch
-from course.notebook.predictions import Prediction, Revealed
-from course.notebook.truths import fact
-from course.views.prediction import Question, checked_answer
-from course.views.prediction.question import in_words
-from course.views.prediction.widgets import Reveal
-from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
+from mini_vllm_labs.fresh.jobs import WorkloadRun
+from mini_vllm_labs.notebook import Lab, Notice, Predictions, watch
+from mini_vllm_labs.notebook.predictions import Prediction, Revealed
+from mini_vllm_labs.notebook.truths import fact
+from mini_vllm_labs.pictures.prediction import Question, checked_answer
+from mini_vllm_labs.pictures.prediction.question import in_words
+from mini_vllm_labs.pictures.prediction.widgets import Reveal
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 REQUESTS = [TimedRequest(0, name, [ord(name)] * 8, max_tokens=4) for name in "ABC"]
 CONFIG = EngineConfig(max_num_seqs=4, max_num_batched_tokens=12, max_model_len=12, block_size=4, num_gpu_blocks=21)

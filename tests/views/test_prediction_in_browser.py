@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from course.browser.bare_page import open_widget
-from course.views.picture import read_asset
-from course.views.prediction import Answer, Card, Question, is_right
-from course.views.prediction.widgets import Ask, Deck, Reveal
-from course.views.show import player
-from course.views.time_machine import time_machine
+from mini_vllm_labs.pictures.browser.bare_page import open_widget
+from mini_vllm_labs.pictures.picture import read_asset
+from mini_vllm_labs.pictures.prediction import Answer, Card, Question, is_right
+from mini_vllm_labs.pictures.prediction.widgets import Ask, Deck, Reveal
+from mini_vllm_labs.pictures.show import player
+from mini_vllm_labs.pictures.time_machine import time_machine
 from tests.chromium import Pages
 from tests.views.runs import small
 

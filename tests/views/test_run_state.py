@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from course.parity.scenario import PUBLIC_TRACES, read_scenarios
-from course.traces.recording import Recording, likely_block_size
-from course.traces.sentences import describe_step, is_in_front
-from course.views.parts import WIDTHS, sentence_lines
-from course.views.time_machine.machine import states
-from course.workloads.small_workload import SMALL_POOL, run_workload
-from course.workloads.small_workload import make_workload as small_workload
-from course.workloads.timed_request import TimedRequest
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import Policy, SpeculativeConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm_labs.pictures.parts import WIDTHS, sentence_lines
+from mini_vllm_labs.pictures.time_machine.machine import states
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES, read_scenarios
+from mini_vllm_labs.runs.traces.recording import Recording, likely_block_size
+from mini_vllm_labs.runs.traces.sentences import describe_step, is_in_front
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, run_workload
+from mini_vllm_labs.runs.workloads.small_workload import make_workload as small_workload
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.engine.workloads import add, draft_half_right, make_engine, make_workload, small_config
 from tests.views.runs import in_blocks_of_4
 

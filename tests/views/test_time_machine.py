@@ -5,18 +5,18 @@ from collections.abc import Callable
 
 import pytest
 
-from course.palette import color
-from course.parity.scenario import PUBLIC_TRACES, read_scenarios
-from course.traces.recording import Recording
-from course.views.alone import alone
-from course.views.block_life import block_life
-from course.views.film import Film
-from course.views.race import race
-from course.views.text import ranges
-from course.views.time_machine import compare, time_machine
-from course.views.time_machine.compare import RunDifference, first_difference
-from course.views.time_machine.machine import states
-from course.views.time_machine.shelf import CELLS, Shelf
+from mini_vllm_labs.pictures.alone import alone
+from mini_vllm_labs.pictures.block_life import block_life
+from mini_vllm_labs.pictures.film import Film
+from mini_vllm_labs.pictures.race import race
+from mini_vllm_labs.pictures.text import ranges
+from mini_vllm_labs.pictures.time_machine import compare, time_machine
+from mini_vllm_labs.pictures.time_machine.compare import RunDifference, first_difference
+from mini_vllm_labs.pictures.time_machine.machine import states
+from mini_vllm_labs.pictures.time_machine.shelf import CELLS, Shelf
+from mini_vllm_labs.runs.palette import color
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES, read_scenarios
+from mini_vllm_labs.runs.traces.recording import Recording
 from tests.views.drawing import SVG, count, described, layers, numbers, texts, tooltips, tree
 from tests.views.runs import THREE, in_a_huge_pool, in_blocks_of_4, large, observed, small
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from classroom.student_edition.edition import compose
-from tools.site.website.build import WebsiteError, write_website
+from mini_vllm_labs.classroom.student_edition.edition import compose
+from mini_vllm_labs.upkeep.site.website.build import WebsiteError, write_website
 
 VOID = "area base br col embed hr img input link meta source track wbr".split()
 

@@ -29,7 +29,7 @@ def axe() -> str:
     """axe-core's script. Skipped where it was not fetched; with `REQUIRE_SITE` set it fails."""
     if not AXE.is_file():
         (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(
-            "no axe-core here: tools/install_axe.sh fetches it"
+            "no axe-core here: mini_vllm_labs/upkeep/install_axe.sh fetches it"
         )
     return AXE.read_text(encoding="utf-8")
 
@@ -132,6 +132,6 @@ def test_without_scripts_texts_and_stills_are_there(pages: Pages, address: str) 
 
 
 def test_the_axe_that_is_pinned_is_the_one_that_the_tests_read() -> None:
-    script = Path(CHECKOUT, "tools/install_axe.sh").read_text("utf-8")
+    script = Path(CHECKOUT, "mini_vllm_labs/upkeep/install_axe.sh").read_text("utf-8")
     assert AXE.name in script
     assert "sha512sum --check" in script

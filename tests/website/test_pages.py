@@ -12,12 +12,12 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from markdown_it import MarkdownIt
 
-from classroom.student_edition.edition import leaks, secret_lines
-from course.starter_status import starter_path
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.classroom.student_edition.edition import leaks, secret_lines
+from mini_vllm_labs.runs.starter_status import starter_path
+from mini_vllm_labs.upkeep.site.website.build import write_sources
+from mini_vllm_labs.upkeep.site.website.texts import IN_LAB, hints_in, page_text, up
 from tests.website.conftest import Page
-from tools.site.website.build import write_sources
-from tools.site.website.texts import IN_LAB, hints_in, page_text, up
 
 HANDOUTS = sorted(path.parent.name for path in CHECKOUT.glob("labs/*/README.md"))
 WORDS = re.compile(r"\w+")

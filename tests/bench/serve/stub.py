@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bench.serve.text_requests import Endpoint
+from mini_vllm_labs.bench.serve.text_requests import Endpoint
 
 GAP = 0.02
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from bench.serve.answer import ClientAnswer
-from bench.serve.completion import complete, run_round
-from bench.serve.text_requests import Endpoint, TextRequest
+from mini_vllm_labs.bench.serve.answer import ClientAnswer
+from mini_vllm_labs.bench.serve.completion import complete, run_round
+from mini_vllm_labs.bench.serve.text_requests import Endpoint, TextRequest
 from tests.bench.serve.stub import GAP, Stub
 
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from bench.serve.answer import ClientAnswer
-from bench.serve.completion import Round
-from bench.serve.load import RateSearch, ratio
-from bench.serve.report import Objective, RoundReport, parse_objective, report
-from bench.serve.view import client_line, show_report
+from mini_vllm_labs.bench.serve.answer import ClientAnswer
+from mini_vllm_labs.bench.serve.completion import Round
+from mini_vllm_labs.bench.serve.load import RateSearch, ratio
+from mini_vllm_labs.bench.serve.report import Objective, RoundReport, parse_objective, report
+from mini_vllm_labs.bench.serve.view import client_line, show_report
 
 
 def answer(

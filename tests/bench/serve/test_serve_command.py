@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bench import peer_process
-from bench.backend import BackendSettings
-from bench.peer_process import PeerError
-from bench.serve import server_process
-from bench.serve.server_process import MeasuredServer, ServerCommand, server_command, why_missing
-from bench.serve.text_requests import Endpoint
 from mini_vllm.installation import pip_install
+from mini_vllm_labs.bench import peer_process
+from mini_vllm_labs.bench.backend import BackendSettings
+from mini_vllm_labs.bench.peer_process import PeerError
+from mini_vllm_labs.bench.serve import server_process
+from mini_vllm_labs.bench.serve.server_process import MeasuredServer, ServerCommand, server_command, why_missing
+from mini_vllm_labs.bench.serve.text_requests import Endpoint
 from tests.bench.conftest import executable
 from tests.bench.serve.stub import Stub
 from tests.cli.conftest import Commands
@@ -107,7 +107,7 @@ def test_what_a_peer_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", Path("nowhere"))
     assert why_missing("mini-vllm") is None
     assert why_missing("transformers-serve") == f"it needs `{pip_install('accelerate')}`"
-    assert "python -m tools.openvino_peer" in (why_missing("openvino") or "")
+    assert "python -m mini_vllm_labs.upkeep.openvino_peer" in (why_missing("openvino") or "")
 
 
 def test_every_server_gets_the_same_model_threads_and_cache() -> None:

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise, takewhile
 import numpy as np
 import pytest
 
-from bench.serve.text_requests import DESCRIPTIONS, arrival_times, text_requests
+from mini_vllm_labs.bench.serve.text_requests import DESCRIPTIONS, arrival_times, text_requests
 
 
 @pytest.mark.parametrize("burstiness", [0.25, 1.0, 4.0])

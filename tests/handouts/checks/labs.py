@@ -3,8 +3,8 @@
 import re
 from math import ceil
 
-from course.sandbox.time_limit import seconds_for
-from course.starter_status import starter_path
+from mini_vllm_labs.runs.sandbox.time_limit import seconds_for
+from mini_vllm_labs.runs.starter_status import starter_path
 from tests.handouts.checks.runs import add, engine_with, finish
 
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)

@@ -2,10 +2,10 @@
 
 from functools import cache
 
-from course.workloads.fallbacks import make_possible
-from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm_labs.runs.workloads.fallbacks import make_possible
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 
 
 def pool() -> list[int]:

@@ -7,10 +7,6 @@ from math import ceil
 from typing import Any
 from unittest.mock import patch
 
-from course.labtest.support import make_request
-from course.workloads.fallbacks import make_possible
-from course.workloads.simulated_time import StepCost
-from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.absent import NoPreemption, NoPrefixCache
 from mini_vllm.core.invariants import InvariantError
@@ -18,6 +14,10 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.runs.workloads.fallbacks import make_possible
+from mini_vllm_labs.runs.workloads.simulated_time import StepCost
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from solutions import phase1_scheduler_step as phase1
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy

@@ -4,10 +4,10 @@ from functools import cache
 
 import torch
 
-from bench.swap import simulate
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import KVTransferConfig
+from mini_vllm_labs.bench.swap import simulate
 from solutions.phase10_kv_transfer import HostBlockStore
 
 

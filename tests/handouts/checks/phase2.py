@@ -8,10 +8,6 @@ from functools import partial
 from math import ceil
 from unittest.mock import patch
 
-from course.labtest.stand_ins import RecordingPrefixCache
-from course.labtest.support import make_request
-from course.workloads.fallbacks import make_possible
-from course.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.absent import NoPrefixCache, SlotReservation
 from mini_vllm.core.cdiv import cdiv
@@ -20,6 +16,10 @@ from mini_vllm.core.request import Request
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.admission import require_servable
 from mini_vllm.engine.errors import StalledError
+from mini_vllm_labs.grading.labtest.stand_ins import RecordingPrefixCache
+from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.runs.workloads.fallbacks import make_possible
+from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from solutions.phase2_block_pool import PagedKVCacheManager
 from solutions.phase4_prefix_cache import HashPrefixCache
 from tests.handouts.checks.runs import numbers_in_error

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from course.labtest.support import make_request
-from course.parity.replay import ScenarioReplay
-from course.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.runs.parity.replay import ScenarioReplay
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block
 from tests.handouts.checks.runs import add, engine_with, finish, stage, traced_steps
 

@@ -7,22 +7,22 @@ from math import ceil
 from statistics import pstdev
 from typing import Any
 
-from course.fresh.jobs import play_workload
-from course.labtest.phase5_plays import request_in
-from course.labtest.stand_ins import FrozenKV
-from course.simulator.experiment import Experiment
-from course.simulator.gpus import default_budget, find_gpu
-from course.simulator.simulation import simulate, simulate_under
-from course.simulator.workloads import make_requests
-from course.views.calculator import Setup, capacity_of
-from course.workloads.two_gates import TWO_GATES, two_gates
-from course.workloads.urgency import URGENT, with_urgent
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from policies.elastic_budget import ElasticBudget
+from mini_vllm_labs.fresh.jobs import play_workload
+from mini_vllm_labs.grading.labtest.phase5_plays import request_in
+from mini_vllm_labs.grading.labtest.stand_ins import FrozenKV
+from mini_vllm_labs.pictures.calculator import Setup, capacity_of
+from mini_vllm_labs.policies.elastic_budget import ElasticBudget
+from mini_vllm_labs.runs.workloads.two_gates import TWO_GATES, two_gates
+from mini_vllm_labs.runs.workloads.urgency import URGENT, with_urgent
+from mini_vllm_labs.simulation.experiment import Experiment
+from mini_vllm_labs.simulation.gpus import default_budget, find_gpu
+from mini_vllm_labs.simulation.simulation import simulate, simulate_under
+from mini_vllm_labs.simulation.workloads import make_requests
 from solutions.phase1_scheduler_step import clamp
 from solutions.phase5_chunked_prefill import ChunkedPrefillPolicy
 from tests.handouts.checks.phase1 import plan_running

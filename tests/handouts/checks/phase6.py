@@ -8,9 +8,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from course.labtest.support import make_request
-from course.simulator.gpus import find_gpu
-from course.simulator.roofline import saturation_batch
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm.assembly.parts import runner_steps_for
@@ -23,6 +20,9 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch
+from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.simulation.gpus import find_gpu
+from mini_vllm_labs.simulation.roofline import saturation_batch
 from solutions import phase6_gpu_runner as phase6
 from tests.handouts.checks.runs import add, engine_with, finish
 

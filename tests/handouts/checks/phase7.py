@@ -6,15 +6,15 @@ from functools import cache
 
 import torch
 
-from course.labtest.phase7.counters import drafted
-from course.simulator.cost_model import roofline
-from course.simulator.gpus import find_gpu
-from course.simulator.model_shapes import find_model_shape
-from course.simulator.roofline import saturation_batch
 from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm_labs.grading.labtest.phase7.counters import drafted
+from mini_vllm_labs.simulation.cost_model import roofline
+from mini_vllm_labs.simulation.gpus import find_gpu
+from mini_vllm_labs.simulation.model_shapes import find_model_shape
+from mini_vllm_labs.simulation.roofline import saturation_batch
 from solutions.phase7_speculative_decoding import (
     SpeculativeScheduling,
     accept_drafts,

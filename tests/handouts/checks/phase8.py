@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from functools import cache
 
-from classroom.judge.planned_ahead import Pipeline
-from course.labtest.phase8.cases import request_with
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
+from mini_vllm_labs.classroom.judge.planned_ahead import Pipeline
+from mini_vllm_labs.grading.labtest.phase8.cases import request_with
 from solutions import phase8_async_scheduling as reference
 from solutions.phase8_async_scheduling import PlaceholderScheduling
 from tests.handouts.checks.recorded import of_the_course

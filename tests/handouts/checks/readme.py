@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from bench.case import Case
-from course.parity.scenario import PUBLIC_TRACES
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.bench.case import Case
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES
 from tests.handouts.checks.recorded import recorded
 from tests.mutants.catalog import PHASES, alternatives, mutants
 

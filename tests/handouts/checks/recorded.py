@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from course.parity.scenario import PUBLIC_FILES, PUBLIC_TRACES, Scenario, read_scenarios
+from mini_vllm_labs.runs.parity.scenario import PUBLIC_FILES, PUBLIC_TRACES, Scenario, read_scenarios
 
 
 @cache

@@ -3,12 +3,12 @@
 from functools import cache
 from inspect import signature
 
-from bench.cli.router import LOAD, ROUTERS, bench_router
-from bench.fleet import FleetServed, simulate_fleet
-from course.simulator.experiment import Experiment
-from course.simulator.workloads import NUM_PASSAGES, PASSAGE_TOKENS, make_requests
 from mini_vllm.assembly.lineup import parse_lineup
-from serving.router.policies import PrefixAware
+from mini_vllm_labs.bench.fleet import FleetServed, simulate_fleet
+from mini_vllm_labs.cli.bench.router import LOAD, ROUTERS, bench_router
+from mini_vllm_labs.serving.router.policies import PrefixAware
+from mini_vllm_labs.simulation.experiment import Experiment
+from mini_vllm_labs.simulation.workloads import NUM_PASSAGES, PASSAGE_TOKENS, make_requests
 
 WORKLOAD = "shared-prefix"
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from cli.main import app
-from course.terminal.stage_sentences import mean_ms, p95_ms
-from course.workloads.ablation import ablation_requests, run_lineup
 from mini_vllm import EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm_labs.cli.main import app
+from mini_vllm_labs.pictures.terminal.stage_sentences import mean_ms, p95_ms
+from mini_vllm_labs.runs.workloads.ablation import ablation_requests, run_lineup
 
 
 def engine_with(**settings: Any) -> LLMEngine:

@@ -1,7 +1,7 @@
 """What the checks of `docs/teaching.md` may call: the minutes of a class, the points of the judge, the exams."""
 
-from classroom.judge.groups import TEST_GROUPS
-from classroom.judge.questions import upkeep
+from mini_vllm_labs.classroom.judge.groups import TEST_GROUPS
+from mini_vllm_labs.classroom.judge.questions import upkeep
 from tests.grading.checkout import PHASES
 from tests.handouts.checks.labs import sizes
 from tests.handouts.checks.readme import catalog

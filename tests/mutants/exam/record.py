@@ -49,7 +49,7 @@ def recorded(phase: int) -> dict[str, Recorded]:
 
 def digest(phase: int) -> str:
     """Return a name for all that decides about a phase's bank: mutants, the reference, the graded tests."""
-    files = sorted([*ROOT.glob(f"labs/phase{phase}_*/*.py"), *ROOT.glob("course/labtest/**/*.py")])
+    files = sorted([*ROOT.glob(f"labs/phase{phase}_*/*.py"), *ROOT.glob("mini_vllm_labs/grading/labtest/**/*.py")])
     texts = [
         reference(phase).text,
         *(one.text for one in candidates(phase)),

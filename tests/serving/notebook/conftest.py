@@ -7,9 +7,9 @@ import pytest
 from openai import OpenAI
 from openai.types.chat import ChatCompletion
 
-from course.notebook import Lab
 from mini_vllm import EngineConfig
-from serving.notebook import LabServer
+from mini_vllm_labs.notebook import Lab
+from mini_vllm_labs.notebook.serving import LabServer
 
 CONFIG = EngineConfig(
     block_size=8,

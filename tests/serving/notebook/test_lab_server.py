@@ -8,17 +8,17 @@ import psutil
 import pytest
 from openai import OpenAI
 
-from course.fresh.jobs import play_workload
-from course.notebook import Lab, Notice
-from course.views.picture import Picture
-from course.workloads.timed_request import TimedRequest
 from mini_vllm import EngineConfig
-from serving.notebook import Heard, LabServer, bill_of, draw_bills
-from serving.notebook.at_once import Refused
-from serving.notebook.bill import Bill, ServedRun
-from serving.notebook.lab_server import LabServerProcess
-from serving.notebook.metrics_table import Metrics
-from serving.notebook.notices import fetch
+from mini_vllm_labs.fresh.jobs import play_workload
+from mini_vllm_labs.notebook import Lab, Notice
+from mini_vllm_labs.notebook.serving import Heard, LabServer, bill_of, draw_bills
+from mini_vllm_labs.notebook.serving.at_once import Refused
+from mini_vllm_labs.notebook.serving.bill import Bill, ServedRun
+from mini_vllm_labs.notebook.serving.lab_server import LabServerProcess
+from mini_vllm_labs.notebook.serving.metrics_table import Metrics
+from mini_vllm_labs.notebook.serving.notices import fetch
+from mini_vllm_labs.pictures.picture import Picture
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.serving.notebook.conftest import CONFIG, ask, message, stream
 from tests.serving.running import PATIENCE, wait_until
 
@@ -147,7 +147,7 @@ def test_the_process_ends_with_its_owner() -> None:
     ],
 )
 def test_code_that_raises_is_named(lineup: str, title: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.notebook.lab_server.mark_for", lambda lineup: "")
+    monkeypatch.setattr("mini_vllm_labs.notebook.serving.lab_server.mark_for", lambda lineup: "")
     made = LabServer(Lab(5, lineup), CONFIG)
     answers = [made.problem] if made.problem is not None else [made.ask(ask("a", 1)), made.at_once(A=stream("a", 1))]
     made.close()

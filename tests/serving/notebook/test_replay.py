@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from course.notebook import Lab, Notice
-from serving.notebook import LabServer, compare_metrics, draw_bills
-from serving.notebook.metrics_table import Metrics
-from serving.notebook.notices import missing_extras
-from serving.notebook.replay import Exchange, in_words, recorded
+from mini_vllm_labs.notebook import Lab, Notice
+from mini_vllm_labs.notebook.serving import LabServer, compare_metrics, draw_bills
+from mini_vllm_labs.notebook.serving.metrics_table import Metrics
+from mini_vllm_labs.notebook.serving.notices import missing_extras
+from mini_vllm_labs.notebook.serving.replay import Exchange, in_words, recorded
 from tests.notebook.cells import NOTEBOOKS, run_cells
 from tests.serving.notebook.conftest import CONFIG, ask, stream
 
@@ -80,7 +80,8 @@ def test_everything_recorded_is_marked_and_what_was_not_asked_is_not_recorded(mo
 def test_a_missing_package_is_a_notice_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing_extras(["openai", "fastapi"]) is None
     monkeypatch.setattr(
-        "serving.notebook.notices.find_spec", lambda name: None if name in ("openai", "fastapi") else name
+        "mini_vllm_labs.notebook.serving.notices.find_spec",
+        lambda name: None if name in ("openai", "fastapi") else name,
     )
     made = LabServer(Lab(5, "solution"), CONFIG)
     assert "needs openai, fastapi" in str(made)

@@ -61,7 +61,7 @@ def locked_server() -> Iterator[ServerUnderTest]:
 
 def drawing_processes() -> list[int]:
     children = psutil.Process().children()
-    return [child.pid for child in children if "serving.live.drawing" in cmdline(child)]
+    return [child.pid for child in children if "mini_vllm_labs.serving.live.drawing" in cmdline(child)]
 
 
 def cmdline(process: psutil.Process) -> list[str]:

@@ -4,14 +4,14 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from course.traces.recording import Recording
 from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.llm_engine import LLMEngine
-from serving.live.drawing.live_run import LiveRun
-from serving.live.recent_steps import RecentSteps, facts_of, keep_recent_steps
-from serving.observed import observer_of
+from mini_vllm_labs.runs.traces.recording import Recording
+from mini_vllm_labs.serving.live.drawing.live_run import LiveRun
+from mini_vllm_labs.serving.live.recent_steps import RecentSteps, facts_of, keep_recent_steps
+from mini_vllm_labs.serving.observed import observer_of
 from tests.engine.workloads import draft_half_right
 
 CROWDED = EngineConfig(

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from serving.live.recent_steps import progress_of
+from mini_vllm_labs.serving.live.recent_steps import progress_of
 from tests.chromium import measure
 from tests.serving.page.conftest import SMALL, send, send_and_wait
 from tests.serving.running import PATIENCE, ServerUnderTest, serving, wait_until

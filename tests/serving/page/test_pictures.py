@@ -6,14 +6,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course.palette import color
 from mini_vllm.config import EngineConfig
-from serving.live.drawing.live_run import LiveInfo
-from serving.live.drawing.pool_part import PoolMap, runs, shelf_for
-from serving.live.drawing.scene import picture_of
-from serving.live.drawing.sent_page import SentPage
-from serving.live.drawing_process import Look
-from serving.live.recent_steps import facts_of
+from mini_vllm_labs.runs.palette import color
+from mini_vllm_labs.serving.live.drawing.live_run import LiveInfo
+from mini_vllm_labs.serving.live.drawing.pool_part import PoolMap, runs, shelf_for
+from mini_vllm_labs.serving.live.drawing.scene import picture_of
+from mini_vllm_labs.serving.live.drawing.sent_page import SentPage
+from mini_vllm_labs.serving.live.drawing_process import Look
+from mini_vllm_labs.serving.live.recent_steps import facts_of
 from tests.serving.page.runs import CROWDED, Watched
 from tests.views.drawing import described, layers, marked, texts, tooltips
 

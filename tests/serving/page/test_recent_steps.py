@@ -5,11 +5,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from course.traces.run_state import RunState
 from mini_vllm.sampling_params import SamplingParams
-from serving.live.drawing.live_run import LiveRun
-from serving.live.packed_steps import MAX_STEPS, STEPS_PER_CHUNK, Chunks
-from serving.live.recent_steps import MAX_BILLS, MAX_WAITING_NAMED, facts_of
+from mini_vllm_labs.runs.traces.run_state import RunState
+from mini_vllm_labs.serving.live.drawing.live_run import LiveRun
+from mini_vllm_labs.serving.live.packed_steps import MAX_STEPS, STEPS_PER_CHUNK, Chunks
+from mini_vllm_labs.serving.live.recent_steps import MAX_BILLS, MAX_WAITING_NAMED, facts_of
 from tests.serving.page.runs import Watched
 
 DECISIONS = (

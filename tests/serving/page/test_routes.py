@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from serving.live.open_pages import MAX_PAGES
+from mini_vllm_labs.serving.live.open_pages import MAX_PAGES
 from tests.serving.page.conftest import next_of, watching
 from tests.serving.running import HELLO, MODEL, PATIENCE, ServerUnderTest, wait_until
 

@@ -1,6 +1,0 @@
-#!/usr/bin/env bash
-# Runs for each submission.
-set -euo pipefail
-base="${AUTOGRADER:-/autograder}"
-cd "$base/source"
-exec .venv/bin/python -m classroom.export.gradescope "$base/submission" "$base/results/results.json"

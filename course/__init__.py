@@ -1,1 +1,0 @@
-"""What teaches: it runs, records, compares, draws and grades the engine in `mini_vllm`."""

@@ -1,5 +1,0 @@
-"""Claims about vLLM from public texts, as a deck of cards; the learner's engine decides each."""
-
-from course.notebook.claims.decide import all_claims, deck, setup_of
-
-__all__ = ["all_claims", "deck", "setup_of"]

@@ -1,5 +1,0 @@
-"""The life of a block: allocated, shared, freed with its content, hit again, evicted."""
-
-from course.views.block_life.life_film import block_life
-
-__all__ = ["block_life"]

@@ -1,6 +1,0 @@
-"""The limits of a model on a GPU: memory as a bar, speed as a roofline."""
-
-from course.views.calculator.capacity import Capacity, Setup, capacity_of
-from course.views.calculator.panel import calculator, calculator_picture
-
-__all__ = ["Capacity", "Setup", "calculator", "calculator_picture", "capacity_of"]

@@ -1,5 +1,0 @@
-"""Drafts, step by step: what was guessed, what the target sampled, and which slots it took."""
-
-from course.views.drafts.draft_film import draft_film
-
-__all__ = ["draft_film"]

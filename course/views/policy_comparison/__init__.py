@@ -1,6 +1,0 @@
-"""Three policies on the same arrivals: how long each request waits, and which requests a policy delays."""
-
-from course.views.policy_comparison.comparison import PolicyComparison, PolicyResult, compare_policies
-from course.views.policy_comparison.drawing import policy_panel, policy_picture
-
-__all__ = ["PolicyComparison", "PolicyResult", "compare_policies", "policy_panel", "policy_picture"]

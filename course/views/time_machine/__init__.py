@@ -1,7 +1,0 @@
-"""Every step of a run as a picture that can be played, two runs compared, and a run's timeline alone."""
-
-from course.views.time_machine.compare import compare
-from course.views.time_machine.machine import pictures, time_machine
-from course.views.time_machine.waits import wait_strip
-
-__all__ = ["compare", "pictures", "time_machine", "wait_strip"]

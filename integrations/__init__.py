@@ -1,1 +1,0 @@
-"""The learner's parts inside other people's engines."""

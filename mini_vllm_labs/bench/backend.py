@@ -1,0 +1,139 @@
+"""What the backends of a comparison have in common: settings, arriving requests, a served round and its figures."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from mini_vllm.config import EngineConfig
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+
+BLOCK_SIZE = 16
+OnProgress = Callable[[int], object]  # receives the number of finished requests of a round
+
+
+@dataclass(slots=True)
+class ServedRound:
+    """The tokens of each request, and the seconds since the round began at which each was there.
+
+    Requests keep their order; a slow backend may have served only the first few. `steps` is for our engine only,
+    `seconds_by_operator` for a round with a stopwatch on every operator. `cpu_seconds` are those of all threads
+    together: other work on the machine changes them least.
+    """
+
+    token_ids: list[list[int]]
+    token_times: list[list[float]]
+    seconds: float
+    peak_rss_bytes: int = 0
+    cpu_seconds: float = 0.0
+    steps: list[dict[str, float]] = field(default_factory=list)
+    seconds_by_operator: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return sum(map(len, self.token_ids))
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.num_output_tokens / self.seconds
+
+
+def require_complete(requests: Sequence[TimedRequest], served: ServedRound, name: str) -> None:
+    """Raise `RuntimeError` if a backend returned fewer or more tokens than requested: figures would mean nothing."""
+    for index, (request, tokens, times) in enumerate(zip(requests, served.token_ids, served.token_times, strict=False)):
+        if not len(tokens) == len(times) == request.num_output_tokens:
+            raise RuntimeError(
+                f"{name} returned {len(tokens)} tokens for request {index} instead of {request.num_output_tokens}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSettings:
+    """The settings of all backends: a model directory (empty: the embedded model), dtype, threads, KV cache size."""
+
+    model: str
+    dtype: str = "float32"
+    num_threads: int = 1
+    kv_cache_tokens: int = 8192
+    max_num_batched_tokens: int = 512
+    max_num_seqs: int = 64
+    lineup: str = "solution"
+    num_served: int | None = None  # a slow backend serves only the first few requests; None: all
+    max_model_len: int | None = None  # maximum tokens of a request, for mini-vLLM only; None: the model's limit
+    async_scheduling: bool = False  # for mini-vLLM only
+
+    def for_whole_prompts(self, longest: int) -> "BackendSettings":
+        """Return the settings for a lineup without chunked prefill: the budget holds the longest request."""
+        budget = max(longest, self.max_num_batched_tokens)
+        return replace(self, max_num_batched_tokens=budget, max_model_len=longest)
+
+    def engine_config(self) -> EngineConfig:
+        """Return our engine's settings."""
+        return EngineConfig(
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=self.max_num_batched_tokens,
+            max_model_len=self.max_model_len,
+            block_size=BLOCK_SIZE,
+            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # and the null block
+            dtype=self.dtype,
+            async_scheduling=self.async_scheduling,
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment that sets a server's compute threads; with 0 every server makes its own choice."""
+        return {"OMP_NUM_THREADS": str(self.num_threads)} if self.num_threads else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How the requests of a round are served: at which temperature, and how many at once (None: all that arrive)."""
+
+    temperature: float = 0.0
+    batch_size: int | None = None
+
+
+ALL_GREEDY = Load()
+
+
+class Backend(Protocol):
+    """Serves requests, each to its full length. `on_progress` receives the number of finished requests.
+
+    Above temperature 0 every backend draws from the whole vocabulary: no top-k, no top-p.
+    """
+
+    facts: dict[str, Any]
+
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound: ...
+
+
+class Arrivals:
+    """Yields the requests of a round as they arrive, at most `batch_size` unfinished at once.
+
+    The clock starts at construction. The code that serves the requests counts `num_finished`.
+    """
+
+    def __init__(self, requests: Sequence[TimedRequest], batch_size: int | None = None) -> None:
+        self.requests, self.batch_size = requests, batch_size or len(requests)
+        self.next = self.num_finished = 0
+        self.start = time.perf_counter()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the round began."""
+        return time.perf_counter() - self.start
+
+    @property
+    def all_in(self) -> bool:
+        return self.next == len(self.requests)
+
+    def take(self, max_count: int | None = None) -> list[int]:
+        """Return the indices of newly arrived requests."""
+        first, now = self.next, self.now
+        end = min(self.num_finished + self.batch_size, first + (max_count or len(self.requests)))
+        while not self.all_in and self.requests[self.next].arrival_time <= now and self.next < end:
+            self.next += 1
+        return list(range(first, self.next))
+
+    def wait(self) -> None:
+        """Sleep until the next request arrives."""
+        time.sleep(max(0.0, self.requests[self.next].arrival_time - self.now))

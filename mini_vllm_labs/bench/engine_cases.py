@@ -1,0 +1,190 @@
+"""Benchmarks of the engine in this process: sides that differ in settings answer the same requests in turns."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from mini_vllm.assembly.build import build_engine
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.runner.paged_model_runner import PagedModelRunner
+from mini_vllm_labs.bench.backend import ALL_GREEDY, ServedRound
+from mini_vllm_labs.bench.case import Case, Figures, Measured, in_turns
+from mini_vllm_labs.bench.mini_vllm_backend import MiniVllmBackend
+from mini_vllm_labs.bench.models import LARGE_VOCABULARY, RANDOM_MODEL, save_random_model
+from mini_vllm_labs.bench.plan import longest, room_needed
+from mini_vllm_labs.pictures.terminal.options import threads_to_use
+from mini_vllm_labs.pictures.terminal.progress import ProgressReport
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+
+Part = Literal["kv_cache", "preemption", "prefix_cache", "chunking", "runner", "speculation", "async_scheduling"]
+EMBEDDED, LARGER, WIDE = "embedded model", "150 M model, random weights", "Qwen3-0.6B's shape, 2 layers, random weights"
+END_OF_TEXT = 2  # in the course's tokenizer; a text under a grammar needs one
+SHAPES = {LARGER: RANDOM_MODEL | {"eos_token_id": END_OF_TEXT}, WIDE: LARGE_VOCABULARY}
+BATCH_SIZES = (1, 4, 16, 64)
+MIN_ROOM = 1024
+UNCACHED = EngineConfig(enable_prefix_caching=False)  # every round computes all of its prompts
+Peer = Callable[[list[TimedRequest]], Measured]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One side: what differs in the engine's config, in the requests' parameters, and which parts are absent."""
+
+    config: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
+    absent: Sequence[Part] = ()
+
+
+class EngineSide:
+    """An engine that serves rounds; the seconds of masks and the statistics of drafts are those of the last round."""
+
+    def __init__(self, config: EngineConfig, lineup: Lineup, model: str | None) -> None:
+        self.backend = MiniVllmBackend(build_engine(config, lineup, model))
+        self.engine, self.clock = self.backend.engine, self.backend.clock
+        self.mask_seconds = 0.0
+        runner = self.backend.watched.inner
+        masks: Any = runner.masks if isinstance(runner, PagedModelRunner) else None
+        if masks is not None:
+            masks.apply = partial(self._apply, masks.apply)
+
+    def _apply(self, apply: Callable[..., Any], *args: Any) -> Any:
+        started = time.perf_counter()
+        masked = apply(*args)
+        self.mask_seconds += time.perf_counter() - started
+        return masked
+
+    def serve(self, requests: Sequence[TimedRequest], params: Mapping[str, Any]) -> ServedRound:
+        self.backend.params, self.mask_seconds = dict(params), 0.0
+        if (statistics := self.engine.draft_statistics) is not None:
+            statistics.num_drafts = 0
+            statistics.num_accepted_tokens_per_pos = [0] * len(statistics.num_accepted_tokens_per_pos)
+        return self.backend.serve(requests, lambda done: None, ALL_GREEDY)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is asked of an engine's side: how many requests, in which round, on which model, at which share of lengths.
+
+    `chat` encodes a question as the model's chat.
+    """
+
+    size: int
+    round_number: int
+    model: str = EMBEDDED
+    scale: float = 1.0
+    chat: Callable[[str], list[int]] = lambda text: [0] * 64
+
+
+@dataclass(frozen=True)
+class EngineBenchmark:
+    """Sides, workloads, batch sizes and models; each workload, size and model is one case.
+
+    `room` is the KV cache as a share of what would hold all requests at once. `figures` are those of a round, apart
+    from its tokens per second. `applies` says whether a side can serve a model. `peers` are other libraries' sides, at
+    batch 1. `scale` multiplies lengths; `quick` has what a trial run changes.
+    """
+
+    settings: Mapping[str, Setting]
+    base: str
+    workloads: Mapping[str, Callable[[Work], list[TimedRequest]]]
+    figures: Callable[[EngineSide, list[TimedRequest], ServedRound], Figures]
+    quick: Mapping[str, Any]
+    batch_sizes: Sequence[int] = BATCH_SIZES
+    models: Sequence[str] = (EMBEDDED,)
+    config: EngineConfig = UNCACHED
+    params: Mapping[str, Any] = field(default_factory=dict)
+    room: float = 1.0
+    scale: float = 1.0
+    same_tokens: bool = True
+    applies: Callable[[str, EngineSide, str], bool] = lambda name, side, model: True
+    peers: Callable[[], Mapping[str, Peer]] = dict
+    notes: Callable[[Case], list[str]] = lambda case: []
+
+
+def measure(
+    one: EngineBenchmark, lineup: Lineup, num_rounds: int, threads: int | None, report: ProgressReport
+) -> Iterator[Case]:
+    """Measure every case; a warm-up of each side comes first. `threads` None: the engine's own choice."""
+    peers = one.peers()
+    with tempfile.TemporaryDirectory() as folder:
+        for model in one.models:
+            report(f"{model}: loading")
+            path = str(save_random_model(Path(folder) / "model", SHAPES[model])) if model in SHAPES else None
+            torch.set_num_threads(threads_to_use(threads))
+            sides = build_sides(one, lineup, path)
+            if threads:
+                torch.set_num_threads(threads)  # loading a small model chooses one thread
+            for (workload, make), size in product(one.workloads.items(), one.batch_sizes):
+                title = f"{workload}; {model}, batch {size}, threads: {torch.get_num_threads()}"
+                serving = Serving(one, sides, make, Work(size, 0, model, one.scale, chats_of(sides)))
+                rounds = in_turns(serving.runs(peers), num_rounds, num_warm_ups=1, report=report, title=title)
+                case = Case.of(title, "tokens/s", one.base, rounds)
+                case.notes = one.notes(case)
+                yield case
+
+
+def build_sides(one: EngineBenchmark, lineup: Lineup, model: str | None) -> dict[str, EngineSide]:
+    """Build an engine for each setting; settings that differ only in the requests' parameters share one."""
+    built: dict[str, EngineSide] = {}
+    sides = {}
+    for name, setting in one.settings.items():
+        key = f"{setting.config} {setting.absent}"
+        if key not in built:
+            absent: dict[str, Any] = dict.fromkeys(setting.absent, "absent")
+            config = replace(one.config, **{"num_gpu_blocks": num_blocks(one), **setting.config})
+            built[key] = EngineSide(config, replace(lineup, **absent), model)
+        sides[name] = built[key]
+    return sides
+
+
+def num_blocks(one: EngineBenchmark) -> int:
+    """Return the size of the KV cache for the largest batch of any workload, and the null block."""
+    rounds = [make(Work(max(one.batch_sizes), 0, scale=one.scale)) for make in one.workloads.values()]
+    room = max(one.room * max(MIN_ROOM, *map(room_needed, rounds)), 2 * max(map(longest, rounds)))
+    return cdiv(round(room), one.config.block_size) + 1
+
+
+def chats_of(sides: Mapping[str, EngineSide]) -> Callable[[str], list[int]]:
+    template = next(iter(sides.values())).engine.tokenizer.apply_chat_template
+    return lambda text: template([{"role": "user", "content": text}])
+
+
+@dataclass(frozen=True)
+class Serving:
+    """One workload at one batch size, served by all sides."""
+
+    one: EngineBenchmark
+    sides: Mapping[str, EngineSide]
+    make: Callable[[Work], list[TimedRequest]]
+    work: Work
+
+    def runs(self, peers: Mapping[str, Peer]) -> dict[str, Callable[[int], Measured]]:
+        """Return the rounds of every side that this model has; transformers drafts for one request at a time."""
+        runs = {
+            name: partial(self.serve, name)
+            for name, side in self.sides.items()
+            if self.one.applies(name, side, self.work.model)
+        }
+        asked = {name: partial(self.ask, peer) for name, peer in peers.items() if self.work.size == 1}
+        return {**runs, **asked}
+
+    def requests(self, number: int) -> list[TimedRequest]:
+        return self.make(replace(self.work, round_number=number))
+
+    def serve(self, name: str, number: int) -> Measured:
+        requests, side = self.requests(number), self.sides[name]
+        served = side.serve(requests, {**self.one.params, **self.one.settings[name].params})
+        answers = served.token_ids if self.one.same_tokens else None
+        return Measured(served.tokens_per_second, self.one.figures(side, requests, served), answers)
+
+    def ask(self, peer: Peer, number: int) -> Measured:
+        return peer(self.requests(number))

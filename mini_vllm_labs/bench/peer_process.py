@@ -1,0 +1,114 @@
+"""The parent's end of a backend process."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.bench.backend import ALL_GREEDY, BackendSettings, Load, OnProgress, ServedRound, require_complete
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+
+OPENVINO, LLAMA_CPP, VLLM = "openvino", "llama-cpp", "vllm"
+BINARIES = "Scripts" if os.name == "nt" else "bin"
+OPENVINO_PYTHON = CHECKOUT / ".venv-openvino" / BINARIES / "python"
+LLAMA_CPP_PYTHON = CHECKOUT / ".venv-llama-cpp" / BINARIES / "python"
+VLLM_PYTHON = CHECKOUT / ".venv-vllm" / BINARIES / "python"
+TRANSFORMERS = ("transformers-continuous", "transformers-static", "transformers-one-by-one")
+BACKENDS = ("mini-vllm", *TRANSFORMERS, OPENVINO, LLAMA_CPP)
+
+
+class PeerError(RuntimeError):
+    """A backend could not be started, or exited early. The message has its last line of output."""
+
+
+PEERS = "python -m mini_vllm_labs.upkeep"
+
+
+def why_missing(name: str) -> str | None:
+    """Return why a backend cannot run here; None if it can."""
+    if name == OPENVINO and not OPENVINO_PYTHON.exists():
+        return f"OpenVINO GenAI has no environment here; `{PEERS}.openvino_peer` makes one (about 2 GB)"
+    if name == LLAMA_CPP and not LLAMA_CPP_PYTHON.exists():
+        return f"llama.cpp has no environment here; `{PEERS}.llama_cpp_peer` builds one (15 minutes, 170 MB)"
+    if name == VLLM and not VLLM_PYTHON.exists():
+        return f"vLLM's scheduler has no environment here; `{PEERS}.vllm_peer` makes one (about 300 MB)"
+    return None
+
+
+def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
+    """Parse `--peers`. Raises `ValueError` for a name that is not among the known ones."""
+    names = [] if text == "none" else [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--peers {name}: choose from {', '.join(known)}, or 'none'")
+    return names
+
+
+class PeerProcess:
+    """A running backend process. While other backends have their rounds, it waits and uses no CPU."""
+
+    def __init__(self, name: str, settings: BackendSettings) -> None:
+        self.name, self.settings = name, settings
+        python = str({OPENVINO: OPENVINO_PYTHON, LLAMA_CPP: LLAMA_CPP_PYTHON}.get(name, sys.executable))
+        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(
+            [python, "-m", "mini_vllm_labs.bench.backend_process", name, json.dumps(asdict(settings))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,  # a file: a pipe that is not read fills up, and the backend would stop
+            text=True,
+            cwd=CHECKOUT,
+            env={**os.environ, "OMP_NUM_THREADS": str(settings.num_threads), "HF_HUB_OFFLINE": "1"},
+        )
+        self.facts: dict[str, Any] = self._read("ready")
+
+    def serve(
+        self,
+        requests: Sequence[TimedRequest],
+        on_progress: OnProgress = lambda count: None,
+        load: Load = ALL_GREEDY,
+    ) -> ServedRound:
+        """Serve a round; `on_progress` receives the number of finished requests. Raises `PeerError`."""
+        assert self._process.stdin is not None
+        parts = [
+            [list(request.prompt_token_ids), request.num_output_tokens, request.arrival_time] for request in requests
+        ]
+        try:
+            self._process.stdin.write(json.dumps({"requests": parts, "load": asdict(load)}) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._error() from error
+        served = ServedRound(**self._read("served", on_progress))
+        require_complete(requests, served, self.name)
+        return served
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()  # its loop over the lines ends
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stderr.close()
+
+    def _read(self, key: str, on_progress: OnProgress = lambda count: None) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            message = json.loads(line)
+            if key in message:
+                answer: dict[str, Any] = message[key]
+                return answer
+            on_progress(message["done"])
+        raise self._error()
+
+    def _error(self) -> PeerError:
+        self._process.wait()
+        self._stderr.seek(0)
+        last = self._stderr.read().strip().splitlines()[-1:] or ["nothing"]
+        return PeerError(f"{self.name} exited early; its last line: {last[0][:500]}")

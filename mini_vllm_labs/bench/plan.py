@@ -1,0 +1,204 @@
+"""What `bench throughput` runs, and the requests of all benchmarks: short chats, long documents, shared prefixes."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm_labs.bench.backend import ALL_GREEDY, BackendSettings, Load
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+
+DOCUMENT_EVERY = 8
+BLOCK_TOKENS = 32  # a multiple of every backend's block size: room is counted in these
+OURS = "mini-vllm"
+PROFILED = "mini-vllm-profiled"
+SLOW = "transformers-one-by-one"
+NUM_SLOW = 8  # one by one, so all of them would take minutes
+WORKLOADS = ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
+NUM_QUESTIONS = 32
+MIN_BATCHED = 8  # requests of a round: one alone is over in a few milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Ranges of lengths in tokens, both ends included."""
+
+    chat_prompt: tuple[int, int] = (16, 128)
+    chat_output: tuple[int, int] = (16, 128)
+    document_prompt: tuple[int, int] = (512, 1024)
+    document_output: tuple[int, int] = (32, 96)
+    question: tuple[int, int] = (8, 24)
+    shared_document: int = 1024
+    answer: int = 16
+    even_prompt: int = 64
+    even_output: int = 64
+
+
+FULL = Sizes()
+QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16), shared_document=160, even_prompt=16, even_output=8)
+
+
+def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL) -> list[TimedRequest]:
+    """Draw requests. Every round has the same lengths and different token ids, so no cache helps the next.
+
+    Chat lengths are drawn evenly on a logarithmic scale (short ones are common); every eighth request is a
+    document.
+    """
+    lengths, tokens = random.Random(f"lengths {count}"), random.Random(f"tokens {round_number}")
+    requests = []
+    for index in range(count):
+        is_document = index % DOCUMENT_EVERY == DOCUMENT_EVERY // 2
+        prompt_range = sizes.document_prompt if is_document else sizes.chat_prompt
+        output_range = sizes.document_output if is_document else sizes.chat_output
+        prompt_len = _draw(lengths, prompt_range)
+        prompt = [tokens.randrange(4, vocab_size) for _ in range(prompt_len)]
+        requests.append(TimedRequest(0.0, str(index), prompt, _draw(lengths, output_range)))
+    return requests
+
+
+def questions_about_one_document(
+    count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL
+) -> list[TimedRequest]:
+    """Draw questions that begin with the same document. Every round has the same lengths and a different document."""
+    lengths, tokens = random.Random(f"questions {count}"), random.Random(f"document {round_number}")
+    vocab = range(4, vocab_size)
+    document = tokens.choices(vocab, k=sizes.shared_document)
+    return [
+        TimedRequest(0.0, str(n), document + tokens.choices(vocab, k=lengths.randint(*sizes.question)), sizes.answer)
+        for n in range(count)
+    ]
+
+
+def even_requests(count: int, vocab_size: int, seed: str, sizes: Sizes = FULL) -> list[TimedRequest]:
+    """Draw requests of one length, in and out: the best case of `generate`, which then pads nothing."""
+    vocab, rng = range(4, vocab_size), random.Random(seed)
+    prompts = (rng.choices(vocab, k=sizes.even_prompt) for _ in range(count))
+    return [TimedRequest(0.0, str(number), prompt, sizes.even_output) for number, prompt in enumerate(prompts)]
+
+
+def _draw(rng: random.Random, ends: tuple[int, int]) -> int:
+    low, high = ends
+    length: float = low * (high / low) ** rng.random()
+    return round(length)
+
+
+def poisson_stream(requests: Sequence[TimedRequest], requests_per_second: float) -> list[TimedRequest]:
+    """Return the requests with arrivals of a Poisson process; the first arrives at 0."""
+    rng, now, stream = random.Random("arrivals"), 0.0, []
+    for request in requests:
+        stream.append(replace(request, arrival_time=now))
+        now += rng.expovariate(requests_per_second)
+    return stream
+
+
+def longest(requests: Sequence[TimedRequest]) -> int:
+    """Return the maximum length of a request in tokens, prompt and output."""
+    return max(request.num_prompt_tokens + request.max_tokens for request in requests)
+
+
+def room_needed(requests: Sequence[TimedRequest]) -> int:
+    """Return the tokens of KV cache that hold all requests at once, each in whole blocks."""
+    return sum(
+        cdiv(request.num_prompt_tokens + request.num_output_tokens, BLOCK_TOKENS) * BLOCK_TOKENS for request in requests
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Rounds of requests, each served by every backend in turn. `note` describes them."""
+
+    title: str
+    note: str
+    rounds: Sequence[list[TimedRequest]]
+    load: Load = ALL_GREEDY
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputPlan:
+    """The backends, the model, the number of requests and of rounds. Every round has its own requests.
+
+    Greedy chats, documents and questions come first; then batches of each size, at each temperature.
+    """
+
+    model: Path
+    vocab_size: int
+    num_requests: int
+    num_rounds: int
+    num_threads: int
+    backends: Sequence[str]
+    dtype: str = "float32"
+    lineup: str = "solution"
+    sizes: Sizes = FULL
+    batch_sizes: Sequence[int] = ()
+    temperatures: Sequence[float] = (0.0,)
+
+    def warm_up(self) -> list[TimedRequest]:
+        """Return a few chats and a document that occur in no round, so that no round starts with cached prompts."""
+        return [replace(request, max_tokens=8) for request in self._mixed(-1)[: DOCUMENT_EVERY // 2 + 1]]
+
+    def workloads(self, requests_per_second: Callable[[], float]) -> Iterator[Workload]:
+        """Yield all workloads. The rate of streams is asked for when all requests at once have been served."""
+        sizes, count = self.sizes, min(NUM_QUESTIONS, self.num_requests)
+        mixed = (
+            f"{self.num_requests} requests: every eighth a document of {ends(sizes.document_prompt)} tokens, "
+            f"{ends(sizes.document_output)} out; the others chats of {ends(sizes.chat_prompt)}, "
+            f"{ends(sizes.chat_output)} out."
+        )
+        shared = (
+            f"{count} questions of {ends(sizes.question)} tokens after a shared document of {sizes.shared_document:,}, "
+            f"{sizes.answer} out; one round, because it is slow without a prefix cache."
+        )
+        yield Workload(ALL_AT_ONCE, mixed, [self._mixed(number) for number in range(self.num_rounds)])
+        rate = requests_per_second()
+        streamed = f"{mixed} On average {rate:.2f} arrive per second, half of what ours serves all at once."
+        yield Workload(STREAM, streamed, self.stream(rate))
+        questions = questions_about_one_document(count, self.vocab_size, 0, sizes)
+        yield Workload(SHARED_PREFIX, shared, [questions])
+        for number, temperature in enumerate(self.temperatures, start=2):
+            ending = f", temperature {temperature}" if temperature else ""
+            if temperature:
+                yield Workload(STREAM + ending, streamed, self.stream(rate, number), Load(temperature))
+            for size in self.batch_sizes:
+                even = f"{max(size, MIN_BATCHED)} requests of {sizes.even_prompt} tokens, {sizes.even_output} out."
+                yield Workload(f"batch {size}{ending}", even, self.batches(size, ending), Load(temperature, size))
+
+    def stream(self, requests_per_second: float, first: int = 1) -> list[list[TimedRequest]]:
+        """Return rounds of chats and documents with Poisson arrivals; another `first` draws other tokens."""
+        numbers = range(1000 * first, 1000 * first + self.num_rounds)
+        return [poisson_stream(self._mixed(number), requests_per_second) for number in numbers]
+
+    def batches(self, size: int, ending: str = "") -> list[list[TimedRequest]]:
+        """Return rounds of requests of one length, for at least one batch of this size."""
+        seeds = [f"batch {size}{ending} {number}" for number in range(self.num_rounds)]
+        return [even_requests(max(size, MIN_BATCHED), self.vocab_size, seed, self.sizes) for seed in seeds]
+
+    def profiled(self) -> tuple[list[TimedRequest], list[TimedRequest]]:
+        """Return two more rounds of chats and documents: a warm-up and one to profile."""
+        return self._mixed(200), self._mixed(201)  # numbers that no other round has: no prompt is cached
+
+    def settings(self) -> BackendSettings:
+        """Return the settings of every backend: KV cache for all requests of a round at once, nothing shared.
+
+        Without phase 5 the budget of every backend holds the longest request.
+        """
+        rounds = [requests for workload in self.workloads(lambda: 1.0) for requests in workload.rounds]
+        settings = BackendSettings(
+            str(self.model),
+            self.dtype,
+            self.num_threads,
+            max(map(room_needed, rounds)),
+            max_num_seqs=max(self.num_requests, *self.batch_sizes, 1),
+            lineup=self.lineup,
+        )
+        if parse_lineup(self.lineup).chunking == "absent":
+            settings = settings.for_whole_prompts(max(map(longest, rounds)))
+        return settings
+
+    def _mixed(self, round_number: int) -> list[TimedRequest]:
+        return skewed_requests(self.num_requests, self.vocab_size, round_number, self.sizes)
+
+
+def ends(pair: tuple[int, int]) -> str:
+    return f"{pair[0]:,} to {pair[1]:,}"

@@ -1,0 +1,143 @@
+"""The cost of scheduling on our side: by the requests that run, the blocks of the pool, the queue, the look-up."""
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import solutions_exist
+from mini_vllm.config import Policy
+from mini_vllm.core.request import Request
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.bench import scheduling
+from mini_vllm_labs.bench.case import Case, Measured, in_turns
+from mini_vllm_labs.bench.scheduling import (
+    BLOCK_SIZE,
+    SHARED_TOKENS,
+    Decoding,
+    Maker,
+    admissions,
+    clock,
+    empty_scheduler,
+    freeze,
+    ours,
+    per_request,
+    steps_per_round,
+    take_step,
+)
+from mini_vllm_labs.pictures.terminal.progress import ProgressReport, unreported
+
+NUM_ROUNDS = 7
+NUM_ADMISSIONS = 2000
+SMALL_POOL, LARGE_POOL = 10_000, 1_000_000
+NUM_QUEUED = 100_000
+NUM_RUNNING = 64  # while pools and queues of different sizes are compared
+LOOKED_UP_TOKENS, NUM_LOOK_UPS, WINDOW = 32_000, 20, 1024
+Runs = Mapping[str, Callable[[int], Measured]]
+
+
+def scheduler_cases(lineup: Lineup, report: ProgressReport = unreported) -> Iterator[Case]:
+    """Yield the cost of everything that the lineup can do.
+
+    Without phase 2 pools and queues are left out: a million single slots would take too long.
+    """
+    maker = ours(lineup)
+    decodes: Runs = {f"{count:,} running": Decoding(maker, count, {}, NUM_ROUNDS).round for count in scheduling.RUNNING}
+    yield case("A scheduled request: schedule() + update_from_output(), all decode", decodes, report)
+    bare: Runs = {f"{count:,} running": partial(bookkeeping, count) for count in scheduling.RUNNING}
+    yield case("Bare: a loop with a dict insert, an addition and a list append", bare, report)
+    title = f"An admission, {NUM_ADMISSIONS:,} in one step that share {SHARED_TOKENS} cached tokens"
+    yield Case.of(title, "us", "arrival", admissions({"": maker}, NUM_ADMISSIONS, 3))
+    if lineup.kv_cache != "absent":
+        pools: Runs = {
+            f"{size:,}": Decoding(maker, NUM_RUNNING, {"num_blocks": size}, NUM_ROUNDS).round
+            for size in (SMALL_POOL, LARGE_POOL)
+        }
+        yield case(f"A decode, {NUM_RUNNING} running, by the blocks of the pool", pools, report)
+        yield queue_case(maker, report)
+    if looking_up := look_ups(lineup):
+        yield case(f"A prefix look-up of {LOOKED_UP_TOKENS:,} cached tokens", looking_up, report)
+    gc.unfreeze()
+
+
+def case(title: str, runs: Runs, report: ProgressReport) -> Case:
+    """Return what each side costs, measured in turns; ratios are to the first side."""
+    freeze()
+    return Case.of(title, "us", next(iter(runs)), in_turns(runs, NUM_ROUNDS, report=report, title=title))
+
+
+def bookkeeping(num_requests: int, number: int) -> Measured:
+    """Return the minimum cost per request of any scheduler in Python: the plan, a counter and the token in a loop.
+
+    It is measured in the same run, so that costs can be given as multiples of it.
+    """
+    requests = [Request(f"r{index}", [0]) for index in range(num_requests)]
+    num_steps = steps_per_round(num_requests)
+    start = clock()
+    for _ in range(num_steps):
+        plan: dict[str, int] = {}
+        for request in requests:
+            plan[request.request_id] = 1
+            request.num_computed_tokens += 1
+            request.all_token_ids.append(5)
+    return per_request(clock() - start, num_requests * num_steps)
+
+
+def queue_case(maker: Maker, report: ProgressReport, policy: Policy = "fcfs") -> Case:
+    """Return the cost of a decode with no and with many waiting requests, and of joining a queue of so many.
+
+    Raises `RuntimeError` if one of them was admitted.
+    """
+    empty, full = (
+        Decoding(maker, NUM_RUNNING, {"num_blocks": LARGE_POOL, "policy": policy}, NUM_ROUNDS) for _ in range(2)
+    )
+    queued = [
+        Request(f"q{index}", [index % 1000, index // 1000], SamplingParams(max_tokens=4), priority=1 + index % 7)
+        for index in range(NUM_QUEUED)
+    ]
+    freeze()
+    start = clock()
+    for request in queued:
+        full.scheduler.add_request(request)
+    joining = per_request(clock() - start, NUM_QUEUED)
+    title = f"A decode, {NUM_RUNNING} running, by the queue"
+    runs = {"none wait": empty.round, f"{NUM_QUEUED:,} wait": full.round}
+    rounds = in_turns(runs, NUM_ROUNDS, report=report, title=title)
+    if len(full.scheduler.waiting) != NUM_QUEUED:
+        raise RuntimeError(f"{len(full.scheduler.waiting)} of {NUM_QUEUED} requests still wait: some were admitted")
+    return Case.of(title, "us", "none wait", {**rounds, "to join, once": [joining]})
+
+
+def look_ups(lineup: Lineup) -> Runs:
+    """Return rounds of looking up a long cached prompt without and with sliding windows; none without the phases.
+
+    The reference's phase 12 is used where the lineup has none.
+    """
+    grouped = replace(lineup, windows="solution") if lineup.windows == "absent" and solutions_exist() else lineup
+    if grouped.windows == "absent" or lineup.prefix_cache == "absent":
+        return {}
+    return {
+        "full attention": look_up(lineup, (None,)),
+        "with windows": look_up(grouped, (None, WINDOW)),
+    }
+
+
+def look_up(lineup: Lineup, windows: Sequence[int | None]) -> Callable[[int], Measured]:
+    """Return a round of look-ups of a cached prompt. Raises `RuntimeError` if they do not find all of it."""
+    prompt, params = list(range(LOOKED_UP_TOKENS)), SamplingParams(max_tokens=1)
+    size, num_blocks = 2 * LOOKED_UP_TOKENS, LOOKED_UP_TOKENS // BLOCK_SIZE * 2 + 100
+    scheduler = empty_scheduler(lineup, 1, size, num_blocks=num_blocks, max_model_len=size, windows=windows)
+    scheduler.add_request(Request("first", prompt, params))
+    take_step(ours(lineup), scheduler)
+    asking = Request("asking", prompt, params)
+    if len(scheduler.kv.get_computed_blocks(asking)) != (LOOKED_UP_TOKENS - 1) // BLOCK_SIZE:
+        raise RuntimeError(f"a look-up of {LOOKED_UP_TOKENS:,} cached tokens did not find all their blocks")
+
+    def measured(number: int) -> Measured:
+        start = clock()
+        for _ in range(NUM_LOOK_UPS):
+            scheduler.kv.get_computed_blocks(asking)
+        return per_request(clock() - start, NUM_LOOK_UPS)
+
+    return measured

@@ -1,0 +1,192 @@
+"""The load of one run, how a server copes with it, and the search for the highest rate that it sustains."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from mini_vllm_labs.bench.serve.completion import run_round
+from mini_vllm_labs.bench.serve.report import Objective, RoundReport, report
+from mini_vllm_labs.bench.serve.text_requests import SHAREGPT, Endpoint, TextRequest, text_requests
+from mini_vllm_labs.pictures.terminal import progress
+
+MAX_UNFINISHED_SHARE = 0.1
+"""A server that leaves more than this unanswered cannot keep up; its late first tokens come only after the probe."""
+NUM_WARM_UPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """One rate: the 99th percentile of the time to the first token, in seconds, and how many requests failed.
+
+    `left_over` is the share of the requests that piled up, as in a `RoundReport`.
+    """
+
+    rate: float
+    p99_ttft: float
+    num_failed: int
+    left_over: float
+    holds: bool
+
+
+@dataclass(slots=True)
+class RateSearch:
+    """Every rate that was tried, in order, beginning at `first`. `bound` is in seconds.
+
+    `highest` is the highest rate that held, `lowest_failed` the lowest that did not; None if there was none.
+    """
+
+    bound: float
+    first: float
+    probed: list[Probed] = field(default_factory=list)
+
+    @property
+    def highest(self) -> float | None:
+        return max((probed.rate for probed in self.probed if probed.holds), default=None)
+
+    @property
+    def lowest_failed(self) -> float | None:
+        return min((probed.rate for probed in self.probed if not probed.holds), default=None)
+
+    def next_rate(self) -> float:
+        """Return the rate to try next: twice or half until there is one of each kind, then the one in the middle.
+
+        So no rate is tried above one that failed, or below one that held.
+        """
+        held, failed = self.highest, self.lowest_failed
+        if held is None and failed is None:
+            return self.first
+        if failed is None:
+            assert held is not None
+            return 2 * held
+        return failed / 2 if held is None else math.sqrt(held * failed)  # rates are compared by ratio
+
+    def record(self, rate: float, figures: RoundReport) -> None:
+        """Record what was found at a rate.
+
+        It holds if every request was answered, p99 is at most `bound`, and the server kept up.
+        """
+        num_failed, p99 = sum(figures.failed.values()), figures.ttft.p99
+        holds = num_failed == 0 and p99 <= self.bound and figures.left_over <= MAX_UNFINISHED_SHARE
+        self.probed.append(Probed(rate, p99, num_failed, figures.left_over, holds))
+
+
+def ratio(ours: RateSearch, theirs: RateSearch) -> float | None:
+    """Return our highest rate over theirs; None if one of them held at no rate."""
+    if ours.highest is None or theirs.highest is None:
+        return None
+    return ours.highest / theirs.highest
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is sent, as in `text_requests`; `max_concurrency` and `timeout` (seconds) are the client's."""
+
+    workload: str = SHAREGPT
+    num_requests: int = 100
+    request_rate: float = math.inf
+    burstiness: float = 1.0
+    scale: float = 1.0
+    seed: int = 0
+    max_concurrency: int | None = None
+    timeout: float = 600.0
+    objective: Objective | None = None
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the load as a JSON object, which has no infinity."""
+        return {**asdict(self), "request_rate": "inf" if self.request_rate == math.inf else self.request_rate}
+
+    def requests(self, round_number: int) -> list[TextRequest]:
+        """Return the requests of a round. Every round has the same lengths and different words, so no cache helps."""
+        return text_requests(
+            self.workload, self.num_requests, self.request_rate, self.burstiness, self.scale, self.seed, round_number
+        )
+
+    def send(
+        self, endpoint: Endpoint, round_number: int, name: str, on_progress: progress.ProgressReport
+    ) -> RoundReport:
+        """Run a round and return its figures."""
+        requests = self.requests(round_number)
+        answered = run_round(
+            endpoint, requests, self.max_concurrency, self.timeout, lambda done: on_progress(name, done, len(requests))
+        )
+        figures = report(answered, self.objective)
+        waited = f"p99 TTFT {1e3 * figures.ttft.p99:.0f} ms, {figures.output_throughput:,.0f} tokens/s"
+        found = f"{name}: {figures.completed} of {len(requests)} answered, {waited}"
+        on_progress(name, len(requests), len(requests), found)
+        return figures
+
+    def warm_up(self, endpoint: Endpoint, on_progress: progress.ProgressReport) -> None:
+        """Send a few requests whose figures do not count: a server may load its model at the first of them.
+
+        Raises `ValueError` if none of them is answered: then there is nothing to measure.
+        """
+        first = replace(self, num_requests=1, request_rate=math.inf, objective=None)
+        more = replace(first, num_requests=NUM_WARM_UPS)
+        # The words of a round with a negative number come in no later round, so no cache holds them then.
+        reports = [load.send(endpoint, -number, "warm-up", on_progress) for number, load in ((1, first), (2, more))]
+        if not any(each.completed for each in reports):
+            reason = next(iter(reports[-1].failed))
+            raise ValueError(
+                f"{endpoint.base_url} answered none of {NUM_WARM_UPS} requests; the first reason: {reason}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How the highest rate is searched: its bound in seconds, and how many probes of what length.
+
+    A probe lasts `probe_seconds`, and has at least `min_requests`: a 99th percentile needs a hundred.
+    """
+
+    bound: float = 1.0
+    num_probes: int = 6
+    probe_seconds: float = 20.0
+    min_requests: int = 100
+
+    def probe(self, endpoint: Endpoint, load: Load, search: RateSearch, on_progress: progress.ProgressReport) -> None:
+        """Try the next rate. Every server gets the same sequence of rounds, with the same words."""
+        number, rate = len(search.probed) + 1, search.next_rate()
+        count = max(self.min_requests, math.ceil(rate * self.probe_seconds))
+        probing = replace(load, request_rate=rate, num_requests=count, max_concurrency=None)
+        name = f"probe {number} of {self.num_probes}: {rate:.2f} requests/s"
+        search.record(rate, probing.send(endpoint, number, name, on_progress))
+
+
+@dataclass(slots=True)
+class ServerFigures:
+    """One server's figures; `search` is None if no rate was searched."""
+
+    name: str
+    report: RoundReport
+    search: RateSearch | None = None
+
+
+def measure(
+    endpoints: Mapping[str, Endpoint], load: Load, search: Search | None, on_progress: progress.ProgressReport
+) -> dict[str, ServerFigures]:
+    """Send the load to every server, then search the highest rate of each, from the throughput that it showed.
+
+    Servers take turns, round by round, so that other work on the machine and its temperature affect all of them alike.
+    Warm them up first.
+    """
+    measured = {}
+    for name, endpoint in endpoints.items():
+        figures = load.send(endpoint, 0, "the load", named(name, on_progress))
+        measured[name] = ServerFigures(name, figures)
+        if search is not None and figures.completed:
+            measured[name].search = RateSearch(search.bound, figures.request_throughput)
+    for _ in range(search.num_probes if search is not None else 0):
+        for name, endpoint in endpoints.items():
+            if search is not None and (rates := measured[name].search) is not None:
+                search.probe(endpoint, load, rates, named(name, on_progress))
+    return measured
+
+
+def named(name: str, on_progress: progress.ProgressReport) -> progress.ProgressReport:
+    """Return a progress report that names a server first."""
+
+    def report_of_server(text: str, done: int = 0, total: int = 0, found: str = "") -> None:
+        on_progress(f"{name}, {text}", done, total, found and f"{name}, {found}")
+
+    return report_of_server

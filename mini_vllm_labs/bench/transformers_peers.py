@@ -1,0 +1,147 @@
+"""What a user of transformers would run instead: `generate` on padded batches, and continuous batching."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria
+from transformers.generation.configuration_utils import ContinuousBatchingConfig
+
+from mini_vllm.runner.loading import pick_device
+from mini_vllm_labs.bench.backend import Arrivals, BackendSettings, Load, OnProgress, ServedRound
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+
+PAGE_SIZE = 32
+
+
+def load(settings: BackendSettings) -> Any:
+    """Return the model as transformers loads it."""
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        settings.model, dtype=getattr(torch, settings.dtype), trust_remote_code=False
+    )
+    return model.to(pick_device()).eval()
+
+
+def sampling(temperature: float) -> dict[str, Any]:
+    """Return the options of `generate`. Its own default keeps the 50 likeliest tokens; 0 keeps all."""
+    return {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+
+
+class TokenClock(StoppingCriteria):
+    """Never stops: transformers calls it after every token, and it notes the time."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self.arrivals = arrivals
+        self.times: list[float] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        self.times.append(self.arrivals.now)
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+
+class StaticBatches:
+    """`generate` on up to `batch_size` requests that have arrived, padded to the longest, until all have ended.
+
+    A load with a batch size of its own decides instead, except where requests are served one by one.
+    """
+
+    def __init__(self, settings: BackendSettings, batch_size: int) -> None:
+        self.model = load(settings)
+        self.batch_size = batch_size
+        self.facts: dict[str, Any] = {"batch_size": batch_size}
+
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
+        """Serve a round; each batch holds the requests that wait when the previous batch has ended."""
+        arrivals = Arrivals(requests, self.batch_size if self.batch_size == 1 else load.batch_size or self.batch_size)
+        token_ids: list[list[int]] = []
+        token_times: list[list[float]] = []
+        while not arrivals.all_in:
+            arrivals.wait()
+            batch = [requests[index] for index in arrivals.take()]
+            clock = TokenClock(arrivals)
+            for request, answer in zip(batch, self._generate(batch, clock, load.temperature), strict=True):
+                token_ids.append(answer[: request.num_output_tokens])
+                token_times.append(clock.times[: request.num_output_tokens])
+            arrivals.num_finished = len(token_ids)
+            on_progress(arrivals.num_finished)
+        return ServedRound(token_ids, token_times, arrivals.now)
+
+    @torch.inference_mode()
+    def _generate(self, batch: list[TimedRequest], clock: TokenClock, temperature: float) -> list[list[int]]:
+        longest = max(request.num_prompt_tokens for request in batch)
+        input_ids = torch.zeros(len(batch), longest, dtype=torch.int64)
+        attention_mask = torch.zeros_like(input_ids)
+        for row, request in enumerate(batch):
+            # Padded on the left, because `generate` goes on at the right end.
+            input_ids[row, longest - request.num_prompt_tokens :] = torch.tensor(request.prompt_token_ids)
+            attention_mask[row, longest - request.num_prompt_tokens :] = 1
+        generated = self.model.generate(
+            input_ids=input_ids.to(self.model.device),
+            attention_mask=attention_mask.to(self.model.device),
+            max_new_tokens=max(request.num_output_tokens for request in batch),
+            **sampling(temperature),
+            eos_token_id=None,
+            pad_token_id=0,
+            stopping_criteria=[clock],
+        )
+        answers: list[list[int]] = generated[:, longest:].tolist()
+        return answers
+
+
+class Continuous:
+    """transformers' own continuous batching, fed through its manager."""
+
+    def __init__(self, settings: BackendSettings) -> None:
+        self.model = load(settings)
+        self.temperature = 0.0
+        known = inspect.signature(ContinuousBatchingConfig).parameters
+        name = "page_size" if "page_size" in known else "block_size"  # the latter in transformers 5.17
+        page_size: dict[str, Any] = {name: PAGE_SIZE}
+        self.batching = ContinuousBatchingConfig(
+            num_blocks=settings.kv_cache_tokens // PAGE_SIZE + 4,
+            max_batch_tokens=settings.max_num_batched_tokens,
+            **page_size,
+        )
+        self.facts: dict[str, Any] = {"page_size": PAGE_SIZE}
+
+    def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
+        """Serve a round. The times of the tokens are those that the manager records."""
+        token_ids: list[list[int]] = [[] for _ in requests]
+        token_times: list[list[float]] = [[] for _ in requests]
+        index_of: dict[str, int] = {}
+        if load.temperature != self.temperature:
+            self.model.destroy_cached_continuous_batching_manager()  # it would go on as it began
+            self.temperature = load.temperature
+        # -1 is no token, so that each request gets its whole length.
+        generation = GenerationConfig(  # type: ignore[no-untyped-call]
+            **sampling(load.temperature), eos_token_id=-1, pad_token_id=0, max_new_tokens=1
+        )
+        with self.model.continuous_batching_context_manager(
+            generation_config=generation,
+            continuous_batching_config=self.batching,
+            block=True,
+            timeout=5,
+            persistent_manager=True,  # else every round would pay for a new cache
+            warmup=False,
+        ) as manager:
+            arrivals = Arrivals(requests, load.batch_size)
+            while arrivals.num_finished < len(requests):
+                for index in arrivals.take():
+                    length = requests[index].num_output_tokens
+                    request_id = manager.add_request(
+                        list(requests[index].prompt_token_ids), max_new_tokens=length, record_timestamps=True
+                    )
+                    index_of[request_id] = index
+                wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival_time - arrivals.now)
+                result = manager.get_result(timeout=min(1.0, wait))  # a manager that has died is noticed
+                if result is not None and result.is_finished():
+                    index = index_of[result.request_id]
+                    token_ids[index] = list(result.generated_tokens)
+                    token_times[index] = [moment - arrivals.start for moment in result.timestamps]
+                    arrivals.num_finished += 1
+                    on_progress(arrivals.num_finished)
+                elif result is None and not manager.is_running():
+                    raise RuntimeError("transformers' continuous batching stopped before all requests were served")
+            seconds = arrivals.now
+        return ServedRound(token_ids, token_times, seconds)

@@ -1,0 +1,253 @@
+"""The bulk downloads of learning platforms: one zip with all files, sorted into a folder for each learner.
+
+Canvas: `lovelaceada_LATE_123_4567_phase1.py`, all in one folder; `LATE_anon_kX3fa_4567_phase1.py` where graders do not
+see names. (Its source, `lib/content_zipper.rb`, takes `_digits_` out of display names.) Moodle: `Ada
+Lovelace_123_assignsubmission_file/...`, or with the file's name after it where folders were switched off. Display names
+and file names are the learners' own choice, so a name that can be read in two ways never takes the place of one that
+cannot, and no name ends the sorting of the others.
+"""
+
+import csv
+import io
+import re
+import stat
+import unicodedata
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from mini_vllm_labs.classroom.export.gradebooks import FIRST_COLUMN
+from mini_vllm_labs.classroom.judge.archives import (
+    IGNORED,
+    METHODS,
+    SubmissionError,
+    entries_of,
+    phase_of,
+    require_inside,
+    require_short_directory,
+)
+from mini_vllm_labs.classroom.judge.report import file_name
+from mini_vllm_labs.classroom.judge.submission import ENDINGS
+from mini_vllm_labs.classroom.worker.text import one_line
+from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content, written_for_newer
+from mini_vllm_labs.runs.starter_status import LABS
+
+# What a platform writes between a display name and a file name. The look-ahead finds places that overlap, too.
+FORMS = {
+    "Canvas": re.compile(r"(?=(_LATE)?_(?P<id>[0-9]{1,20})_[0-9]+_(?P<file>.+))", re.DOTALL),
+    "Canvas, anonymous": re.compile(
+        r"(?:LATE_)?(?P<name>anon_(?P<id>[0-9A-Za-z]{1,20}))_[0-9]+_(?P<file>.+)", re.DOTALL
+    ),
+    "Moodle": re.compile(r"(?=_(?P<id>[0-9]{1,20})_assignsubmission_(?:file|onlinetext)_(?P<file>.+))", re.DOTALL),
+}
+MOODLE_FOLDER = re.compile(r"(?P<name>.+)_(?P<id>[0-9]{1,20})_assignsubmission_(?:file|onlinetext)_?", re.DOTALL)
+ID_NAMES = {"Canvas": "ID", "Canvas, anonymous": "anonymous ID", "Moodle": "participant"}
+ARCHIVES = (".zip", ".tar.gz", ".tgz")
+NO_FOLDERS = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # what Windows keeps for devices
+MAX_BYTES_EACH = 20 * 2**20
+MAX_BYTES = 2 * 2**30
+MAX_DEPTH = 12
+
+
+class Reading(NamedTuple):
+    """One way to read a path: the learner's display name and id, and the file."""
+
+    name: str
+    id: str
+    file: PurePosixPath
+
+
+@dataclass
+class Collected:
+    """What was sorted: the platform, each learner's id by the name of the submission, and the files left out.
+
+    `warnings` are about files that the judge's Python cannot read, and names that can be read in two ways.
+    """
+
+    platform: str
+    ids: dict[str, str] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    _names: dict[tuple[str, str], str] = field(default_factory=dict)
+    _files: set[str] = field(default_factory=set)
+    _folders: set[str] = field(default_factory=set)
+    _phases: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def name_of(self, learner: str, number: str) -> str:
+        """Return the name of a learner's submission; with the id if another's could be taken for it."""
+        if (learner, number) not in self._names:
+            name, taken = file_name(learner).strip().rstrip(". ") or "_", set(map(folded, self.ids))
+            name = f"_{name}" if NO_FOLDERS.fullmatch(name) else name
+            while folded(name) in taken | IGNORED or ENDINGS.search(name):
+                name = f"{name}_{number}"
+            self._names[learner, number], self.ids[name] = name, number
+        return self._names[learner, number]
+
+    def is_handed_in(self, reading: Reading) -> bool:
+        """Return whether a learner has a file of the same phase, or an archive where this is one or that was."""
+        return phase_or_archive(reading.file) & self._phases[reading.id] != set()
+
+    def place(self, reading: Reading) -> str:
+        """Return where a file goes, below the folder of all. Raises `SubmissionError` if something is there."""
+        if any(number == reading.id and name != reading.name for name, number in self._names):
+            raise SubmissionError(f"the id {reading.id} belongs to another name")
+        parts = [self.name_of(reading.name, reading.id), *map(part_name, reading.file.parts)]
+        paths = [folded("/".join(parts[:depth])) for depth in range(1, len(parts) + 1)]
+        if len(parts) > MAX_DEPTH or paths[-1] in self._files | self._folders or self._files & set(paths):
+            raise SubmissionError("another file or folder has its name, or its path is too long")
+        self._files.add(paths[-1])
+        self._phases[reading.id] |= phase_or_archive(reading.file)
+        self._folders.update(paths[:-1])
+        return "/".join(parts)
+
+    def roster(self) -> str:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([FIRST_COLUMN, ID_NAMES[self.platform]])
+        writer.writerows(sorted(self.ids.items()))
+        return out.getvalue()
+
+
+def collect(download: Path, folder: Path) -> Collected:
+    """Sort a bulk download into an existing folder; an archive that is all a learner sent is not unpacked.
+
+    Raises `SubmissionError` if it is not such a download, or too large.
+    """
+    if not download.is_file():
+        raise SubmissionError("it is not an ordinary file")
+    require_short_directory(download)
+    with zipfile.ZipFile(download) as archive:
+        entries = list(files_in(archive))
+        collected, num_bytes = Collected(platform_of([entry.filename for entry in entries], download)), 0
+        # Names with one reading come first: the others must not take their places.
+        for entry in sorted(entries, key=lambda entry: num_learners(entry.filename, collected.platform)):
+            if num_bytes > MAX_BYTES:
+                raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MAX_BYTES >> 30} GiB")
+            try:
+                reading = first_reading(entry.filename, collected)
+                content = content_of(archive, entry)
+                num_bytes += len(content)
+                target = folder / collected.place(reading)
+            except SubmissionError as error:
+                collected.skipped.append(f"{one_line(entry.filename)} ({error})")
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+            is_python = reading.file.suffix.lower() == ".py"
+            if is_python and (warning := complaint_about_content(content) or written_for_newer(content)):
+                collected.warnings.append(f"the judge cannot read {one_line(entry.filename)}: {one_line(warning)}")
+            collected.warnings += filter(None, [doubt(entry.filename, reading, collected.platform)])
+    for learner in list(folder.iterdir()):
+        unwrap(learner)
+    return collected
+
+
+def platform_of(names: Sequence[str], download: Path) -> str:
+    """Return the platform that named most of the files. Raises `SubmissionError` if none did, or two did."""
+    # A file's name may look like Canvas's `_11_29_`, which no display name holds and no Moodle form needs.
+    counts = {
+        platform: sum(
+            bool(readings(name, platform)) and not (platform == "Canvas" and readings(name, "Moodle")) for name in names
+        )
+        for platform in FORMS
+    }
+    if counts["Canvas, anonymous"] >= counts["Canvas"]:
+        counts["Canvas"] = 0  # of the same names: an anonymous ID may be all digits
+    most, *others = sorted(counts, key=lambda platform: -counts[platform])
+    if not counts[most]:
+        raise SubmissionError(f"{one_line(download.name)} holds no file names of a Canvas or Moodle download")
+    if any(counts[other] == counts[most] for other in others):
+        raise SubmissionError(f"the file names in {one_line(download.name)} may be those of Canvas, or of Moodle")
+    return most
+
+
+def readings(name: str, platform: str) -> list[Reading]:
+    head, *rest = name.replace("\\", "/").split("/")
+    if rest and platform.startswith("Canvas"):
+        return []
+    if platform == "Canvas, anonymous":
+        anonymous = FORMS[platform].fullmatch(head)
+        return [Reading(anonymous["name"], anonymous["id"], PurePosixPath(anonymous["file"]))] if anonymous else []
+    places = [place for place in FORMS[platform].finditer(head) if place.start()]
+    found = [Reading(head[: place.start()], place["id"], PurePosixPath(place["file"], *rest)) for place in places]
+    if rest and (folder := MOODLE_FOLDER.fullmatch(head)):
+        found.append(Reading(folder["name"], folder["id"], PurePosixPath(*rest)))
+    return found
+
+
+def num_learners(name: str, platform: str) -> int:
+    return len({reading.id for reading in readings(name, platform) if reading.file.name})
+
+
+def first_reading(name: str, collected: Collected) -> Reading:
+    """Return how to read a path: of several ways the first, because a file's name may hold what a platform writes.
+
+    Raises `SubmissionError` if there is none, or if the learner of the first way has handed in such a file already: a
+    display name can be made to look like another's.
+    """
+    require_inside(name)
+    found = [reading for reading in readings(name, collected.platform) if reading.file.name]
+    if not found:
+        raise SubmissionError(f"not a name of {collected.platform}")
+    if len({reading.id for reading in found}) > 1 and collected.is_handed_in(found[0]):
+        raise SubmissionError("its name can be read in two ways: put it into its learner's folder by hand")
+    return found[0]
+
+
+def doubt(name: str, reading: Reading, platform: str) -> str:
+    """Return how a name was read if there were several ways; empty if there was one."""
+    if num_learners(name, platform) < 2:
+        return ""
+    shown = one_line(f"{reading.file} of {reading.name}, {ID_NAMES[platform]} {reading.id}")
+    return f"{one_line(name)} was read as {shown}"
+
+
+def phase_or_archive(file: PurePosixPath) -> set[int]:
+    """Return the phase of a file, all of them if it may hold any."""
+    phase = phase_of(file)
+    return {phase} if phase else {*LABS} if phase == 0 or file.name.lower().endswith((*ARCHIVES, ".py")) else set()
+
+
+def files_in(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
+    """Yield the ordinary files of a zip."""
+    for entry in entries_of(archive):
+        is_file = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
+        if not entry.is_dir() and is_file and entry.compress_type in METHODS and "__MACOSX" not in entry.filename:
+            yield entry
+
+
+def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """Return the content of a file. Raises `SubmissionError` if it is too large or cannot be read."""
+    try:
+        content = archive.open(entry).read(MAX_BYTES_EACH + 1)
+    except Exception as error:  # `zipfile` raises whatever it likes for a broken one
+        raise SubmissionError(f"it is damaged, or has a password: {error or type(error).__name__}") from None
+    if len(content) > MAX_BYTES_EACH:
+        raise SubmissionError(f"it is larger than {MAX_BYTES_EACH >> 20} MiB")
+    return content
+
+
+def folded(name: str) -> str:
+    """Return what is equal for names that some file system, or a reader, takes for one another."""
+    return unicodedata.normalize("NFKC", name).casefold()
+
+
+def part_name(part: str) -> str:
+    """Return a name as a file's, which keeps the ending that the judge looks at."""
+    ending = ENDINGS.search(part)
+    return file_name(part[: ending.start()]) + ending[0] if ending and ending.start() else file_name(part)
+
+
+def unwrap(learner: Path) -> None:
+    """Replace a folder by the archive in it if that is its only file: the judge reads archives itself."""
+    files = [path for path in learner.rglob("*") if path.is_file()] if learner.is_dir() else []
+    ending = next((ending for ending in ARCHIVES if len(files) == 1 and files[0].name.lower().endswith(ending)), None)
+    if ending is None:
+        return
+    files[0].rename(learner.with_name(learner.name + ending))
+    for path in sorted(learner.rglob("*"), reverse=True):
+        path.rmdir()
+    learner.rmdir()

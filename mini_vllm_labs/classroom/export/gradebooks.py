@@ -1,0 +1,130 @@
+"""CSV files for the gradebooks of Canvas and Moodle: a line per submission with a student id, a column per phase.
+
+No name from a submission is in them: Canvas looks for a student of that name where it does not know the id, and takes
+a line called "Points Possible" for the maxima. A teacher's CSV file, the roster, says which id belongs to whom.
+"""
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_vllm.assembly.lineup import ALL_NAMES
+from mini_vllm_labs.classroom.judge.report import FORMULA, write_all
+from mini_vllm_labs.classroom.judge.results import ClassResults
+
+FIRST_COLUMN = "submission"
+CANVAS_IDS = ("ID", "SIS User ID", "SIS Login ID")
+CANVAS = ["Student", *CANVAS_IDS, "Section"]
+HOW = f"two columns: {FIRST_COLUMN!r}, and the id under its name in the gradebook, such as 'SIS User ID' or 'ID number'"
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Ids by the name of the submission; `id_name` heads their column."""
+
+    id_name: str
+    ids: dict[str, str]
+
+
+def read_roster(path: Path) -> Roster:
+    """Read a roster. Raises `ValueError` if it is none, a name or an id occurs twice, or an id looks like a formula."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"--roster {path} is not an ordinary file")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"--roster {path} cannot be read as UTF-8 text: {error}") from None
+    separator = ";" if lines and ";" in lines[0] and "," not in lines[0] else ","
+    rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator) if any(row)]
+    if not rows or len(rows[0]) != 2 or rows[0][0].lower() != FIRST_COLUMN or not rows[0][1]:
+        raise ValueError(
+            f"--roster {path} must have {HOW}; its first line is {', '.join(rows[0]) if rows else 'empty'!r}"
+        )
+    ids: dict[str, str] = {}
+    for number, row in enumerate(rows[1:], 2):
+        if len(row) != 2 or not all(row):
+            raise ValueError(f"--roster {path}, entry {number}: it must be a name and an id")
+        name, student = row
+        if name in ids or student in ids.values():
+            raise ValueError(f"--roster {path}, entry {number}: {name!r} or {student!r} occurs twice")
+        if student.startswith(FORMULA) or not student.isprintable():
+            raise ValueError(f"--roster {path}, entry {number}: a spreadsheet takes the id {student!r} for a formula")
+        ids[name] = student
+    return Roster(rows[0][1], ids)
+
+
+@dataclass(frozen=True)
+class Gradebooks:
+    """The files to write, and whose ids are in them."""
+
+    roster: Roster
+    canvas: Path | None
+    moodle: Path | None
+
+    @classmethod
+    def wanted(cls, roster: Path | None, canvas: Path | None, moodle: Path | None) -> "Gradebooks | None":
+        """Return what the options ask for. Raises `ValueError` if they contradict each other or the roster is bad."""
+        if roster is None and canvas is None and moodle is None:
+            return None
+        if roster is None:
+            raise ValueError("--canvas and --moodle need the student ids: --roster FILE")
+        if canvas is None and moodle is None:
+            raise ValueError("--roster alone writes nothing: add --canvas FILE or --moodle FILE")
+        found = read_roster(roster)
+        if canvas is not None and found.id_name not in CANVAS_IDS:
+            raise ValueError(f"the roster's second column is {found.id_name!r}; Canvas knows {', '.join(CANVAS_IDS)}")
+        return cls(found, canvas, moodle)
+
+    def write(self, results: ClassResults) -> list[str]:
+        """Write the files; return why some could not be written."""
+        texts = {self.moodle: as_moodle(results, self.roster)}
+        return write_all(texts | ({self.canvas: as_canvas(results, self.roster)} if self.canvas else {}))
+
+    def left_out(self, results: ClassResults) -> list[str]:
+        return [
+            f"{one['name']}: {'not in the roster' if one['name'] not in self.roster.ids else 'not read'}"
+            for one in results.submissions
+            if one["error"] or one["name"] not in self.roster.ids
+        ]
+
+
+def as_canvas(results: ClassResults, roster: Roster) -> str:
+    phases = results.submissions[0]["phases"] if results.submissions else []
+    place = CANVAS.index(roster.id_name)
+    rows = [
+        [*CANVAS, *assignments(results)],
+        ["    Points Possible", *[""] * (len(CANVAS) - 1), *[str(phase["max"]) for phase in phases]],
+    ]
+    for student, points in graded(results, roster):
+        head = [student, *[""] * (len(CANVAS) - 1)]
+        head[place] = student
+        rows.append([*head, *points])
+    return as_text(rows)
+
+
+def as_moodle(results: ClassResults, roster: Roster) -> str:
+    """Return columns for Moodle's grade import, where the teacher says which one names the user."""
+    students = [[student, *points] for student, points in graded(results, roster)]
+    return as_text([[roster.id_name, *assignments(results)], *students])
+
+
+def assignments(results: ClassResults) -> list[str]:
+    """Return the heading of each phase: the name of the assignment."""
+    phases = results.submissions[0]["phases"] if results.submissions else []
+    return [f"mini-vLLM phase {phase['phase']}: {ALL_NAMES[phase['phase'] - 1]}" for phase in phases]
+
+
+def graded(results: ClassResults, roster: Roster) -> list[tuple[str, list[str]]]:
+    """Return id and points by phase for the submissions in the roster; those that could not be read have no points."""
+    return [
+        (roster.ids[one["name"]], [f"{phase['points']:g}" for phase in one["phases"]])
+        for one in results.submissions
+        if one["name"] in roster.ids and not one["error"]
+    ]
+
+
+def as_text(rows: list[list[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n").writerows(rows)
+    return out.getvalue()

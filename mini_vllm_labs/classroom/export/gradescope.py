@@ -1,0 +1,126 @@
+"""Gradescope: the autograder's zip, and what its machine runs for a submission.
+
+The zip holds two scripts, the settings, and the course with its solutions. The machine runs `python -m
+mini_vllm_labs.classroom.export.gradescope FOLDER FILE`. Without a jail, or after an error of the judge itself, that
+command writes nothing and exits with 2: Gradescope then reports a failed autograder, and shows the reason to teachers
+only, instead of giving a learner no points. The results follow gradescope-autograders.readthedocs.io/en/latest/specs.
+"""
+
+import json
+import sys
+import zipfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.classroom.judge.class_run import GraderError, GradingProcess, RecordedResult
+from mini_vllm_labs.classroom.judge.jail import JailError, find_jail
+from mini_vllm_labs.classroom.judge.probe import require_jail
+from mini_vllm_labs.classroom.judge.report import write_whole
+from mini_vllm_labs.classroom.judge.results import GroupResult, PhaseResult
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import HandedIn
+from mini_vllm_labs.classroom.student_edition.edition import files_of
+from mini_vllm_labs.classroom.worker.text import printable
+
+Visibility = Literal["visible", "after_due_date", "after_published", "hidden"]
+MAX_OUTPUT = 500_000
+SETTINGS_FILE = "judge_settings.json"
+TAKEN = (
+    *("LICENSE", "README.md", "pyproject.toml", "constraints.txt", "lab.py"),
+    *("mini_vllm/", "mini_vllm_labs/", "labs/", "solutions/"),
+)
+SCRIPT, FILE = 0o100755 << 16, 0o100644 << 16
+OLDEST = (1980, 1, 1, 0, 0, 0)
+SETUP = Path(__file__).with_name("setup.sh").read_text(encoding="utf-8")
+RUN = Path(__file__).with_name("run_autograder.sh").read_text(encoding="utf-8")
+
+
+def compose(settings: JudgeSettings, visibility: Visibility, checkout: Path = CHECKOUT) -> dict[str, bytes]:
+    """Return the files of the autograder, path to content. The seed is in them, and the solutions."""
+    kept = {"settings": asdict(settings), "visibility": visibility}
+    scripts = {"setup.sh": SETUP, "run_autograder": RUN, SETTINGS_FILE: json.dumps(kept, indent=1) + "\n"}
+    course = {path: (checkout / path).read_bytes() for path in files_of(checkout) if path.startswith(TAKEN)}
+    return {name: text.encode() for name, text in scripts.items()} | course
+
+
+def write_zip(files: dict[str, bytes], target: Path) -> None:
+    """Write the zip; the scripts lie in its root and may be run."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in files.items():
+            entry = zipfile.ZipInfo(path, OLDEST)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = SCRIPT if path in ("setup.sh", "run_autograder") else FILE
+            archive.writestr(entry, content)
+
+
+def as_gradescope(result: RecordedResult, visibility: Visibility = "visible") -> dict[str, Any]:
+    """Return what Gradescope shows: a test per group, and the judge's text as a last one, worth nothing."""
+    summary = result["summary"]
+    tests = [test for phase in summary["phases"] for test in tests_of(phase)]
+    text = {"name": "What went wrong", "output": printable(result["feedback"], MAX_OUTPUT)}
+    return {
+        "score": summary["points"],
+        "execution_time": round(result["seconds"]),
+        "output": printable(summary["error"] or ""),
+        "output_format": "text",
+        "test_output_format": "text",
+        "test_name_format": "text",
+        "visibility": visibility,
+        "stdout_visibility": "hidden",
+        "tests": [*tests, text],
+    }
+
+
+def tests_of(phase: PhaseResult) -> list[dict[str, Any]]:
+    """Return a test per group; of a phase that could not be played, one with the reason."""
+    number = phase["phase"]
+    if phase["error"]:
+        return [one_test(f"{number}", f"Phase {number}", phase["points"], phase["max"], printable(phase["error"]))]
+    return [
+        one_test(f"{number}.{index}", f"Phase {number}: {group['title']}", group["points"], group["max"], say(group))
+        for index, group in enumerate(phase["groups"], 1)
+    ]
+
+
+def one_test(number: str, name: str, points: float, most: int, output: str) -> dict[str, Any]:
+    status = "passed" if points == most else "failed"
+    return {"number": number, "name": name, "score": points, "max_score": most, "status": status, "output": output}
+
+
+def say(group: GroupResult) -> str:
+    """Return how many situations were right, and what the others were."""
+    statuses = group["situations"]
+    text = f"{statuses.count('right')} of {len(statuses)} situations right"
+    others = [status for status in dict.fromkeys(statuses) if status != "right"]
+    return text + "".join(f", {statuses.count(status)} {status}" for status in others)
+
+
+def grade(folder: Path, settings: JudgeSettings) -> RecordedResult:
+    """Grade one submission.
+
+    Raises `JailError` if the settings ask for a jail that does not work, and `GraderError` if the judge itself fails:
+    neither says anything about the submission.
+    """
+    if settings.jailed:
+        require_jail(find_jail())
+    grader = GradingProcess(settings)
+    try:
+        return grader.grade(HandedIn("submission", folder))
+    finally:
+        grader.end()
+
+
+def main(folder: Path, target: Path) -> None:
+    found = json.loads((CHECKOUT / SETTINGS_FILE).read_text(encoding="utf-8"))
+    try:
+        result = grade(folder, JudgeSettings.from_json(found["settings"]))
+    except (JailError, GraderError) as error:
+        print(f"{error}\nNothing was graded. docs/teaching.md, Gradescope, says what to do.", file=sys.stderr)
+        sys.exit(2)
+    write_whole(target, json.dumps(as_gradescope(result, found["visibility"]), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

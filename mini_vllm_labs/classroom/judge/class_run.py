@@ -1,0 +1,212 @@
+"""A class, graded by several processes at once: one that dies or hangs costs the submission it had, nothing else.
+
+The record of a run has a line per submission, written once it is graded, so that an interruption loses nothing.
+"""
+
+import base64
+import errno
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict
+from pathlib import Path
+from queue import Queue
+from typing import TypedDict
+
+from mini_vllm_labs.classroom.judge.jail import Jail
+from mini_vllm_labs.classroom.judge.report import write_whole
+from mini_vllm_labs.classroom.judge.results import SubmissionResult
+from mini_vllm_labs.classroom.judge.settings import MAX_MESSAGE_BYTES, JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import HandedIn, Submission
+from mini_vllm_labs.classroom.worker.text import one_line
+from mini_vllm_labs.runs.sandbox.channel import ChannelError
+from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
+
+VERSION = 1
+
+
+class RecordedResult(TypedDict):
+    """What is known of a graded submission. `digests` are the SHA-256 of its files, by phase."""
+
+    summary: SubmissionResult
+    feedback: str
+    seconds: float
+    digests: dict[str, str]
+
+
+class RecordError(ValueError):
+    """The file is not the record of a run."""
+
+
+class Record:
+    """Results by name, kept in a file or, without one, in memory alone. The settings are those of a file's run."""
+
+    def __init__(self, settings: JudgeSettings, path: Path | None = None) -> None:
+        self._path = path
+        self.results: dict[str, RecordedResult] = {}
+        if path is not None and path.exists():
+            self._read(path)
+        elif path is not None:
+            write_whole(path, json.dumps({"version": VERSION, "settings": asdict(settings)}) + "\n")
+
+    def add(self, name: str, result: RecordedResult) -> None:
+        """Keep a result; it is on the disk when this returns."""
+        self.results[name] = result
+        if self._path is not None:
+            with self._path.open("ab", buffering=0) as file:
+                num_bytes = file.seek(0, os.SEEK_END)
+                line = json.dumps({"name": name, "result": result}).encode() + b"\n"
+                try:
+                    if file.write(line) < len(line):
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    os.fsync(file.fileno())
+                except OSError as error:
+                    file.truncate(num_bytes)  # else the next line would be lost with this one
+                    raise RecordError(
+                        f"{self._path} cannot take another result: {error.strerror}. Those in it are kept: make room "
+                        "and give the same command again"
+                    ) from None
+
+    def _read(self, path: Path) -> None:
+        lines = path.read_bytes().split(b"\n")
+        cut_short = lines.pop()  # empty, unless the run was killed while it wrote
+        for number, line in enumerate(lines[1:], start=2):
+            try:
+                entry = json.loads(line)
+                self.results[entry["name"]] = entry["result"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise RecordError(f"{path}, line {number}, is not a result: {error}") from None
+        if cut_short:
+            with path.open("r+b") as file:
+                file.truncate(path.stat().st_size - len(cut_short))
+
+
+def recorded_settings(path: Path) -> JudgeSettings:
+    """Return the settings of a record. Raises `RecordError` if the file is not a record."""
+    if not path.is_file():
+        raise RecordError(f"{path} is a folder, a device or a pipe: name an ordinary file")
+    try:
+        with path.open("rb") as file:
+            head = json.loads(file.readline())
+        if head["version"] != VERSION:
+            raise RecordError(f"{path} was written by another version of the judge")
+        return JudgeSettings.from_json(head["settings"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{path} is not a record of the judge: {error}") from None
+
+
+GRACE_SECONDS = 300.0  # beyond the budget of a submission: to read it, draw situations and write the feedback
+NUM_TRIES = 2
+
+
+class GraderError(RuntimeError):
+    """The judge's own process failed: that says nothing about the submission."""
+
+
+class GradingProcess:
+    """A grader of this machine, started when it is needed, and again after it died. Ending it ends all it started."""
+
+    def __init__(
+        self, settings: JudgeSettings, on_progress: Callable[[str, str, int], None] = lambda name, what, done: None
+    ) -> None:
+        self._settings = settings
+        self._on_progress = on_progress
+        self._worker: WorkerProcess | None = None
+        self._is_ended = False
+
+    def grade(self, handed_in: HandedIn, known: RecordedResult | None = None) -> RecordedResult:
+        """Read and grade a submission; return the known result if that is of the very same files.
+
+        Raises `GraderError` if the process fails at it again and again.
+        """
+        reason = ""
+        for _ in range(NUM_TRIES):
+            try:
+                return self._ask(handed_in, known)
+            except ChannelError as error:
+                reason = self._reason(error)
+                self.close()
+                if error.reason == "timeout":
+                    break
+        raise GraderError(f"it could not be graded: {reason}")
+
+    def end(self) -> None:
+        self._is_ended = True
+        self.close()
+
+    def close(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _ask(self, handed_in: HandedIn, known: RecordedResult | None) -> RecordedResult:
+        if self._is_ended:
+            raise ChannelError("closed", "the class is no longer graded")
+        if self._worker is None:
+            self._worker = WorkerProcess(
+                [sys.executable, "-m", "mini_vllm_labs.classroom.judge.grader"], max_bytes=MAX_MESSAGE_BYTES
+            )
+            self._worker.send(asdict(self._settings))
+        worker = self._worker
+        worker.deadline = time.monotonic() + 60 * self._settings.minutes + GRACE_SECONDS
+        path = base64.b64encode(os.fsencode(handed_in.path.absolute())).decode()
+        worker.send({"name": handed_in.name, "path": path, "known": known and known["digests"]})
+        while "result" not in (answer := worker.receive()):
+            self._on_progress(handed_in.name, answer["what"], answer["done"])
+        found: RecordedResult | None = answer["result"] or known
+        assert found is not None
+        return found
+
+    def _reason(self, error: ChannelError) -> str:
+        if error.reason == "timeout":
+            return "the judge's own process was still busy with it when all time was used up"
+        last = self._worker.output.strip().splitlines()[-1:] if self._worker else []
+        shown = f"; its last line: {one_line(last[0])}" if last else ""
+        return f"the judge's own process for it ended (more memory than allowed, or a crash{shown})"
+
+
+class ClassRun:
+    """Grades what was handed in, and keeps each result in the record as it is done."""
+
+    def __init__(self, settings: JudgeSettings, record: Record, graders: Sequence[GradingProcess]) -> None:
+        self._settings = settings
+        self._record = record
+        self._graders = graders
+        self._idle: Queue[GradingProcess] = Queue()
+        self._lock = threading.Lock()
+        for grader in graders:
+            self._idle.put(grader)
+
+    def results(self, handed_in: Iterable[HandedIn]) -> Iterator[tuple[str, RecordedResult]]:
+        """Yield (name, result) as they are done. Whatever ends the caller ends all graders."""
+        pool = ThreadPoolExecutor(len(self._graders))
+        try:
+            pending = {pool.submit(self._result, one): one.name for one in handed_in}
+            for future in as_completed(pending):
+                yield pending[future], future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for grader in self._graders:
+                grader.end()
+
+    def _result(self, handed_in: HandedIn) -> RecordedResult:
+        known = self._record.results.get(handed_in.name)
+        grader = self._idle.get()
+        try:
+            result = grader.grade(handed_in, known)
+        except GraderError as error:  # not kept: the next run tries it again
+            from mini_vllm_labs.classroom.judge.judge import Judge  # loads the graded tests' cases, and pytest
+
+            ungraded = Judge(self._settings, Jail()).grade(Submission(handed_in.name, error=str(error)))
+            text = f"{handed_in.name}: {error}\n"
+            return {"summary": ungraded.result(), "feedback": text, "seconds": 0.0, "digests": {}}
+        finally:
+            self._idle.put(grader)
+        if result is not known:
+            with self._lock:
+                self._record.add(handed_in.name, result)
+        return result

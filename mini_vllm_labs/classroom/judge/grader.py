@@ -1,0 +1,107 @@
+"""The process that reads and grades submissions, one after the other.
+
+It runs as `python -m mini_vllm_labs.classroom.judge.grader`.
+
+It is the judge's own code, but what it reads is a stranger's. So it has limits of its own, and when it fails, only
+the submission in hand is lost.
+"""
+
+import base64
+import hashlib
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from mini_vllm_labs.classroom.judge.feedback import feedback
+from mini_vllm_labs.classroom.judge.jail import Jail, compile_course, find_jail
+from mini_vllm_labs.classroom.judge.judge import Judge
+from mini_vllm_labs.classroom.judge.results import SubmissionGrade
+from mini_vllm_labs.classroom.judge.settings import MAX_MESSAGE_BYTES, JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import Submission, read_submission
+from mini_vllm_labs.runs.sandbox.channel import ChannelError, take_stdio
+from mini_vllm_labs.runs.sandbox.imports import refused_import
+from mini_vllm_labs.runs.sandbox.limits import Limits, limit_resources
+
+LIMITS = Limits(memory_bytes=6 * 2**30)
+READ_SECONDS = (30.0, 120.0)  # the second: the machine may have been busy
+FEEDBACK_SECONDS = 30.0
+MAX_FEEDBACK = 500_000
+
+
+def main() -> None:
+    """Answer tasks until the channel is closed. The first message holds the settings."""
+    channel = take_stdio(MAX_MESSAGE_BYTES)
+    limit_resources(LIMITS)
+    settings = JudgeSettings.from_json(channel.receive())
+    jail = find_jail() if settings.jailed else Jail()
+    compile_course()
+    judge = Judge(settings, jail, lambda what, done: channel.send({"what": what, "done": done}))
+    while True:
+        task = channel.receive()
+        channel.send({"result": result_of(judge, task)})
+
+
+def result_of(judge: Judge, task: dict[str, Any]) -> dict[str, Any] | None:
+    """Read and grade the submission at a path; return None if its digests are the known ones."""
+    submission = read_in_time(Path(os.fsdecode(base64.b64decode(task["path"]))), task["name"])
+    digests = digests_of(submission)
+    if digests == task["known"]:
+        return None
+    grade = judge.grade(submission)
+    text = feedback_in_time(grade, jailed=judge.jail.is_a_jail)
+    return {"summary": grade.result(), "feedback": text, "seconds": grade.seconds, "digests": digests}
+
+
+def read_in_time(path: Path, name: str) -> Submission:
+    """Read a submission and look at its imports, which takes long for some files only. It gets a second chance."""
+    for seconds in READ_SECONDS:
+        with suppress(TimeoutError), interrupted_after(seconds):
+            submission = read_submission(path, name)
+            for content in submission.starters.values():
+                refused_import(content)
+            return submission
+    return Submission(name, error=f"it took longer than {READ_SECONDS[-1]:g} seconds to read")
+
+
+def feedback_in_time(grade: SubmissionGrade, *, jailed: bool) -> str:
+    """Return the feedback, or its points alone if it took too long to write."""
+    try:
+        with interrupted_after(FEEDBACK_SECONDS):
+            return feedback(grade, jailed=jailed)[:MAX_FEEDBACK]
+    except Exception as error:
+        found = grade.result()
+        points = f"{found['points']:g} of {found['max']} points"
+        return f"{grade.name}: {points}\n\nThe details cannot be shown ({type(error).__name__}).\n"
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Raise `TimeoutError` in the block after a time: a stranger's file or answer may keep the judge itself busy."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise TimeoutError("the judge was still busy with it when all time was used up")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def digests_of(submission: Submission) -> dict[str, str]:
+    """Return the SHA-256 of each file, by phase; of an unreadable submission, that of the reason."""
+    if submission.error:
+        return {"error": hashlib.sha256(submission.error.encode(errors="replace")).hexdigest()}
+    return {str(phase): hashlib.sha256(content).hexdigest() for phase, content in submission.starters.items()}
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ChannelError:
+        os._exit(0)

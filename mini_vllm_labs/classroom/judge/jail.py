@@ -1,0 +1,163 @@
+"""The jail: bubblewrap around a worker. No network, no other processes, and only the files that it needs.
+
+There is no place to write: what lies in memory there is memory that no limit counts.
+"""
+
+import compileall
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.classroom.judge.system_calls import NoFilterError, as_open_file, filter_programs
+from mini_vllm_labs.classroom.judge.visible_files import file_options, folders_above
+
+COURSE = Path("/course")
+FIRST_USER = 1_900_000_000  # user ids from here on are unused
+SEEN = (
+    *(
+        "mini_vllm",
+        "mini_vllm_labs/__init__.py",
+        "mini_vllm_labs/runs/sandbox",
+        "mini_vllm_labs/classroom/__init__.py",
+        "mini_vllm_labs/classroom/worker",
+    ),
+    *(
+        "mini_vllm_labs/grading/labtest/__init__.py",
+        "mini_vllm_labs/grading/labtest/strict_queue.py",
+        "mini_vllm_labs/grading/labtest/named_numbers.py",
+        "mini_vllm_labs/grading/labtest/other_process.py",
+        "mini_vllm_labs/grading/labtest/plain.py",
+        "mini_vllm_labs/grading/labtest/scheduling_stand_ins.py",
+        "mini_vllm_labs/grading/labtest/phase1_plays.py",
+        "mini_vllm_labs/grading/labtest/phase2_plays.py",
+        "mini_vllm_labs/grading/labtest/phase3_plays.py",
+        "mini_vllm_labs/grading/labtest/phase4_plays.py",
+        "mini_vllm_labs/grading/labtest/phase5_plays.py",
+        "mini_vllm_labs/grading/labtest/phase6_plays.py",
+        "mini_vllm_labs/grading/labtest/phase9_plays.py",
+        "mini_vllm_labs/grading/labtest/phase10_plays.py",
+        "mini_vllm_labs/grading/labtest/phase11_plays.py",
+        "mini_vllm_labs/grading/labtest/phase12_plays.py",
+        "mini_vllm_labs/grading/labtest/phase13_plays.py",
+        "mini_vllm_labs/grading/labtest/device_tensors.py",
+        "mini_vllm_labs/grading/labtest/earlier_answers.py",
+        "mini_vllm_labs/grading/labtest/moments.py",
+        "mini_vllm_labs/grading/labtest/stand_ins.py",
+        "mini_vllm_labs/grading/labtest/support.py",
+        "mini_vllm_labs/grading/labtest/phase7/__init__.py",
+        "mini_vllm_labs/grading/labtest/phase7/counted_text.py",
+        "mini_vllm_labs/grading/labtest/work.py",
+    ),
+)
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "HOME": "/tmp",
+    "USER": "worker",
+    "LANG": "C",  # `locale.setlocale(LC_ALL, "")` of a starter finds it; other locales are files, and none are there
+    "PYTHONUTF8": "1",
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # else torch looks for a folder to write to, and there is none
+}
+BOOT = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from mini_vllm_labs.classroom.worker.inside import main; main()"
+)  # fmt: skip
+HOW_TO_INSTALL = "mini_vllm_labs/upkeep/install_jail.sh installs it on Debian and Ubuntu"
+WITHOUT = "Without a jail submissions can read, write and send whatever you can: --no-jail, for files you trust only."
+
+
+class JailError(ValueError):
+    """There is no jail, or it leaks."""
+
+
+@dataclass(frozen=True)
+class Jail:
+    """How workers are started: inside bubblewrap and a filter of system calls, or without a jail (`program` None).
+
+    `no_processes` is the filter that a worker installs by itself, before it loads a learner's file.
+    """
+
+    program: str | None = None
+    system_calls: bytes = b""
+    no_processes: bytes = b""
+
+    @contextmanager
+    def open_filter(self) -> Iterator[tuple[int, ...]]:
+        """Open the filter for one worker to inherit; nothing without a jail."""
+        if not self.is_a_jail:
+            yield ()
+            return
+        number = as_open_file(self.system_calls)
+        try:
+            yield (number,)
+        finally:
+            os.close(number)
+
+    def command(self, labs: Path, arguments: list[str], inherited: Sequence[int] = ()) -> list[str]:
+        """Return the command that runs Python with `arguments` on the starters under `labs`.
+
+        `inherited` is what `open_filter` gave.
+        """
+        python = [sys.executable, "-P", "-s", "-B", "-X", "utf8", *arguments]
+        if self.program is None:
+            return python
+        root = os.getuid() == 0
+        options = [
+            *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
+            *("--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
+            *(("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID") if root else ("--unshare-user",)),
+        ]
+        for number in inherited:
+            options += ["--seccomp", str(number)]
+        for name, value in ENVIRONMENT.items():
+            options += ["--setenv", name, value]
+        options += file_options()
+        options += [*self._course(labs), "--perms", "0755", "--dir", "/tmp", "--proc", "/proc", "--dev", "/dev"]
+        for path in ("/proc", "/dev", "/"):  # /proc/self/mem writes where the process itself cannot
+            options += ["--remount-ro", path]
+        options += ["--chdir", str(COURSE)]
+        return [self.program, *options, "--", *python]
+
+    def _course(self, labs: Path) -> list[str]:
+        options = ["--ro-bind", str(labs), str(COURSE / "labs")]
+        for path in SEEN:  # folders that bwrap makes by itself could be entered by root alone
+            options += [*folders_above(str(COURSE / path)), "--ro-bind", str(CHECKOUT / path), str(COURSE / path)]
+        return ["--perms", "0755", "--dir", str(COURSE), *options]
+
+    @property
+    def is_a_jail(self) -> bool:
+        return self.program is not None
+
+    def boot(self, submission_dir: Path, user: int, *, with_torch: bool) -> list[str]:
+        """Return the arguments that start a worker. Without a jail the course is the copy in `submission_dir`."""
+        course = COURSE if self.is_a_jail else submission_dir
+        imported = "torch" if with_torch else ""
+        return ["-c", BOOT, str(course), imported, self.no_processes.hex(), str(user if self.is_a_jail else 0)]
+
+
+def find_jail() -> Jail:
+    """Return the jail of this system. Raises `JailError` if bubblewrap is missing."""
+    program = shutil.which("bwrap")
+    if program is None:
+        raise JailError(f"there is no jail: bubblewrap (bwrap) is not installed; {HOW_TO_INSTALL}. {WITHOUT}")
+    try:
+        return Jail(program, *filter_programs())
+    except NoFilterError as error:
+        raise JailError(f"there is no whole jail: {error}. {WITHOUT}") from None
+
+
+def compile_course() -> None:
+    """Compile what workers see. They cannot write, so that each of them would compile it again.
+
+    A checkout that cannot be written to stays as it is.
+    """
+    for path in (CHECKOUT / name for name in SEEN):
+        compile_one = compileall.compile_dir if path.is_dir() else compileall.compile_file
+        compile_one(path, quiet=2)

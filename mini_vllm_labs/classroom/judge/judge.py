@@ -1,0 +1,181 @@
+"""The judge: grades every submission on the same situations, drawn from one secret seed."""
+
+import hashlib
+from collections.abc import Callable, Container
+from random import Random
+from time import monotonic
+
+from mini_vllm_labs.classroom.judge.groups import TEST_GROUPS, TOGETHER, TestGroup
+from mini_vllm_labs.classroom.judge.jail import Jail
+from mini_vllm_labs.classroom.judge.play import outcome_of_error, play
+from mini_vllm_labs.classroom.judge.question import JudgeQuestion
+from mini_vllm_labs.classroom.judge.recorded_runs import Draw, together
+from mini_vllm_labs.classroom.judge.results import (
+    GroupResult,
+    Outcome,
+    SubmissionGrade,
+    group_result,
+    is_played,
+    is_written,
+    phase_result,
+)
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import Submission
+from mini_vllm_labs.classroom.judge.worker import JailedWorker, StarterRaisedError, SubmissionDir, Workers
+from mini_vllm_labs.runs.sandbox.channel import ChannelError
+
+LOAD_SECONDS = 60.0
+PHASE_SECONDS = 300.0
+MORE_TIME = 4  # factor for the second try of a situation that was late: the machine may have been busy
+MAX_TIMEOUTS = 2
+LAST_WITHOUT_MODEL = 5
+PHASES_WITH_TENSORS = (6, 7, 9, 10, 11, 12)
+NO_TIME = Outcome("not played", "Not played: the situations before took all the time.")
+
+
+class Judge:
+    """Grades submissions. `on_progress` is called with the current activity and the number of situations played."""
+
+    def __init__(
+        self, settings: JudgeSettings, jail: Jail, on_progress: Callable[[str, int], None] = lambda what, done: None
+    ) -> None:
+        self.settings = settings
+        self.jail = jail
+        self.groups = [group for group in TEST_GROUPS if group.phase in settings.phases]
+        self.on_progress = on_progress
+        self._deadline = float("inf")
+        self._drawn: dict[tuple[int, str, int], JudgeQuestion] = {}
+
+    def grade(self, submission: Submission) -> SubmissionGrade:
+        """Grade one submission: each phase alone, then all written phases together."""
+        self.on_progress("drawing situations", 0)
+        self.draw(submission.starters)  # before the clock starts: this time is the judge's own
+        start = monotonic()
+        self._deadline = start + 60 * self.settings.minutes
+        grade = SubmissionGrade(submission.name, submission.error, submission.notes)
+        with (
+            SubmissionDir(submission.starters, self.jail) as submission_dir,
+            Workers(submission_dir, self.jail) as workers,
+        ):
+            for number in self.settings.phases:
+                self.grade_phase(number, submission, workers, grade)
+            written = [phase["phase"] for phase in grade.phases if is_written(phase) and is_played(phase)]
+            if up_to := last_in_a_row(written):
+                self.on_progress("together", len(self.groups) * self.settings.situations)
+                grade.together_up_to = up_to
+                for number in range(len(TOGETHER)):
+                    is_late = any(outcome.status == "late" for outcome in grade.together)
+                    grade.together.append(NO_TIME if is_late else self.play_together(number, up_to, workers))
+        grade.seconds = monotonic() - start
+        return grade
+
+    def grade_phase(self, number: int, submission: Submission, workers: Workers, grade: SubmissionGrade) -> None:
+        content = submission.starters.get(number)
+        session = PhaseSession(self, number, workers, min(monotonic() + PHASE_SECONDS, self._deadline))
+        if content is None:
+            session.error = submission.error or "not handed in"
+        groups = [self.grade_group(group, session, grade) for group in self.groups if group.phase == number]
+        digest = None if content is None else hashlib.sha256(content).hexdigest()
+        grade.phases.append(phase_result(number, groups, digest, session.error))
+
+    def grade_group(self, group: TestGroup, session: "PhaseSession", grade: SubmissionGrade) -> GroupResult:
+        """Play the situations of a group, unless the file does not load or time is up."""
+        outcomes = list[Outcome]()
+        for number in range(self.settings.situations):
+            done = self.groups.index(group) * self.settings.situations + number
+            self.on_progress(f"phase {group.phase}: {group.title}", done)
+            num_late = sum(outcome.status == "late" for outcome in outcomes)
+            if session.error:
+                outcomes.append(Outcome("not played", session.error))
+            elif num_late >= MAX_TIMEOUTS or monotonic() > session.deadline:
+                outcomes.append(NO_TIME)
+            else:
+                outcomes.append(session.play(self.situation(group, number)))
+        failure = next((outcome for outcome in outcomes if outcome.status != "right"), None)
+        if failure is not None:
+            grade.failures[group.phase, group.title] = failure
+        return group_result(group, outcomes)
+
+    def play_together(self, number: int, up_to: int, workers: Workers) -> Outcome:
+        """Play a situation with all phases up to one in the same engine; one that is late gets a second chance."""
+        if monotonic() > self._deadline:
+            return NO_TIME
+        asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
+
+        def play_in(seconds: float) -> Outcome:
+            worker = workers.fresh(until=self._deadline)
+            for phase in range(1, up_to + 1):
+                if failed := load(worker, phase):
+                    return failed
+            return play(asked, worker, seconds)
+
+        return with_second_chance(play_in, self.settings.seconds, self._deadline)
+
+    def draw(self, phases: Container[int]) -> None:
+        """Draw the situations of some phases, unless they are drawn already."""
+        for group in (group for group in self.groups if group.phase in phases):
+            for number in range(self.settings.situations):
+                self.situation(group, number)
+
+    def situation(self, group: TestGroup, number: int) -> JudgeQuestion:
+        """Return a situation of a group: the same for every submission."""
+        return self._draw((group.phase, group.title, number), group.draws[number % len(group.draws)])
+
+    def _draw(self, key: tuple[int, str, int], draw: Draw) -> JudgeQuestion:
+        if key not in self._drawn:
+            self._drawn[key] = draw(Random("/".join(map(str, (self.settings.seed, *key)))))
+        return self._drawn[key]
+
+
+class PhaseSession:
+    """One phase of one submission. `error`: why the file cannot be loaded."""
+
+    def __init__(self, judge: Judge, phase: int, workers: Workers, deadline: float) -> None:
+        self.judge = judge
+        self.phase = phase
+        self.workers = workers
+        self.error = ""
+        self.deadline = deadline
+
+    def play(self, situation: JudgeQuestion) -> Outcome:
+        """Play one situation; note in `error` if the file cannot be loaded."""
+        usual = self.judge.settings.seconds
+        return with_second_chance(lambda seconds: self._play_in(situation, seconds), usual, self.deadline)
+
+    def _play_in(self, situation: JudgeQuestion, seconds: float) -> Outcome:
+        worker = self.workers.fresh(with_torch=self.phase in PHASES_WITH_TENSORS, until=self.deadline)
+        if failed := load(worker, self.phase):
+            if failed.status == "late" and seconds <= self.judge.settings.seconds:
+                return failed  # it gets its second chance
+            self.error = f"The file cannot be loaded. {failed.message}"
+            return Outcome("not played", self.error)
+        return play(situation, worker, seconds)
+
+
+def with_second_chance(play_in: Callable[[float], Outcome], seconds: float, deadline: float) -> Outcome:
+    """Return the outcome of `play_in`, which takes a time limit; it gets more time if it was late.
+
+    What is late because the deadline of all came first was not played.
+    """
+    outcome = play_in(seconds)
+    if outcome.status == "late" and monotonic() < deadline:
+        outcome = play_in(MORE_TIME * seconds)
+    return NO_TIME if outcome.status == "late" and monotonic() >= deadline else outcome
+
+
+def load(worker: JailedWorker, phase: int) -> Outcome | None:
+    """Import the file of a phase in the worker; return how that failed, None if it did not."""
+    worker.set_deadline(LOAD_SECONDS)
+    try:
+        worker.load(phase)
+    except ChannelError as error:
+        return outcome_of_error(error, LOAD_SECONDS, worker, None)
+    except StarterRaisedError as error:
+        return Outcome("stopped", str(error) or "It raises an exception.")
+    return None
+
+
+def last_in_a_row(written: list[int]) -> int:
+    """Return the last of phases 1, 2, ... that are written without a gap; the model's phase 6 does not count."""
+    row = range(1, LAST_WITHOUT_MODEL + 1)
+    return next((number - 1 for number in row if number not in written), LAST_WITHOUT_MODEL)

@@ -1,0 +1,115 @@
+"""A submission: at most one file per phase, read from an untrusted file, folder or archive."""
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from mini_vllm_labs.classroom.judge.archives import (
+    IGNORED,
+    MAX_ENTRIES,
+    MAX_FILE_BYTES,
+    Starter,
+    SubmissionError,
+    files_of_archive,
+    limited,
+    one_per_phase,
+    phase_of,
+    told_by_name,
+)
+from mini_vllm_labs.classroom.worker.text import one_line, printable
+
+ENDINGS = re.compile(r"\.(zip|tar\.gz|tgz|py)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One learner's files, phase to content. `error`: why no file was read. `notes`: what its learner is told."""
+
+    name: str
+    starters: dict[int, bytes] = field(default_factory=dict)
+    error: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """A file, folder or archive that is not read yet, and the learner's name in all tables."""
+
+    name: str
+    path: Path
+
+
+def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
+    """Name submissions after their files or folders; those of the same name are prefixed with their folders' names.
+
+    Raises `SubmissionError` if two names are still the same.
+    """
+    paths = list(paths)
+    stems = [ENDINGS.sub("", path.name or path.resolve().name) for path in paths]
+    names = [
+        one_line(stem if stems.count(stem) == 1 else f"{path.resolve().parent.name}_{stem}")
+        for path, stem in zip(paths, stems, strict=True)
+    ]
+    if doubles := sorted({name for name in names if names.count(name) > 1}):
+        raise SubmissionError(f"several submissions are called {', '.join(doubles)}: rename them")
+    return [HandedIn(name, path) for name, path in zip(names, paths, strict=True)]
+
+
+def read_submission(path: Path, name: str) -> Submission:
+    """Read a starter, a folder with starters, or an archive of one. Never raises for what is in it, but for time."""
+    try:
+        starters, notes = one_per_phase(files_of(path))
+        return Submission(name, starters, notes=list(map(printable, notes)))
+    except TimeoutError:
+        raise  # it says nothing about the file
+    except SubmissionError as error:
+        return Submission(name, error=printable(str(error)))
+    except Exception as error:  # the readers of archives raise whatever they like for broken ones
+        return Submission(name, error=printable(f"{path.name} cannot be read: {error or type(error).__name__}"))
+
+
+def files_of(path: Path) -> Iterator[Starter]:
+    if path.is_dir():
+        yield from files_of_folder(path)
+    elif path.suffix.lower() == ".py":
+        phase = phase_of(PurePosixPath(path.resolve().parent.name) / path.name) or 0
+        yield phase, PurePosixPath(path.name), read_file(path, path.name)
+    else:
+        yield from files_of_archive(path)
+
+
+def files_of_folder(folder: Path) -> Iterator[Starter]:
+    """Yield the starters in a folder. Links are refused, not followed."""
+    num_entries = 0
+    for parent, folders, files in os.walk(folder, followlinks=False):
+        folders[:] = sorted(set(folders) - IGNORED)
+        num_entries += len(files)
+        if num_entries > MAX_ENTRIES:
+            raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in it")
+        for name in sorted(files):
+            path = Path(parent, name)
+            inner = PurePosixPath(path.relative_to(folder).as_posix())
+            phase = phase_of(PurePosixPath(folder.resolve().name) / inner)
+            if phase is not None:
+                yield phase, inner, read_file(path, str(inner))
+            elif other := told_by_name(inner):
+                yield other
+
+
+def read_file(path: Path, shown: str) -> bytes:
+    """Read an ordinary file of ordinary size. Raises `SubmissionError` if it is a link or a device."""
+    shown = one_line(shown)
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if isinstance(error, TimeoutError):
+            raise
+        raise SubmissionError(f"{shown} is a link or cannot be opened ({error.strerror}): hand in the file") from None
+    with os.fdopen(handle, "rb") as file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
+            raise SubmissionError(f"{shown} is not an ordinary file, or has another hard link")
+        return limited(file.read(MAX_FILE_BYTES + 1), shown)

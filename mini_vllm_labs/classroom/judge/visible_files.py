@@ -1,0 +1,68 @@
+"""What a worker sees of the machine: Python, its libraries, and the shared libraries that these are linked with."""
+
+import os
+import re
+import site
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable
+from functools import cache
+from glob import glob
+from pathlib import Path
+
+SYSTEM_LINKS = ("/bin", "/lib", "/lib32", "/lib64")  # into /usr, on most systems
+LINKER_CACHE = "/etc/ld.so.cache"
+LINKED = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+# Loaded by Python (without `_tkinter`, which needs a screen), numpy and torch.
+BINARIES = ("lib-dynload/[!_]*.so", "lib-dynload/_[!t]*.so", "numpy/**/*.so", "torch/_C*.so", "torch/lib/*.so*")
+UNWINDER = "libgcc_s.so.1"  # glibc loads it by itself when a thread ends
+SECRET_PACKAGES = ("solutions", "labs", "mini_vllm", "mini_vllm_labs", "tests")
+
+
+@cache
+def file_options() -> list[str]:
+    """Return the options of bubblewrap that show these files, and none beside them. Raises `OSError` without `ldd`."""
+    options: list[str] = []
+    for path in SYSTEM_LINKS:
+        if os.path.islink(path):
+            options += ["--symlink", os.readlink(path), path]
+    folders = library_folders()
+    files = [sys.executable, os.path.realpath(sys.executable), f"{sys.prefix}/pyvenv.cfg", LINKER_CACHE]
+    for path in outer([*folders, *filter(os.path.exists, files), *linked_libraries(folders)]):
+        options += [*folders_above(path), "--ro-bind", os.path.realpath(path), path]
+    another_pythons = {f"{folder}/{name}" for folder in folders for name in ("site-packages", "dist-packages")}
+    installed_course = {f"{folder}/{name}" for folder in folders for name in SECRET_PACKAGES}
+    for path in sorted(filter(os.path.isdir, another_pythons - set(folders) | installed_course)):
+        options += ["--tmpfs", path, "--remount-ro", path]
+    return options
+
+
+def library_folders() -> list[str]:
+    """Return the folders of Python's own library and of installed packages, by all their names."""
+    packages = [path for path in sys.path if path.endswith(("-packages", "lib-dynload"))]
+    found = [sysconfig.get_path("stdlib"), *packages, *site.getsitepackages()]
+    return sorted({name for path in found if os.path.isdir(path) for name in (path, os.path.realpath(path))})
+
+
+def linked_libraries(folders: Iterable[str]) -> list[str]:
+    binaries = [path for folder in folders for one in BINARIES for path in glob(f"{folder}/{one}", recursive=True)]
+    listed = subprocess.run(["ldd", sys.executable, *binaries], capture_output=True, text=True, check=False).stdout
+    found = set(LINKED.findall(listed))
+    found |= {f"{os.path.dirname(path)}/{UNWINDER}" for path in found}
+    paths = {os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in found}
+    return sorted(path for path in paths if os.path.exists(path))
+
+
+def outer(paths: Iterable[str]) -> list[str]:
+    """Return the paths that do not lie in another one of them."""
+    every = sorted(set(paths))
+    return [path for path in every if not any(path.startswith(other + "/") for other in every)]
+
+
+def folders_above(path: str) -> list[str]:
+    """Return options that make the folders above a path, searchable for every user."""
+    options = []
+    for folder in list(Path(path).parents)[-2::-1]:
+        options += ["--perms", "0755", "--dir", str(folder)]
+    return options

@@ -1,0 +1,165 @@
+"""A worker process from the judge's side: the sandbox's worker in a jail, asked one question at a time."""
+
+import itertools
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.classroom.judge.jail import ENVIRONMENT, FIRST_USER, SEEN, Jail
+from mini_vllm_labs.classroom.judge.memory_watch import MemoryWatch
+from mini_vllm_labs.classroom.worker.answers import AnswerError, Json, checked
+from mini_vllm_labs.classroom.worker.text import printable
+from mini_vllm_labs.runs.sandbox.channel import ChannelError, Message
+from mini_vllm_labs.runs.sandbox.imports import refused_import
+from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content
+from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
+from mini_vllm_labs.runs.starter_status import lab_folder
+
+START_SECONDS = 60.0
+FRESH_SECONDS = 5.0
+NOT_LOADED = "StarterNotLoadedError"
+
+
+class SubmissionDir:
+    """A folder with one learner's starters (phase to content), which workers can read and not change."""
+
+    def __init__(self, starters: Mapping[int, bytes], jail: Jail) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="mini_vllm_judge_", ignore_cleanup_errors=True)
+        self.path = Path(self._folder.name)
+        self.path.chmod(0o755)
+        self.numbers = itertools.cycle(range(1000))
+        labs = self.path / "labs"
+        labs.mkdir()
+        (labs / "__init__.py").touch()
+        for phase, content in starters.items():
+            folder = labs / lab_folder(phase)
+            folder.mkdir()
+            (folder / "__init__.py").touch()
+            (folder / "starter.py").write_bytes(loadable(content))
+        if not jail.is_a_jail:
+            ignored = shutil.ignore_patterns("__pycache__", "embedded_model")
+            for name in SEEN:
+                source, target = CHECKOUT / name, self.path / name
+                target.parent.mkdir(exist_ok=True)
+                (shutil.copy if source.is_file() else partial(shutil.copytree, ignore=ignored))(source, target)
+
+    def __enter__(self) -> "SubmissionDir":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+
+def loadable(content: bytes) -> bytes:
+    """Return a learner's file, or one that says why it is not loaded."""
+    if complaint := complaint_about_content(content):
+        sentence = complaint[0].upper() + complaint[1:]
+        return (
+            f"from mini_vllm_labs.runs.sandbox.errors import {NOT_LOADED}\nraise {NOT_LOADED}({sentence!r})\n".encode()
+        )
+    refusal = refused_import(content)
+    return f"raise ImportError({refusal!r})\n".encode() if refusal else content
+
+
+class StarterRaisedError(Exception):
+    """The learner's code raised; the text explains it to its author."""
+
+
+class JailedWorker:
+    """A worker that can load the starters of a submission and answer questions to them, each before its deadline.
+
+    No deadline is later than `until`, on `time.monotonic`.
+
+    In a jail, the end of its first process ends every process that it started.
+    """
+
+    def __init__(self, submission: SubmissionDir, jail: Jail, *, with_torch: bool = False) -> None:
+        arguments = jail.boot(submission.path, first_user() + next(submission.numbers), with_torch=with_torch)
+        with jail.open_filter() as inherited:
+            command = jail.command(submission.path / "labs", arguments, inherited)
+            self.process = WorkerProcess(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
+        self.until = float("inf")
+        self._watch = MemoryWatch(self.process.pid, self.process.kill)
+        self.set_deadline(START_SECONDS)
+
+    def __enter__(self) -> "JailedWorker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def load(self, phase: int) -> None:
+        """Import the file of a phase. Raises as `ask` does."""
+        self.ask({"load": phase, "folder": lab_folder(phase)})
+
+    def start_afresh(self) -> bool:
+        """Let a fresh process take over, which has loaded no file; return whether one did."""
+        self.set_deadline(FRESH_SECONDS)
+        word = secrets.token_hex(8)  # no answer that the process before left in the pipe
+        with suppress(ChannelError, StarterRaisedError):
+            return self.ask({"fresh": True}) is True and self.ask({"echo": word}) == word
+        return False
+
+    def ask(self, message: Message) -> Json:
+        """Return the answer to a message. Raises `StarterRaisedError` for an exception of the learner's code.
+
+        Raises `ChannelError` if the process has ended, is late, or sends something that is not an answer.
+        """
+        self.process.send(message)
+        answer = self.process.receive()
+        if isinstance(answer.get("error"), str):
+            raise StarterRaisedError(printable(answer["error"]))
+        if answer.keys() != {"answer"}:
+            raise ChannelError("malformed", "a message that is neither an answer nor an error")
+        try:
+            return checked(answer["answer"])
+        except AnswerError as error:
+            raise ChannelError("malformed", str(error)) from None
+
+    def set_deadline(self, seconds: float) -> None:
+        """Require every answer within `seconds` from now."""
+        self.process.deadline = min(time.monotonic() + seconds, self.until)
+
+    def close(self) -> None:
+        self._watch.stop()
+        self.process.close()
+
+
+class Workers:
+    """The workers of one submission: a fresh process for each situation, while Python and torch start only once."""
+
+    def __init__(self, submission: SubmissionDir, jail: Jail) -> None:
+        self._submission = submission
+        self._jail = jail
+        self._kept: dict[bool, JailedWorker] = {}
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._kept.values():
+            worker.close()
+
+    def fresh(self, *, with_torch: bool = False, until: float) -> JailedWorker:
+        """Return a worker that has loaded no file. No deadline of it is later than `until`."""
+        worker = self._kept.get(with_torch)
+        if worker is not None:
+            worker.until = until
+            if worker.process.is_running and worker.start_afresh():
+                return worker
+            worker.close()
+        self._kept[with_torch] = worker = JailedWorker(self._submission, self._jail, with_torch=with_torch)
+        worker.until = until
+        return worker
+
+
+def first_user() -> int:
+    """Return the first of the thousand user ids for the workers of this process."""
+    return FIRST_USER + os.getpid() % 10_000 * 1000

@@ -1,0 +1,104 @@
+"""What the judge may ask a worker to do with a learner's files, by name. It does the same with the reference."""
+
+import importlib
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import wraps
+from typing import Any
+
+from mini_vllm.core.request import Request
+from mini_vllm_labs.classroom.worker.answers import Json
+from mini_vllm_labs.classroom.worker.device import on_a_device
+from mini_vllm_labs.classroom.worker.scenario import play_together
+from mini_vllm_labs.classroom.worker.script import replay
+from mini_vllm_labs.classroom.worker.upkeep import reads, upkeep
+from mini_vllm_labs.grading.labtest.earlier_answers import earlier_answers
+from mini_vllm_labs.runs.sandbox.errors import UnusableAnswerError
+
+
+def rejection_sample(
+    files: Mapping[int, Any], cases: list[tuple[Sequence[int], list[Any], list[Any], list[float], int, int]]
+) -> list[Json]:
+    """Return how often each list of tokens comes out of each case, over an even grid of draws for the last token.
+
+    Tokens may share the interval from 0 to 1 in any order, so a single draw decides nothing. Only the row that
+    the last token is drawn in gets the draws of the grid. The smallest and the largest draw may give any token that
+    the grid gives.
+    """
+    import torch
+
+    answers: list[Json] = []
+    for drafts, draft_probs, target_probs, keeps, last_row, grid in cases:
+        shape = (-1, len(target_probs[0]))
+        tensors = [torch.tensor(rows, dtype=torch.float64).reshape(shape) for rows in (draft_probs, target_probs)]
+        before = [tensor.clone() for tensor in tensors]
+        counts: Counter[tuple[int, ...]] = Counter()
+        ends = set[tuple[int, ...]]()
+        for choice in (*((cell + 0.5) / grid for cell in range(grid)), 0.0, 1 - 2**-53):
+            draws = [(keep, choice if row == last_row else 0.5) for row, keep in enumerate(keeps)]
+            tokens = list(on_a_device(files[7].rejection_sample, drafts, *tensors, draws))
+            if any(isinstance(token, torch.Tensor) for token in tokens):
+                raise UnusableAnswerError("Your code gave back tensors: token ids are plain numbers.")
+            found = tuple(map(operator.index, tokens))
+            if 0 < choice < 1 - 2**-53:
+                counts[found] += 1
+            else:
+                ends.add(found)
+        is_unchanged = all(bool(torch.equal(one, other)) for one, other in zip(tensors, before, strict=True))
+        shares = sorted([list(tokens), count] for tokens, count in counts.items())
+        answers.append([shares, list(drafts), is_unchanged, ends <= counts.keys()])
+    return answers
+
+
+def own_stand_ins(files: Mapping[int, Any], cases: list[int]) -> list[Json]:
+    """Return a request's stand-ins after another request's have been changed."""
+    answers: list[Json] = []
+    for num_drafts in cases:
+        scheduling, requests = files[8].PlaceholderScheduling(num_drafts), [Request(name, [1]) for name in "AB"]
+        for request in requests:
+            request.num_computed_tokens = 1
+            scheduling.take_placeholders(request, 0)
+        if isinstance(requests[0].spec_token_ids, list):
+            requests[0].spec_token_ids.append(5)
+        answers.append([int(token) for token in requests[1].spec_token_ids])
+    return answers
+
+
+def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
+    """Return what the graded tests of a phase see of each case, (play, what it is given)."""
+    # Here, because phase 9's plays load numpy: a third of the start of a worker, and most workers are not for it.
+    plays = importlib.import_module(f"mini_vllm_labs.grading.labtest.phase{phase}_plays")
+    return [described(getattr(plays, play)(files[phase], *given)) for play, given in cases]
+
+
+def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
+    """Return all that a play sees; of one that makes one call after another by the number of the call."""
+    if not isinstance(played, Iterator):
+        return played
+    steps = filter(lambda step: isinstance(step, dict), played)
+    return {f"{number}. {name}": value for number, step in enumerate(steps) for name, value in dict(step).items()}
+
+
+def watching(driver: Callable[..., list[Json]]) -> Callable[..., list[Json]]:
+    """Return a driver whose last answer is the earlier answer that a later call has changed, None if there is none."""
+
+    @wraps(driver)
+    def watched(files: Mapping[int, Any], *arguments: Any) -> list[Json]:
+        with ExitStack() as stack:
+            every = [stack.enter_context(earlier_answers(file)) for file in files.values()]
+            for earlier in every:
+                stack.enter_context(earlier.watched())
+            answers = driver(files, *arguments)
+        changed = next((str(earlier.changed) for earlier in every if earlier.changed), None)
+        return [*answers, {"an earlier answer that a later call changed": changed}]
+
+    return watched
+
+
+MEASURED = (upkeep, reads)  # what it costs to watch would count, too
+DRIVERS: Mapping[str, Callable[..., list[Json]]] = {
+    **{driver.__name__: watching(driver) for driver in (replay, rejection_sample, own_stand_ins, table)},
+    **{driver.__name__: driver for driver in (play_together, *MEASURED)},
+}

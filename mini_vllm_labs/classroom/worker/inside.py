@@ -1,0 +1,147 @@
+"""The worker's program: load the learner's files and answer the judge's questions.
+
+Everything here runs in the same process as the learner's code, which may change it. The judge relies on none of it:
+a worker sends answers only, the judge compares them with its own, and nothing in the worker knows the right ones,
+but that a call should cost little and leave nothing (`upkeep.py`).
+"""
+
+import base64
+import ctypes
+import gc
+import importlib
+import os
+import pickle
+import resource
+import sys
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mini_vllm_labs.classroom.worker.answers import Json
+from mini_vllm_labs.classroom.worker.drivers import DRIVERS
+from mini_vllm_labs.runs.sandbox.channel import Channel, ChannelError, Message, take_stdio
+from mini_vllm_labs.runs.sandbox.explain import explain
+from mini_vllm_labs.runs.sandbox.limits import Limits, limit_resources
+from mini_vllm_labs.runs.sandbox.source_text import newer_syntax
+
+MEMORY_BYTES = 1536 * 2**20  # beyond what is mapped already: Python, its libraries, torch
+LIMITS = Limits(2 * 2**30, stack_bytes=2**23, file_bytes=2**20, num_open_files=64, cpu_seconds=300, num_signals=64)
+MAX_PROCESSES = 32
+CAN_FORK = sys.platform == "linux"  # macOS has it too, but its own libraries, which torch uses, do not survive it
+FRESH = 75  # the status of a process that made room for a fresh one
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
+
+
+def main() -> None:
+    """Answer the judge's questions on stdin and stdout, in a fresh process whenever it asks for one.
+
+    The first process loads what all of them need, and nothing of the learner's: it only waits for the others, one at
+    a time. `sys.argv` has the module to import for them or nothing, the filter against more processes in hexadecimal,
+    and the uid to run as in a jail, or 0 without one.
+    """
+    channel, (module, no_processes, user) = take_stdio(), sys.argv[1:]
+    sys.modules["solutions"] = None  # type: ignore[assignment]  # against accidents only: the jail is the barrier
+    if module:
+        importlib.import_module(module)
+    gc.freeze()  # else the collector of each process would write to, and so copy, all that they share
+    while True:
+        if not CAN_FORK or (child := os.fork()) == 0:
+            confine(int(user), bytes.fromhex(no_processes))
+            answer_all(channel, stays=not CAN_FORK and bool(module))
+        end_like(os.waitpid(child, 0)[1])
+        channel.take_back()
+
+
+def confine(user: int, no_processes: bytes) -> None:
+    """Give up the rights and resources that no starter needs, for good."""
+    # Only in a jail does the uid, and so the number of its processes, belong to this worker alone.
+    limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
+    give_up_root(user)
+    if no_processes:
+        install_filter(no_processes)
+
+
+def install_filter(program: bytes) -> None:
+    """Install a filter of system calls, a BPF program. Raises `OSError` if the system refuses it."""
+
+    class Program(ctypes.Structure):
+        _fields_ = (("num_instructions", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(Program(len(program) // 8, program)), 0, 0):
+        raise OSError(ctypes.get_errno(), "the filter of system calls is refused")
+
+
+def answer_all(channel: Channel, *, stays: bool) -> NoReturn:
+    """Answer questions until the judge wants a fresh process, or no more.
+
+    With `stays` this one must do: torch takes too long to be loaded again.
+    """
+    files: dict[int, Any] = {}
+    try:
+        while "fresh" not in (message := channel.receive()) or stays:
+            channel.send(answer(files, message))
+        channel.send({"answer": CAN_FORK})
+    except ChannelError:
+        os._exit(0)
+    os._exit(FRESH)
+
+
+def end_like(status: int) -> None:
+    """End as a child did, unless it made room for another."""
+    if os.WIFSIGNALED(status):
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    if (code := os.waitstatus_to_exitcode(status)) != FRESH:
+        os._exit(code)
+
+
+def answer(files: dict[int, Any], message: Message) -> Message:
+    """Load a file, or put it a question; return the answer, or the explanation of what was raised.
+
+    An echo is the message itself: it shows that the process answers, and has nothing else to say.
+    """
+    try:
+        if "fresh" in message:
+            return {"answer": True}
+        if "echo" in message:
+            return {"answer": message["echo"]}
+        if "load" in message:
+            files[message["load"]] = load(message["folder"])
+            return {"answer": None}
+        arguments = pickle.loads(zlib.decompress(base64.b64decode(message["arguments"])))  # the judge's own
+        found: Json = DRIVERS[message["driver"]](files, *arguments)
+        return {"answer": found}
+    except BaseException as error:
+        return {"error": describe_error(error)[:4000]}
+
+
+def load(folder: str) -> Any:
+    limit_memory()
+    return importlib.import_module(f"labs.{folder}.starter")
+
+
+def limit_memory() -> None:
+    """Limit all memory that can be mapped from here on: pages that may not be written count as no data, and stay."""
+    if sys.platform == "linux":
+        num_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limit_resources(Limits(address_bytes=num_bytes + MEMORY_BYTES))
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the explanation of an exception for the learner."""
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == "starter.py":
+        line = f"\n    {error.text.strip()}" if error.text else ""
+        return f"starter.py has a syntax error in line {error.lineno}: {error.msg}{line}\n{newer_syntax(error)}"
+    return explain(error, {})
+
+
+def give_up_root(user: int) -> None:
+    """Switch to an unused uid if the jail was built by root. 0 changes nothing."""
+    if user and os.getuid() == 0:
+        os.setgid(user)
+        os.setuid(user)
+
+
+if __name__ == "__main__":
+    main()

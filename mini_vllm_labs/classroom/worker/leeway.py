@@ -1,0 +1,24 @@
+"""Calls that fair files answer differently: what they must agree in is the answer."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mini_vllm_labs.classroom.worker.device import on_a_device
+
+
+def tokens_drawn(sample: Callable[..., Any], logits: Any, params: Sequence[Any], draws: Sequence[float]) -> Any:
+    """Return the tokens of a sampler. In a row with a cut, equal tokens may have any order: they get that of the ids.
+
+    The order of the file shows in rows with the same logits and settings: which of its tokens comes first.
+    """
+    found = on_a_device(sample, logits, params, draws)
+    if not isinstance(found, list) or not all(type(one) is int and 0 <= one < logits.shape[1] for one in found):
+        return found
+    orders, tokens = dict[str, list[int]](), list(found)
+    for number, (token, row, settings) in enumerate(zip(found, logits, params, strict=False)):
+        tied = (row == row[token]).nonzero().flatten().tolist()
+        if len(tied) > 1 and (settings.top_k or settings.top_p < 1):
+            order = orders.setdefault(f"{settings} {row.tolist()}", [])
+            order += [token] * (token not in order)
+            tokens[number] = tied[order.index(token)]
+    return found if tokens == found else tokens

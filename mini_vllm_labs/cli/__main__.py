@@ -1,0 +1,6 @@
+"""`python -m mini_vllm_labs.cli` is `mini-vllm`."""
+
+from mini_vllm_labs.cli.main import app
+
+if __name__ == "__main__":
+    app()

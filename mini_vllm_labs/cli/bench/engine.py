@@ -1,0 +1,151 @@
+"""`mini-vllm bench prefix | chunked | preemption | speculative | async | sampling`: gains of features."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import typer
+
+from mini_vllm_labs.bench.case import Case
+from mini_vllm_labs.cli.bench.measured import LOADING, ModelsThreads, run_cases
+from mini_vllm_labs.pictures.terminal.console import friendly, make_console
+from mini_vllm_labs.pictures.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run
+from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
+from mini_vllm_labs.pictures.terminal.progress import ProgressReport
+
+Rounds = Annotated[int, typer.Option(min=1, help="Rounds of every side, in turns, after one that does not count.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Small batches, short texts, one round: a trial run.")]
+
+
+@dataclass(frozen=True)
+class Described:
+    """A command: its help, the parts that it needs, its default lineup, its length in seconds, what explains it."""
+
+    help: str
+    needs: tuple[str, ...]
+    reference: str = "solution"
+    num_rounds: int = 3
+    seconds_per_round: float = 3.0
+    why: str = ""
+
+
+DESCRIBED = {
+    "prefix": Described("Serve many questions about one document, with and without caching.", ("prefix_cache",)),
+    "chunked": Described(
+        "Serve long documents beside chats, with and without chunks.\n\nThe documents arrive while the chats decode.",
+        ("chunking",),
+    ),
+    "preemption": Described(
+        "Serve outputs of unknown length in little memory.\n\nBlocks on demand, or memory reserved in advance.",
+        ("kv_cache", "preemption"),
+    ),
+    "speculative": Described(
+        "Answer chats with drafts and without.\n\nBy prompt lookup, by a draft model; batch 1 to 64.",
+        ("speculation",),
+        "solution:1-7",
+        3,
+        60,
+        "Much of a small step is the same for one token and for five: weights are read once, each layer is called "
+        "once. So a draft is cheap at batch 1. The larger the batch, the more of a step is arithmetic, and the more a "
+        "rejected draft costs. `adaptive` gives each request as many drafts as its own share of accepted ones pays "
+        "for, none for a while if not even one pays, and none to any request while more than 8 requests decode. A "
+        "draft model costs a forward pass per draft: it pays where the text is the model's own and cannot be looked "
+        "up.",
+    ),
+    "async": Described(
+        "Generate with a step in flight and without.\n\nMeasures gaps between forward passes, and tokens per second.",
+        ("async_scheduling",),
+        "solution:1-6,solution:8",
+        3,
+        60,
+        "In turn, the runner waits while the engine applies a step, writes its text and plans the next one. "
+        "Overlapped, that happens during the forward pass; between two passes only the runner's own work is left: "
+        "sampling, and the tensors of the next step. The time is hidden only if the pass does not need it: Python runs "
+        "one thread at a time, and two threads may share a core. So a model on a CPU gains little or loses. A pass on "
+        "a GPU needs neither; `mini-vllm bench gpu in-flight` measures it there.",
+    ),
+    "sampling": Described(
+        "Generate greedily, at a temperature, with cuts, under a regex.\n\nThree models, the last with a vocabulary of "
+        "151,936; batch 1 to 64. A regex needs phase 9, other grammars also llguidance.",
+        (),
+        "solution:1-6,solution:9",
+        5,
+        120,
+        "Two cuts: top_k 50, then top_p 0.9. Masks: the share of the time in which grammars forbid tokens.",
+    ),
+}
+
+
+def engine_command(name: str) -> Callable[..., None]:
+    """Return the command of a benchmark; all of them take the same options."""
+
+    @friendly
+    def command(
+        lineup: LineupText = None,
+        rounds: Rounds = DESCRIBED[name].num_rounds,
+        threads: ModelsThreads = None,
+        quick: Quick = False,
+        as_json: AsJson = False,
+    ) -> None:
+        run(name, lineup, rounds, threads, quick=quick, as_json=as_json)
+
+    command.__doc__ = DESCRIBED[name].help  # where typer looks for the help
+    return command
+
+
+bench_prefix, bench_chunked = engine_command("prefix"), engine_command("chunked")
+bench_speculative, bench_async = engine_command("speculative"), engine_command("async")
+bench_sampling = engine_command("sampling")
+
+
+@friendly
+def bench_preemption(
+    lineup: LineupText = None,
+    rounds: Rounds = 3,
+    threads: ModelsThreads = None,
+    quick: Quick = False,
+    swap: Annotated[bool, typer.Option("--swap", help="Compute again or swap, by length (phase 10).")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Serve outputs of unknown length in little memory.
+
+    Blocks on demand, or memory reserved in advance.
+    """
+    if not swap:
+        run("preemption", lineup, rounds, threads, quick=quick, as_json=as_json)
+        return
+    team = lineup_to_run(lineup, make_console(stderr=as_json), reference=WHOLE_REFERENCE)
+
+    def cases(report: ProgressReport) -> Iterable[Case]:
+        from mini_vllm_labs.bench.swap import swap_cases
+
+        return swap_cases(team, 1 if quick else rounds, threads, quick=quick)
+
+    why = (
+        "Computing again costs operations: per token, and for long prompts per pair of tokens. Swapping costs bytes, "
+        "out and in, and one copy per block, layer, and K or V. Simulated: what either adds to a step of 32 decodes, "
+        "with assumed bandwidths of the bus and 5 us per copy, for a prefix that is no longer in the cache. Measured: "
+        "the embedded model and phase 10, alone, without the step that both need, to and from the same memory: "
+        "without a bus."
+    )
+    run_cases(cases, lineup=team, seconds=8, as_json=as_json, text=LOADING, closing=[why])
+
+
+def run(name: str, lineup: str | None, num_rounds: int, threads: int | None, *, quick: bool, as_json: bool) -> None:
+    """Measure a benchmark of the engine and print it. Raises `ValueError` if the lineup lacks a part that it needs."""
+    one = DESCRIBED[name]
+    team = lineup_to_run(lineup, make_console(stderr=as_json), reference=one.reference)
+    absent = [part for part in ("runner", *one.needs) if getattr(team, part) == "absent"]
+    if absent:
+        raise ValueError(f"bench {name} cannot be measured with the lineup {team}: {', '.join(absent)} absent")
+
+    def cases(report: ProgressReport) -> Iterable[Case]:
+        from mini_vllm_labs.bench.engine_benchmarks import BENCHMARKS
+        from mini_vllm_labs.bench.engine_cases import measure
+
+        if quick:
+            return measure(replace(BENCHMARKS[name], **BENCHMARKS[name].quick), team, 1, threads, report)
+        return measure(BENCHMARKS[name], team, num_rounds, threads, report)
+
+    seconds = 20 if quick else one.seconds_per_round * (1 + num_rounds)
+    run_cases(cases, lineup=team, seconds=seconds, as_json=as_json, text=LOADING, closing=[one.why] if one.why else [])

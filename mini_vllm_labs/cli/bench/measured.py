@@ -1,0 +1,102 @@
+"""How a benchmark runs: its length is told, each case is shown when it is there, the load of the machine at the end."""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm_labs.bench.case import Case
+from mini_vllm_labs.pictures.terminal.charts import measured_bar
+from mini_vllm_labs.pictures.terminal.console import make_console, whose_code
+from mini_vllm_labs.pictures.terminal.progress import ProgressReport, reported
+from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG
+
+LOADING = "Loading torch and the model"
+ModelsThreads = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Compute threads. Default: OMP_NUM_THREADS, or one for a small model and one per CPU for a larger.",
+        show_default=False,
+    ),
+]
+
+
+@contextmanager
+def measuring(text: str, seconds: float) -> Iterator[ProgressReport]:
+    """Say on stderr how long the block takes on two quiet cores, then show what it reports, as `reported` does."""
+    amount = f"{10 * round(seconds / 10) or 10} seconds" if seconds < 90 else f"{round(seconds / 60)} minutes"
+    console = make_console(stderr=True)
+    console.print(f"About {amount} on two quiet cores. Each result is shown when it is there.", style=FAINT)
+    with reported(text, console) as report:
+        yield report
+
+
+def run_cases(
+    cases: Callable[[ProgressReport], Iterable[Case]],
+    *,
+    seconds: float,
+    as_json: bool,
+    lineup: Lineup | None = None,
+    text: str = "Measuring",
+    closing: Sequence[str | Table] = (),
+    facts: dict[str, Any] | None = None,
+) -> None:
+    """Measure the cases one after another; print them as JSON, or each with bars and then what `closing` holds.
+
+    `facts` go into the JSON object. `cases` may add to both. With --json the bars go to stderr.
+    """
+    console, found, before = make_console(stderr=as_json), [], load()
+    if lineup is not None:
+        console.print(whose_code(lineup), markup=False)
+    with measuring(text, seconds) as report:
+        for case in cases(report):
+            found.append(case)
+            show_case(console, case)
+    machine = {"load": [before, load()], "cpus": os.cpu_count(), "python": platform.python_version()}
+    if as_json:
+        record = {"lineup": str(lineup), **(facts or {}), **machine, "cases": [asdict(case) for case in found]}
+        typer.echo(json.dumps(record))
+        return
+    for part in closing:
+        console.print()
+        console.print(part, style=FAINT if isinstance(part, str) else "", markup=False)
+    console.print(f"\n{load_line(before)}", style=FAINT)
+
+
+def load() -> float | None:
+    """Return how many processes wanted a CPU in the last minute, on average; None where the system does not say."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def load_line(before: float | None) -> str:
+    """Return the load of the machine before a benchmark and now: others' work slows the sides, seldom alike."""
+    return f"Load of the machine: {before} before, {load()} at the end; CPUs: {os.cpu_count()}."
+
+
+def show_case(console: Console, case: Case) -> None:
+    """Print a bar for each side: median and range, and the ratio to the base; then other figures and notes."""
+    console.print(f"\n{case.heading}", style=STRONG, markup=False)
+    scale = max(side.median for side in case.sides.values())
+    for name, side in case.sides.items():
+        figures = case.spread(name) + (f"  x{case.ratio(name):.2f}" if case.base and name != case.base else "")
+        is_ours = (name == case.base) == case.base_over_side
+        console.print(measured_bar(name, side.median, scale, figures, ours=is_ours))
+    for name, side in case.sides.items():
+        found = [f"{key} {quantity}" for key, quantity in side.figures.items()]
+        if side.equal[1] and name != case.base:
+            found.append(f"{side.equal[0]} of {side.equal[1]} requests as in {case.base}")
+        if found:
+            console.print(f"{name}: {'; '.join(found)}", style=FAINT, markup=False)
+    for note in case.notes:
+        console.print(note, style=FAINT, markup=False)
+    if not case.same_tokens and not case.base_over_side:
+        console.print("The tokens differ, which is a bug.", style="bold red")

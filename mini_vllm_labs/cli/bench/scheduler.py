@@ -1,0 +1,78 @@
+"""`mini-vllm bench scheduler`: the CPU time of scheduling; with `--peer vllm` beside vLLM's own, in one process."""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import typer
+
+from mini_vllm.assembly.lineup import CHECKOUT, Lineup
+from mini_vllm_labs.bench import peer_process
+from mini_vllm_labs.bench.case import Case
+from mini_vllm_labs.bench.scheduler import NUM_ADMISSIONS, NUM_ROUNDS, scheduler_cases
+from mini_vllm_labs.bench.scheduling import CLOCK, SHARED_TOKENS
+from mini_vllm_labs.cli.bench.measured import run_cases
+from mini_vllm_labs.pictures.terminal.console import fail, friendly, make_console
+from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
+from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
+from mini_vllm_labs.pictures.terminal.progress import ProgressReport
+
+
+@friendly
+def bench_scheduler(
+    lineup: LineupText = None,
+    peer: Annotated[
+        Literal["vllm"] | None, typer.Option(help="Beside vLLM's own scheduler, in one process.", show_default=False)
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="With --peer: two rounds, fewer admissions.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the CPU time of scheduling, per request.
+
+    That of schedule() and update_from_output().
+    """
+    team = replace(lineup_to_run(lineup, make_console(stderr=as_json)), runner="absent")
+    num_rounds, num_admissions = (2, 100) if quick else (NUM_ROUNDS, NUM_ADMISSIONS)
+    why = f"CPU microseconds, medians of {NUM_ROUNDS} rounds. Clock: time.{CLOCK}, garbage collector on."
+
+    def cases(report: ProgressReport) -> Iterable[Case]:
+        return scheduler_cases(team, report) if peer is None else beside_vllm(team, num_rounds, num_admissions)
+
+    if peer is not None:
+        if (reason := peer_process.why_missing(peer_process.VLLM)) is not None:
+            raise ValueError(reason)
+        if team.kv_cache == "absent":
+            raise ValueError(f"lineup {team}: --peer vllm needs phase 2, as vLLM's memory comes in blocks, too")
+        why = (
+            f"CPU microseconds per request, medians of {num_rounds} rounds in turns, in one process; ratios are ours "
+            f"over vLLM's. Decode and admission: schedule() and update_from_output(). Arrival: the request is made of "
+            f"its tokens, hashed and queued. {num_admissions:,} are admitted in one step and share {SHARED_TOKENS} "
+            f"cached tokens. vLLM's schedule() also writes the message to its workers; our runner gets the requests "
+            f"themselves. Clock: time.{CLOCK}."
+        )
+    facts = {"clock": f"time.{CLOCK}", "num_admissions": num_admissions}
+    run_cases(cases, lineup=team, seconds=10 if quick else 30, as_json=as_json, closing=[why], facts=facts)
+
+
+def beside_vllm(lineup: Lineup, num_rounds: int, num_admissions: int) -> Iterator[Case]:
+    """Yield each comparison with vLLM's own scheduler when it is there.
+
+    Ends the command with the last line of the process if that ends early.
+    """
+    command = [str(peer_process.VLLM_PYTHON), "-m", "mini_vllm_labs.bench.vllm_scheduler", str(lineup), f"{num_rounds}"]
+    with (
+        tempfile.TemporaryFile("w+") as stderr,  # a file: a pipe that is not read fills up
+        subprocess.Popen(
+            [*command, f"{num_admissions}"], stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=CHECKOUT
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            yield Case.read(json.loads(line))
+        if process.wait() != 0:
+            stderr.seek(0)
+            last = stderr.read().strip().splitlines()[-1:] or ["nothing"]
+            fail(f"the process with vLLM's scheduler exited early; its last line: {last[0][:500]}", 1)

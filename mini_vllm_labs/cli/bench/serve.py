@@ -1,0 +1,198 @@
+"""`mini-vllm bench serve`: load on a server, by its HTTP endpoint; ours beside its peers, or any."""
+
+import json
+import math
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from mini_vllm_labs.bench.backend import BackendSettings
+from mini_vllm_labs.bench.model_directory import EMBEDDED, RANDOM, model_directory
+from mini_vllm_labs.bench.peer_process import PeerError, chosen_peers
+from mini_vllm_labs.bench.serve.server_process import OURS, SERVERS
+from mini_vllm_labs.bench.serve.text_requests import DESCRIPTIONS, SHAREGPT
+from mini_vllm_labs.cli.bench.measured import measuring
+from mini_vllm_labs.pictures.terminal.console import fail, friendly, make_console
+from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
+from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
+from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
+
+if TYPE_CHECKING:
+    from mini_vllm_labs.bench.serve.load import Load, Search
+    from mini_vllm_labs.bench.serve.text_requests import Endpoint
+
+LOAD_PANEL, SEARCH_PANEL, SERVER_PANEL = "What is sent", "What is searched", "Our server and its peers"
+KV_CACHE_TOKENS = 32_768
+ServerThreads = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Compute threads of every server. Default: its own choice, which for ours is one if the model is small.",
+        show_default=False,
+    ),
+]
+QUICK_LOAD: dict[str, Any] = {"num_requests": 6, "scale": 0.05}
+QUICK_SEARCH: dict[str, Any] = {"bound": 5.0, "num_probes": 2, "probe_seconds": 0.5, "min_requests": 4}
+
+
+def _load(help: str) -> Any:
+    return typer.Option(help=help, rich_help_panel=LOAD_PANEL)
+
+
+def _search(help: str) -> Any:
+    return typer.Option(help=help, rich_help_panel=SEARCH_PANEL)
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """Where requests are sent."""
+
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI endpoint. Default: our own server, and peers.")] = None
+    model: Annotated[
+        str,
+        typer.Option(help=f"'{EMBEDDED}', '{RANDOM}' or a model directory; with --base-url the model's name there."),
+    ] = EMBEDDED
+    api_key: Annotated[str | None, typer.Option(help="Default: OPENAI_API_KEY.", show_default=False)] = None
+    chat: Annotated[bool, typer.Option("--chat", help="Use /v1/chat/completions.")] = False
+    extra_body: Annotated[str, typer.Option(help="JSON added to every request: '{\"ignore_eos\": true}'.")] = "{}"
+
+    def endpoint(self, base_url: str) -> "Endpoint":
+        """Return the endpoint at this address. Raises `ValueError` if `--extra-body` is not a JSON object."""
+        from mini_vllm_labs.bench.serve.text_requests import Endpoint
+
+        key = self.api_key or os.environ.get("OPENAI_API_KEY")
+        return Endpoint(base_url, self.model, key, parse_extra_body(self.extra_body), self.chat)
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """What is sent."""
+
+    workload: Annotated[str, _load(f"One of {', '.join(DESCRIPTIONS)}.")] = SHAREGPT
+    num_prompts: Annotated[int, _load("Number of requests.")] = 100
+    request_rate: Annotated[float, _load("Requests per second, or inf: all at once.")] = math.inf
+    burstiness: Annotated[float, _load("Shape of the gamma distribution of gaps; 1: Poisson, less: bursts.")] = 1.0
+    scale: Annotated[float, _load("Factor of all lengths.")] = 0.25
+    seed: Annotated[int, _load("Seed of lengths, words and arrivals.")] = 0
+    max_concurrency: Annotated[int | None, _load("Maximum requests under way at once. Default: no limit.")] = None
+    goodput: Annotated[list[str] | None, _load("An objective in ms: 'ttft:200 tpot:50'; e2el too.")] = None
+    timeout: Annotated[float, _load("Seconds after which a request has failed.")] = 600.0
+
+    def load(self) -> "Load":
+        """Return the load. Raises `ValueError` if `--goodput` is no objective."""
+        from mini_vllm_labs.bench.serve.load import Load
+        from mini_vllm_labs.bench.serve.report import parse_objective
+
+        given = vars(self).copy()
+        objective, num_requests = parse_objective(given.pop("goodput") or []), given.pop("num_prompts")
+        return Load(num_requests=num_requests, objective=objective, **given)
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What is searched."""
+
+    find_rate: Annotated[
+        bool | None, _search("Search the highest rate within the bound. Default: without --base-url.")
+    ] = None
+    max_p99_ttft: Annotated[float, _search("The bound, in ms.")] = 1000.0
+    probes: Annotated[int, _search("Rates to try.")] = 6
+    probe_seconds: Annotated[float, _search("Minimum seconds of a probe, which has at least 100 requests.")] = 20.0
+
+
+@friendly
+@with_option_groups
+def bench_serve(
+    *,
+    where: EndpointOptions,
+    sent: LoadOptions,
+    searched: SearchOptions,
+    rounds: Annotated[int, typer.Option(min=0, help="Rounds of offline and HTTP in turns; 0: none.")] = 5,
+    peers: Annotated[
+        str, typer.Option(metavar="A,B", help=f"{', '.join(SERVERS[1:])}; 'none'.", rich_help_panel=SERVER_PANEL)
+    ] = ",".join(SERVERS[1:]),
+    lineup: LineupText = None,
+    threads: ServerThreads = None,
+    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Type of weights and KV cache.")] = "float32",
+    quick: Annotated[bool, typer.Option("--quick", help="A handful of short requests: a trial run.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send requests at their planned times, whatever comes back.
+
+    Prints what vLLM's `bench serve` prints.
+
+    Without --base-url, start our server and its peers one after another, find the highest request rate of each
+    within a bound on the time to the first token, and measure what HTTP costs beside LLM.generate.
+    """
+    from mini_vllm_labs.bench.serve.comparison import ServingPlan, as_record, compare  # here, for a quick `--help`
+    from mini_vllm_labs.bench.serve.http_cost import NUM_STREAMS
+    from mini_vllm_labs.bench.serve.load import Search
+    from mini_vllm_labs.bench.serve.view import show_comparison
+
+    load = sent.load()
+    search = Search(searched.max_p99_ttft / 1e3, searched.probes, searched.probe_seconds)
+    if quick:
+        load, search, rounds = replace(load, **QUICK_LOAD), Search(**QUICK_SEARCH), min(rounds, 1)
+    load.requests(0)  # illegal values are refused before anything starts
+    base_url, model = where.base_url, where.model
+    wanted = search if (base_url is None if searched.find_rate is None else searched.find_rate) else None
+    if base_url is not None:
+        measure_endpoint(where.endpoint(base_url), load, wanted, as_json=as_json)
+        return
+    team = lineup_to_run(lineup, make_console(stderr=as_json))
+    names = (OURS, *chosen_peers("none" if team.runner == "absent" else peers, SERVERS[1:]))
+    try:
+        seconds = expected_seconds(load, wanted, len(names), rounds)
+        with tempfile.TemporaryDirectory() as folder, measuring("Opening the model", seconds) as on_progress:
+            directory = "" if team.runner == "absent" else str(model_directory(model, Path(folder)))
+            settings = BackendSettings(
+                directory, dtype, threads or 0, KV_CACHE_TOKENS, max_num_seqs=NUM_STREAMS, lineup=str(team)
+            )
+            plan = ServingPlan(settings, load, names, wanted, rounds)
+            comparison = compare(plan, on_progress)
+    except PeerError as error:
+        fail(str(error), 1)
+    if as_json:
+        typer.echo(json.dumps(as_record(model, plan, comparison)))
+    else:
+        show_comparison(make_console(), comparison)
+
+
+def expected_seconds(load: "Load", search: "Search | None", num_servers: int, num_rounds: int) -> float:
+    """Return about how long the embedded model takes; a larger one cannot answer a probe's requests in its time."""
+    sending = 5.0 if load.request_rate == math.inf else load.num_requests / load.request_rate
+    probing = search.num_probes * search.probe_seconds if search is not None else 0.0
+    return num_servers * (10 + sending + probing) + (20 * (num_rounds + 1) if num_rounds else 0)
+
+
+def measure_endpoint(endpoint: "Endpoint", load: "Load", search: "Search | None", *, as_json: bool) -> None:
+    """Send the load to a server that is already running."""
+    from mini_vllm_labs.bench.serve.comparison import measured_record
+    from mini_vllm_labs.bench.serve.load import measure
+    from mini_vllm_labs.bench.serve.view import show_report, show_searches
+
+    with measuring("Sending", expected_seconds(load, search, 1, 0)) as on_progress:
+        load.warm_up(endpoint, on_progress)
+        measured = measure({endpoint.model: endpoint}, load, search, on_progress)[endpoint.model]
+    if as_json:
+        typer.echo(json.dumps({"load": load.as_record(), **measured_record(measured)}))
+        return
+    console = make_console()
+    show_report(console, measured.name, measured.report)
+    if measured.search is not None:
+        show_searches(console, {measured.name: measured.search})
+
+
+def parse_extra_body(text: str) -> dict[str, Any]:
+    """Parse `--extra-body`. Raises `ValueError` if it is not a JSON object."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise ValueError(f"--extra-body must be a JSON object, got {text!r}")
+    return body

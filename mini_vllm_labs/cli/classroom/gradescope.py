@@ -1,0 +1,49 @@
+"""`mini-vllm gradescope`: the judge as a Gradescope autograder."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from mini_vllm_labs.classroom.export.gradescope import Visibility, compose, write_zip
+from mini_vllm_labs.classroom.judge.report import require_writable
+from mini_vllm_labs.cli.classroom.options import JudgeOptions, Seconds
+from mini_vllm_labs.pictures.terminal.console import friendly, make_console
+from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
+
+
+@dataclass(frozen=True)
+class GradescopeOptions(JudgeOptions):
+    """What is graded, within limits for its slower machines."""
+
+    seconds: Seconds = 20.0
+    minutes: Annotated[float, typer.Option(min=0.5, help="For one submission; keep it below Gradescope's.")] = 8.0
+
+
+@friendly
+@with_option_groups
+def gradescope(
+    target: Annotated[Path, typer.Argument(metavar="ZIP", help="The file to write.", show_default=False)],
+    *,
+    options: GradescopeOptions,
+    shown: Annotated[
+        str, typer.Option(metavar="WHEN", help=f"When learners see results: {', '.join(get_args(Visibility))}.")
+    ] = "visible",
+) -> None:
+    """For teachers: write a Gradescope autograder.
+
+    It holds the solutions and the seed: upload it, and keep it.
+    """
+    settings = options.settings()
+    visibility = next((value for value in get_args(Visibility) if value == shown), None)
+    if visibility is None:
+        raise ValueError(f"--shown {shown}: one of {', '.join(get_args(Visibility))}")
+    require_writable([target])
+    files = compose(settings, visibility)
+    write_zip(files, target)
+    console = make_console()
+    size = target.stat().st_size / 1e6
+    console.print(f"{target}: {len(files)} files, {size:.1f} MB, with the solutions", markup=False, soft_wrap=True)
+    points = f"--seed {settings.seed} --situations {options.situations}"
+    console.print(f"The same points here: mini-vllm judge ... {points}", markup=False, soft_wrap=True)

@@ -1,0 +1,217 @@
+"""`mini-vllm judge`: points for a class, in isolation and by the same rules for all. Not in the student edition."""
+
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from mini_vllm_labs.classroom.export.gradebooks import Gradebooks
+from mini_vllm_labs.classroom.judge.class_run import ClassRun, GradingProcess, Record, RecordedResult, recorded_settings
+from mini_vllm_labs.classroom.judge.jail import find_jail
+from mini_vllm_labs.classroom.judge.probe import require_jail
+from mini_vllm_labs.classroom.judge.report import (
+    class_table,
+    missed_table,
+    require_writable,
+    write_feedback,
+    write_tables,
+)
+from mini_vllm_labs.classroom.judge.results import ClassResults
+from mini_vllm_labs.classroom.judge.settings import JudgeSettings
+from mini_vllm_labs.classroom.judge.submission import HandedIn, name_submissions
+from mini_vllm_labs.cli.classroom.options import JudgeOptions
+from mini_vllm_labs.pictures.terminal.console import friendly, is_live, make_console
+from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
+
+
+class ClassProgress:
+    """Moves a bar in a terminal; elsewhere prints a line for each finished submission."""
+
+    def __init__(self, console: Console, bars: Progress | None, total: int) -> None:
+        self._console = console
+        self._bars = bars
+        self._total = total
+        self._num_done = 0
+        self._start = time.monotonic()
+        self._lock = threading.Lock()
+        self._class = bars.add_task("submissions", total=total, what="") if bars else None
+        self._rows: dict[str, TaskID] = {}
+
+    def situation(self, name: str, what: str, done: int) -> None:
+        """Show what is graded of a submission. Called from several threads."""
+        if self._bars is None:
+            return
+        with self._lock:
+            if name not in self._rows:
+                self._rows[name] = self._bars.add_task(Text(name).markup, total=None, what="")
+            self._bars.update(self._rows[name], completed=done, what=what)
+
+    def finished(self, name: str, seconds: float) -> None:
+        self._num_done += 1
+        if self._bars is not None and self._class is not None:
+            self._bars.update(self._class, completed=self._num_done)
+            with self._lock:
+                if name in self._rows:
+                    self._bars.remove_task(self._rows.pop(name))
+            return
+        left = (time.monotonic() - self._start) / self._num_done * (self._total - self._num_done)
+        text = f"{self._num_done}/{self._total} {name}: {seconds:.0f} s; about {left / 60:.0f} min left"
+        self._console.print(text, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def class_progress(console: Console, num_submissions: int) -> Iterator[ClassProgress]:
+    if not is_live(console):
+        yield ClassProgress(console, None, num_submissions)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[what]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
+        yield ClassProgress(console, bars, num_submissions)
+
+
+NOT_ISOLATED = "NOT ISOLATED: --no-jail lets submissions read, write and send whatever you can, the solutions too."
+
+
+@dataclass(frozen=True)
+class ResultFiles:
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None
+    csv_file: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write a line per submission.")] = None
+    feedback: Annotated[Path | None, typer.Option(metavar="DIR", help="Write a text per submission.")] = None
+    roster: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV: submission, student id.")] = None
+    canvas: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Canvas; needs --roster.")] = None
+    moodle: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Moodle; needs --roster.")] = None
+    reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False
+
+    def require_writable(self, resume: Path | None) -> None:
+        """Raise `ValueError` if one of them, or the record, cannot be written, before the class is graded."""
+        require_writable([self.json_file, self.csv_file, self.canvas, self.moodle, resume], self.feedback)
+
+
+@friendly
+@with_option_groups
+def judge(
+    submissions: Annotated[
+        list[Path],
+        typer.Argument(metavar="SUBMISSION...", help="Starters, folders or archives of them.", show_default=False),
+    ],
+    *,
+    context: typer.Context,
+    options: JudgeOptions,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Submissions graded at once. Default: one per CPU.", show_default=False)
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Keep finished work in this file; if it exists, continue with its seed and settings."
+        ),
+    ] = None,
+    files: ResultFiles,
+) -> None:
+    """For teachers: grade submissions on secret situations.
+
+    Each phase alone, in jailed workers.
+
+    Exit code 0: all graded, whatever the points. 1: a submission could not be read. 2: bad usage, or no jail.
+    """
+    if os.name != "posix":
+        raise ValueError("the judge needs Linux (WSL2 on Windows): its workers are limited by Unix means")
+    settings = options.settings()
+    files.require_writable(resume)
+    gradebooks = Gradebooks.wanted(files.roster, files.canvas, files.moodle)
+    handed_in = name_submissions(submissions)
+    shown = make_console(stderr=True)
+    if resume is not None and resume.exists():
+        sources = {name: context.get_parameter_source(name) for name in OPTIONS}
+        given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
+        settings = continued(resume, settings, given)
+        shown.print(f"Continuing {resume} with its seed and settings.", markup=False, soft_wrap=True)
+    record = Record(settings, resume)
+    if not settings.jailed:
+        shown.print(NOT_ISOLATED, style="bold red", soft_wrap=True)
+    else:
+        require_jail(find_jail())
+    with class_progress(shown, len(handed_in)) as progress:
+        num_jobs = min(jobs or os.cpu_count() or 1, len(handed_in))
+        graders = [GradingProcess(settings, progress.situation) for _ in range(num_jobs)]
+        class_run = ClassRun(settings, record, graders)
+        note = seed_note(settings) if files.reveal else ""
+        results, unwritten = run(class_run, handed_in, progress, files.feedback, note)
+    summaries = [results[one.name]["summary"] for one in handed_in]
+    report = ClassResults(settings.seed, settings.situations, settings.jailed, summaries)
+    show(make_console(), report)
+    unwritten += write_tables(report, json_file=files.json_file, csv_file=files.csv_file)
+    if gradebooks is not None:
+        unwritten += gradebooks.write(report)
+        for left_out in gradebooks.left_out(report):
+            shown.print(f"{left_out}, so left out of the gradebooks", markup=False, soft_wrap=True)
+    if unwritten:
+        again = "" if resume else f" For the same again: --seed {settings.seed}"
+        raise ValueError("; ".join(sorted(set(unwritten))) + again)
+    if any(summary["error"] for summary in summaries):
+        raise typer.Exit(1)
+
+
+def run(
+    class_run: ClassRun, handed_in: list[HandedIn], progress: ClassProgress, folder: Path | None, note: str
+) -> tuple[dict[str, RecordedResult], list[str]]:
+    """Grade all; write the feedback of each as it is done, with `note`.
+
+    Return the results by name, and why some feedback could not be written, which ends nothing.
+    """
+    results: dict[str, RecordedResult] = {}
+    unwritten = list[str]()
+    for name, result in class_run.results(handed_in):
+        results[name] = result
+        progress.finished(name, result["seconds"])
+        if folder is not None:
+            head, _, rest = result["feedback"].partition("\n")
+            try:
+                write_feedback(folder, name, f"{head}\n{note}{rest}")
+            except ValueError as error:
+                unwritten.append(str(error))
+    return results, unwritten
+
+
+# Options that the points depend on, and the settings that they are; with `--no-jail`, which is compared in any case.
+OPTIONS = {"seed": "seed", "situations": "situations", "seconds": "seconds", "minutes": "minutes", "phase": "phases"}
+
+
+def continued(path: Path, asked: JudgeSettings, given: Collection[str]) -> JudgeSettings:
+    """Return the settings of a record. Raises `ValueError` if the options given ask for others, or for another jail."""
+    settings = recorded_settings(path)
+    differ = [
+        f"with another --{name}" for name in given if getattr(asked, OPTIONS[name]) != getattr(settings, OPTIONS[name])
+    ]
+    if asked.jailed != settings.jailed:
+        differ.append(f"{'without' if settings.jailed else 'with'} --no-jail")
+    if differ:
+        raise ValueError(f"{path} is a run {differ[0]}: give the same options, or name another file")
+    return settings
+
+
+def seed_note(settings: JudgeSettings) -> str:
+    """Return the line of a feedback that lets a learner's situations be played again."""
+    return f"Seed: {settings.seed}, {settings.situations} situations in each group.\n"
+
+
+def show(console: Console, report: ClassResults) -> None:
+    """Print the class table, how to repeat the run, and what could not be read."""
+    console.print(class_table(report))
+    if (missed := missed_table(report)) is not None:
+        console.print(missed)
+    isolation = "isolated" if report.jailed else "NOT isolated"
+    size = f"{report.per_group} situations in each group"
+    console.print(f"\n{size}, {isolation}. The same again: --seed {report.seed}", markup=False, soft_wrap=True)
+    for summary in report.submissions:
+        if summary["error"]:
+            console.print(f"{summary['name']}: {summary['error']}", markup=False, style="red", soft_wrap=True)

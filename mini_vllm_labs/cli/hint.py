@@ -1,0 +1,103 @@
+"""`mini-vllm hint`: the next step of a task's hint, one at a time; `approaches`: other ways, once a task is done.
+
+The hints lie in `hints.rot13` beside a handout, each letter turned by 13 places, so that to read a handout
+or to search its folder shows no recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` turns a file either way.
+"""
+
+import codecs
+import json
+import re
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.pictures.terminal.console import friendly, make_console
+from mini_vllm_labs.runs.starter_status import LABS, starter_path
+
+SEEN = CHECKOUT / ".hints_seen.json"
+TASK = re.compile(r"^# (\d+\.\d)\n", re.MULTILINE)
+STEP = re.compile(r"^## ?(.*)\n", re.MULTILINE)
+
+
+@friendly
+def hint(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Such as 1.2.", show_default=False)],
+    again: Annotated[bool, typer.Option("--again", help="Show the steps that you have seen, and no new one.")] = False,
+) -> None:
+    """Show the next step of a task's hint.
+
+    The first is a question, the last is as good as a recipe: try the task before you ask for one more.
+    """
+    show_hint(make_console(), task, again=again)
+
+
+def show_hint(console: Console, task: str, *, again: bool = False) -> None:
+    """Print the next step of a task's hint, or those that were seen. Raises `ValueError` for an unknown task."""
+    hints = all_hints()
+    if task not in hints:
+        raise ValueError(f"hint {task}: there are hints for the tasks {', '.join(hints)}")
+    steps, known = hints[task], seen()
+    num_seen = min(known.get(task, 0), len(steps))
+    shown = range(num_seen) if again or num_seen == len(steps) else range(num_seen, num_seen + 1)
+    for number, (title, text) in enumerate(steps[shown.start : shown.stop], start=shown.start + 1):
+        heading = f"Task {task}, hint {number} of {len(steps)}" + (f": {title}" if title else "")
+        console.print(heading, style="bold", markup=False)
+        console.print(Markdown(text))
+        console.print()
+    SEEN.write_text(json.dumps(known | {task: shown.stop}), encoding="utf-8")
+    left = len(steps) - shown.stop
+    console.print(f"{left} more: mini-vllm hint {task}" if left else "That was the last one.", style="dim")
+
+
+def all_hints() -> dict[str, list[tuple[str, str]]]:
+    """Return the steps of every task, such as "1.2": title, which may be empty, and text as Markdown."""
+    found = {}
+    for path in filter(Path.exists, (starter_path(phase).with_name("hints.rot13") for phase in LABS)):
+        _, *parts = TASK.split(readable(path))
+        for task, text in zip(parts[::2], parts[1::2], strict=True):
+            _, *steps = map(str.strip, STEP.split(text))
+            found[task] = list(zip(steps[::2], steps[1::2], strict=True))
+    return found
+
+
+def readable(path: Path) -> str:
+    """Return a file of hints as plain text: `# 1.2` before a task, `## title` before a step."""
+    return codecs.decode(path.read_text(encoding="utf-8"), "rot13")
+
+
+def seen() -> dict[str, int]:
+    """Return how many steps of each task have been shown in this checkout."""
+    try:
+        found: dict[str, int] = json.loads(SEEN.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+@friendly
+def approaches(task: Annotated[str, typer.Argument(metavar="TASK", help="Such as 1.2.", show_default=False)]) -> None:
+    """Show other fair ways to write a task that you have passed.
+
+    Grades the task first. Each way passes the same tests, and comes with a sentence on what it costs.
+    """
+    from mini_vllm_labs.cli.watching.screen import show_approach, show_verdict
+    from mini_vllm_labs.grading.approaches import task_named, unsealed
+    from mini_vllm_labs.grading.grader import grade_tests
+
+    console, (phase, number) = make_console(), task_named(task)
+    grade = grade_tests(replace(phase, tasks=[phase.tasks[number - 1]]), threading.Event())
+    if not grade.is_complete:
+        show_verdict(console, grade)
+        console.print(f"Other ways to write {task} are shown once yours passes.", markup=False)
+        raise typer.Exit(1)
+    found = unsealed(task)
+    if not found:
+        console.print(f"No other ways to write {task} are kept.", markup=False)
+    for place in range(len(found)):
+        show_approach(console, task, found, place)

@@ -1,0 +1,87 @@
+"""`mini-vllm incidents`: it is 03:10, a figure is bad, and one of four knobs is right."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mini_vllm_labs.cli.simulate import sweep_table
+from mini_vllm_labs.pictures.terminal.charts import facts_table
+from mini_vllm_labs.pictures.terminal.console import friendly, make_console, whose_code
+from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
+from mini_vllm_labs.pictures.terminal.options import LineupText
+from mini_vllm_labs.pictures.terminal.progress import reported
+from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG
+from mini_vllm_labs.pictures.terminal.typed_lines import typed_lines
+from mini_vllm_labs.simulation.incidents import POINTS, Runs, incidents
+
+
+@friendly
+def play(
+    seed: Annotated[int, typer.Option(min=0, help="Draws the order, the knobs and the requests.")] = 0,
+    answers: Annotated[bool, typer.Option("--answers", help="Ask nothing; show all runs.")] = False,
+    lineup: LineupText = None,
+) -> None:
+    """Ten incidents in simulated time: which knob would you turn?
+
+    Every knob is turned and the run compared, on your scheduler: the best run has 10 points, one that improves nothing
+    has 0. Type a knob's number; /quit ends the game.
+    """
+    console = make_console()
+    team = replace(lineup_to_run(lineup, console), runner="absent")
+    console.print(whose_code(team), markup=False)
+    typed = typed_lines("knob: ")
+    points: list[int] = []
+    cards = incidents(seed)
+    for number, incident in enumerate(cards, start=1):
+        with reported("Turning every knob"):
+            runs = incident.run(team)
+        show_page(console, f"{number} of {len(cards)} · {incident.title}", runs)
+        if answers:
+            show_runs(console, runs)
+            continue
+        knob = chosen(console, typed, len(incident.knobs))
+        if knob is None:
+            break
+        points.append(runs.points(knob))
+        show_runs(console, runs)
+        console.print(f"{incident.knobs[knob]}: {points[-1]} of {POINTS} points", style=STRONG, markup=False)
+    if not answers:
+        console.print(
+            f"\n{sum(points)} of {POINTS * len(points)} points in {len(points)} of {len(cards)} incidents, "
+            f"seed {seed}.",
+            style=STRONG,
+            markup=False,
+        )
+
+
+def show_page(console: Console, title: str, runs: Runs) -> None:
+    """Print the symptom, the figures and the knobs."""
+    console.print(f"\n{title}", style=STRONG, markup=False)
+    console.print(runs.symptom(), markup=False)
+    console.print(facts_table(runs.figures()))
+    for number, knob in enumerate(runs.incident.knobs, start=1):
+        console.print(f"  {number}  {knob}", markup=False)
+
+
+def show_runs(console: Console, runs: Runs) -> None:
+    """Print the run after each knob, and the lesson."""
+    names = ["as it was", *(f"knob {number}" for number in range(1, len(runs.after) + 1))]
+    console.print(sweep_table("after each knob, in ms", names, [runs.before, *runs.after]))
+    console.print(f"Knob {runs.best + 1}, {runs.incident.knobs[runs.best]}. {runs.lesson()}", markup=False)
+
+
+def chosen(console: Console, typed: Iterator[str], count: int) -> int | None:
+    """Return the knob that is typed, from 0; None at the end of the lines. What is no knob is asked again."""
+    for line in typed:
+        text = line.strip()
+        if text == "/quit":
+            return None
+        if text.isdecimal() and 1 <= int(text) <= count:
+            return int(text) - 1
+        console.print(
+            f"a knob is a number from 1 to {count}, got {text!r}; /quit ends the game", style=FAINT, markup=False
+        )
+    return None

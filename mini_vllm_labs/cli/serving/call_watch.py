@@ -1,0 +1,98 @@
+"""Watches the learner's code in a server: a call into it that does not end is reported, with line and variables."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from traceback import walk_stack
+from types import FrameType
+
+from mini_vllm_labs.runs.sandbox.errors import OutOfTime
+from mini_vllm_labs.runs.sandbox.explain import hint_for, lines_of
+from mini_vllm_labs.runs.sandbox.frames import is_learners
+
+LIMIT, PAUSE = 8.0, 0.25  # seconds that a call may take, and between two looks
+NOTICE = 4.0  # seconds by the clock after which a call is told of, then after twice as many: the machine may be slow
+IDLE, WAITING_FACTOR = 0.1, 10  # a call with less CPU time has only waited; one that looks now and then may take longer
+
+
+@dataclass(eq=False)
+class Call:
+    """A call into a starter, its outermost frame, since it was first seen."""
+
+    outermost: FrameType
+    cpu_start: float
+    num_looks: int = 0
+    began: float = field(default_factory=time.monotonic)
+    next_notice: float = field(default_factory=lambda: NOTICE)
+
+    def notice(self, thread: int) -> str:
+        """Return what is known of a call that takes long so far; empty if that is not due."""
+        seconds = time.monotonic() - self.began
+        if seconds < self.next_notice:
+            return ""
+        self.next_notice = 2 * seconds
+        cpu_seconds = cpu_time(thread) - self.cpu_start
+        return (
+            f"One call into your code has taken {seconds:.0f} seconds so far, {cpu_seconds:.1f} of them CPU time. Now:"
+        )
+
+    def verdict(self, thread: int) -> tuple[str, str] | None:
+        """Return what is wrong with this call after another look, and a hint; None if nothing is."""
+        self.num_looks += 1
+        cpu_seconds = cpu_time(thread) - self.cpu_start
+        if cpu_seconds >= LIMIT:
+            words = f"Your code was still running after {LIMIT:g} seconds of CPU time in one call:"
+            return words, hint_for(OutOfTime())
+        limit = LIMIT if cpu_seconds < IDLE else WAITING_FACTOR * LIMIT
+        # Looks are counted and not seconds: while the machine sleeps, no code can run.
+        if self.num_looks * PAUSE >= limit:
+            return f"Your code has waited for {limit:g} seconds in one call:", "what does it wait for?"
+        return None
+
+
+def watch_calls(give_up: Callable[[str], None], notify: Callable[[str], None]) -> None:
+    """Start a thread that calls `give_up` with an explanation once any thread is in a call that does not end.
+
+    Before that `notify` gets what is known of a call that takes long, and an empty text if it ends after all.
+    """
+    threading.Thread(target=_watch, args=(give_up, notify), name="mini-vllm-calls", daemon=True).start()
+
+
+def _watch(give_up: Callable[[str], None], notify: Callable[[str], None]) -> None:
+    calls: dict[int, Call] = {}
+    told: Call | None = None
+    while True:
+        time.sleep(PAUSE)
+        before, calls = calls, {}
+        for thread, frame in sys._current_frames().items():
+            frames = [(one, line) for one, line in walk_stack(frame) if is_learners(one.f_code.co_filename)][::-1]
+            if not frames:
+                continue
+            call = before.get(thread)
+            if call is None or call.outermost is not frames[0][0]:
+                call = Call(frames[0][0], cpu_time(thread))
+            calls[thread] = call
+            if verdict := call.verdict(thread):
+                words, hint = verdict
+                give_up("\n".join([words, *lines_of(frames, in_loop=True), f"Hint: {hint}"]))
+                return
+            if words := call.notice(thread):
+                told = call
+                notify("\n".join([words, *lines_of(frames, in_loop=True)]))
+        if told and told not in calls.values():
+            told = None
+            notify("")
+
+
+def cpu_time(thread: int) -> float:
+    """Return the CPU time of a thread, or of the whole process where the system does not tell them apart."""
+    numbers = {each.ident: each.native_id for each in threading.enumerate()}
+    try:
+        fields = Path(f"/proc/self/task/{numbers.get(thread)}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return time.process_time()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

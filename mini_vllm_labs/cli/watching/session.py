@@ -1,0 +1,132 @@
+"""Where a learner stands: the tasks of a finish, which have passed, which is current, and what to grade next."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.grading.plan import PLAN_FILE, PlannedPhase, load_whole_plan
+from mini_vllm_labs.grading.results import PhaseGrade
+from mini_vllm_labs.grading.starter_file import sha256
+from mini_vllm_labs.runs.starter_status import is_begun
+
+SETTINGS = CHECKOUT / ".watch.json"
+FINISHES: dict[str, range] = {"observer": range(0), "scheduler": range(1, 4), "engine": range(1, 7)}
+"""The phases that each finish asks for."""
+
+
+def kept() -> dict[str, Any]:
+    """Return the finish, and for each task the version on which it has passed. A damaged file counts as none."""
+    try:
+        found = json.loads(SETTINGS.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep(**settings: object) -> None:
+    SETTINGS.write_text(json.dumps(kept() | settings, indent=1) + "\n", encoding="utf-8")
+
+
+class Task(NamedTuple):
+    """A task of a phase, both by number: `1.2`."""
+
+    phase: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.phase}.{self.number}"
+
+
+class Session:
+    """The tasks of some phases in their order. `current` is None once all of them have passed."""
+
+    def __init__(self, phases: Sequence[int]) -> None:
+        self.phases = {phase.number: phase for phase in load_whole_plan() if phase.number in phases}
+        self.tasks = [Task(number, task.number) for number, phase in self.phases.items() for task in phase.tasks]
+        found = kept().get("passed")
+        self._passed: dict[str, str] = found if isinstance(found, dict) else {}
+        self.current = next(iter(self.unfinished()), None)
+
+    def state(self, task: Task) -> str:
+        """Return `passed`, `stale` (it has passed, and the file was changed since then) or `open`."""
+        on = self._passed.get(str(task))
+        try:
+            is_same = on == version(sha256(CHECKOUT / self.phases[task.phase].starter))
+        except OSError:
+            is_same = False
+        return "open" if on is None else "passed" if is_same else "stale"
+
+    def unfinished(self, phase: int = 0) -> list[Task]:
+        mine = [task for task in self.tasks if phase in (0, task.phase)]
+        return [task for task in mine if self.state(task) != "passed"]
+
+    def is_unwritten(self, task: Task) -> bool:
+        return bool(line_of(self.phases[task.phase], task.number))
+
+    def saved(self, phase: int) -> None:
+        """Turn to a phase that was saved: to its first open task, or to one that has to pass again.
+
+        Within the phase, turn back from an unwritten task to one before it that was skipped and is written now.
+        """
+        if self.current is None or self.current.phase != phase:
+            left = sorted(self.unfinished(phase), key=lambda task: self.state(task) != "open")
+            self.current = next(iter(left), self.current)
+        elif self.is_unwritten(self.current):
+            skipped = (task for task in self.unfinished(phase) if task < self.current and not self.is_unwritten(task))
+            self.current = next(skipped, self.current)
+
+    def skip(self) -> None:
+        """Turn to the next task that has not passed, and from the last one to the first."""
+        left = self.unfinished()
+        at = left.index(self.current) + 1 if self.current in left else 0
+        self.current = next(iter(left[at:] + left[:at]), None)
+
+    def to_grade(self) -> list[Task]:
+        """Return the tasks to grade now: the current one; none if its file is untouched, so that nothing can pass."""
+        if self.current is None:
+            return []
+        is_there = (CHECKOUT / self.phases[self.current.phase].starter).exists()
+        return [self.current] if is_begun(self.current.phase) or not is_there else []
+
+    def only(self, tasks: Sequence[Task]) -> PlannedPhase:
+        """Return the phase of some tasks with these tasks alone."""
+        phase = self.phases[tasks[0].phase]
+        return replace(phase, tasks=[one for one in phase.tasks if Task(phase.number, one.number) in tasks])
+
+    def take(self, grade: PhaseGrade) -> list[Task]:
+        """Note the result. Return tasks of the same file that passed before it was changed: they are graded next.
+
+        The first task that fails becomes the current one; if none does, the next one that has not passed.
+        """
+        phase = grade.plan.number
+        for task in grade.tasks:
+            self._passed.pop(f"{phase}.{task.plan.number}", None)
+            if task.status == "passed" and not grade.error:
+                self._passed[f"{phase}.{task.plan.number}"] = version(grade.sha256)
+        keep(passed=self._passed)
+        failed = [Task(phase, task.plan.number) for task in grade.tasks if task.status != "passed"]
+        stale = [task for task in self.unfinished(phase) if self.state(task) == "stale"]
+        if failed or grade.error:
+            self.current = next(iter(failed), self.current)
+            return []
+        if not stale:
+            self.current = next(iter(self.unfinished(phase) or self.unfinished()), None)
+        return stale
+
+
+def line_of(phase: PlannedPhase, task: int) -> str:
+    """Return the line of a starter where a task is not written yet, as ":14"; empty if it is not found."""
+    ours = re.compile(rf'NotImplementedError\("Phase {phase.number}, tasks?[\d, and]* {task}\b')
+    try:
+        lines = (CHECKOUT / phase.starter).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError):
+        return ""
+    return next((f":{number}" for number, line in enumerate(lines, start=1) if ours.search(line)), "")
+
+
+def version(file_sha256: str) -> str:
+    """Return what a tick is kept for: the learner's file, by its digest, and the plan of the tests."""
+    return f"{file_sha256[:16]} {sha256(PLAN_FILE)[:16]}"

@@ -1,0 +1,78 @@
+"""On Linux: a process that has loaded torch, which takes seconds, and serves each call in a fork of itself.
+
+No fork serves two calls, and the server loads no starter: what the learner has saved is loaded by each call anew. A
+fork is seen as a `WorkerProcess`: its relay has the pipes, and lends them to the fork.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+from mini_vllm_labs.fresh.process import COMMAND, MAX_BYTES, OUTPUT_BYTES, saved_since
+from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
+
+RELAY = (sys.executable, "-I", "-S", str(Path(__file__).with_name("relay.py")))
+PAUSE = 0.005
+
+
+class ForkServer:
+    """Hands out forks of a process with torch. It starts with the first one, again when the course was saved since."""
+
+    def __init__(self) -> None:
+        self._server: WorkerProcess | None = None
+        self._since = 0.0
+        self._end: Callable[[], object] = lambda: None
+
+    def take(self) -> WorkerProcess:
+        """Return a process for one call."""
+        if self._server is None or not self._server.is_running or saved_since(self._since):
+            self._end()
+            self._since = time.time()
+            self._socket, theirs = socket.socketpair()
+            with theirs:
+                fd = theirs.fileno()
+                self._server = WorkerProcess((*COMMAND, str(fd)), has_channel=False, pass_fds=[fd])
+            self._end = weakref.finalize(self, self._server.close)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            socket.send_fds(self._socket, [b"x"], [ours.fileno()])
+            command, fds = (*RELAY, str(theirs.fileno())), [theirs.fileno()]
+            return WorkerProcess(command, max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES, pass_fds=fds)
+
+
+def serve_forks(fd: int) -> None:
+    """Be the server at the other end of a socket. Returns in each fork, with the pipes of its relay as stdio."""
+    with socket.socket(fileno=fd) as owner:
+        while fds := socket.recv_fds(owner, 1, 1)[1]:
+            with socket.socket(fileno=fds[0]) as relay:
+                stdio = socket.recv_fds(relay, 1, 3)[1]
+                child = os.fork()
+                if not child:
+                    os.setsid()
+                    for place, pipe in enumerate(stdio):
+                        os.dup2(pipe, place)
+                        os.close(pipe)
+                    return
+                for pipe in stdio:
+                    os.close(pipe)
+                with contextlib.suppress(OSError):  # the relay may have been killed
+                    relay.sendall(status_of(child, relay).to_bytes(4, "little", signed=True))
+    os._exit(0)
+
+
+def status_of(child: int, relay: socket.socket) -> int:
+    """Wait for the end of a fork, which its relay's end is, too; leave none of its children."""
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended or select.select([relay], [], [], PAUSE)[0]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+        if ended:
+            return os.waitstatus_to_exitcode(status)

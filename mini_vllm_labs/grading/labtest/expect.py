@@ -1,0 +1,223 @@
+"""How a graded test compares and fails: one small set of functions for all phases."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from itertools import takewhile
+from typing import Any, NoReturn, NotRequired, TypedDict, Unpack
+
+from mini_vllm_labs.grading.hints import RULE
+from mini_vllm_labs.grading.labtest.failure import Failed, Failure, Report, Shares
+from mini_vllm_labs.grading.labtest.support import LONG_START
+from mini_vllm_labs.runs.sandbox.errors import OutOfTime
+
+MAX_LINES = 12
+MAX_COLUMNS = 120
+MAX_ENTRIES = 60
+MAX_CHARACTERS = 600
+MAX_CALL, ENDING = 400, 40  # characters of one call: its beginning, and its answer
+MAX_CALLS, LAST_CALLS = 40, 10
+QUEUE = "StrictQueue"
+QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
+
+
+class Told(TypedDict):
+    """What a report says beside the two values.
+
+    `situation` is how things stood before the learner's code was called, `calls` are the calls that it made. In a
+    notebook `shares` are drawn.
+    """
+
+    rule: str
+    situation: str | Sequence[str]
+    hint: str
+    calls: NotRequired[Sequence[str]]
+    shares: NotRequired[Shares | None]
+
+
+def expect_equal(yours: object, expected: object, **told: Unpack[Told]) -> None:
+    """End the test with the report of `difference_report` unless the two are equal."""
+    report = difference_report(yours, expected, **told)
+    if report:
+        raise Failed(report, report.parts)
+
+
+def expect_unchanged(now: Mapping[str, object], before: Mapping[str, object], **told: Unpack[Told]) -> None:
+    """End the test with the values that are not as they were before a call."""
+    changed = {name: _named(value) for name, value in before.items() if now[name] != value}
+    expect_equal({name: _named(now[name]) for name in changed}, changed, **told)
+
+
+def _named(value: object) -> object:
+    """Return a status by its name, any other value as it is."""
+    return value.name if isinstance(value, Enum) else value
+
+
+def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
+    """Compare; return a report for the learner, empty if the two are equal.
+
+    Two mappings are shown as a table with one row per entry.
+    """
+    if yours == expected:
+        return Report()
+    return _report(*_shortened(yours, expected), **told)
+
+
+BESIDE = ("RUNNING", "statuses", "also changed", "budget left", "preempted")
+
+
+def alone(yours: Mapping[str, object], expected: Mapping[str, object], labels: Iterable[str] = BESIDE) -> str:
+    """Return a question about what differs if that is one thing of several, with one of these labels; else nothing."""
+    wrong = [label for label in expected if yours.get(label) != expected[label]]
+    if len(wrong) == 1 < len(expected) and wrong[0] in labels:
+        return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines decides that, and when?"
+    return ""
+
+
+def naming(rule: str, yours: Mapping[str, object], expected: Mapping[str, object]) -> str:
+    """Return a rule with the names of what differs, for a test whose rule is about everything that a case shows."""
+    wrong = [label for label in expected if yours.get(label) != expected[label]]
+    return f"{rule} What differs: {', '.join(wrong)}."
+
+
+def lab_failure(*, expected: object, yours: object, **told: Unpack[Told]) -> NoReturn:
+    """End the test although there is nothing to compare: the text of an `expect_equal` that fails."""
+    report = _report(yours, expected, **told)
+    raise Failed(report, report.parts)
+
+
+def fail_with_smallest(reports: Iterable[str]) -> None:
+    """Fail with the shortest of the reports that are not empty, so that the learner reads the simplest case."""
+    failures = [report for report in reports if report]
+    if failures:
+        count = f"({len(failures)} of the random cases differ; this is the smallest.)\n"
+        smallest = min(failures, key=_length)
+        raise Failed(count + smallest, smallest.parts if isinstance(smallest, Report) else None)
+
+
+def _length(report: str) -> int:
+    """Return how much there is to read of a case, whatever its rule and its hint."""
+    parts = report.parts if isinstance(report, Report) else None
+    return len(report) - (len(parts.rule) + len(parts.hint) if parts else 0)
+
+
+@contextmanager
+def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "", *, rule: str = "") -> Iterator[None]:
+    """Add rule and situation to an exception of the learner's code, and a hint if there is one.
+
+    The hint is for a `ValueError`, `IndexError` or `KeyError`; other exceptions have their own.
+    """
+    try:
+        yield
+    except NotImplementedError:  # a task that is not written needs no explanation
+        raise
+    except (Exception, OutOfTime) as error:
+        if rule:
+            error.add_note(f"{RULE}{rule}")
+        lines = ["The situation:", *situation[-MAX_LINES:]]
+        if calls:
+            lines += ["Your calls, in order:" if len(calls) <= MAX_LINES else "Your last calls:", *calls[-MAX_LINES:]]
+        error.add_note("\n  ".join(lines))
+        if QUEUE in str(error):
+            error.add_note(
+                f"Hint: {QUEUE} is the waiting queue of the tests. It has {QUEUE_METHODS} Which does what you need?"
+            )
+        elif hint and isinstance(error, ValueError | IndexError | KeyError):
+            error.add_note(f"Hint: {hint}")
+        raise
+
+
+def as_block_ids(result: Any, function: str, situation: Sequence[str] = ()) -> list[int]:
+    """Return a copy of the block ids in an answer as plain integers. A tuple or an array is fine, a generator is not.
+
+    The engine could not use a generator, so that one must not pass.
+    """
+    is_sequence = hasattr(result, "__len__") and hasattr(result, "__getitem__")
+    if not is_sequence or isinstance(result, Mapping | str | bytes):
+        lab_failure(
+            rule=f"{function} returns a list of block ids. The engine takes its length and reads it more than once.",
+            situation=situation or f"{function} was called",
+            expected="a list",
+            yours="None" if result is None else f"a {type(result).__name__}",
+            hint="does every path through the function return a list?"
+            if result is None
+            else "can what you return be read twice, and does it have a length?",
+        )
+    return [int(block_id) for block_id in result]
+
+
+def _shortened(yours: object, expected: object) -> tuple[object, object]:
+    """Return both, with long lists in them cut to the entries around the first one that differs."""
+    if isinstance(yours, Mapping) and isinstance(expected, Mapping):
+        pairs = {key: _shortened(yours.get(key, "-"), value) for key, value in expected.items()}
+        return {**yours, **{key: pair[0] for key, pair in pairs.items()}}, {key: pair[1] for key, pair in pairs.items()}
+    kind = str if isinstance(yours, str) else list
+    limit = MAX_CHARACTERS if kind is str else MAX_ENTRIES
+    if not (isinstance(yours, kind) and isinstance(expected, kind)) or max(len(yours), len(expected)) <= limit:
+        return yours, expected
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(yours, expected, strict=False)))
+    return _around(same, yours), _around(same, expected)
+
+
+def _around(place: int, entries: str | list[object]) -> str:
+    if isinstance(entries, str):
+        return f"... {entries[max(0, place - 40) : place + 80]} ..."
+    first = max(0, place - 3)
+    return f"{len(entries)} entries, from number {first} on: {str(entries[first : place + 6])[1:-1]} ..."
+
+
+def _report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
+    rows = [("", str(expected), str(yours))]
+    comparison = [f"  expected   {expected}", f"  yours      {yours}"]
+    if isinstance(expected, Mapping) and isinstance(yours, Mapping):
+        keys = (*expected, *(key for key in yours if key not in expected))
+        rows = [(str(key), str(expected.get(key, "-")), str(yours.get(key, "-"))) for key in keys]
+        comparison = _table(expected, yours)
+        if max(len(line) for line in comparison) > MAX_COLUMNS:
+            comparison = _stack(expected, yours)
+    situation, calls = told["situation"], told.get("calls", ())
+    lines = situation.strip().splitlines() if isinstance(situation, str) else situation
+    lines = [line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} ..." for line in lines]
+    parts = [told["rule"], "", *(f"  {line}" for line in lines), "", *comparison]
+    if calls:
+        parts += ["", "  your calls, in order:", *(f"    {call}" for call in _without_the_middle(calls))]
+    text = "\n".join([*parts, f"Hint: {told['hint']}"]).replace("\u0301", "\\u0301")  # an accent of its own is not seen
+    text = text.replace(LONG_START, "x...x")
+    return Report.of(text, Failure(told["rule"], list(lines), rows, list(calls), told["hint"], told.get("shares")))
+
+
+def _without_the_middle(calls: Sequence[str]) -> list[str]:
+    """Return calls as a terminal can show them: neither thousands of them nor one with a list of thousands."""
+    shown = [call if len(call) <= MAX_CALL else f"{call[:MAX_CALL]} ... {call[-ENDING:]}" for call in calls]
+    if len(shown) > MAX_CALLS:
+        first = MAX_CALLS - LAST_CALLS
+        shown[first:-LAST_CALLS] = [f"... {len(calls) - MAX_CALLS} more ..."]
+    return shown
+
+
+def _table(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:
+    """Return one line per entry of either mapping, with a mark where they differ."""
+    rows = [("", "expected", "yours", "")]
+    for key in (*expected, *(key for key in yours if key not in expected)):
+        ours, theirs = expected.get(key, "-"), yours.get(key, "-")
+        rows.append((str(key), str(ours), str(theirs), "" if ours == theirs else "<-- differs"))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        f"  {key:<{widths[0]}}   {ours:<{widths[1]}}   {theirs:<{widths[2]}}  {mark}".rstrip()
+        for key, ours, theirs, mark in rows
+    ]
+
+
+def _stack(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:
+    """Return what `_table` does for values that are too long to stand side by side."""
+    keys = [*expected, *(key for key in yours if key not in expected)]
+    width = max(len(str(key)) for key in keys)
+    lines: list[str] = []
+    for key in keys:
+        ours, theirs = expected.get(key, "-"), yours.get(key, "-")
+        if ours == theirs:
+            lines.append(f"  {key!s:{width}}  as expected  {ours}")
+        else:
+            lines.append(f"  {key!s:{width}}  expected     {ours}")
+            lines.append(f"  {'':{width}}  yours        {theirs}    <-- differs")
+    return lines

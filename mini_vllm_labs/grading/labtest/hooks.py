@@ -1,0 +1,239 @@
+"""Hooks of pytest for the graded tests: their markers and limits, and how their failures are told to the learner.
+
+`labs/conftest.py` imports them, so that they are there wherever pytest is started.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES, lineup_from_env
+from mini_vllm_labs.grading.hints import answer_of
+from mini_vllm_labs.grading.labtest.answers import unusable_answer
+from mini_vllm_labs.grading.labtest.earlier_answers import Changed, EarlierAnswers
+from mini_vllm_labs.grading.labtest.expect import expect_equal
+from mini_vllm_labs.grading.labtest.grouping import arrange, is_random
+from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.labtest.reports import phase_of, retell, tell_what_is_missing, tell_what_is_next
+from mini_vllm_labs.runs.sandbox.errors import OutOfTime
+from mini_vllm_labs.runs.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_for
+from mini_vllm_labs.runs.starter_status import LABS, is_begun, lab_folder
+
+TASK_FILE = re.compile(r"test_task(\d+)_(\d+)_\w+\.py")
+FOLDER = str(CHECKOUT / "labs")
+LATE_TESTS_ALLOWED = 3
+SHORT_SECONDS = 1.0  # after several late tests the next ones are likely the same loop
+EXTRA_BYTES = 2**30  # over what pytest and torch hold already
+VM_STATUS = Path("/proc/self/status")
+time_limit_key = pytest.StashKey[TimeLimit]()
+num_late_key = pytest.StashKey[int]()
+watched_key = pytest.StashKey[dict[str, EarlierAnswers]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register a marker for each task, `task2_1` for `labs/phase2_*/test_task2_1_*.py`."""
+    for path in sorted((CHECKOUT / "labs").glob("*/test_task*.py")):
+        if task := TASK_FILE.match(path.name):
+            config.addinivalue_line(
+                "markers", f"task{task[1]}_{task[2]}: graded test of phase {task[1]}, task {task[2]}"
+            )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give each graded test the marker of its file."""
+    if task := TASK_FILE.match(item.path.name):
+        item.add_marker(f"task{task[1]}_{task[2]}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each graded test its limit, unless the learner has asked for another one (`--timeout 60`, 0 for none)."""
+    leave_out_untouched_electives(config, items)
+    asked = config.getoption("timeout", None) is not None or "PYTEST_TIMEOUT" in os.environ
+    if asked or not config.pluginmanager.hasplugin("timeout"):
+        return
+    for item in items:
+        if phase := phase_of(item.nodeid):
+            item.add_marker(pytest.mark.timeout(seconds_for(phase)))
+
+
+def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `LAB_IMPL=starter` leave out electives that are not begun, unless the command names them."""
+    words = " ".join(config.invocation_params.args)
+    quiet = {
+        phase
+        for phase in LABS[len(PHASE_NAMES) :]
+        if not re.search(f"phase{phase}|task{phase}|{lab_folder(phase)}", words) and not is_begun(phase)
+    }
+    left_out = [item for item in items if phase_of(item.nodeid) in quiet]
+    if left_out and str(lineup_from_env()) == "starter":
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Stand in for the timer of pytest-timeout, which would show all stacks."""
+    if not phase_of(item.nodeid):
+        return None
+    from pytest_timeout import is_debugging
+
+    many_are_late = item.config.stash.get(num_late_key, 0) >= LATE_TESTS_ALLOWED
+    seconds = min(settings.timeout, SHORT_SECONDS) if many_are_late else settings.timeout
+
+    def watched(frame: FrameType | None) -> Watched:
+        is_off = not settings.disable_debugger_detection and is_debugging()
+        return (item, seconds) if runs_a_test(frame) and not is_off else None
+
+    def give_up(text: str) -> None:
+        if (capture := item.config.pluginmanager.getplugin("capturemanager")) is not None:
+            capture.suspend_global_capture(in_=True)  # else the text would go into the capture, and be lost
+        end_process(f"{item.name}: {text}\nThe tests end here.")
+
+    limit = TimeLimit(watched, give_up, by_signal=settings.method == "signal")
+    item.stash[time_limit_key] = limit
+    limit.start()
+    return True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
+    """End the limit that was set, if there is one."""
+    limit = item.stash.get(time_limit_key, None)
+    if limit is None:
+        return None
+    limit.stop()
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run a graded test within its memory; if its own code raises, look up what the learner's code returned last.
+
+    An earlier answer that was changed comes before whatever became of it.
+    """
+    try:
+        with limited_memory(phase_of(pyfuncitem.nodeid)), all_kept(pyfuncitem):
+            return (yield)
+    except Exception as error:
+        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        if isinstance(answers := arguments.get("answers"), Answers):
+            answers.restart()  # the second run begins with the first case
+        explanation = unusable_answer(error, lambda: pyfuncitem.obj(**arguments))
+        if explanation is None:
+            raise
+        raise explanation from error
+
+
+@contextlib.contextmanager
+def all_kept(item: pytest.Function) -> Iterator[None]:
+    """Fail a test in which a call changes an earlier answer, whatever else it fails with."""
+    every, names = (
+        item.config.stash.get(watched_key, {}),
+        [getattr(one, "__name__", "") for one in item.funcargs.values()],
+    )
+    earlier = next((every[name] for name in names if name in every), None)
+    if earlier is None or item.path.name.endswith("_in_an_engine.py"):  # the engine may change what it was given
+        yield
+        return
+    try:
+        with earlier.watched():
+            yield
+    except BaseException:
+        tell_changed(earlier.changed)
+        raise
+    tell_changed(earlier.changed)
+
+
+def tell_changed(changed: Changed | None) -> None:
+    if changed is not None:
+        expect_equal(
+            changed.after,
+            changed.before,
+            rule="An answer belongs to the caller: a later call does not change it.",
+            situation=f"an earlier answer of {changed.function}, before and after a call of {changed.by}",
+            hint=f"does {changed.function} make a new container in each call, or does it return one that it keeps?",
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.excinfo is not None and report.failed and phase_of(item.nodeid):
+        marked: Any = report
+        marked.is_random, marked.answer = is_random(item), answer_of(call.excinfo.value)
+        late = isinstance(call.excinfo.value, OutOfTime | MemoryError)
+        item.config.stash[num_late_key] = item.config.stash.get(num_late_key, 0) + late
+        retell(report, item, call.excinfo.value)
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    """Count what is not written, or cannot be imported, apart from what is wrong."""
+    if hasattr(report, "not_written"):
+        return "not written", "-", ("NOT WRITTEN", {"yellow": True})
+    if hasattr(report, "not_loaded"):
+        return "not loaded", "E", ("NOT LOADED", {"red": True})
+    return None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        arrange(reporter)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    tell_what_is_missing(terminalreporter)
+    if "starter" in str(lineup_from_env()):
+        tell_what_is_next(terminalreporter)
+
+
+def runs_a_test(frame: FrameType | None) -> bool:
+    """Return whether a stack is inside of the graded tests, or of what they call."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(FOLDER) and file != str(Path(FOLDER, "conftest.py")):  # which has fixtures and hooks
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextlib.contextmanager
+def limited_memory(phase: int) -> Iterator[None]:
+    """Let a test take 1 GiB more than is in use, where `/proc` shows how much that is.
+
+    Phases 6 and 7 have no limit: they use torch.
+    """
+    used = None if phase in (6, 7) else bytes_in_use()
+    if used is None:
+        yield
+        return
+    import resource
+
+    # Not RLIMIT_AS: threads and torch reserve far more addresses than they use.
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    most = used + EXTRA_BYTES
+    if before[0] == resource.RLIM_INFINITY or most < before[0]:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def bytes_in_use() -> int | None:
+    """Return the memory of data that the process has now; None where `/proc` does not show it."""
+    try:
+        lines = VM_STATUS.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmData:")), None)

@@ -1,0 +1,244 @@
+"""What graded tests and judge see of a file for phase 13: which request a small stand-in for an engine serves when.
+
+It has memory for all. Ranks are not seen, since fair files differ in them. Neither is which of two tenants comes first
+when the counter of one was lifted to that of the other: then all is seen from a third one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from types import ModuleType
+from typing import Any
+
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.service_level import ServiceLevel
+from mini_vllm.electives.policy.policy_queue import PolicyQueue
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
+from mini_vllm.sampling_params import SamplingParams
+
+# Name, of which the first letter is the tenant; prompt tokens, output tokens, seconds until it comes; its limits.
+Asked = tuple[str, int, int, float, dict[str, float]]
+Seen = dict[str, object]  # what plain JSON can hold
+STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
+BUDGET = 16  # of each seat: long prompts come in chunks
+# What the tenants of some letters are called: names that are alike, and the empty one.
+TENANTS = {"m": "", "n": "default", "o": "None", "p": "A", "q": "a", "r": "0", "s": "é", "t": "a1"}
+MAX_STEPS = 2000
+PREFIX = "a request called "  # of all ids
+
+
+class Served:
+    """A run: the names in the order of admission, the victims at a step, and the first thing that no policy may do.
+
+    `num_at_once` output tokens come in a step, as with drafts. `slack` is asked at the step of the victims.
+    """
+
+    def __init__(
+        self,
+        policy: SchedulingPolicy,
+        asked: Sequence[Asked],
+        num_seats: int,
+        step_of_victims: int = 0,
+        num_at_once: int = 1,
+        budget: int = BUDGET,
+        slack: Callable[[Request], float] | None = None,
+    ) -> None:
+        self.order: list[str] = []
+        self.victims: list[str] = []
+        self.slacks: dict[str, str] = {}
+        self.amiss = ""
+        self.policy, self.num_seats, self.num_at_once, self.budget = policy, num_seats, num_at_once, budget
+        self.queue, self.running, self.now = PolicyQueue(policy), list[Request](), 0.0
+        to_come = sorted(map(request_of, asked), key=lambda request: request.arrival_time)
+        for number in range(MAX_STEPS):
+            while to_come and to_come[0].arrival_time <= self.now:
+                self.queue.add_request(to_come.pop(0))
+            self.step(slack if number == step_of_victims else None)
+            if number == step_of_victims:
+                running = list(self.running)
+                self.victims = list(map(name_of, policy.victims(running)))
+                if running != self.running:
+                    self.amiss = "`victims` changes the list that it is given"
+            if self.amiss or not (to_come or self.running or len(self.queue)):
+                return
+            self.now += STEP_SECONDS
+        self.amiss = "it never ends"
+
+    def step(self, slack: Callable[[Request], float] | None) -> None:
+        """Plan a step and compute it."""
+        policy, running, queue = self.policy, self.running, self.queue
+        view = StepView(self.now, running, queue, 10_000, 4, self.num_seats, self.budget * self.num_seats)
+        policy.start_step(view)
+        if slack is not None:
+            self.note(slack)
+        if not policy.rank_is_fixed:
+            queue.sort()
+        if policy.to_preempt(view):
+            self.amiss = "a request is preempted although there is memory"
+        if set(policy.serve_order(list(running))) != set(running):
+            self.amiss = "a running request is left out"
+        while len(queue) and len(running) < self.num_seats:
+            if not policy.admits(queue.peek_request(), running):
+                self.amiss = "a seat stays empty"
+                break
+            running.append(queue.pop_request())
+            self.order.append(name_of(running[-1]))
+        shares = [(one, min(self.budget, one.num_tokens - one.num_computed_tokens)) for one in running]
+        if any(policy.token_limit(*share) < 1 for share in shares):
+            self.amiss = "a request sits out"
+        policy.scheduled(shares)
+        for request, num_tokens in shares:
+            request.num_computed_tokens += num_tokens
+            if request.num_computed_tokens == request.num_tokens:
+                num_new = min(self.num_at_once, request.sampling_params.max_tokens - request.num_output_tokens)
+                request.all_token_ids += [1] * num_new
+                if request.num_output_tokens == request.sampling_params.max_tokens:
+                    request.status = RequestStatus.FINISHED_LENGTH_CAPPED
+                    running.remove(request)
+                policy.sampled(request, num_new)
+
+    def note(self, slack: Callable[[Request], float]) -> None:
+        """Keep the slack of each request, and of those that run also the one after a preemption."""
+        for request in sorted([*self.running, *self.queue], key=name_of):
+            self.slacks[f"slack of {name_of(request)}"] = in_seconds(slack(request))
+            if num_computed_tokens := request.num_computed_tokens:
+                request.num_computed_tokens = 0
+                self.slacks[f"slack of {name_of(request)}, if it is preempted"] = in_seconds(slack(request))
+                request.num_computed_tokens = num_computed_tokens
+
+
+def name_of(request: Request) -> str:
+    return request.request_id.removeprefix(PREFIX)
+
+
+def in_seconds(slack: float) -> str:
+    return f"{round(slack, 6) + 0.0:.6f} s"  # so that there is no -0
+
+
+def request_of(asked: Asked) -> Request:
+    name, num_prompt, num_output, at, limits = asked
+    params, level = SamplingParams(max_tokens=num_output), ServiceLevel("promised", **limits)
+    tenant = TENANTS.get(name[0], name[0])
+    return Request(PREFIX + name, [1] * num_prompt, params, arrival_time=at, tenant=tenant, service_level=level)
+
+
+def shares(
+    phase13: ModuleType,
+    asked: Sequence[Asked],
+    weights: Mapping[str, float],
+    num_seats: int,
+    seen_from: str,
+    prices: Sequence[float] = (1.0, 2.0),
+    num_at_once: int = 1,
+    budget: int = BUDGET,
+) -> Seen:
+    """Serve tenants by their counters; see the whole order, or what comes before each request of one tenant."""
+    of_tenants = {TENANTS.get(letter, letter): weight for letter, weight in weights.items()}
+    policy = phase13.VirtualTokenCounter(*prices, of_tenants)
+    phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # state of the class would show
+    run = Served(policy, asked, num_seats, num_at_once=num_at_once, budget=budget)
+    if not seen_from:
+        return {"order": run.order, "amiss": run.amiss}
+    seen: Seen = {}
+    for place, name in enumerate(run.order):
+        if name[0] == seen_from:
+            counts = Counter(before[0] for before in run.order[:place])
+            seen[f"requests before {name}, by tenant"] = dict(sorted(counts.items()))
+    return seen | {"amiss": run.amiss}
+
+
+def slacks(
+    phase13: ModuleType, asked: Sequence[Asked], num_seats: int, step_of_victims: int, num_at_once: int = 1
+) -> Seen:
+    """Serve requests by their slack; see the order, and all slacks and the victims if memory ran out at a step."""
+    policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
+    phase13.LeastSlackFirst(7.0, 5.0)  # state of the class would show
+    run = Served(policy, asked, num_seats, step_of_victims, num_at_once, slack=policy.slack)
+    return {"order": run.order, "victims": run.victims, **run.slacks, "amiss": run.amiss}
+
+
+def forgets(phase13: ModuleType, num_requests: int) -> Seen:
+    """Let requests have two tokens each, and end; see what is left of them."""
+    from mini_vllm_labs.grading.labtest.work import left_behind
+
+    policy = phase13.LeastSlackFirst()
+
+    def use(name: str) -> Request:
+        request = request_of((name, 1, 2, 0.0, {"tpot": 1.0}))
+        for status in (RequestStatus.RUNNING, RequestStatus.FINISHED_LENGTH_CAPPED):
+            request.all_token_ids.append(1)
+            request.status = status
+            policy.sampled(request, 1)
+            policy.start_step(StepView(0.01, [], PolicyQueue(policy), 99, 4, 2, 16))
+        return request
+
+    return left_behind(phase13, use, policy, num_requests=num_requests)
+
+
+def random_case(rng: Random, task: int) -> tuple[Any, ...]:
+    """Return what the play of a task is given in a random case."""
+    return random_shares(rng) if task == 1 else random_slacks(rng)
+
+
+def random_shares(rng: Random) -> tuple[Any, ...]:
+    """Return tenants that all come at once; or tenants of which some come back, after b has had most.
+
+    Then c has been away, comes as the last request of a has left the queue, or has always had a request that ran; or
+    no request has waited for a while, and a, c and d come back in any order.
+    """
+
+    def flood(tenant: str, numbers: Sequence[int], at: float = 0.0, longest: int = 2) -> list[Asked]:
+        return [(f"{tenant}{n}", rng.randint(4, 10), rng.randint(1, longest), at, {}) for n in numbers]
+
+    much: Asked = ("b0", rng.randint(120, 160), 1, 0.0, {})
+    back, odd = rng.uniform(0.15, 0.18), {"b": 0.9137, "c": 1.0631}  # so that no counters are equal by chance
+    many: Sequence[int] = range(1, 31)
+    some: Asked = ("d0", rng.randint(60, 80), 1, 0.0, {})
+    match rng.choice(("at once", "away", "leaves", "idle", "runs")):
+        case "at once":
+            tenants, long = rng.sample("mnopqrst", 4), rng.choice((1, 1, 500))  # prompts of thousands of tokens
+            asked: list[Asked] = [
+                (f"{t}{n}", long * rng.randint(1, 40), rng.randint(1, 3), 0.0, {}) for t in tenants for n in range(5)
+            ]
+            weights = {t: rng.choice((0.5, 1.0, 2.0, 4.0)) for t in tenants[1:]}
+            if rng.random() < 0.5:
+                scale = 2.0 ** rng.choice((-10, 14))  # a power of 2: sums of charges are exact
+                weights = {t: scale * weights.get(t, 1.0) for t in tenants}
+            prices = rng.choice(((1.0, 2.0), (2.0, 1.0), (0.25, 3.0), (1000.0, 1.0)))
+            budget = BUDGET if long == 1 else 40 * long
+            return rng.sample(asked, len(asked)), weights, 1, "", prices, rng.choice((1, 1, 3)), budget
+        case "away":
+            few = flood("b", range(1, 4), rng.choice((0.0, back)))
+            return [much, *flood("a", many), *few, *flood("c", many, back)], odd, 1, "b"
+        case "leaves":
+            number = rng.randint(1, 5)
+            num_steps = cdiv(much[1], BUDGET) + cdiv(some[1], BUDGET) + number
+            last = [*flood("c", many, (num_steps - 0.5) * STEP_SECONDS, 1), *flood("b", range(1, 4))]
+            return [much, some, *flood("a", range(1, number + 1), longest=1), *flood("d", many), *last], odd, 1, "b"
+        case "idle":
+            gap, numbers = rng.choice((1e-6, 1e-3)), {"a": range(50, 80), "b": range(1, 4)}
+            again = [
+                one
+                for place, tenant in enumerate((*rng.sample("acd", 3), "b"), start=1)
+                for one in flood(tenant, numbers.get(tenant, many), 1 + place * gap)
+            ]
+            runs: list[Asked] = [("e0", 1, 300, 0.0, {})] * rng.randint(0, 1)
+            return [*runs, much, some, *flood("a", range(1, 6)), *again], odd, 1 + len(runs), "b"
+    others = [*flood("a", many, longest=1), *flood("b", range(1, 4)), *flood("c", many, back, 1)]
+    return [("c0", 1, 300, 0.0, {}), much, *others], odd, 2, "b"
+
+
+def random_slacks(rng: Random) -> tuple[Any, ...]:
+    """Return requests that wait for one seat, some of them twins; or that run at once, until blocks run out."""
+    num_seats = rng.choice((1, 12))
+    asked: list[Asked] = []
+    for name in rng.sample("abcdefghijklmnopqrstuvwxyz", 12):
+        if asked and rng.random() < 0.2:
+            asked.append((name, *asked[-1][1:]))
+            continue
+        limits = {"ttft": rng.uniform(0.05, 2), "tpot": rng.uniform(0.005, 0.2), "e2e": rng.uniform(0.1, 2.5)}
+        chosen = {limit: limits[limit] for limit in rng.sample(sorted(limits), rng.choice((0, 1, 1, 1, 2)))}
+        at = rng.uniform(0, 0.3) if num_seats == 1 and rng.random() < 0.5 else 0.0
+        asked.append((name, rng.randint(1, 80), rng.randint(1, 20), at, chosen))
+    return asked, num_seats, rng.randint(1, 20), rng.choice((1, 1, 3))

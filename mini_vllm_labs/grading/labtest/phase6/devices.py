@@ -1,0 +1,32 @@
+"""Explain what a function makes on the wrong device, without a GPU: its arguments are `DeviceTensor`s."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from mini_vllm_labs.grading.labtest.device_tensors import MESSAGE, DeviceTensor, OnDevice, marked, on_device
+from mini_vllm_labs.grading.labtest.expect import lab_failure
+
+
+def call_on_a_device(function: Callable[..., Any], *arguments: Any, name: str, situation: str) -> Any:
+    """Call a function as if its arguments were on a GPU; explain what is made on the host, or returned there."""
+    result, error = None, ""
+    try:
+        with OnDevice():
+            result = function(*map(on_device, arguments))
+    except RuntimeError as raised:
+        if str(raised) != MESSAGE:
+            raise
+        error = f"RuntimeError: {MESSAGE}"  # reported after the handler, or torch's traceback would come first
+    if isinstance(result, Tensor) and not isinstance(result, DeviceTensor):
+        error = "a tensor on the host"
+    if error:
+        lab_failure(
+            rule=f"Tensors that {name} makes are on the device of the tensors it is given.",
+            situation=f"run as on a machine with a GPU, with all arguments on the GPU\n{situation}",
+            expected="a result on the device of the arguments",
+            yours=error,
+            hint="which call makes a tensor from nothing or from Python's numbers, and has no `device=`?",
+        )
+    return marked(result, False)

@@ -1,0 +1,86 @@
+"""What the reference answered to the cases of a graded test, in their order.
+
+So the tests need no second implementation, which would be an answer. `python -m tests.mutants.answers` records them.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mini_vllm_labs.grading.labtest.expect import Told, alone, difference_report, naming
+
+FOLDER = Path(__file__).with_name("recorded_answers")
+MIN_PACKED = 5000
+
+
+class Answers:
+    """The recorded answers of one test, `test_task7_1_lookup.py::test_name[case]`."""
+
+    def __init__(self, test: str) -> None:
+        self.test = test
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with the first case again."""
+        self._left = iter(unpacked(recorded(file_of(self.test)).get(self.test, [])))
+
+    def __call__(self, yours: object) -> Any:
+        """Return the right answer to the next case. `yours` is what is recorded: an answer, or a function that asks."""
+        for answer in self._left:
+            return answer
+        raise LookupError(f"{self.test} has more cases than were recorded: python -m tests.mutants.answers")
+
+
+def file_of(test: str) -> str:
+    """Return the file with the answers of a test: those of whole engines are large and lie apart."""
+    engine = "_in_an_engine" if "_in_an_engine.py" in test else ""
+    return f"phase{test.removeprefix('test_task').partition('_')[0]}{engine}.json"
+
+
+@cache
+def recorded(file: str) -> dict[str, list[Any] | str]:
+    """Return the answers in a file by test; those of a test with many cases are packed."""
+    path = FOLDER / file
+    answers: dict[str, list[Any] | str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return answers
+
+
+def packed(cases: list[Any]) -> list[Any] | str:
+    """Return the answers of a test as they stand in the file: random cases, which are not read, as compressed text."""
+    text = json.dumps(cases)
+    return cases if len(text) < MIN_PACKED else base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def unpacked(cases: list[Any] | str) -> list[Any]:
+    if isinstance(cases, str):
+        cases = json.loads(zlib.decompress(base64.b85decode(cases)))
+    return list(cases)
+
+
+def first_difference(answers: Answers, run: Callable[[], Iterable[tuple[Mapping[str, object], Told]]]) -> str:
+    """Compare all that a random case shows with what was recorded; return the report of the first difference.
+
+    `run` begins the case anew at each call, and yields what is compared and what a report says beside it.
+    """
+    right = answers(lambda: [yours for yours, _ in run()])
+    for decided, (yours, told) in zip(right, run(), strict=True):
+        expected = with_tuples(decided)
+        if yours != expected:
+            told["rule"] = naming(told["rule"], yours, expected)
+            told["hint"] = alone(yours, expected, labels=expected) or told["hint"]
+            return difference_report(yours, expected, **told)
+    return ""
+
+
+def with_tuples(decided: Mapping[str, Any]) -> dict[str, object]:
+    """Return values in which the lists within a list are tuples, which JSON does not have."""
+    return {
+        name: [tuple(entry) if isinstance(entry, list) else entry for entry in value]
+        if isinstance(value, list)
+        else value
+        for name, value in decided.items()
+    }

@@ -1,0 +1,67 @@
+"""Results that must be integers, checked before anything is converted: each wrong kind has a question about it."""
+
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Number
+from typing import NoReturn
+
+from mini_vllm_labs.grading.labtest.expect import lab_failure
+
+PLAIN = (
+    "The results are plain integers (Python's or numpy's): the engine looks tokens up in a set of end tokens, where a "
+    "tensor is never found, and indexes lists with them."
+)
+
+
+def whole_number(result: object, function: str, situation: str) -> int:
+    """Return a result as an int; explain one that is no integer."""
+    if not isinstance(result, Integral):
+        _no_number(
+            function,
+            situation,
+            f"{result!r}, a {type(result).__name__}",
+            "which operation turns your integers into something else?",
+        )
+    return int(result)
+
+
+def number_of(answer: object, function: str, situation: str) -> int:
+    """Return an integer; explain an answer that is missing."""
+    if answer is None:
+        _no_number(function, situation, "None", "does every path through your function end in a `return`?")
+    return whole_number(answer, function, situation)
+
+
+def whole_numbers(result: object, function: str) -> list[int]:
+    """Return a result as a list of ints, from any sequence of integers; explain a result that is none."""
+    if not isinstance(result, Iterable):
+        situation = "It returned something that cannot be read as a list."
+        _no_list(function, situation, repr(result), "does every path through your function end in a `return`?")
+    numbers: list[int] = []
+    for number in result:
+        if not isinstance(number, Integral):
+            yours = f"a {type(result).__name__} with {number!r}, a {type(number).__name__}"
+            hint = "where do your results become Python numbers? A tensor's `tolist()` converts all at once."
+            _no_list(function, PLAIN, yours, hint)
+        numbers.append(int(number))
+    return numbers
+
+
+def list_of(answer: object, function: str) -> list[int]:
+    """Return the integers of a list; explain a number in its place, and lists within it."""
+    if isinstance(answer, Number):
+        hint = "is this number a count, a place or an id, and which list is asked for?"
+        _no_list(function, "It returned one number.", repr(answer), hint)
+    if isinstance(answer, Sequence) and any(isinstance(entry, list | tuple | range) for entry in answer):
+        hint = "what does `append` do with a list, and what do `extend` and `+=` do?"
+        _no_list(function, "It returned a list that holds lists.", repr(answer), hint)
+    return whole_numbers(answer, function)
+
+
+def _no_number(function: str, situation: str, yours: str, hint: str) -> NoReturn:
+    rule = f"{function} returns a whole number."
+    lab_failure(rule=rule, situation=situation, expected="an integer", yours=yours, hint=hint)
+
+
+def _no_list(function: str, situation: str, yours: str, hint: str) -> NoReturn:
+    rule = f"{function} returns a list of whole numbers."
+    lab_failure(rule=rule, situation=situation, expected="a list of integers", yours=yours, hint=hint)

@@ -1,0 +1,200 @@
+"""A pytest plugin for the worker: imports the learner's file, runs the tests, sends the result of each.
+
+Where the system can fork, every test runs in a separate process: it gets a fresh module, and whatever it does to the
+process ends with it. Elsewhere the module is reloaded before each test.
+"""
+
+import gc
+import importlib
+import os
+import time
+from collections.abc import Generator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from mini_vllm_labs.grading.hints import answer_of
+from mini_vllm_labs.grading.results import Outcome, TestResult
+from mini_vllm_labs.grading.starter_file import complaint_about_import, import_starter, missing_names, sha256
+from mini_vllm_labs.grading.worker import LIMITS, End, Importing, Loaded, NotGradable, TestStarted, send_event
+from mini_vllm_labs.runs.sandbox.channel import Channel, take_stdio
+from mini_vllm_labs.runs.sandbox.explain import explain, explain_death, is_not_written
+from mini_vllm_labs.runs.sandbox.imports import refused_import
+from mini_vllm_labs.runs.sandbox.limits import limit_resources
+from mini_vllm_labs.runs.sandbox.watch import Watchdog, waiting_seconds
+
+SLOW_TESTS_ALLOWED = 3
+SHORT_SECONDS = 1.0  # after several slow tests the next ones are likely the same loop
+SENT = 73  # no signal, and no code that Python or pytest ends with
+GRACE_SECONDS = 2.0  # the test's own limit comes first, because it can name the line
+NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # in five seconds old processes of the account may end
+NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
+Failure = tuple[Outcome, str]
+failure_key = pytest.StashKey[Failure]()
+module_key = pytest.StashKey[str | None]()
+answer_key = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("timeout", "Read by pytest-timeout, which is not loaded here.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "timeout: read by pytest-timeout, which is not loaded here")
+    channel = take_stdio()
+    config.pluginmanager.register(GradingPlugin(channel, channel.receive()))
+
+
+class GradingPlugin:
+    def __init__(self, channel: Channel, order: dict[str, Any]) -> None:
+        self.channel = channel
+        self.tests = {f"{order['folder']}/{test}": test for test in order["tests"]}
+        self.starter = Path(order["starter"])
+        self.module_name: str = order["module"]
+        self.names: dict[str, str] = order["names"]
+        self.seconds: float = order["seconds"]
+        self.import_seconds: float = order["import_seconds"]
+        self.forks = bool(order["forks"])
+        self.num_slow: int = order["num_slow"]
+        self.fixture = f"phase{order['phase']}"
+        self.trace = Path(order["trace"])
+        limit_resources(LIMITS)
+        self.watch = Watchdog(self.trace)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if item.nodeid in self.tests]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            send_event(self.channel, NotGradable("the graded tests cannot be collected"))
+        elif (module := self.load()) is not None:
+            gc.freeze()  # a forked process then copies less memory
+            for number, item in enumerate(session.items):
+                self.run(item, session.items[number + 1] if number + 1 < len(session.items) else None, module)
+        send_event(self.channel, End())
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.excinfo is not None and failure_key not in item.stash:  # the first: a teardown may fail by it
+            item.stash[failure_key] = self.failure(call.excinfo.value)
+            item.stash[answer_key] = answer_of(call.excinfo.value)
+        if call.when == "call":
+            item.stash[module_key] = getattr(item.funcargs.get(self.fixture), "__file__", None)  # type: ignore[attr-defined]
+        return report
+
+    def load(self) -> ModuleType | None:
+        """Import the learner's file and send its path; return None if it cannot be imported."""
+        send_event(self.channel, Importing())
+        self.watch.clear()
+        self.watch.start(self.import_seconds)
+        try:
+            refused_import(self.starter.read_bytes())  # the fixture of each forked test asks again, and is answered
+            module = import_starter(self.module_name)
+        except BaseException as error:
+            send_event(self.channel, NotGradable(complaint_about_import(error, self.starter)))
+            return None
+        finally:
+            self.watch.stop()
+        file = Path(module.__file__ or "")
+        missing = missing_names(module, list(self.names))
+        send_event(self.channel, Loaded(str(file), sha256(file) if file.is_file() else "", missing))
+        return module
+
+    def run(self, item: pytest.Item, next_item: pytest.Item | None, module: ModuleType) -> None:
+        """Run one test and send its result."""
+        send_event(self.channel, TestStarted(self.tests[item.nodeid]))
+        start = time.monotonic()
+        seconds = self.seconds if self.num_slow < SLOW_TESTS_ALLOWED else min(self.seconds, SHORT_SECONDS)
+        self.watch.clear()
+        if not self.forks:
+            self.watch.start(seconds)
+            importlib.reload(module)
+            self.run_here(item, next_item, start)
+            self.watch.stop()
+            return
+        child = fork_patiently()
+        if child is None:
+            self.send_result(item, "not run", NO_PROCESS, start)
+            return
+        if child == 0:
+            self.run_in_child(item, start, seconds)
+        status = wait(child, seconds)
+        if status != SENT:
+            trace = self.trace.read_text(encoding="utf-8", errors="replace")
+            outcome, message = explain_death(status, trace, seconds)
+            self.num_slow += outcome == "timeout"
+            self.send_result(item, outcome, message, start)
+
+    def run_in_child(self, item: pytest.Item, start: float, seconds: float) -> NoReturn:
+        """Run one test in the forked process. The exit code `SENT` means that the result was sent."""
+        code = 1
+        try:
+            self.watch.start(seconds)
+            self.run_here(item, None, start)
+            code = SENT
+        finally:
+            os._exit(code)  # without pytest's own end, which is the parent's
+
+    def run_here(self, item: pytest.Item, next_item: pytest.Item | None, start: float) -> None:
+        """Run one test in this process and send its result."""
+        outcome: Outcome = "passed"
+        message = ""
+        try:
+            reports = runtestprotocol(item, log=False, nextitem=next_item)
+        except BaseException as error:  # which pytest does not catch: KeyboardInterrupt, pytest.exit
+            outcome, message = self.failure(error)
+        else:
+            if not all(report.passed for report in reports):
+                outcome, message = item.stash.get(failure_key, ("failed", "The test failed without a message."))
+        self.send_result(item, outcome, message, start)
+
+    def send_result(self, item: pytest.Item, outcome: Outcome, message: str, start: float) -> None:
+        seconds = round(time.monotonic() - start, 3)
+        test, module = self.tests[item.nodeid], item.stash.get(module_key, None)
+        answer = item.stash.get(answer_key, "")
+        send_event(self.channel, TestResult(test, outcome, message, seconds, answer, module))
+
+    def failure(self, error: BaseException) -> Failure:
+        """Return outcome and message for an exception that ended a test."""
+        if isinstance(error, pytest.skip.Exception):
+            return "not run", f"skipped: {error.msg}"
+        if isinstance(error, pytest.fail.Exception):
+            return "failed", str(error.msg)
+        outcome: Outcome = "not started" if is_not_written(error) else "failed"
+        return outcome, explain(error, self.names)
+
+
+def fork_patiently() -> int | None:
+    """Fork, trying for some seconds while the system starts no more processes; return None if it never does."""
+    for _ in range(NUM_TRIES):
+        try:
+            return os.fork()
+        except BlockingIOError:
+            time.sleep(PAUSE_SECONDS)
+    return None
+
+
+def wait(child: int, seconds: float) -> int | None:
+    """Wait for a child and return its exit status, below 0 a signal; None if it had to be killed.
+
+    A child that switches off its own limit of `seconds` is killed a little later, by the same two clocks.
+    """
+    cpu_clock = ~child << 3 | 2  # as clock_getcpuclockid(3) computes it
+    deadline, pause = time.monotonic() + waiting_seconds(seconds) + GRACE_SECONDS, 0.0005
+    while time.monotonic() < deadline and time.clock_gettime(cpu_clock) < seconds + GRACE_SECONDS:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(pause)
+        pause = min(0.01, pause * 1.3)  # most tests end at once, and a long one needs no busy loop
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return None

@@ -1,0 +1,70 @@
+"""The learner's file: whether it exists, its content, and why it cannot be imported."""
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.runs.sandbox.explain import place_in, shown_path
+from mini_vllm_labs.runs.sandbox.imports import refused_import
+from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content, newer_syntax, whereabouts
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def complaint_about_file(path: Path) -> str:
+    """Return what is wrong with a file before it is imported; empty if it can be read and imports only what it may."""
+    name = shown_path(path)
+    if not path.is_file():
+        restore = f"git checkout -- {name}" if (CHECKOUT / ".git").exists() else "mini-vllm start --update"
+        return f"{name} is missing. `{restore}` restores the original."
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        return f"{name} cannot be read: {error.strerror}."
+    if complaint := complaint_about_content(content):
+        return f"{name}: {complaint}"
+    refusal = refused_import(content)
+    return f"{name}, {refusal}" if refusal else ""
+
+
+def import_starter(module: str) -> ModuleType:
+    """Import a learner's file from its source: bytecode of an older version may look current."""
+    before, sys.pycache_prefix = sys.pycache_prefix, "/dev/null"
+    try:
+        return importlib.import_module(module)
+    finally:
+        sys.pycache_prefix = before
+
+
+def complaint_about_import(error: BaseException, path: Path) -> str:
+    """Return why a learner's file cannot be imported."""
+    name = shown_path(path)
+    if isinstance(error, SyntaxError):
+        line = f"\n    {error.text.strip()}" if error.text else ""
+        where = name if error.filename in (None, str(path)) else str(error.filename)
+        return f"{where} has a syntax error in line {error.lineno}: {error.msg}{line}\n{newer_syntax(error)}"
+    if isinstance(error, SystemExit):
+        return f"{name} ends the program while it is imported: {place_in(error) or 'sys.exit'}."
+    told = f"{name} cannot be imported. {type(error).__name__}: {error}\n  {place_in(error)}".rstrip()
+    return f"{told}\n{whereabouts(error)}".rstrip()
+
+
+def missing_names(module: ModuleType, names: Sequence[str]) -> list[str]:
+    """Return a sentence for every public name of the phase that the module does not have."""
+    sentences = []
+    for name in names:
+        owner, _, inner = name.rpartition(".")
+        holder = getattr(module, owner, None) if owner else module
+        if holder is None or hasattr(holder, inner):  # of a missing class only the class itself is named
+            continue
+        others = [other for other in vars(holder) if (f"{owner}.{other}" if owner else other) not in names]
+        similar = get_close_matches(inner, others, 1, 0.6)
+        sentences.append(f"{name} is missing from starter.py" + (f" (there is {similar[0]!r})" if similar else ""))
+    return sentences

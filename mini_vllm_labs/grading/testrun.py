@@ -1,0 +1,183 @@
+"""The graded tests of one phase, run on the learner's file in worker processes until each has a result."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.grading.plan import PlannedPhase
+from mini_vllm_labs.grading.results import TestResult
+from mini_vllm_labs.grading.starter_file import complaint_about_file, sha256
+from mini_vllm_labs.grading.worker import (
+    End,
+    Event,
+    GradingWorker,
+    Importing,
+    Loaded,
+    NotGradable,
+    TestStarted,
+    receive_events,
+)
+from mini_vllm_labs.runs.sandbox.explain import explain_death, shown_path
+from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
+
+SECONDS_PER_TEST = float(os.environ.get("MINI_VLLM_GRADE_SECONDS") or 5)  # of CPU time; a slow machine may need more
+IMPORT_SECONDS = 4 * SECONDS_PER_TEST  # torch is imported here
+SECONDS_PER_PHASE = 600.0  # by the clock: enough for a loop in every test of phase 1 on a machine shared by four
+SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
+MAX_WORKERS = 40  # each loses one test to a crash; a file in which every test crashes must end
+PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "mini_vllm_labs.grading.plugin"]
+OFF = ["cacheprovider", "faulthandler", "debugging"]  # the worker has its own fault handler, and no terminal
+
+
+@dataclass
+class TestRun:
+    """The results so far, and the state of the file. With an `error`, no result counts."""
+
+    phase: PlannedPhase
+    sha256: str = ""
+    error: str = ""
+    missing: list[str] = field(default_factory=list)
+    results: dict[str, TestResult] = field(default_factory=dict)
+    running: str | None = None
+    importing: bool = False
+    num_slow: int = 0
+
+    @property
+    def starter(self) -> Path:
+        return CHECKOUT / self.phase.starter
+
+    @property
+    def left(self) -> list[str]:
+        return [test for test in self.phase.tests if test not in self.results]
+
+    def complete(self) -> list[TestResult]:
+        """Return one result for every test of the plan."""
+        absent = "This test is in the plan but not in labs/: did the tests in labs/ change?"
+        return [self.results.get(test) or TestResult(test, "not run", absent) for test in self.phase.tests]
+
+
+def run_tests(
+    phase: PlannedPhase, stop: threading.Event, *, forks: bool, on_progress: Callable[[int], None]
+) -> TestRun:
+    """Run the tests of a phase. Raises `StoppedError` when `stop` is set."""
+    run = TestRun(phase)
+    run.error = complaint_about_file(run.starter)
+    if run.error:
+        return run
+    run.sha256 = sha256(run.starter)
+    if run.sha256 == phase.untouched_sha256:
+        leave_out(run)
+        on_progress(len(run.results))
+        return run
+    deadline = time.monotonic() + SECONDS_PER_PHASE
+    for _ in range(MAX_WORKERS):
+        if run_worker(run, stop, deadline, forks, on_progress) or run.error:
+            break
+    else:
+        charge_the_rest(run, f"Not run: Python ended {MAX_WORKERS} times in the tests before this one.")
+    return run
+
+
+def leave_out(run: TestRun) -> None:
+    """Give every test of an untouched starter the result that it would have, as a test of the course proves."""
+    for task in run.phase.tasks:
+        message = f"Not written yet: Phase {run.phase.number}, task {task.number}"
+        for test in task.tests:
+            finish(run, TestResult(test, "not started", message))
+
+
+def run_worker(
+    run: TestRun, stop: threading.Event, deadline: float, forks: bool, on_progress: Callable[[int], None]
+) -> bool:
+    """Run the tests without a result in one worker. Return whether all is done."""
+    order = {
+        "phase": run.phase.number,
+        "folder": run.phase.folder,
+        "module": run.phase.module,
+        "starter": str(run.starter),
+        "names": run.phase.names,
+        "tests": run.left,
+        "seconds": SECONDS_PER_TEST,
+        "import_seconds": IMPORT_SECONDS,
+        "num_slow": run.num_slow,
+        "forks": forks,
+    }
+    options = [option for name in OFF for option in ("-p", f"no:{name}")]
+    run.running, run.importing, ended = None, False, False
+    with GradingWorker([*PYTEST, *options, *run.phase.test_files], order) as worker:
+        for event in receive_events(worker, SILENCE_SECONDS, deadline, stop):
+            take(run, event)
+            on_progress(len(run.results))
+            ended = isinstance(event, End)
+        if ended:
+            return True
+        if time.monotonic() > deadline:
+            charge_the_rest(run, f"Not run: the tests of this phase took more than {SECONDS_PER_PHASE:g} seconds.")
+            return True
+        status = None if worker.is_running else worker.status
+        seconds = IMPORT_SECONDS if run.importing else SECONDS_PER_TEST
+        outcome, message = explain_death(status, worker.trace, seconds, SILENCE_SECONDS)
+        if run.running is not None:
+            finish(run, TestResult(run.running, outcome, message))
+            run.num_slow += outcome == "timeout"
+        elif run.importing:
+            run.error = f"{shown_path(run.starter)} cannot be imported. {message}"
+        else:
+            run.error = f"The worker ended before the first test (exit status {status}):\n{worker.output[-1500:]}"
+    return not run.left
+
+
+def take(run: TestRun, event: Event) -> None:
+    """Apply one event of the worker."""
+    match event:
+        case Importing():
+            run.importing = True
+        case NotGradable(message):
+            run.error = message
+        case Loaded(file, file_sha256, missing):
+            run.importing, run.missing = False, missing
+            require_starter(run, file)
+            if file_sha256 != run.sha256:
+                run.error = f"{shown_path(run.starter)} was changed while it was graded. Grade again."
+        case TestStarted(test):
+            charge_silent(run)
+            run.running = test
+        case TestResult():
+            if event.outcome == "passed" and event.module is not None:
+                require_starter(run, event.module)
+            finish(run, event)
+        case End():
+            charge_silent(run)
+
+
+def finish(run: TestRun, result: TestResult) -> None:
+    run.results.setdefault(result.id, result)
+    run.running = None
+
+
+def charge_silent(run: TestRun) -> None:
+    """Fail a test whose process ended normally without a result: the code under test ended it."""
+    if run.running is not None:
+        finish(run, TestResult(run.running, "crashed", "Your code ended the whole process."))
+
+
+def charge_the_rest(run: TestRun, message: str) -> None:
+    """Give every test without a result the same one."""
+    for test in run.left:
+        finish(run, TestResult(test, "not run", message))
+
+
+def require_starter(run: TestRun, file: str) -> None:
+    """Note an error if the module under test is not the learner's file."""
+    if Path(file).resolve() != run.starter.resolve():
+        run.error = f"The tests loaded {file}, not {shown_path(run.starter)}: this would not grade your work."
+
+
+def can_fork() -> bool:
+    """Return whether each test can run in a forked process: elsewhere there is no fork, or it is unsafe with torch."""
+    return sys.platform == "linux"

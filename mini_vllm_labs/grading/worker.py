@@ -1,0 +1,134 @@
+"""A worker for the learner's code: the environment it runs in, and the events that it sends, a line of JSON each."""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from mini_vllm_labs.grading.results import EngineCheck, TestResult
+from mini_vllm_labs.runs.sandbox.channel import Channel, ChannelError
+from mini_vllm_labs.runs.sandbox.limits import Limits
+from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
+
+LIMITS = Limits(memory_bytes=4 * 2**30, file_bytes=256 * 2**20)
+NOT_INHERITED = ("LAB_IMPL", "PYTHONSAFEPATH", "PYTHONSTARTUP", "PYTHONOPTIMIZE", "PYTHONINSPECT", "PYTHONWARNINGS")
+SETTINGS = {
+    "LAB_IMPL": "starter",
+    "PYTHONHASHSEED": "0",  # sets are shown in one order, so equal answers have equal digests
+    "PYTHONUTF8": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONBREAKPOINT": "0",  # no one is there to debug: a breakpoint would wait for ever
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # whatever else is installed must not change a grade
+    "OMP_NUM_THREADS": "1",  # two phases are graded at once
+    "CUDA_VISIBLE_DEVICES": "",  # the same numbers on every machine
+    "HF_HUB_OFFLINE": "1",
+}
+MAX_CHARACTERS = 12_000
+TICK_SECONDS = 0.05  # how soon Ctrl-C is noticed
+
+
+@dataclass(frozen=True)
+class Importing:
+    """A learner's file is about to be imported, that of `phase` if a worker imports several."""
+
+    phase: int = 0
+
+
+@dataclass(frozen=True)
+class NotGradable:
+    """Nothing can be graded: the file cannot be imported, or the tests cannot be collected."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The learner's file is imported: where it was found, and a sentence for each name that it lacks."""
+
+    file: str
+    sha256: str
+    missing: list[str]
+
+
+@dataclass(frozen=True)
+class TestStarted:
+    test: str
+
+
+@dataclass(frozen=True)
+class End:
+    """The worker has done all of its order."""
+
+
+Event = Importing | NotGradable | Loaded | TestStarted | TestResult | EngineCheck | End
+KINDS = {kind.__name__: kind for kind in get_args(Event)}
+
+
+class StoppedError(Exception):
+    """The grader's `stop` event was set."""
+
+
+def send_event(channel: Channel, event: Event) -> None:
+    cut = {key: shorten(value) if isinstance(value, str) else value for key, value in vars(event).items()}
+    channel.send({"event": type(event).__name__} | cut)
+
+
+def receive_events(worker: WorkerProcess, silence: float, deadline: float, stop: threading.Event) -> Iterator[Event]:
+    """Yield events up to `End`, or until the worker has ended, sends nothing for `silence` seconds, or is late.
+
+    Lines that are no messages are ignored: they cost the learner nothing. Raises `StoppedError`.
+    """
+    last = time.monotonic()
+    while not stop.is_set():
+        try:
+            message = worker.receive(TICK_SECONDS)
+        except ChannelError as error:
+            now = time.monotonic()
+            if error.reason == "closed" or now - last > silence or now > deadline:
+                return
+            continue
+        last = time.monotonic()
+        event: Event = KINDS[message.pop("event")](**message)
+        yield event
+        if isinstance(event, End) or last > deadline:
+            return
+    raise StoppedError
+
+
+def shorten(text: str) -> str:
+    """Return a text that can be shown and sent: cut in the middle if it is very long, broken characters escaped."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    half = MAX_CHARACTERS // 2
+    return f"{text[:half]}\n[... {len(text) - MAX_CHARACTERS:,} characters left out ...]\n{text[-half:]}"
+
+
+class GradingWorker(WorkerProcess):
+    """Runs `python ARGUMENTS` in the checkout and sends it an order, a JSON object."""
+
+    def __init__(self, arguments: list[str], order: dict[str, Any]) -> None:
+        super().__init__([sys.executable, *arguments], env=environment())
+        self._trace = self.folder / "trace.txt"
+        with contextlib.suppress(ChannelError):  # it has ended already: `receive` raises then, `output` shows why
+            self.send(order | {"trace": str(self._trace)})
+
+    @property
+    def trace(self) -> str:
+        """What the fault handler wrote: where each thread was. Empty if it wrote nothing."""
+        try:
+            return self._trace.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a worker: no setting of the caller's Python or pytest, no old bytecode."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    for name in NOT_INHERITED:
+        kept.pop(name, None)
+    return kept | SETTINGS

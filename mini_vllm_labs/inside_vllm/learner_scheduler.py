@@ -1,0 +1,247 @@
+"""The scheduler class that vLLM takes: every decision is the lineup's, the messages are vLLM's."""
+
+import os
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from vllm.logger import init_logger
+from vllm.v1.core.sched.interface import SchedulerInterface
+from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.engine import EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, FinishReason
+from vllm.v1.metrics.stats import PrefixCacheStats, SchedulerStats
+from vllm.v1.request import Request, RequestStatus
+from vllm.v1.spec_decode.metrics import SpecDecodingStats
+
+from mini_vllm.assembly.build_scheduler import build_scheduler
+from mini_vllm.assembly.lineup import lineup_from_env
+from mini_vllm.core import step as own
+from mini_vllm.core.invariants import check_state, check_step
+from mini_vllm.core.request import RequestStatus as OwnStatus
+from mini_vllm.engine.errors import StalledError
+from mini_vllm_labs.inside_vllm.messages import Workers
+from mini_vllm_labs.inside_vllm.translation import engine_config, reason_to_refuse, twin_of
+from mini_vllm_labs.runs.sandbox.frames import learners_frames, place_of
+from mini_vllm_labs.runs.starter_status import describe
+
+Answers = list[tuple[int, EngineCoreOutput]]  # each with the number of the client that asked
+logger = init_logger("vllm.mini_vllm_labs")  # below vLLM's logger, so that its settings apply
+
+
+class LearnerScheduler(SchedulerInterface):
+    """The scheduler of `LAB_IMPL`, phases 1 to 5 (7 for drafts, 8 for asynchronous scheduling), inside vLLM 0.13.0.
+
+    The lineup decides who runs, who waits, who is preempted, how many tokens of whom a step computes, in which blocks
+    they lie, what is found in the prefix cache, and when a request ends. vLLM's are the requests that come in, the
+    message to its workers, and the outputs that go back. Each vLLM request has a twin of ours.
+
+    After every step the invariants of our engine are checked, unless `LAB_CHECKS=0`. A request that the lineup cannot
+    serve (images, grammars, adapters, embeddings) ends with an error in words and leaves the others alone. Raises
+    `ValueError` for a setting that it cannot serve. (vLLM: `v1/core/sched/interface.py`.)
+    """
+
+    def __init__(
+        self, *, vllm_config: Any, kv_cache_config: Any, block_size: int, log_stats: bool = False, **_: Any
+    ) -> None:
+        config = engine_config(vllm_config, kv_cache_config, block_size)
+        lineup = replace(lineup_from_env(), runner="absent")
+        if lineup.kv_cache == "absent":
+            raise ValueError(f"LAB_IMPL={lineup}: phase 2 must not be absent, as vLLM's memory comes in blocks")
+        logger.info("Scheduler: %s", describe(lineup))
+        self.lineup, self.policy, self.log_stats = lineup, config.policy, log_stats
+        self.scheduler = build_scheduler(config, lineup)
+        self.requests: dict[str, Request] = {}
+        self.finished_req_ids: set[str] = set()
+        self.vllm_config = vllm_config
+        self.connector = self.ec_connector = None  # vLLM's engine looks for them here
+        self._in_flight: deque[own.SchedulerOutput] = deque()
+        self._workers = Workers()
+        self._refused: Answers = []
+        self._hits = PrefixCacheStats()
+        self._checks = os.environ.get("LAB_CHECKS") != "0"  # without them, for measuring
+
+    @property
+    def running(self) -> list[Request]:
+        return [self.requests[request.request_id] for request in self.scheduler.running]
+
+    @property
+    def waiting(self) -> list[Request]:
+        return [self.requests[request.request_id] for request in self.scheduler.waiting]
+
+    def add_request(self, request: Request) -> None:
+        if reason := reason_to_refuse(request):
+            logger.warning("Request %s: %s", request.request_id, reason)
+            ended = EngineCoreOutput(request.request_id, [], finish_reason=FinishReason.ERROR, stop_reason=reason)
+            self._refused.append((request.client_index, ended))
+            return
+        self.requests[request.request_id] = request
+        with self._naming_the_line():
+            self.scheduler.add_request(twin_of(request))
+        if self.log_stats:
+            request.record_event(EngineCoreEventType.QUEUED)
+
+    def schedule(self) -> SchedulerOutput:
+        """Plan a step. Raises `StalledError` if no later step could ever schedule anything."""
+        with self._naming_the_line():
+            plan = self.scheduler.schedule()
+            shares = self.scheduler.start_step(plan)
+            if self._checks:
+                check_step(self.scheduler, plan)
+            idle = not shares and not plan.preempted and not self._in_flight
+            if idle and self.scheduler.has_unfinished_requests():
+                raise StalledError.of(self.scheduler)
+        for one in plan.preempted:
+            self._mirror_preemption(one.victim_id)
+        self._in_flight.append(plan)
+        for share in shares:
+            request = self.requests[share.request.request_id]
+            if request.status is not RequestStatus.RUNNING:
+                self._mirror_admission(share, request)
+            request.num_computed_tokens = share.num_computed_tokens
+        message = self._workers.message(plan, shares, self.requests)
+        message.finished_req_ids, self.finished_req_ids = self.finished_req_ids, set()
+        for share in shares:
+            self.requests[share.request.request_id].num_computed_tokens += share.num_scheduled_tokens
+        return message
+
+    def _mirror_admission(self, share: own.ScheduledRequest, request: Request) -> None:
+        self._hits.record(share.request.num_tokens, share.num_computed_tokens, request.num_preemptions > 0)
+        request.status = RequestStatus.RUNNING
+        request.num_cached_tokens = share.request.num_cached_tokens
+        if self.log_stats:
+            request.record_event(EngineCoreEventType.SCHEDULED)
+
+    def _mirror_preemption(self, name: str) -> None:
+        request = self.requests[name]
+        request.status, request.num_computed_tokens, request.spec_token_ids = RequestStatus.PREEMPTED, 0, []
+        request.num_preemptions += 1
+        self._workers.lose_blocks(name)
+        if self.log_stats:
+            request.record_event(EngineCoreEventType.PREEMPTED)
+
+    def update_from_output(
+        self, scheduler_output: SchedulerOutput, model_runner_output: Any
+    ) -> dict[int, EngineCoreOutputs]:
+        plan, output = self._in_flight.popleft(), model_runner_output
+        # A request that was aborted during the forward pass is gone.
+        twins = {name: self.scheduler.requests[name] for name in plan.num_scheduled_tokens if name in self.requests}
+        rows = output.sampled_token_ids or [[]] * len(output.req_ids)
+        found = {name: rows[output.req_id_to_index[name]] for name in twins}
+        sampled = {name: list(map(int, token_ids)) for name, token_ids in found.items() if token_ids}
+        drafted = {name: ids for name, ids in plan.scheduled_spec_decode_tokens.items() if name in sampled}
+        drafts = [(len(ids), len(sampled[name]) - 1) for name, ids in drafted.items()]
+        with self._naming_the_line():
+            kept = self.scheduler.update_from_output(plan, sampled)
+            if self._checks:
+                check_state(self.scheduler, self.policy)
+        answers, self._refused = self._refused, []
+        for name, twin in twins.items():
+            request = self.requests[name]
+            request.num_computed_tokens = twin.num_computed_tokens
+            if token_ids := kept.get(name):
+                answers.append((request.client_index, self._answer(request, twin, token_ids, output)))
+        return self._sent(answers, drafts)
+
+    def _answer(self, request: Request, twin: Any, token_ids: list[int], output: Any) -> EngineCoreOutput:
+        """Return what the front end hears of a request, and note its end."""
+        request.append_output_token_ids(list(token_ids))
+        if twin.is_finished:
+            self._end(request, RequestStatus[twin.status.name], twin.stop_reason)
+        logprobs = None
+        if request.sampling_params.logprobs is not None and output.logprobs:
+            logprobs = output.logprobs.slice_request(output.req_id_to_index[request.request_id], len(token_ids))
+        return EngineCoreOutput(
+            request_id=request.request_id,
+            new_token_ids=list(token_ids),
+            finish_reason=request.get_finished_reason(),
+            new_logprobs=logprobs,
+            new_prompt_logprobs_tensors=output.prompt_logprobs_dict.get(request.request_id),
+            stop_reason=request.stop_reason,
+            events=request.take_events(),
+            trace_headers=request.trace_headers,
+            num_cached_tokens=request.num_cached_tokens,
+        )
+
+    def _sent(self, answers: Answers, drafts: list[tuple[int, int]]) -> dict[int, EngineCoreOutputs]:
+        """Return the answers by client; with the first one go the figures, of drafts how many and how many accepted."""
+        sent = defaultdict[int, EngineCoreOutputs](EngineCoreOutputs)
+        for client, answer in answers:
+            sent[client].outputs.append(answer)
+        if (stats := self.make_stats()) is not None:
+            if drafts:
+                num_speculative = self.vllm_config.speculative_config.num_speculative_tokens
+                stats.spec_decoding_stats = SpecDecodingStats.new(num_speculative)
+            for num_drafts, num_accepted in drafts:
+                stats.spec_decoding_stats.observe_draft(num_drafts, num_accepted)
+            sent[next(iter(sent), 0)].scheduler_stats = stats
+        return sent
+
+    def finish_requests(self, request_ids: str | Iterable[str], finished_status: RequestStatus) -> None:
+        for name in [request_ids] if isinstance(request_ids, str) else list(request_ids):
+            if (request := self.requests.get(name)) is not None:
+                with self._naming_the_line():
+                    self.scheduler.finish_request(name, OwnStatus.FINISHED_ABORTED)
+                self._end(request, finished_status, request.stop_reason)
+
+    def _end(self, request: Request, status: RequestStatus, stop_reason: int | str | None) -> None:
+        name = request.request_id
+        request.status, request.stop_reason = status, stop_reason
+        del self.requests[name]
+        self._workers.forget(name)
+        self.finished_req_ids.add(name)
+
+    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
+        found = zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True)
+        alive = {name: token_ids for name, token_ids in found if name in self.requests}
+        for name, token_ids in alive.items():
+            self.requests[name].spec_token_ids = list(token_ids)
+        self.scheduler.update_draft_token_ids(alive)
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
+        """Forget all cached blocks; return False while a request uses some, unless those may be preempted."""
+        if self.scheduler.running and not reset_running_requests:
+            return False
+        # The tokens of steps in flight are dropped: their requests compute them again.
+        self._in_flight = deque(own.SchedulerOutput(token_budget=0) for _ in self._in_flight)
+        for request in self.running:
+            self._mirror_preemption(request.request_id)
+        self._workers.in_last_step.clear()
+        with self._naming_the_line():
+            self.scheduler.restart()
+        self._hits.reset = True
+        return True
+
+    def make_stats(self, *_: object) -> SchedulerStats | None:
+        if not self.log_stats:
+            return None
+        hits, self._hits, kv = self._hits, PrefixCacheStats(), self.scheduler.kv
+        usage = 1 - kv.num_free_blocks / kv.num_usable_blocks
+        return SchedulerStats(*self.get_request_counts(), kv_cache_usage=usage, prefix_cache_stats=hits)
+
+    def get_grammar_bitmask(self, scheduler_output: SchedulerOutput) -> None:
+        return None  # a request with a grammar is refused
+
+    def get_request_counts(self) -> tuple[int, int]:
+        return len(self.scheduler.running), len(self.scheduler.waiting)
+
+    def get_num_unfinished_requests(self) -> int:
+        return len(self.requests) + len(self._refused)
+
+    def has_finished_requests(self) -> bool:
+        return bool(self.finished_req_ids)
+
+    def shutdown(self) -> None:
+        """Nothing is held besides memory."""
+
+    @contextmanager
+    def _naming_the_line(self) -> Iterator[None]:
+        """Add to an error whose code ran, and the last line of a lab that it passed through."""
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f"Scheduler: {describe(self.lineup)}")
+            if yours := learners_frames(error.__traceback__):
+                error.add_note(f"Last line of yours: {place_of(*yours[-1])}")
+            raise

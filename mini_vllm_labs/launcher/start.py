@@ -1,0 +1,106 @@
+"""`mini-vllm` of the installed package: makes a folder of the course, and runs the commands of the one it is called in.
+
+A command runs in a Python of its own, because the folder holds a package with the name of this one. The folder comes
+first in the path there and in every process that is started from there.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from zipfile import ZipFile
+
+from mini_vllm_labs.launcher.folder import COMMANDS, COMMANDS_OF_0_2, Changes, FolderError, course_around, start, update
+
+ARCHIVE = Path(__file__).parents[1] / "edition.zip"
+OUTSIDE = """This is no folder of the course, and the installed package alone runs nothing: your code lies in a folder.
+  make one      mini-vllm start my-labs
+  go there      cd my-labs
+Then `mini-vllm demo` says what comes first, and `mini-vllm --help` lists the commands."""
+
+
+def main() -> None:
+    """Run one command. Exits with 2 and words outside a folder, and where `start` refuses."""
+    arguments = sys.argv[1:]
+    try:
+        if arguments[:1] == ["start"]:
+            start_command(arguments[1:])
+            return
+        run()
+    except FolderError as error:
+        sys.exit(refused(str(error)))
+
+
+def run() -> None:
+    """Run a command with the code of the folder around the current one."""
+    folder = course_around(Path.cwd())
+    if folder is None:
+        raise FolderError(OUTSIDE)
+    if not (folder / COMMANDS).is_file():
+        if (folder / COMMANDS_OF_0_2).is_file():
+            raise FolderError(
+                f"{folder} is of an older release. To bring it up to date: mini-vllm start {folder} --update"
+            )
+        raise FolderError(f"{folder} is unfinished: mini-vllm start {folder} goes on with it")
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), path]))
+    command = [sys.executable, "-P", "-m", "mini_vllm_labs.cli", *sys.argv[1:]]
+    if sys.platform == "win32":  # where a process that replaces itself returns to the shell at once
+        sys.exit(subprocess.call(command))
+    os.execv(sys.executable, command)
+
+
+def start_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="mini-vllm start", description="Write the course into a folder of yours.")
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="a new or an empty folder; with --update one of yours")
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="bring new handouts, tests and helpers; starters and what you have changed stay as they are",
+    )
+    return parser
+
+
+def start_command(arguments: Sequence[str]) -> None:
+    parser = start_parser()
+    given = parser.parse_args(arguments)
+    if given.folder is None and not given.update:
+        parser.error("name a folder: mini-vllm start my-labs")
+    folder = Path(given.folder) if given.folder else course_around(Path.cwd())
+    if folder is None:
+        raise FolderError(OUTSIDE)
+    print("\n".join(told(folder, (update if given.update else start)(folder, edition()), is_update=given.update)))
+
+
+def edition() -> dict[str, bytes]:
+    """Return the files of the course, by path. Raises `FolderError` where the package was not built from an edition."""
+    if not ARCHIVE.is_file():
+        raise FolderError(
+            "this installation is a checkout of the course and holds no archive to unpack: work in the checkout, or "
+            "make the package with `mini-vllm release --wheel DIR`"
+        )
+    with ZipFile(ARCHIVE) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def told(folder: Path, changes: Changes, *, is_update: bool) -> list[str]:
+    """Return what was done in lines, and what to type next."""
+    lines = [f"{len(changes.written)} files written in {folder.resolve()}."]
+    if changes.removed:
+        lines.append(f"Removed, no longer part of the course: {', '.join(changes.removed)}")
+    for path, ours in changes.kept.items():
+        lines.append(f"Yours is kept: {path}. Ours is beside it: {ours}")
+    if is_update:
+        return [*lines, "Starters and what you have changed are as they were."]
+    return [*lines, f"Next: cd {folder}, then `mini-vllm demo`, which says what comes first."]
+
+
+def refused(text: str) -> int:
+    print(text, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

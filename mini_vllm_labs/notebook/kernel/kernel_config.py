@@ -1,0 +1,19 @@
+"""What IPython reads when the kernel "mini-vLLM Labs" starts: the folder around the notebook is the course that runs.
+
+Installed beside `kernel.json`, in the environment's `share/jupyter/kernels/mini-vllm-labs/`: no other kernel reads it,
+and outside a folder of the course it changes nothing.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+EXTENSION = Path("mini_vllm_labs", "unrun_cells.py")
+here = Path.cwd()
+for folder in (here, *here.parents):
+    if (folder / EXTENSION).is_file():
+        sys.path.insert(0, str(folder))
+        given = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), given]))  # for what the kernel starts
+        get_config().IPKernelApp.extensions.append("mini_vllm_labs.unrun_cells")  # type: ignore[name-defined]  # noqa: F821
+        break

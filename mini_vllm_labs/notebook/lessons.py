@@ -1,0 +1,42 @@
+"""One lesson in motion each: a race of policies, an answer that stutters, a growing tree of prefixes, two gates."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mini_vllm_labs.fresh.jobs import WorkloadRun
+from mini_vllm_labs.notebook.notice import Notice, show
+from mini_vllm_labs.notebook.recorded_mark import first_mark, marked_film
+from mini_vllm_labs.notebook.simulated import step_ms
+from mini_vllm_labs.notebook.tokens_ahead import of_recordings
+from mini_vllm_labs.pictures.gates import gates
+from mini_vllm_labs.pictures.prefix_tree import prefix_tree
+from mini_vllm_labs.pictures.race import race
+from mini_vllm_labs.pictures.show import player
+from mini_vllm_labs.pictures.stutter import stutter
+
+if TYPE_CHECKING:
+    from mini_vllm_labs.pictures.widgets import Player
+
+SPEED = 4
+
+
+def watch_race(runs: Mapping[str, WorkloadRun | Notice], step: int = 0) -> "Player | Notice":
+    """Return the same requests in each of some runs over one time axis, each run in a lane."""
+    return of_recordings(runs, lambda recordings, mark: player(marked_film(race(recordings), mark), step))
+
+
+def watch_stutter(runs: Mapping[str, WorkloadRun | Notice], request: str) -> "Player | Notice":
+    """Return what a request's answer has come to at each moment of some runs, in simulated time on an H100."""
+    return of_recordings(
+        runs, lambda recordings, mark: player(marked_film(stutter(recordings, request, step_ms), mark), speed=SPEED)
+    )
+
+
+def watch_tree(run: WorkloadRun | Notice, step: int = 0) -> "Player | Notice":
+    """Return the prefix tree of a run, at one of its steps."""
+    return show(lambda run: player(marked_film(prefix_tree(run.recording), first_mark([run])), step), run)
+
+
+def watch_gates(run: WorkloadRun | Notice) -> "Player | Notice":
+    """Return what closes in each step of a run with many requests: compute, seats or memory."""
+    return show(lambda run: player(marked_film(gates(run.recording), first_mark([run]))), run)

@@ -1,0 +1,93 @@
+"""The phases of a notebook, and what they return: each call in a new process, or the recorded run of the reference."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import astuple
+from typing import TypeVar
+
+from mini_vllm.assembly.lineup import PHASE_NAMES, Lineup, parse_lineup
+from mini_vllm.assembly.parts import Impl
+from mini_vllm.config import EngineConfig
+from mini_vllm_labs.fresh.forks import ForkServer
+from mini_vllm_labs.fresh.process import FreshError, ReadyProcess, in_fresh_process, start_model_process, start_process
+from mini_vllm_labs.notebook.missing import broken_starter, code_that_ran, first_missing, notice_of
+from mini_vllm_labs.notebook.notice import Notice
+from mini_vllm_labs.notebook.records import recorded_result
+from mini_vllm_labs.runs.sandbox import IN_BROWSER
+from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
+from mini_vllm_labs.runs.workloads.electives import electives_of
+
+NO_TORCH = "Your phase 6 computes with PyTorch, which a browser does not have. Export your work, go on in a checkout."
+
+
+def whole_lineup(text: str, phase: int) -> Lineup:
+    """Return the lineup that a text names in the notebook of a phase.
+
+    In an elective's notebook `starter` and `solution` alone mean the electives too, up to that one.
+    """
+    lineup = parse_lineup(text)
+    if phase > len(PHASE_NAMES) and text.strip() in ("starter", "solution"):
+        return Lineup(*[lineup.scheduler] * phase)
+    return lineup
+
+
+T = TypeVar("T")
+
+
+class PhaseCode:
+    """The code that the notebook of a `phase` runs: a part of the `whole` lineup."""
+
+    def __init__(self, phase: int, whole: Lineup) -> None:
+        self.phase, self.whole = phase, whole
+        self._start = start_process
+        self.models: ForkServer | ReadyProcess | None = None
+
+    def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
+        """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent.
+
+        Of the electives it keeps the one that `phases` names, or with a `config` those that the config turns on.
+        """
+        last = self.phase if phases is None else phases
+        kept = {*range(1, min(last, len(PHASE_NAMES)) + 1), *({last} if config is None else electives_of(config))}
+        impls: tuple[Impl, ...] = astuple(self.whole)
+        absent: Impl = "absent"
+        return Lineup(*(impl if phase in kept else absent for phase, impl in enumerate(impls, start=1)))
+
+    def kept_ready(self) -> "PhaseCode":
+        """Return the same code with a new process always waiting for its next call, where there are processes."""
+        if IN_BROWSER:
+            return self
+        ready = PhaseCode(self.phase, self.whole)
+        ready._start = ReadyProcess(start_process).take
+        return ready
+
+    def notice(self) -> Notice | None:
+        """Return what is missing in this notebook: a line that Python cannot read, or the next task."""
+        broken, missing = broken_starter(self.lineup()), first_missing(self.lineup())
+        if broken is None and missing:
+            return notice_of(missing, self.phase, self.whole)
+        return broken
+
+    def call(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
+        """Return the function's value, that of the recorded run if a task is missing, or a `Notice`."""
+        broken = broken_starter(lineup)
+        if broken is not None:
+            return broken
+        missing = first_missing(lineup)
+        if missing:
+            recorded: T | Notice = recorded_result(missing, function, arguments)
+            return recorded
+        if IN_BROWSER and lineup.runner != "absent":
+            return Notice("Phase 6 runs on your own machine", NO_TORCH)
+        try:
+            start = self._start if lineup.runner == "absent" else self._take_model_process
+            return in_fresh_process(function, *arguments, start=start)
+        except FreshError as error:
+            title = "This needs a task that is not written yet" if error.unwritten else "The engine did not finish"
+            return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")
+
+    def _take_model_process(self) -> WorkerProcess:
+        """Return a process for a call with a model: from the second call on one that has loaded torch."""
+        if self.models is None:
+            self.models = ForkServer() if sys.platform == "linux" else ReadyProcess(start_model_process)
+        return self.models.take()

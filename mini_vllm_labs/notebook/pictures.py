@@ -1,0 +1,86 @@
+"""Pictures of a lab's runs. A `Notice` in place of a run is passed on, so a cell never ends in an error."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from mini_vllm.outputs import RequestOutput
+from mini_vllm_labs.fresh.jobs import ChatRun, WorkloadRun
+from mini_vllm_labs.notebook.notice import Notice, Words, show
+from mini_vllm_labs.notebook.recorded_mark import first_mark, marked_film
+from mini_vllm_labs.pictures.block_life import block_life
+from mini_vllm_labs.pictures.show import player
+from mini_vllm_labs.pictures.time_machine import compare as compare_recordings
+from mini_vllm_labs.pictures.time_machine import time_machine
+from mini_vllm_labs.runs.traces.recording import Recording
+
+if TYPE_CHECKING:
+    from mini_vllm_labs.pictures.widgets import Player
+
+
+class HasRecording(Protocol):
+    """A run that keeps a recording: `WorkloadRun`, `ChatRun`."""
+
+    @property
+    def recording(self) -> Recording: ...
+
+
+def watch(run: HasRecording | Notice, step: int = 0, scale: str = "steps") -> "Player | Notice":
+    """Return the time machine over a run, at one of its steps; on the scale `time` a step is as wide as its tokens."""
+
+    def draw(run: HasRecording) -> "Player":
+        return player(marked_film(time_machine(run.recording), first_mark([run])), step, scale=scale)
+
+    return show(draw, run)
+
+
+def watch_blocks(run: WorkloadRun | ChatRun | Notice, step: int = 0, blocks: Sequence[int] = ()) -> "Player | Notice":
+    """Return the free queue and the lives of `blocks` (by default the busiest), at one of the run's steps."""
+    return show(lambda run: player(marked_film(block_life(run.recording, blocks), first_mark([run])), step), run)
+
+
+def compare(
+    first: WorkloadRun | ChatRun | Notice,
+    second: WorkloadRun | ChatRun | Notice,
+    names: tuple[str, str],
+    step: int = 0,
+    scale: str = "steps",
+) -> "Player | Notice":
+    """Return two runs of one workload, one below the other, with the first difference marked; `scale` as in `watch`."""
+
+    def draw(one: WorkloadRun | ChatRun, other: WorkloadRun | ChatRun) -> "Player":
+        film = compare_recordings(one.recording, other.recording, names)
+        return player(marked_film(film, first_mark([one, other])), step, scale=scale)
+
+    return show(draw, first, second)
+
+
+def answers(*runs: ChatRun | Notice) -> Words | Notice:
+    """Return each question of some runs with its answer, and the time from one token to the next."""
+    return show(_questions_and_answers, *runs)
+
+
+def _questions_and_answers(*runs: ChatRun) -> Words:
+    texts = (f"{question}\n    {_answer_text(output)}" for run in runs for question, output in run.outputs.items())
+    return Words("\n\n".join(texts))
+
+
+def _answer_text(output: RequestOutput) -> str:
+    between = output.metrics.inter_token_latency
+    pace = "" if between is None else f", {1e3 * between:.1f} ms per token"
+    return f"{output.outputs[0].text.strip()}\n    ({output.metrics.num_output_tokens} tokens{pace})"
+
+
+def same_answers(first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice) -> Words | Notice:
+    """Return whether two runs generated the same tokens, as text, for the requests that both had."""
+    return show(_comparison, first, second)
+
+
+def _comparison(first: WorkloadRun | ChatRun, second: WorkloadRun | ChatRun) -> Words:
+    both = first.token_ids.keys() & second.token_ids.keys()
+    different = [name for name in first.token_ids if name in both and first.token_ids[name] != second.token_ids[name]]
+    if not both:
+        return Words("The two runs have no request in common.")
+    if not different:
+        subject = {1: "The request", 2: "Both requests"}.get(len(both), f"All {len(both)} requests")
+        return Words(f"{subject} generated the same tokens in both runs.")
+    return Words(f"DIFFERENT answers for {', '.join(different)}: that must never happen.")

@@ -1,0 +1,92 @@
+"""Recorded runs of the reference: what a notebook shows where the learner's own engine is not written yet.
+
+`python -m mini_vllm_labs.upkeep.recorded_runs` makes them. A run is found by its function and arguments, so a cell that
+was changed has a record only if the changed run was recorded too.
+"""
+
+import hashlib
+import json
+import lzma
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mini_vllm.assembly.lineup import CHECKOUT, Lineup
+from mini_vllm_labs.fresh.jobs import ChatRun, WorkloadRun
+from mini_vllm_labs.notebook.notice import Notice, Remark
+from mini_vllm_labs.notebook.record_codec import chosen_fields, from_json
+from mini_vllm_labs.notebook.recorded_mark import mark_of
+
+FOLDER = CHECKOUT / "labs" / "observed" / "notebooks"
+REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The message with which the reference refused to run."""
+
+    text: str
+
+
+def key_of(function: Callable[..., object], arguments: tuple[object, ...]) -> str:
+    """Return the name of a run's record: a digest of the function and its arguments, whichever code it runs.
+
+    Settings at their defaults are left out, so that a new setting or phase renames no record.
+    """
+    return hashlib.sha256(f"{function.__qualname__}{_plain(arguments)}".encode()).hexdigest()[:16]
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Lineup):
+        return "".join("-" if impl == "absent" else "x" for impl in astuple(value)).rstrip("-")
+    if isinstance(value, WorkloadRun | ChatRun):
+        return json.dumps(value.recording.steps)
+    if isinstance(value, Mapping):
+        return _plain([part for item in value.items() for part in item])
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_plain, value))}]"
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value).__name__ + _plain(chosen_fields(value))
+    return repr(value)
+
+
+def find_record(key: str) -> Any:
+    """Return the result of a recorded run, a `Refusal` if it was refused, None if there is no record."""
+    for path in sorted(FOLDER.glob("*.xz"), key=lambda path: path.stat().st_size):  # the tour's knobs come last
+        line = read_lines(path).get(key)
+        if line is not None:
+            return result_in(json.loads(line))
+    return None
+
+
+def result_in(encoded: Any) -> Any:
+    """Return the result that a line of a file of records holds."""
+    if isinstance(encoded, dict) and REFUSED in encoded:
+        return Refusal(encoded[REFUSED])
+    return from_json(encoded)
+
+
+def recorded_result(phase: int, function: Callable[..., object], arguments: tuple[object, ...]) -> Any:
+    """Return the recorded result of a call, for as long as `phase` is not written; a `Notice` if there is none."""
+    found = find_record(key_of(function, arguments))
+    if found is None:
+        appears = f"this one appears here when phase {phase} is written"
+        return Remark("Not recorded", f"Only the runs of the unchanged notebooks are; {appears}.")
+    if isinstance(found, Refusal):
+        return Notice("The engine did not finish", f"{found.text}\n\n{mark_of(phase)}")
+    return found
+
+
+@cache
+def read_lines(path: Path) -> dict[str, str]:
+    """Return the lines of a file of records by their keys."""
+    lines = lzma.decompress(path.read_bytes()).decode().splitlines()
+    return {key: line for key, _, line in (line.partition(" ") for line in lines)}
+
+
+def write_lines(path: Path, lines: Mapping[str, str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{key} {line}\n" for key, line in lines.items())
+    path.write_bytes(lzma.compress(text.encode(), preset=9))

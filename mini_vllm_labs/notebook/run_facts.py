@@ -1,0 +1,193 @@
+"""What a question can ask of a run: in which step, how many tokens, which requests."""
+
+from collections.abc import Iterable
+from functools import cached_property, reduce
+from typing import TypeVar
+
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.step_record import ScheduledRecord
+from mini_vllm_labs.notebook.pictures import HasRecording
+from mini_vllm_labs.notebook.recorded_mark import first_mark
+from mini_vllm_labs.runs.traces.drafts import DraftCounts, Verdict, verdicts_of
+
+T = TypeVar("T")
+
+
+class RunFacts:
+    """The facts of a run, by the names under which its pictures show the requests.
+
+    Raises `LookupError` for what did not happen in the run.
+    """
+
+    def __init__(self, run: HasRecording) -> None:
+        self.run, self.recording, self.recorded = run, run.recording, first_mark([run])
+        recording = self.recording
+        self.ids = {recording.info.label(request_id): request_id for request_id in recording.info.titles}
+        self.end = recording.state(len(recording.steps) - 1)
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.recording.steps)
+
+    @property
+    def last_step(self) -> int:
+        return self.num_steps - 1
+
+    @property
+    def largest_step(self) -> int:
+        """The most tokens of a step."""
+        return max(record["total"] for record in self.recording.steps)
+
+    @property
+    def num_computed(self) -> int:
+        """The tokens that were computed, those computed again among them."""
+        return self.end.num_computed_tokens
+
+    @property
+    def num_recomputed(self) -> int:
+        return self.end.num_recomputed_tokens
+
+    @property
+    def num_hit(self) -> int:
+        """The tokens that were found in the prefix cache."""
+        return self.end.num_hit_tokens
+
+    @property
+    def num_preemptions(self) -> int:
+        return self.end.num_preemptions
+
+    @property
+    def num_drafts(self) -> int:
+        """The drafts that were verified, and the places for drafts in plans that were made ahead."""
+        return sum(self.drafts.proposed)
+
+    @property
+    def num_accepted(self) -> int:
+        return sum(self.drafts.accepted)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """The tokens that a request gets from a step on average."""
+        return self.drafts.tokens_per_step
+
+    @property
+    def num_in_vain(self) -> int:
+        """The tokens that steps in flight computed for requests that had ended."""
+        verdicts = (verdict for step in verdicts_of(self.recording.steps) for verdict in step)
+        return sum(verdict.num_scheduled for verdict in verdicts if verdict.in_vain)
+
+    def verdicts(self, step: int) -> list[Verdict]:
+        """Return what became of each request's drafts in a step, in the order of its plan."""
+        return verdicts_of(self.recording.steps)[step]
+
+    @cached_property
+    def drafts(self) -> DraftCounts:
+        return reduce(DraftCounts.plus, verdicts_of(self.recording.steps), DraftCounts())
+
+    @property
+    def most_at_once(self) -> int:
+        """The most requests in a step."""
+        return max(len(record["scheduled"]) for record in self.recording.steps)
+
+    def tokens(self, step: int) -> int:
+        return self.recording.steps[step]["total"]
+
+    def tokens_of(self, request: str, step: int) -> int:
+        return sum(share["n"] for share in self.recording.steps[step]["scheduled"] if share["id"] == self.ids[request])
+
+    def hit_of(self, request: str) -> int:
+        """Return the tokens of a request that its last admission found in the cache."""
+        return [share.get("hit", 0) for _, share in self._admissions(request)][-1]
+
+    def scheduled(self, step: int) -> list[str]:
+        return self._names(share["id"] for share in self.recording.steps[step]["scheduled"])
+
+    def preempted(self, step: int) -> list[str]:
+        return self._names(victim for victim, *_ in self.recording.steps[step]["preempted"])
+
+    def preempted_for(self, step: int) -> list[str]:
+        """Return the requests for which there were victims in a step."""
+        return self._names(needy for _, needy, *_ in self.recording.steps[step]["preempted"])
+
+    @property
+    def first_victim(self) -> str:
+        return self.preempted(self.first_preemption())[0] if self.num_preemptions else "neither"
+
+    def first_preemption(self) -> int:
+        return first(record["step"] for record in self.recording.steps if record["preempted"])
+
+    def admitted(self, request: str) -> int:
+        return first(step for step, _ in self._admissions(request))
+
+    def resumed(self, request: str) -> int:
+        """Return the step in which a request is admitted for the second time."""
+        return first(step for step, share in self._admissions(request) if share["kind"] == "resumed")
+
+    def tokens_when_resumed(self, request: str) -> int:
+        """Return the tokens that a request computes in the step in which it is resumed."""
+        return self.tokens_of(request, self.resumed(request))
+
+    def tokens_when_admitted(self, request: str) -> int:
+        return self.tokens_of(request, self.admitted(request))
+
+    def tokens_from(self, request: str, later: int) -> int:
+        """Return the tokens of the step that comes so many steps after a request's admission."""
+        return self.tokens(self.admitted(request) + later)
+
+    def first_token(self, request: str) -> int:
+        return first(record["step"] for record in self.recording.steps if self.ids[request] in record["sampled"])
+
+    def applied(self, request: str) -> int:
+        """Return the step in which a request's first token becomes known to the engine."""
+        outputs = ((record["step"], dict(record["output"])) for record in self.recording.steps)
+        return first(step for step, output in outputs if output.get(self.ids[request]))
+
+    def finished(self, request: str) -> int:
+        ends = (
+            (record["step"], request_id) for record in self.recording.steps for request_id, *_ in record["finished"]
+        )
+        return first(step for step, request_id in ends if request_id == self.ids[request])
+
+    def blocks_of(self, request: str, step: int) -> list[int]:
+        shares = self.recording.steps[step]["scheduled"]
+        return first(share["blocks"] for share in shares if share["id"] == self.ids[request])
+
+    def held_together(self, step: int) -> int:
+        """Return how many blocks the requests of a step hold, a shared one counted once."""
+        return len({block for share in self.recording.steps[step]["scheduled"] for block in share["blocks"]})
+
+    def left_of(self, owner: str, taker: str) -> int:
+        """Return how many blocks of the owner's first step the taker leaves in its own first step."""
+        before, after = (self.blocks_of(name, self.admitted(name)) for name in (owner, taker))
+        return len(set(before) - set(after))
+
+    def holds(self, request: str, num_blocks: int) -> int:
+        """Return the first step in which a request holds that many blocks."""
+        owner = self.ids[request]
+        shares = ((record["step"], share) for record in self.recording.steps for share in record["scheduled"])
+        return first(step for step, share in shares if share["id"] == owner and len(share["blocks"]) >= num_blocks)
+
+    @property
+    def takes_what_is_missing(self) -> bool:
+        """Whether each allocation takes the blocks of all tokens so far, less those held already."""
+        size = self.recording.info.block_size
+        shares = [share for record in self.recording.steps for share in record["scheduled"]]
+        return all(len(share["blocks"]) == cdiv(share["computed"] + share["n"], size) for share in shares)
+
+    def _admissions(self, request: str) -> list[tuple[int, ScheduledRecord]]:
+        return [
+            (record["step"], share)
+            for record in self.recording.steps
+            for share in record["scheduled"]
+            if share["id"] == self.ids[request] and share["kind"] != "running"
+        ]
+
+    def _names(self, request_ids: Iterable[str]) -> list[str]:
+        return [self.recording.info.label(request_id) for request_id in request_ids]
+
+
+def first(found: Iterable[T]) -> T:
+    """Return the first one. Raises `LookupError` if there is none."""
+    for one in found:
+        return one
+    raise LookupError("it did not happen in this run")

@@ -1,0 +1,155 @@
+"""The limits of one setup, all from the simulator's roofline."""
+
+from dataclasses import dataclass
+
+from mini_vllm_labs.simulation import cost_model, roofline
+from mini_vllm_labs.simulation.cost_model import StepCounts, pairs
+from mini_vllm_labs.simulation.gpus import Gpu, find_gpu
+from mini_vllm_labs.simulation.model_shapes import ModelShape, find_model_shape
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The values of the knobs. Every request has `context_len` tokens; `max_num_seqs` is the largest batch."""
+
+    model: str = "Llama-3.1-8B"
+    gpu: str = "H100"
+    num_gpus: int = 1
+    bytes_per_number: int = roofline.BYTES_PER_NUMBER
+    gpu_memory_utilization: float = 0.9
+    block_size: int = 16
+    context_len: int = 8192
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 2048
+
+
+@dataclass(frozen=True)
+class Work:
+    """Operations and bytes of a step, and the maximum tokens per second that they allow."""
+
+    num_tokens: int
+    flops: float
+    num_bytes: float
+    tokens_per_second: float
+
+    @property
+    def intensity(self) -> float:
+        return self.flops / self.num_bytes
+
+    @property
+    def flop_rate(self) -> float:
+        """Operations per second, at most."""
+        return self.flops / self.seconds
+
+    @property
+    def seconds(self) -> float:
+        return self.num_tokens / self.tokens_per_second
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The limits of a setup, in bytes, tokens and operations per second.
+
+    `problem` is the reason why the model does not fit, else empty. `concurrency`: requests whose K and V fit at
+    once. `batch_size`: `concurrency`, limited by `max_num_seqs`.
+    """
+
+    setup: Setup
+    gpu: Gpu
+    shape: ModelShape
+    problem: str
+    memory_bytes: int
+    usable_bytes: int
+    weight_bytes: int
+    activation_bytes: int
+    workspace_bytes: int
+    kv_bytes_per_token: int
+    kv_bytes_per_block: int
+    num_blocks: int
+    concurrency: int
+    batch_size: int
+    saturation_batch: float
+    decode: Work
+    prefill: Work
+
+    @property
+    def kv_bytes(self) -> int:
+        return self.num_blocks * self.kv_bytes_per_block
+
+    @property
+    def bandwidth(self) -> float:
+        return self.gpu.bandwidth * self.setup.num_gpus
+
+    @property
+    def peak_flops(self) -> float:
+        return self.gpu.peak_flops * self.setup.num_gpus
+
+    @property
+    def ridge(self) -> float:
+        """The operations per byte above which arithmetic is the limit, not bandwidth."""
+        return self.peak_flops / self.bandwidth
+
+
+def capacity_of(setup: Setup) -> Capacity:
+    """Compute all limits. Raises `ValueError` for an unknown name and for a context longer than the model's.
+
+    A model that does not fit is not an error: `problem` is set, there are no blocks, and the speeds are those of
+    a single request, as if it fitted.
+    """
+    gpu, shape = find_gpu(setup.gpu), find_model_shape(setup.model)
+    if setup.context_len > shape.max_model_len:
+        raise ValueError(
+            f"context_len is {setup.context_len:,}, but {shape.name} takes 1 to {shape.max_model_len:,} tokens"
+        )
+    num_blocks, problem, size = 0, "", setup.bytes_per_number
+    try:
+        num_blocks = roofline.num_kv_blocks(
+            gpu,
+            shape,
+            num_gpus=setup.num_gpus,
+            block_size=setup.block_size,
+            gpu_memory_utilization=setup.gpu_memory_utilization,
+            bytes_per_number=size,
+            max_num_batched_tokens=setup.max_num_batched_tokens,
+        )
+    except ValueError as error:
+        problem = str(error)
+    concurrency = roofline.max_concurrency(num_blocks, setup.context_len, setup.block_size) if num_blocks else 0
+    batch_size = max(1, min(setup.max_num_seqs, concurrency))
+    return Capacity(
+        setup,
+        gpu,
+        shape,
+        problem,
+        memory_bytes=gpu.memory_bytes * setup.num_gpus,
+        usable_bytes=int(gpu.memory_bytes * setup.num_gpus * setup.gpu_memory_utilization),
+        weight_bytes=roofline.weight_bytes(shape, size),
+        activation_bytes=roofline.activation_bytes(shape, setup.max_num_batched_tokens, setup.num_gpus),
+        workspace_bytes=roofline.WORKSPACE_BYTES * setup.num_gpus,
+        kv_bytes_per_token=roofline.kv_bytes_per_token(shape, size),
+        kv_bytes_per_block=roofline.kv_bytes_per_block(shape, setup.block_size, size),
+        num_blocks=num_blocks,
+        concurrency=concurrency,
+        batch_size=batch_size,
+        saturation_batch=roofline.saturation_batch(gpu, size),
+        decode=decode_work(setup, gpu, shape, batch_size),
+        prefill=prefill_work(setup, gpu, shape),
+    )
+
+
+def decode_work(setup: Setup, gpu: Gpu, shape: ModelShape, batch_size: int) -> Work:
+    """Return a step in which each of `batch_size` requests gets one token."""
+    context = batch_size * setup.context_len
+    return work_of(setup, gpu, shape, StepCounts(batch_size, batch_size, context, context, batch_size))
+
+
+def prefill_work(setup: Setup, gpu: Gpu, shape: ModelShape) -> Work:
+    """Return a prompt as long as the context, computed alone and at once."""
+    length = setup.context_len
+    return work_of(setup, gpu, shape, StepCounts(1, length, length, pairs(0, length), 1))
+
+
+def work_of(setup: Setup, gpu: Gpu, shape: ModelShape, counts: StepCounts) -> Work:
+    bound = cost_model.roofline(gpu, shape, setup.num_gpus, setup.bytes_per_number)
+    num_bytes, flops = bound.work(*counts[1:])
+    return Work(counts.num_tokens, flops, num_bytes, counts.num_tokens / bound.step_seconds(*counts))

@@ -1,0 +1,6 @@
+"""The effect of the token budget and of the threshold for long prompts on latency, over thousands of requests."""
+
+from mini_vllm_labs.pictures.chunking_dial.drawing import chunking_dial, chunking_picture
+from mini_vllm_labs.pictures.chunking_dial.trial import Deployment, Setting, try_setting
+
+__all__ = ["Deployment", "Setting", "chunking_dial", "chunking_picture", "try_setting"]

@@ -1,0 +1,6 @@
+"""The chained hashes of some prompts: what each hash identifies, where prompts diverge, what the cache hits."""
+
+from mini_vllm_labs.pictures.hash_chain.chains import hits_of
+from mini_vllm_labs.pictures.hash_chain.picture import chain_panel, hash_chain
+
+__all__ = ["chain_panel", "hash_chain", "hits_of"]

@@ -1,0 +1,83 @@
+"""A prompt with images, step by step: where its chunks end, what is encoded, and what the encoder cache holds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mini_vllm.core.request import MultiModalFeatureSpec
+from mini_vllm_labs.pictures import svg
+from mini_vllm_labs.pictures.parts import MARGIN, Part, headline_part, page
+from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
+from mini_vllm_labs.pictures.svg import Markup
+from mini_vllm_labs.pictures.text import counted, facts, spaced
+from mini_vllm_labs.runs.palette import color, ink_on
+
+ROW, CELL, NOTES = 40, 20, 490
+
+
+@dataclass(frozen=True)
+class ImageStep:
+    """One step of the request: its chunk, the contents that it encoded and evicted, and what is cached after it."""
+
+    num_computed_tokens: int
+    num_new_tokens: int
+    encoded: Sequence[str]
+    evicted: Sequence[str]
+    cached: Sequence[str]
+
+    @property
+    def end(self) -> int:
+        return self.num_computed_tokens + self.num_new_tokens
+
+    def sentence(self) -> str:
+        parts = [counted(self.num_new_tokens, "token")]
+        parts += [f"encodes {spaced(self.encoded)}"] * bool(self.encoded)
+        parts += [f"evicts {spaced(self.evicted)}"] * bool(self.evicted)
+        return ", ".join(parts)
+
+
+def image_chunks(
+    num_prompt_tokens: int, images: Sequence[MultiModalFeatureSpec], steps: Sequence[ImageStep], budget: int
+) -> Picture:
+    """Return a line for each step. Raises `ValueError` for a prompt that is too long to be drawn in cells."""
+    if not 1 <= num_prompt_tokens * CELL <= NOTES - 2 * MARGIN:
+        raise ValueError(f"a picture holds a prompt of 1 to {(NOTES - 2 * MARGIN) // CELL}, got {num_prompt_tokens}")
+    contents = list(dict.fromkeys(image.identifier for image in images))
+    rows = [_row(k, num_prompt_tokens, images, contents, step) for k, step in enumerate(steps)]
+    lines = [
+        (f"step {k}", f"{step.sentence()}; cached: {spaced(step.cached)}") for k, step in enumerate(steps, start=1)
+    ]
+    places = [(f"image {one.identifier}", f"tokens {one.offset} to {one.end - 1}") for one in images]
+    cut = next((step for step in steps if any(step.end == image.offset for image in images)), None)
+    sentence = (
+        "Every image fits: no chunk ends before one."
+        if cut is None
+        else f"A chunk ends at token {cut.end}, before an image whose embeddings do not fit into this step."
+    )
+    figures = f"{counted(num_prompt_tokens, 'token')}, a budget of {counted(budget, 'embedding')} a step"
+    parts = [
+        headline_part("Chunks and images", figures, WIDTH),
+        Part([Layer("steps", svg.joined(rows))], ROW * len(steps) + 10),
+    ]
+    return page("Chunks and images", parts, sentence, facts([*places, *lines]))
+
+
+def _row(
+    k: int, num_tokens: int, images: Sequence[MultiModalFeatureSpec], contents: Sequence[str], step: ImageStep
+) -> Markup:
+    y, drawn, names = k * ROW + 4, list[Markup](), list[Markup]()
+    for token in range(min(num_tokens, step.end)):
+        mine = token >= step.num_computed_tokens
+        image = next((one for one in images if one.offset <= token < one.end), None)
+        x, index = MARGIN + token * CELL, None if image is None else contents.index(image.identifier)
+        fill = {} if index is None else {"fill": color(index), "fill_opacity": 1 if mine else 0.35}
+        drawn.append(svg.rect(x, y, CELL - 2, CELL, class_="mv-panel" if index is None else None, **fill))
+        if mine and image is not None and index is not None and token == image.offset:
+            names.append(svg.text(x + 3, y + 14, image.identifier, fill=ink_on(index)))
+    left, right = MARGIN + step.num_computed_tokens * CELL, MARGIN + min(step.end, num_tokens) * CELL - 2
+    drawn.append(svg.line(left, y + CELL + 4, right, y + CELL + 4, class_="mv-line", stroke_width=3))
+    drawn += [
+        *names,
+        svg.text(NOTES, y + 9, f"{k + 1}: {step.sentence()}"),
+        svg.text(NOTES, y + 24, f"cached: {spaced(step.cached) or 'none'}", class_="mv-faint"),
+    ]
+    return svg.joined(drawn)

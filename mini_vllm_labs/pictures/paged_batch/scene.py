@@ -1,0 +1,128 @@
+"""The data that all parts of the picture draw: the request of a row, the tokens in a slot, what a query reads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from mini_vllm.core.step import ScheduledRequest
+from mini_vllm_labs.pictures.paged_batch.flat_step import (
+    FlatStep,
+    RowFunctions,
+    WrongEntry,
+    by_functions,
+    by_rules,
+    faults,
+    slot,
+)
+from mini_vllm_labs.runs.palette import label
+from mini_vllm_labs.runs.traces.run_state import is_short_name
+
+
+@dataclass(frozen=True)
+class Query:
+    """One token of the row. `reads` are the slots of the positions 0 to its own, -1 where the table has no block."""
+
+    row: int
+    number: int
+    position: int
+    writes: int | None
+    reads: Sequence[int]
+    needs_logits: bool
+
+
+@dataclass(frozen=True)
+class BatchScene:
+    """A batch, its arrays as some functions returned them, and where these differ from the rules."""
+
+    batch: Sequence[ScheduledRequest]
+    block_size: int
+    num_blocks: int
+    step: FlatStep
+    rules: FlatStep
+    faults: Sequence[WrongEntry] = field(default=())
+
+    @classmethod
+    def of(cls, batch: Sequence[ScheduledRequest], block_size: int, functions: RowFunctions | None) -> "BatchScene":
+        """Return the scene. Raises `ValueError` for a batch that cannot be drawn."""
+        require_sound(batch, block_size)
+        num_blocks = max(block for row in batch for block in row.block_ids) + 1
+        rules = by_rules(batch, block_size)
+        step = by_functions(batch, block_size, functions) if functions is not None else rules
+        return cls(batch, block_size, num_blocks, step, rules, faults(step, rules))
+
+    def name(self, number: int) -> str:
+        """Return the label of a request: its id if that is short, else its letter."""
+        request_id = self.batch[number].request.request_id
+        return request_id if is_short_name(request_id) else label(number)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.rules.positions)
+
+    @cached_property
+    def owners(self) -> Sequence[int]:
+        """For each row the number of its request."""
+        return [number for number, row in enumerate(self.batch) for _ in range(row.num_scheduled_tokens)]
+
+    @cached_property
+    def seq_lens(self) -> Sequence[int]:
+        """For each request its tokens in the cache after this step."""
+        return [row.num_computed_tokens + row.num_scheduled_tokens for row in self.batch]
+
+    @cached_property
+    def held(self) -> dict[int, list[tuple[int, int]]]:
+        """The tokens in each slot when attention begins, as (request, position): earlier tokens, then this step's."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for number, row in enumerate(self.batch):
+            for position in range(row.num_computed_tokens):
+                found.setdefault(slot(row.block_ids, position, self.block_size), []).append((number, position))
+        for index, (number, position) in enumerate(zip(self.owners, self.rules.positions, strict=True)):
+            if index < len(self.step.slot_mapping):
+                found.setdefault(self.step.slot_mapping[index], []).append((number, position))
+        return found
+
+    def query(self, row: int) -> Query:
+        """Return what one token of the row writes and reads, by the step's tables."""
+        number, position = self.owners[row], self.rules.positions[row]
+        tables = self.step.block_tables
+        table = tables[number] if number < len(tables) else []
+        return Query(
+            row=row,
+            number=number,
+            position=position,
+            writes=self.step.slot_mapping[row] if row < len(self.step.slot_mapping) else None,
+            reads=[slot(table, place, self.block_size) for place in range(position + 1)],
+            needs_logits=row in self.step.logits_rows,
+        )
+
+    def strangers(self, query: Query) -> list[int]:
+        """Return the slots that a query reads although its own token is not in them."""
+        return [
+            where
+            for position, where in enumerate(query.reads)
+            if (query.number, position) not in self.held.get(where, []) or self._is_covered(query, where, position)
+        ]
+
+    def _is_covered(self, query: Query, where: int, position: int) -> bool:
+        """Return whether a different token overwrote this one. Equal prefixes may share a block."""
+        number, last = self.held[where][-1]
+        return last != position or self._token(number, last) != self._token(query.number, position)
+
+    def _token(self, number: int, position: int) -> int:
+        return self.batch[number].request.all_token_ids[position]
+
+
+def require_sound(batch: Sequence[ScheduledRequest], block_size: int) -> None:
+    """Raise `ValueError` unless every request computes existing tokens in blocks that it holds."""
+    if block_size < 1:
+        raise ValueError(f"block_size is {block_size}, but a block holds at least 1 token")
+    if not batch:
+        raise ValueError("batch is empty, but a step needs at least one request")
+    for row in batch:
+        name, end = row.request.request_id, row.num_computed_tokens + row.num_scheduled_tokens
+        if row.num_scheduled_tokens < 1:
+            raise ValueError(f"{name} is scheduled for {row.num_scheduled_tokens} tokens, but it must be at least 1")
+        if end > len(row.request.all_token_ids):
+            raise ValueError(f"{name} computes up to token {end}, but has {len(row.request.all_token_ids)}")
+        if end > len(row.block_ids) * block_size:
+            raise ValueError(f"{name} needs {end} slots, but its {len(row.block_ids)} blocks have fewer")

@@ -1,0 +1,6 @@
+"""Three policies on the same arrivals: how long each request waits, and which requests a policy delays."""
+
+from mini_vllm_labs.pictures.policy_comparison.comparison import PolicyComparison, PolicyResult, compare_policies
+from mini_vllm_labs.pictures.policy_comparison.drawing import policy_panel, policy_picture
+
+__all__ = ["PolicyComparison", "PolicyResult", "compare_policies", "policy_panel", "policy_picture"]

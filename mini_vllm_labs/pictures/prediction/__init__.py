@@ -1,0 +1,5 @@
+"""Questions that are answered before a run is seen, the run that answers them, the score, and a deck of cards."""
+
+from mini_vllm_labs.pictures.prediction.question import Answer, Card, Question, checked_answer, is_right
+
+__all__ = ["Answer", "Card", "Question", "checked_answer", "is_right"]

@@ -1,0 +1,151 @@
+"""The widgets of a prediction, one front end for all; each works without a kernel too."""
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import traitlets
+
+from mini_vllm_labs.pictures.alone import WITH_LINES, alone
+from mini_vllm_labs.pictures.picture import read_asset
+from mini_vllm_labs.pictures.prediction.question import Answer, Card, Question, in_words
+from mini_vllm_labs.pictures.widgets import SavedWidget
+
+FRONT_END = ("prediction/questions.js", "prediction/deck.js", "prediction/prediction.js")
+CSS = "controls.css prediction/prediction.css prediction/fold.css"
+
+
+class PredictionWidget(SavedWidget):
+    """A widget whose second output is itself without a kernel: in an exported page a script brings it to life.
+
+    `still` is shown where not even scripts run; it folds what must not be seen yet.
+    """
+
+    _esm = "".join(map(read_asset, FRONT_END))
+    _css = "".join(map(read_asset, CSS.split()))
+    role = traitlets.Unicode().tag(sync=True)
+    shared: Sequence[str] = ()
+
+    def still(self) -> str:
+        return ""
+
+    def words(self) -> str:
+        return ""
+
+    def page(self) -> str:
+        """Return the widget as HTML that works without a kernel."""
+        state = {"role": self.role, "place": ""} | {name: getattr(self, name) for name in self.shared}
+        style = f"<style>{read_asset('prediction/fold.css')}</style>"
+        return f'<div data-place="{self.place}">{style}{self.still()}{alone(state, self._esm, CSS)}</div>'
+
+    def second_output(self) -> dict[str, Any]:
+        return {"text/html": self.page(), "text/plain": self.words()}
+
+
+class Ask(PredictionWidget):
+    """The questions of one group; `answers` is empty until they are locked."""
+
+    group = traitlets.Unicode().tag(sync=True)
+    questions: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
+    answers: traitlets.List[Answer] = traitlets.List().tag(sync=True)
+    shared: Sequence[str] = ("group", "questions", "answers")
+
+    def __init__(
+        self, group: str, questions: Sequence[Question], answers: Sequence[Answer], role: str = "ask", **traits: Any
+    ) -> None:
+        asked = [each.as_json() for each in questions]
+        super().__init__(role=role, group=group, questions=asked, answers=list(answers), **traits)
+
+    def still(self) -> str:
+        return "<ul>" + "".join(f"<li>{escape(question['text'])}</li>" for question in self.questions) + "</ul>"
+
+    def words(self) -> str:
+        return "\n".join(question["text"] for question in self.questions)
+
+
+class Reveal(Ask):
+    """The veil over the other outputs of its cell, and the verdicts once the group's questions are answered.
+
+    Beside a verdict is what the player below can show of the question: `film` is that player's.
+    """
+
+    truths: traitlets.List[Answer | None] = traitlets.List().tag(sync=True)
+    film = traitlets.Dict().tag(sync=True)
+    shared = ("group", "questions", "answers", "truths", "film")
+
+    def __init__(
+        self,
+        group: str,
+        questions: Sequence[Question],
+        answers: Sequence[Answer],
+        truths: Sequence[Answer | None],
+        film: Mapping[str, Any],
+    ) -> None:
+        known = {"follow": film.get("follow", []), "word": film.get("word", ""), "length": len(film.get("frames", ()))}
+        super().__init__(group, questions, answers, role="reveal", truths=list(truths), film=known)
+
+    def still(self) -> str:
+        """Return the questions with their answers folded; without any questions it is the veil alone."""
+        rows = (
+            f"<li>{escape(question['text'])} <b>{escape(shown(question, truth))}</b></li>"
+            for question, truth in zip(self.questions, self.truths, strict=False)  # no truths: the veil alone
+        )
+        return folded(f"<ul>{''.join(rows)}</ul>", f' class="mvq-fold"{" open" if self.answers else ""}')
+
+    def words(self) -> str:
+        return ""
+
+
+class Score(PredictionWidget):
+    """How many answers were right, by subject. `groups` have `group`, `questions`, `answers`, `truths`."""
+
+    groups: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
+    shared = ("groups",)
+
+    def __init__(self, groups: Sequence[dict[str, Any]]) -> None:
+        super().__init__(role="score", groups=list(groups))
+
+    def still(self) -> str:
+        return "<p>Your score is counted where scripts run.</p>"
+
+
+class Deck(PredictionWidget):
+    """Cards, one at a time; `answers` has what was said to each, by its title."""
+
+    # A module of its own, which a card with films imports: both have a `render`.
+    _esm = PredictionWidget._esm + f"const PLAYER = {json.dumps(WITH_LINES + read_asset('alone.js'))};"
+    cards: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
+    answers = traitlets.Dict().tag(sync=True)
+    shared = ("cards", "answers")
+
+    def __init__(self, cards: Sequence[Card], answers: dict[str, Answer]) -> None:
+        super().__init__(role="deck", cards=[card.as_json() for card in cards], answers=answers)
+
+    def still(self) -> str:
+        """Return the claims with their questions; what the run of each shows is folded."""
+        return "".join(
+            f"<h3>{place}. {escape(card['title'])}</h3><blockquote>{escape(card['claim'])}</blockquote>"
+            f"<p>{escape(card['setup'])} {escape(card['question']['text'])}</p>"
+            + folded(
+                f"<p><b>{escape(shown(card['question'], card['truth']))}</b> {escape(card['why'])}</p>"
+                f"<pre>{escape(card['text'])}</pre>"
+            )
+            for place, card in enumerate(self.cards, start=1)
+        )
+
+    def words(self) -> str:
+        return "\n".join(
+            " ".join(
+                filter(None, [f"{place}. {card['title']}:", card["claim"], card["setup"], card["question"]["text"]])
+            )
+            for place, card in enumerate(self.cards, 1)
+        )
+
+
+def folded(text: str, attributes: str = "") -> str:
+    return f"<details{attributes}><summary>Open when you have answered</summary>{text}</details>"
+
+
+def shown(question: Mapping[str, Any], truth: Answer | None) -> str:
+    return "the run did not show it" if truth is None else in_words(Question(**question), truth)

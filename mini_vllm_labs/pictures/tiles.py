@@ -1,0 +1,63 @@
+"""The tile of a request in every picture: its colour, its label, and marks where colours repeat."""
+
+from collections.abc import Sequence
+
+from mini_vllm_labs.pictures import svg
+from mini_vllm_labs.pictures.svg import Markup, Value
+from mini_vllm_labs.pictures.typeset import text_width
+from mini_vllm_labs.runs.palette import color, ink_on, lap
+
+MARK, MAX_MARKS, SIZE = 2, 4, 12
+
+
+def tile(index: int, label: str, x: float, y: float, width: float, height: float, *, hatched: bool = False) -> Markup:
+    """Return a box in the colour of request `index`: hatched for prefill, solid for decode and for all else.
+
+    The label is omitted where it would not fit.
+    """
+    parts = [svg.rect(x, y, width, height, rx=min(3, width / 4), fill=color(index))]
+    if hatched:
+        parts.append(svg.hatch(x, y, width, height, stroke=ink_on(index)))
+    parts.append(marks(index, x, y, width, height))
+    if label and text_width(label, SIZE, bold=True) <= width:
+        # 0.36: from the middle of a letter down to its baseline.
+        parts.append(on_tile(index, x + width / 2, y + height / 2 + SIZE * 0.36, label, halo=hatched))
+    return svg.joined(parts)
+
+
+def on_tile(index: int, x: float, y: float, content: str, *, halo: bool = False) -> Markup:
+    """Return text, centred at x, legible on the colour of request `index`; a halo keeps hatching away from it."""
+    around: dict[str, Value] = {"stroke": color(index), "stroke_width": 4, "paint_order": "stroke"} if halo else {}
+    style = f"fill:{ink_on(index)}"
+    return svg.text(x, y, content, class_="mv-middle mv-strong", font_size=SIZE, style=style, **around)
+
+
+def marks(index: int, x: float, y: float, width: float, height: float) -> Markup:
+    """Return a dash at the foot of a box for each earlier request with the same colour."""
+    num_dashes = min(lap(index), MAX_MARKS)
+    long = min(5.0, width / (2 * MAX_MARKS + 1))
+    first = x + width / 2 - (2 * num_dashes - 1) * long / 2
+    return svg.joined(
+        svg.rect(first + 2 * long * place, y + height - MARK - 0.5, long, MARK, fill=ink_on(index), class_="mv-mark")
+        for place in range(num_dashes)
+    )
+
+
+def striped(indices: Sequence[int], x: float, y: float, width: float, height: float) -> Markup:
+    """Return a box with a band in the colour of each request that holds it, framed if they are several."""
+    if len(indices) == 1:
+        return tile(indices[0], "", x, y, width, height)
+    shown = indices[:MAX_MARKS]
+    band = height / len(shown)
+    bands = [svg.rect(x, y + place * band, width, band, fill=color(index)) for place, index in enumerate(shown)]
+    frame = svg.rect(x + 0.75, y + 0.75, width - 1.5, height - 1.5, class_="mv-line mv-shared", stroke_width=1.5)
+    return svg.joined([*bands, frame])
+
+
+def on_stripes(indices: Sequence[int], x: float, y: float, content: str) -> Markup:
+    """Return text on a box of `striped`, centred at x: on paper where the box has several colours."""
+    if len(indices) == 1:
+        return on_tile(indices[0], x, y, content)
+    half = text_width(content, SIZE) / 2 + 1
+    ground = svg.rect(x - half, y - 0.9 * SIZE, 2 * half, 1.1 * SIZE, rx=2, class_="mv-paper")
+    return svg.joined([ground, svg.text(x, y, content, class_="mv-middle mv-strong", font_size=SIZE)])

@@ -1,0 +1,7 @@
+"""Every step of a run as a picture that can be played, two runs compared, and a run's timeline alone."""
+
+from mini_vllm_labs.pictures.time_machine.compare import compare
+from mini_vllm_labs.pictures.time_machine.machine import pictures, time_machine
+from mini_vllm_labs.pictures.time_machine.waits import wait_strip
+
+__all__ = ["compare", "pictures", "time_machine", "wait_strip"]

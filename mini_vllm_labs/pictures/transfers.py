@@ -1,0 +1,126 @@
+"""K and V on their way, step by step: blocks that are loading, loaded, or held until sent, and what waits."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.electives.gates.gated import transfers_of
+from mini_vllm_labs.pictures import svg
+from mini_vllm_labs.pictures.parts import MARGIN, Part, headline_part, page
+from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
+from mini_vllm_labs.pictures.svg import Markup
+from mini_vllm_labs.pictures.text import counted, facts, spaced
+from mini_vllm_labs.pictures.tiles import on_tile, tile
+from mini_vllm_labs.pictures.typeset import wrap
+from mini_vllm_labs.runs.palette import color
+
+ROW, BOX, LABEL, NOTES, GAP = 42, 24, 66, 340, 3
+MAX_BLOCKS = (NOTES - LABEL - MARGIN) // BOX
+LOADING, LOADED, RUNNING, HELD = "loading", "loaded", "running", "held until sent"
+
+
+@dataclass(frozen=True)
+class TransferStep:
+    """The end of a step: state and block table of each request that holds blocks, in the order of arrival."""
+
+    held: Mapping[str, tuple[str, Sequence[int]]]
+
+    @classmethod
+    def of(cls, scheduler: Scheduler, arrived: Iterable[Request]) -> "TransferStep":
+        """Return what a scheduler with a connector is doing for the requests that have `arrived`."""
+        transfers = transfers_of(scheduler)
+        assert transfers is not None
+        held: dict[str, tuple[str, Sequence[int]]] = {}
+        for request in arrived:
+            if not (table := list(scheduler.kv.block_ids(request.request_id))):
+                continue
+            state = HELD if request.request_id in transfers.sending else RUNNING
+            if request.status is RequestStatus.WAITING_FOR_REMOTE_KVS:
+                state = LOADING if transfers.is_loading(request) else LOADED
+            held[request.request_id] = state, table
+        return cls(held)
+
+    def names(self, state: str) -> list[str]:
+        return [name for name, (its_state, _) in self.held.items() if its_state == state]
+
+
+def transfers(steps: Sequence[TransferStep], num_blocks: int) -> Picture:
+    """Return a row of blocks 1 to `num_blocks` for each step, and why each request waits or does not.
+
+    Raises `ValueError` for more than `MAX_BLOCKS` blocks.
+    """
+    if num_blocks > MAX_BLOCKS:
+        raise ValueError(f"a picture holds at most {MAX_BLOCKS} blocks, got {num_blocks}")
+    names = list(dict.fromkeys(name for step in steps for name in step.held))
+    told = ["; ".join(_events(before, now)) for before, now in zip([TransferStep({}), *steps], steps, strict=False)]
+    rows = [_row(k, step, names, num_blocks, told[k]) for k, step in enumerate(steps)]
+    sentence = next((f"Step {k}: {text}." for k, text in enumerate(told) if "past" in text), "Nothing overtakes.")
+    blocks = [
+        f"{text or 'as before'}. "
+        + ", ".join(f"{name} {state} {spaced(ids)}" for name, (state, ids) in step.held.items())
+        for text, step in zip(told, steps, strict=True)
+    ]
+    parts = [
+        headline_part("K and V on their way", f"{counted(num_blocks, 'block')}, as each step leaves them", WIDTH),
+        Part([Layer("steps", svg.joined(rows))], ROW * len(steps)),
+        Part([Layer("signs", _signs())], BOX + 12),
+    ]
+    return page("K and V on their way", parts, sentence, facts((f"step {k}", line) for k, line in enumerate(blocks)))
+
+
+def _events(before: TransferStep, now: TransferStep) -> Iterator[str]:
+    """Yield what is new in a step, as reasons."""
+    order = list(now.held)
+    for name, (state, table) in now.held.items():
+        earlier, blocks = before.held.get(name, ("", ()))[0], counted(len(table), "block")
+        if state == earlier:
+            continue
+        passed = [one for one in order[: order.index(name)] if one in now.names(LOADING)]
+        if state == LOADING:
+            yield f"{name} waits for {blocks} to load"
+        elif state == LOADED:
+            yield f"{name} has its {blocks} and waits for admission"
+        elif state == HELD:
+            yield f"{name} has ended and holds {blocks} until sent"
+        else:
+            yield f"{name} is admitted" + f" past {spaced(passed)}" * bool(passed)
+    for name, (state, table) in before.held.items():
+        if name not in now.held:
+            why = "has been sent" if state == HELD else "has ended"
+            yield f"{name} {why}, which frees {counted(len(table), 'block')}"
+
+
+def _row(k: int, step: TransferStep, names: Sequence[str], num_blocks: int, told: str) -> Markup:
+    y = k * ROW + 4
+    holders = {block: (name, state) for name, (state, table) in step.held.items() for block in table}
+    drawn = [svg.text(MARGIN, y + 16, f"step {k}", class_="mv-strong")]
+    for block in range(1, num_blocks + 1):
+        name, state = holders.get(block, ("", "free"))
+        box = _box(LABEL + (block - 1) * BOX, y, state, names.index(name) if name else 0, name)
+        drawn.append(svg.group(svg.tooltip(f"block {block}: {f'{name}, ' * bool(name)}{state}"), box))
+    lines = wrap(told or "as before", WIDTH - NOTES - MARGIN, 12, 2)
+    drawn += [svg.text(NOTES, y + 10 + 15 * place, line) for place, line in enumerate(lines)]
+    return svg.joined(drawn)
+
+
+def _box(x: float, y: float, state: str, index: int, name: str) -> Markup:
+    size = BOX - GAP
+    if state in (LOADING, "free"):
+        look: dict[str, svg.Value] = {"class_": "mv-panel"} if state == "free" else {}
+        frame = svg.rect(x + 1, y + 1, size - 2, size - 2, fill="none", stroke=color(index), stroke_width=2)
+        inside = svg.text(x + size / 2, y + 15, name, class_="mv-middle mv-strong")
+        return svg.rect(x, y, size, size, **look) if look else svg.joined([frame, inside])
+    shape = tile(index, "" if state == HELD else name, x, y, size, size, hatched=state == LOADED)
+    if state != HELD:
+        return shape
+    frame = svg.rect(x + 1, y + 1, size - 2, size - 2, class_="mv-line", stroke_width=2, stroke_dasharray="4 2")
+    return svg.joined([shape, frame, on_tile(index, x + size / 2, y + 15, name)])
+
+
+def _signs() -> Markup:
+    drawn = []
+    for place, state in enumerate(("free", LOADING, LOADED, RUNNING, HELD)):
+        x = LABEL + 110 * place
+        drawn += [_box(x, 4, state, 1, ""), svg.text(x + BOX + 2, 19, state, class_="mv-faint")]
+    return svg.joined(drawn)

@@ -1,0 +1,69 @@
+"""FastServe's multi-level feedback queue."""
+
+from collections.abc import Sequence
+
+from mini_vllm.core.request import Request
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
+from mini_vllm_labs.policies.joint_order import outranked, worst_first
+from mini_vllm_labs.policies.settings import require_positive
+
+
+class FeedbackQueues(SchedulingPolicy):
+    """Short outputs first without knowing which they are: a request that has used up its level's share sinks a level.
+
+    "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). Level n holds a request for
+    `quantum * 2**n` output tokens. A prompt that takes as long as several of these skips their levels when it joins
+    (`prefill_rate`: prompt tokens in the time of one output token). A request that has waited `starvation_seconds`
+    goes back to the top level. A waiting request of a better level takes the seat of a running one of a worse level.
+    Not here: FastServe keeps the K and V of preempted requests in host memory; here they are computed again.
+
+    Raises `ValueError` for a parameter that is not over 0.
+    """
+
+    rank_is_fixed = False
+
+    def __init__(
+        self, *, quantum: int = 32, num_levels: int = 6, prefill_rate: int = 64, starvation_seconds: float = 10.0
+    ) -> None:
+        require_positive(quantum=quantum, num_levels=num_levels, prefill_rate=prefill_rate)
+        require_positive(starvation_seconds=starvation_seconds)
+        self.quantum, self.num_levels, self.prefill_rate = quantum, num_levels, prefill_rate
+        self.starvation_seconds = starvation_seconds
+        self._now = 0.0
+        self._last_served: dict[str, float] = {}
+        self._promoted_at: dict[str, int] = {}  # output tokens that a promoted request had by then
+
+    def start_step(self, step: StepView) -> None:
+        self._now = step.now
+        living = {request.request_id for request in (*step.running, *step.waiting)}
+        self._last_served = {name: self._last_served.get(name, step.now) for name in living}
+        self._promoted_at = {name: count for name, count in self._promoted_at.items() if name in living}
+        for request in step.waiting:
+            if step.now - self._last_served[request.request_id] >= self.starvation_seconds:
+                self._promoted_at[request.request_id] = request.num_output_tokens
+                self._last_served[request.request_id] = step.now
+
+    def level(self, request: Request) -> int:
+        """Return the queue in which a request stands, 0 the best."""
+        promoted_at = self._promoted_at.get(request.request_id)
+        if promoted_at is None:
+            served = request.num_output_tokens + request.num_prompt_tokens // self.prefill_rate
+        else:
+            served = request.num_output_tokens - promoted_at
+        level, limit = 0, self.quantum
+        while served >= limit and level < self.num_levels - 1:
+            level, limit = level + 1, limit + self.quantum * 2 ** (level + 1)
+        return level
+
+    def rank(self, request: Request) -> tuple[int, float]:
+        return self.level(request), request.arrival_time
+
+    def victims(self, running: list[Request]) -> list[Request]:
+        return worst_first(running, self.rank)
+
+    def to_preempt(self, step: StepView) -> Sequence[Request]:
+        return outranked(step, self.level)
+
+    def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
+        for request, _ in shares:
+            self._last_served[request.request_id] = self._now

@@ -1,0 +1,1 @@
+"""What runs an engine for the course: sandbox, workloads, traces, oracle, parity."""

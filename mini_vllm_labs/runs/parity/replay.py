@@ -1,0 +1,212 @@
+"""Run a scenario through our scheduler and compare it with the recording, step by step."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+from zlib import crc32
+
+from mini_vllm.assembly.build_scheduler import build_scheduler
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.core.invariants import check_drained, check_state, check_step
+from mini_vllm.core.request import Grammar, Request, RequestStatus
+from mini_vllm.core.step import KVConnectorOutput, ScheduledRequest, SchedulerOutput
+from mini_vllm.core.step_record import StepRecord
+from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.engine.observers import StepResult
+from mini_vllm.engine.trace_recorder import TraceRecorder
+from mini_vllm_labs.runs.parity.gates_record import GatesRecorder
+from mini_vllm_labs.runs.parity.scenario import Scenario
+
+COMPARED = (
+    "added aborted scheduled total preempted evicted finished_sent free_after_schedule sampled "
+    "aborted_before_update output finished free_after_update running_after waiting_after"
+).split()
+GATE_FIELDS = ("loading", "transfers", "held_after", "encodings_freed", "encoder_after")
+
+
+@dataclass(frozen=True)
+class ReplayDifference:
+    step: int
+    field: str
+    recorded: Any
+    ours: Any
+
+    def __str__(self) -> str:
+        return f"step {self.step}, {self.field}\n  recorded  {self.recorded}\n  ours      {self.ours}"
+
+
+class RecordedModel:
+    """The fake model of `traces/README.md`: a request, preempted or not, goes on after its last sampled token."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.num_sampled: Counter[str] = Counter()
+
+    def execute_model(self, batch: Sequence[ScheduledRequest]) -> dict[str, list[int]]:
+        """Return the tokens of the requests that sample: one, and one for each accepted draft."""
+        return {one.request.request_id: self._sample(one) for one in batch if one.needs_token}
+
+    def _sample(self, scheduled: ScheduledRequest) -> list[int]:
+        request_id = scheduled.request.request_id
+        first = self.num_sampled[request_id]
+        last = first + self._num_accepted(request_id, first, scheduled.draft_token_ids)
+        tokens = [self.scenario.output(request_id, index) for index in range(first, last + 1)]
+        self.num_sampled[request_id] += len(tokens)
+        return tokens
+
+    def _num_accepted(self, request_id: str, first: int, drafts: Sequence[int]) -> int:
+        if not drafts:
+            return 0
+        if self.scenario.line["config"]["async_scheduling"]:  # stand-ins: the scenario says how many are right
+            accept = self.scenario.line["drafts"]["accept"]
+            return min(len(drafts), int(accept[(crc32(f"d{request_id}:{first}".encode()) >> 8) % len(accept)]))
+        wrong = (k for k, draft in enumerate(drafts) if draft != self.scenario.output(request_id, first + k))
+        return next(wrong, len(drafts))
+
+
+class ScenarioReplay:
+    """One scenario on one lineup, with the invariants checked after every step."""
+
+    def __init__(self, scenario: Scenario, lineup: Lineup, policy: SchedulingPolicy | None = None) -> None:
+        self.scenario = scenario
+        self.config = scenario.config()
+        evicted: list[int] = []
+        self.connector = connector = scenario.connector()
+        self.scheduler = build_scheduler(
+            self.config,
+            lineup,
+            on_evict=evicted.append,
+            make_connector=None if connector is None else lambda: connector,
+            windows=scenario.windows,
+            policy=policy,
+            images_have_places=False,
+        )
+        self.recorder = TraceRecorder(self.scheduler, evicted)
+        self.gates_recorder = GatesRecorder(self.scheduler, self.connector)
+        self.requests: dict[str, Request] = {}
+        self.model = RecordedModel(scenario)
+        self._in_flight: list[tuple[SchedulerOutput, dict[str, list[int]], KVConnectorOutput | None]] = []
+
+    def run_step(self, number: int) -> StepRecord:
+        """Run one step; an exception of the engine gets a note with the step."""
+        try:
+            return self._run_step(number)
+        except Exception as error:
+            error.add_note(f"in step {number} of {self.scenario.name}")
+            raise
+
+    def _run_step(self, number: int) -> StepRecord:
+        self._apply_events(number, before_update=False)
+        self.recorder.before_schedule()
+        step = self.scheduler.schedule()
+        self.recorder.after_schedule(step)
+        fields = self.gates_recorder.after_schedule(self.recorder.steps[-1]["scheduled"])
+        check_step(self.scheduler, step)
+        sampled = self.model.execute_model(self.scheduler.start_step(step))
+        transfers = None if self.connector is None else self.connector.take_output()
+        self._apply_events(number, before_update=True)
+        self._in_flight.append((step, sampled, transfers))
+        kept: dict[str, list[int]] = {}
+        update_of = number - self.config.async_scheduling
+        if update_of >= 0:
+            kept = self.scheduler.update_from_output(*self._in_flight.pop(0))
+        ended = [self.requests[request_id] for request_id in kept if self.requests[request_id].is_finished]
+        drafts = {} if self.config.async_scheduling else self._give_drafts(number, step)
+        self.recorder.after_update(StepResult(step, sampled, kept, ended, drafts))
+        record = self.recorder.steps[-1]
+        record["update_of"] = update_of if update_of >= 0 else None
+        self.gate_fields = fields | self.gates_recorder.after_update(transfers)
+        check_state(self.scheduler, self.config.policy)
+        return record
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether neither a request nor a step in flight is left."""
+        in_flight = any(step.num_scheduled_tokens for step, _, _ in self._in_flight)
+        return not self.scheduler.has_unfinished_requests() and not in_flight
+
+    def _give_drafts(self, number: int, step: SchedulerOutput) -> dict[str, list[int]]:
+        """Give the requests of the step the recorded drafts; return those that are not empty."""
+        recorded = self.scenario.steps[number]["drafts_given"] if number < len(self.scenario.steps) else {}
+        living = [request_id for request_id in step.num_scheduled_tokens if request_id in self.scheduler.requests]
+        self.scheduler.update_draft_token_ids({request_id: recorded.get(request_id, []) for request_id in living})
+        return {request_id: recorded[request_id] for request_id in living if request_id in recorded}
+
+    def summary(self) -> dict[str, Any]:
+        """Return how each request ended, in the form of the recording."""
+        return {
+            request.request_id: {
+                "finish_reason": request.finish_reason,
+                "output_len": request.num_output_tokens,
+                "preemptions": request.num_preemptions,
+                "first_hit": request.num_cached_tokens,
+            }
+            for request in self.requests.values()
+        }
+
+    def _apply_events(self, number: int, before_update: bool) -> None:
+        for action, request_id in self.scenario.events(number, before_update):
+            if action == "add":
+                self.requests[request_id] = self.scenario.request(request_id)
+                self.scheduler.add_request(self.requests[request_id])
+                self.recorder.request_added(request_id)
+            elif action == "compiled":
+                grammar = self.requests[request_id].grammar
+                assert grammar is not None
+                grammar.set_result(cast(Grammar, None))  # no model, so nothing reads it
+            elif self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED):
+                self.recorder.request_aborted(request_id)
+
+
+def compare(scenario: Scenario, lineup: Lineup, policy: SchedulingPolicy | None = None) -> ReplayDifference | None:
+    """Replay a scenario and return the first difference from its recording, block ids included.
+
+    `policy` takes the place of the scenario's own, which it should equal.
+    """
+    replay = ScenarioReplay(scenario, lineup, policy)
+    for number, recorded in enumerate(scenario.steps):
+        ours = replay.run_step(number)
+        for field in COMPARED:
+            value = ours[field]  # type: ignore[literal-required]
+            if value != recorded[field] and as_json(value) != recorded[field]:
+                return ReplayDifference(number, field, recorded[field], as_json(value))
+        for field in GATE_FIELDS:
+            if field in recorded and as_json(replay.gate_fields.get(field)) != _comparable(field, recorded[field]):
+                return ReplayDifference(number, field, recorded[field], as_json(replay.gate_fields.get(field)))
+        for field, expected in recorded.get("detail", {}).items():
+            if ours["detail"][field] != expected:
+                return ReplayDifference(number, f"detail.{field}", expected, ours["detail"][field])
+    expected_summary = scenario.line["trace"]["requests"]
+    if replay.summary() != expected_summary:
+        return ReplayDifference(len(scenario.steps), "requests", expected_summary, replay.summary())
+    return None
+
+
+def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
+    """Run a scenario that shows a defect of vLLM. Raises `InvariantError` if our engine breaks an invariant."""
+    replay = ScenarioReplay(scenario, lineup)
+    last_event = max(event["step"] for event in scenario.line["events"])
+    for number in range(scenario.max_steps):
+        replay.run_step(number)
+        if number >= last_event and replay.is_drained:
+            check_drained(replay.scheduler)
+            return
+
+
+def _comparable(field: str, recorded: Any) -> Any:
+    """Return a recorded field without the order of what has none: lost blocks, the requests that share an encoding."""
+    if field == "transfers":
+        return {**recorded, "invalid": sorted(recorded["invalid"])}
+    if field == "encoder_after":
+        return {**recorded, "cached": {content: sorted(users) for content, users in recorded["cached"].items()}}
+    return recorded
+
+
+def as_json(value: Any) -> Any:
+    """Return a value after a round trip through JSON: tuples become lists."""
+    if isinstance(value, dict):
+        return {key: as_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(inner) for inner in value]
+    return value

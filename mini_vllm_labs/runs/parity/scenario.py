@@ -1,0 +1,164 @@
+"""One recorded scenario: its settings, its requests and its fake model, as `traces/README.md` defines them."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
+from mini_vllm.config import DraftMethod, EngineConfig, SpeculativeConfig
+from mini_vllm.core.request import MultiModalFeatureSpec, Request
+from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.runs.parity.transfers import RecordedConnector
+from mini_vllm_labs.runs.workloads.electives import electives_of
+
+PUBLIC_TRACES = Path(__file__).parent / "traces"
+PUBLIC_FILES = tuple(
+    PUBLIC_TRACES / name for name in ("named.jsonl", "random.jsonl.gz", "random2.jsonl.gz", "gates.jsonl.gz")
+)
+PHASE_OF_GATE = {"grammar": 9, "window": 12}
+GATES = ("grammar", "lora", "encoder", "connector", "window")
+
+
+def prompt_token(seed: str, index: int) -> int:
+    """Return token `index` of the prompt segment `seed`."""
+    return 100 + crc32(f"p{seed}:{index}".encode()) % 900  # not `hash`, which differs between processes
+
+
+def output_token(request_id: str, index: int) -> int:
+    """Return the fake model's output `index` for a request, unless the scenario plans a different one."""
+    return 100 + crc32(f"o{request_id}:{index}".encode()) % 900
+
+
+@dataclass(frozen=True)
+class Scenario:
+    line: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.line["name"])
+
+    @property
+    def kind(self) -> str:
+        return str(self.line["kind"])
+
+    @property
+    def defects(self) -> list[str]:
+        return list(self.line["defects"])
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        return list(self.line["trace"]["steps"])
+
+    @property
+    def max_steps(self) -> int:
+        return int(self.line["max_steps"])
+
+    @property
+    def electives(self) -> frozenset[int]:
+        used = {name: self.line["config"].get(name) for name in ("grammar", "window")}
+        return electives_of(self.config()) | {PHASE_OF_GATE[name] for name, setting in used.items() if setting}
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether a step asks more before it admits than phases 1 to 5 do, or layers have windows."""
+        return any(name in self.line["config"] for name in GATES)
+
+    def out_of_scope(self, lineup: Lineup) -> str | None:
+        """Return an elective phase that the scenario uses and the lineup lacks, None if it lacks none."""
+        missing = [phase for phase in sorted(self.electives, reverse=True) if lineup[phase] == "absent"]
+        return f"phase {missing[0]} ({ALL_NAMES[missing[0] - 1]})" if missing else None
+
+    def config(self) -> EngineConfig:
+        settings = dict(self.line["config"])
+        del settings["eos_token_id"]
+        gates = {name: settings.pop(name) for name in GATES if name in settings}
+        if "lora" in gates:
+            settings["max_loras"] = gates["lora"]["max_loras"]
+        if "encoder" in gates:
+            budget, cache = gates["encoder"]["budget"], gates["encoder"]["cache"]
+            settings |= {"max_num_encoder_input_tokens": budget, "encoder_cache_size": cache}
+        if (spec := settings.pop("spec")) is not None:
+            # EAGLE's drafter has a KV cache, and that is all that the scheduler sees of either.
+            method: DraftMethod = "draft_model" if spec["method"] == "eagle" else "ngram"
+            settings["speculative_config"] = SpeculativeConfig(method, spec["num_speculative_tokens"])
+        return EngineConfig(**settings)
+
+    @property
+    def windows(self) -> tuple[int | None, ...]:
+        """What the attention of each group of layers reaches; None is all tokens."""
+        window = self.line["config"].get("window")
+        if window is None:
+            return (None,)
+        return (None, window["tokens"]) if window["hybrid"] else (window["tokens"],)
+
+    def connector(self) -> RecordedConnector | None:
+        """Return a new connector as the scenario describes it; None without one."""
+        described = self.line["config"].get("connector")
+        if described is None:
+            return None
+        block_size = self.line["config"]["block_size"]
+        return RecordedConnector(self.line["requests"], block_size, is_async=described["async"])
+
+    def request(self, request_id: str) -> Request:
+        described = self.line["requests"][request_id]
+        return Request(
+            request_id=request_id,
+            prompt_token_ids=self.prompt(request_id),
+            sampling_params=SamplingParams(
+                max_tokens=described["max_tokens"],
+                ignore_eos=described["ignore_eos"],
+                stop_token_ids=tuple(described["stop_token_ids"]),
+            ),
+            eos_token_ids=frozenset([self.line["config"]["eos_token_id"]]),
+            priority=described["priority"],
+            arrival_time=described["arrival_time"],
+            adapter_id=str(described["adapter"]) if "adapter" in described else None,
+            grammar=Future() if described.get("grammar") else None,
+            mm_features=tuple(MultiModalFeatureSpec(*image) for image in described.get("images", ())),
+        )
+
+    def prompt(self, request_id: str) -> list[int]:
+        token_ids: list[int] = []
+        for segment in self.line["requests"][request_id]["prompt"]:
+            if "tokens" in segment:
+                token_ids += segment["tokens"]
+            elif "seed" in segment:
+                token_ids += [prompt_token(segment["seed"], index) for index in range(segment["len"])]
+            else:
+                token_ids += [self.output(segment["output_of"], index) for index in range(segment["len"])]
+        return token_ids
+
+    def output(self, request_id: str, index: int) -> int:
+        """Return the fake model's output `index` for a request."""
+        planned = dict(self.line["requests"][request_id]["planned"])
+        return int(planned.get(index, output_token(request_id, index)))
+
+    def events(self, step: int, before_update: bool) -> Iterator[tuple[str, str]]:
+        """Yield ("add", "abort" or "compiled", request id) for one moment, in order."""
+        for event in self.line["events"]:
+            if event["step"] == step and ("when" in event) == before_update:
+                action = next(name for name in ("add", "abort", "compiled") if name in event)
+                yield action, event[action]
+
+
+def read_scenarios(path: Path) -> Iterator[Scenario]:
+    """Yield the scenarios of a `.jsonl` or `.jsonl.gz` file. Raises `ValueError` with the line that is none."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        for number, text in enumerate(file, start=1):
+            if not text.strip():
+                continue
+            try:
+                line = json.loads(text)
+                missing = {"name", "kind", "config", "requests", "events", "max_steps", "trace"} - line.keys()
+            except (json.JSONDecodeError, AttributeError) as error:
+                raise ValueError(f"{path}, line {number}: not a trace: {error}") from error
+            if missing:
+                raise ValueError(f"{path}, line {number}: not a trace: {', '.join(sorted(missing))} missing")
+            line.setdefault("defects", [])
+            yield Scenario(line)

@@ -1,0 +1,83 @@
+"""The result of replaying one scenario."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.core.invariants import InvariantError
+from mini_vllm_labs.runs.parity.replay import COMPARED, ReplayDifference, compare, run_free_of_defects
+from mini_vllm_labs.runs.parity.scenario import Scenario
+
+Outcome = Literal["match", "differ", "free of defect", "broken", "out of scope"]
+
+# Defects of vLLM 0.13.0 itself, see traces/README.md. A trace that names any other defect is compared as usual.
+KNOWN_DEFECTS = {"stale_blocks", "index_slip", "stale_drafts", "flipped_skips"}
+
+CONFIG_NAMES = (
+    "max_num_seqs max_num_batched_tokens long_prefill_token_threshold max_model_len enable_chunked_prefill "
+    "enable_prefix_caching policy block_size num_gpu_blocks async_scheduling spec eos_token_id"
+).split()
+
+
+@dataclass(frozen=True)
+class ParityVerdict:
+    """The outcome of one scenario. `broken`: an invariant is violated, or our own code raised `cause`."""
+
+    scenario: Scenario
+    outcome: Outcome
+    difference: ReplayDifference | None = None
+    error: str = ""
+    cause: Exception | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome in ("differ", "broken")
+
+    @property
+    def headline(self) -> str:
+        """The first difference or the error, in one line."""
+        if self.difference is not None:
+            return f"differs first in step {self.difference.step}, field {self.difference.field!r}"
+        return self.error
+
+
+def judge(scenario: Scenario, lineup: Lineup) -> ParityVerdict:
+    """Replay a scenario. Raises `NotImplementedError` for a phase that is not written yet."""
+    if scenario.out_of_scope(lineup) is not None:
+        return ParityVerdict(scenario, "out of scope")
+    try:
+        if KNOWN_DEFECTS & set(scenario.defects):
+            run_free_of_defects(scenario, lineup)
+            return ParityVerdict(scenario, "free of defect")
+        difference = compare(scenario, lineup)
+    except NotImplementedError:  # a task that is not written breaks no rule
+        raise
+    except InvariantError as error:
+        return ParityVerdict(scenario, "broken", error=f"an invariant is broken {_place(error)}: {error}", cause=error)
+    except Exception as error:
+        text = f"the engine raised {type(error).__name__} {_place(error)}: {error}"
+        return ParityVerdict(scenario, "broken", error=text, cause=error)
+    return ParityVerdict(scenario, "match") if difference is None else ParityVerdict(scenario, "differ", difference)
+
+
+def _place(error: Exception) -> str:
+    return " ".join(getattr(error, "__notes__", []))
+
+
+def require_complete(scenario: Scenario) -> None:
+    """Raise `ValueError` with the scenario's name if its replay needs parts that are missing."""
+    try:
+        for name in CONFIG_NAMES:
+            scenario.line["config"][name]
+        scenario.config()
+        for request_id in scenario.line["requests"]:
+            scenario.request(request_id)
+        for event in scenario.line["events"]:
+            scenario.line["requests"][next(event[name] for name in ("add", "abort", "compiled") if name in event)]
+        for step in scenario.steps:
+            for field in COMPARED:
+                step[field]
+        scenario.line["trace"]["requests"]
+    except (KeyError, TypeError, AttributeError, IndexError, StopIteration, ValueError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"scenario {scenario.name!r} is not complete: {what}") from error

@@ -1,0 +1,110 @@
+"""What takes the place of processes and threads in a browser tab, where there are none.
+
+There the learner's code runs in the kernel's own process, and Python itself looks at the clock, at calls and jumps.
+A loop inside of a function of C (`list(itertools.count())`) has no such place: there the kernel must be restarted.
+"""
+
+import importlib
+import linecache
+import signal
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from mini_vllm_labs.runs.sandbox.errors import OutOfTime
+from mini_vllm_labs.runs.sandbox.frames import is_learners
+
+FORGOTTEN = ("labs", "solutions", "conftest")
+TOOL = 4  # an id of `sys.monitoring` that no debugger and no profiler takes
+# Pyodide reads its interrupt buffer at every fiftieth call or jump. In place of a number this one has a clock.
+CLOCK = """({
+    next: 0,
+    get 0() {
+        const now = performance.now();
+        if (now < this.next) return 0;
+        this.next = now + 50;
+        return 2;  // SIGINT
+    },
+    set 0(taken) {},
+})"""
+
+
+def forget_learners_code() -> None:
+    """Let the next import read the learner's files again, with all that has imported them."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in FORGOTTEN]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    linecache.clearcache()
+
+
+class EventWatch:
+    """Calls `look` with the running frame every 50 ms, and once it has raised, at every call and jump of the learner's.
+
+    So a loop that catches what is raised is met again outside of its `try`. Watching every event makes a loop many
+    times slower, so that begins when it is late. It needs Python 3.12, which any browser's is; the methods are those of
+    a watching thread.
+    """
+
+    def __init__(self, look: Callable[[FrameType], None]) -> None:
+        self._look = look
+        self._before: Any = None
+
+    def start(self) -> None:
+        self.join()  # a cell that was ended may have left one
+        self._before = signal.signal(signal.SIGINT, self._on_signal)
+        _set_interrupt_buffer(importlib.import_module("pyodide.code").run_js(CLOCK))
+
+    def join(self) -> None:
+        _set_interrupt_buffer(None)
+        self._end_events()
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if frame is None:
+            return
+        try:
+            self._look(frame)
+        except OutOfTime:
+            self._begin_events(frame)
+            raise
+
+    def _begin_events(self, frame: FrameType | None) -> None:
+        self._end_events()
+        monitoring = _monitoring()
+        monitoring.use_tool_id(TOOL, "mini-vllm time limit")
+        monitoring.register_callback(TOOL, monitoring.events.PY_START, self._on_call)
+        monitoring.register_callback(TOOL, monitoring.events.JUMP, self._on_jump)
+        monitoring.set_events(TOOL, monitoring.events.PY_START)
+        while frame is not None:
+            if is_learners(frame.f_code.co_filename):
+                monitoring.set_local_events(TOOL, frame.f_code, monitoring.events.JUMP)
+            frame = frame.f_back
+
+    def _end_events(self) -> None:
+        monitoring = _monitoring()
+        if monitoring.get_tool(TOOL) is not None:
+            monitoring.set_events(TOOL, 0)
+            monitoring.free_tool_id(TOOL)
+
+    def _on_call(self, code: CodeType, offset: int) -> None:
+        if is_learners(code.co_filename):
+            _monitoring().set_local_events(TOOL, code, _monitoring().events.JUMP)
+            self._at_event(sys._getframe(1))
+
+    def _on_jump(self, code: CodeType, offset: int, target: int) -> None:
+        self._at_event(sys._getframe(1))
+
+    def _at_event(self, frame: FrameType) -> None:
+        self._look(frame)
+        self._end_events()  # the call that was late has ended
+
+
+def _monitoring() -> Any:
+    return vars(sys)["monitoring"]  # the project's types are those of Python 3.11, which has none
+
+
+def _set_interrupt_buffer(buffer: object) -> None:
+    importlib.import_module("pyodide_js").setInterruptBuffer(buffer)

@@ -1,0 +1,71 @@
+"""Which imports are refused in a learner's file: the packages that grade it know the answers."""
+
+import ast
+import re
+from collections.abc import Container, Iterator
+from functools import lru_cache
+
+REFUSED = ("mini_vllm_labs", "solutions", "tests")
+# A sorted queue is task 3.1.
+ANSWERS = ("mini_vllm.electives.policy.policy_queue", "mini_vllm.electives.policy.policy_step")
+NAMED = re.compile(rf"({'|'.join(REFUSED)}|mini_vllm\.electives\.policy|labs)(\.\w+)*")
+STARTER = re.compile(r"labs\.phase\d+_\w+\.starter(_\w+)?(\.|$)")
+IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")
+
+
+@lru_cache  # a graded test asks again in each forked process
+def refused_import(source: str | bytes) -> str:
+    """Return a sentence about the first import of a file that is refused; empty if there is none, or no Python.
+
+    Starters may import `mini_vllm`, and other phases' starters.
+    """
+    found = [(line, name) for line, name in _imports(source) if _is_refused(name)]
+    if not found:
+        return ""
+    line, name = min(found)
+    return (
+        f"line {line} imports {name}: your answer has to be in your own file. A starter may import mini_vllm, other "
+        f"starters and installed libraries, and nothing of {', '.join(REFUSED[:-1])} or {REFUSED[-1]}."
+    )
+
+
+def _imports(source: str | bytes) -> Iterator[tuple[int, str]]:
+    """Yield each import that is written in a source, with its line; nothing if the source is no Python."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return  # importing the file shows what is wrong
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr)]
+    aliases = [alias for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
+    importers = {*IMPORTERS, *(alias.asname for alias in aliases if alias.name in IMPORTERS and alias.asname)}
+    for node in nodes:
+        yield from ((node.lineno, name) for name in _imported(node, importers))
+
+
+def _is_refused(name: str) -> bool:
+    top = name.partition(".")[0]
+    return top in REFUSED or name.startswith(ANSWERS) or (top == "labs" and not STARTER.match(name))
+
+
+def _imported(node: ast.AST, importers: Container[str]) -> Iterator[str]:
+    """Yield the modules that a node imports, or names as texts where that is how they are imported."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(level=0, module=str() as module, names=names):
+            yield from (f"{module}.{alias.name}" for alias in names)
+        case ast.ImportFrom(level=1 | 2 as level, module=module, names=names):
+            package = "labs.phase0_own" if level == 1 else "labs"  # which phase it is does not matter
+            yield from (".".join(filter(None, [package, module, alias.name])) for alias in names)
+        case ast.ImportFrom():
+            yield "labs"
+        case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called)) if called in importers:
+            yield from (text for text in _texts(node) if NAMED.fullmatch(text))
+        case ast.Call(func=ast.Name(id="exec" | "eval" | "compile")):
+            yield from (name for text in _texts(node) for _, name in _imports(text))
+        case ast.Constant(value=str() as text) if "." in text and NAMED.fullmatch(text):
+            yield text
+
+
+def _texts(node: ast.AST) -> list[str]:
+    return [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Constant) and isinstance(inner.value, str)]

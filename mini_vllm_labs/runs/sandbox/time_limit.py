@@ -1,0 +1,172 @@
+"""The time limit for the learner's code in the process that runs it: graded tests, commands, notebooks."""
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from mini_vllm_labs.runs.sandbox import IN_BROWSER
+from mini_vllm_labs.runs.sandbox.errors import OutOfTime, out_of_time_after
+from mini_vllm_labs.runs.sandbox.frames import is_learners
+
+if TYPE_CHECKING:
+    from mini_vllm_labs.runs.sandbox.browser import EventWatch
+
+SECONDS = 10.0
+SECONDS_OF_PHASE = {6: 60.0}  # its tests compute with torch
+WAITING_FACTOR = 10.0
+PAUSE = 0.5
+MAX_TRIES = 5
+PHASE_FOLDER = re.compile(r"phase(\d+)_")
+Watched = tuple[object, float] | None
+
+
+def seconds_for(phase: int) -> float:
+    """Return how many seconds of CPU time a graded test of a phase, or a call into it, may take."""
+    return SECONDS_OF_PHASE.get(phase, SECONDS)
+
+
+def end_process(text: str) -> NoReturn:
+    """End the process with a text, because nothing else ends the learner's code."""
+    print(f"\n{text}", file=sys.__stderr__, flush=True)  # a test may have replaced `sys.stderr`
+    os._exit(1)
+
+
+class TimeLimit:
+    """Raises `OutOfTime` in the thread that started it when the code there runs for too long.
+
+    A watching thread samples the stack. `watched` is given its innermost frame and returns what is limited, and to how
+    many seconds; None for code that may take as long as it likes. Seconds count while it is the same thing. They are
+    seconds of CPU time, so that a busy machine stops no code; code that waits uses none, and may take
+    `WAITING_FACTOR` times as long by the clock on the wall.
+
+    The code is interrupted by a signal where the system has it, else (`by_signal` false) by Python, which cannot wake
+    a thread that sleeps. It may catch `OutOfTime`: after `MAX_TRIES` times `give_up` gets a text, and must end the
+    process. In a browser there are no threads: there Python looks at the clock, see `EventWatch`.
+    """
+
+    def __init__(
+        self, watched: Callable[[FrameType | None], Watched], give_up: Callable[[str], None], *, by_signal: bool = True
+    ) -> None:
+        self.by_signal = by_signal and hasattr(signal, "pthread_kill") and in_main_thread() and not IN_BROWSER
+        self._watched = watched
+        self._give_up = give_up
+        self._thread = threading.get_ident()
+        self._over = threading.Event()
+        self._watcher = self._make_watcher()
+        self._key: object = None
+        self._cpu_start = self._wall_start = 0.0
+        self._num_tries = 0
+        self._error: type[OutOfTime] = OutOfTime
+
+    def _make_watcher(self) -> "threading.Thread | EventWatch":
+        if not IN_BROWSER:
+            return threading.Thread(target=self._watch, daemon=True)
+        from mini_vllm_labs.runs.sandbox.browser import EventWatch
+
+        return EventWatch(self._look_here)
+
+    def start(self) -> None:
+        if self.by_signal:  # a signal that pytest-timeout and profilers leave alone
+            self._before = signal.signal(signal.SIGVTALRM, self._on_signal)
+        self._watcher.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._watcher.join()
+        if self.by_signal:
+            signal.signal(signal.SIGVTALRM, self._before)
+
+    def _watch(self) -> None:
+        while not self._over.wait(PAUSE):
+            if self._is_late(sys._current_frames().get(self._thread)):
+                if self._num_tries > MAX_TRIES:
+                    self._give_up(cannot_be_stopped(self._error()))
+                self._interrupt()
+
+    def _look_here(self, frame: FrameType) -> None:
+        if self._is_late(frame):
+            raise self._error
+
+    def _is_late(self, frame: FrameType | None) -> bool:
+        """Return whether the same thing as at the last look has had its time. `frame` is the innermost one."""
+        key, seconds = self._watched(frame) or (None, 0.0)
+        if key is None or key is not self._key:
+            self._key, self._num_tries = key, 0
+            self._cpu_start, self._wall_start = time.process_time(), time.monotonic()
+            return False
+        is_waiting = time.monotonic() - self._wall_start >= seconds * WAITING_FACTOR
+        if not is_waiting and time.process_time() - self._cpu_start < seconds:
+            return False
+        self._error = out_of_time_after(seconds * WAITING_FACTOR if is_waiting else seconds)
+        self._num_tries += 1
+        return True
+
+    def _interrupt(self) -> None:
+        if self.by_signal:
+            signal.pthread_kill(self._thread, signal.SIGVTALRM)
+        else:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(self._error))
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        found = self._watched(frame)
+        if found is not None and found[0] is self._key:
+            raise self._error
+        self._key = None  # it has just ended, or a debugger holds it: its time starts again
+
+
+def in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def cannot_be_stopped(error: OutOfTime) -> str:
+    return (
+        f"your code was {error}, and cannot be stopped: it catches every exception, or waits for something.\n"
+        "Hint: is there an `except` without the name of an exception in a loop of yours?"
+    )
+
+
+@contextlib.contextmanager
+def limited_calls(
+    seconds: float | None = None, give_up: Callable[[str], None] = lambda text: end_process(f"error: {text}")
+) -> Iterator[None]:
+    """Limit each call into a starter while the block runs. Raises `OutOfTime` in the calling thread.
+
+    Only the time counts during which the same outermost frame of a starter stays on the stack, so a command that
+    calls the learner's code often may run as long as it likes. `seconds` defaults to the limit of the phase.
+    """
+
+    def call(frame: FrameType | None) -> Watched:
+        outermost = outermost_call(frame)
+        return None if outermost is None else (outermost, seconds or seconds_for(phase_of(outermost)))
+
+    limit = TimeLimit(call, give_up)
+    limit.start()
+    try:
+        yield
+    finally:
+        limit.stop()
+
+
+def outermost_call(frame: FrameType | None) -> FrameType | None:
+    """Return the outermost frame of a stack that belongs to a starter, None if there is none."""
+    found = None
+    while frame is not None:
+        if is_learners(frame.f_code.co_filename):
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def phase_of(call: FrameType) -> int:
+    """Return the phase of a call into a starter, 0 if its folder has another name."""
+    phase = PHASE_FOLDER.match(Path(call.f_code.co_filename).parent.name)
+    return int(phase[1]) if phase else 0

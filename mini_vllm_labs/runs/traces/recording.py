@@ -1,0 +1,170 @@
+"""A trace with all that is needed to draw it, from an engine, from a file, or from bare step records."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from mini_vllm import LLM
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.step_record import StepRecord
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm_labs.runs.parity.scenario import Scenario
+from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState, fold
+from mini_vllm_labs.runs.traces.trace_file import open_trace
+
+if TYPE_CHECKING:
+    from mini_vllm_labs.runs.traces.lines import Lines
+
+
+@dataclass(frozen=True, repr=False)
+class Recording:
+    """All steps of a run from the first one, and its constants. `stalled`: no later step could schedule anything.
+
+    `lines` are those of the phases that ran, if they were recorded, too.
+
+    Raises `ValueError` if the steps are not numbered 0, 1, 2, ...
+    """
+
+    info: RunInfo
+    steps: Sequence[StepRecord]
+    stalled: bool = False
+    lines: "Lines | None" = None
+
+    def __post_init__(self) -> None:
+        require_whole(self.steps)
+
+    def __repr__(self) -> str:
+        return f"Recording({len(self.info.titles)} requests, {len(self.steps)} steps)"
+
+    @classmethod
+    def of(cls, source: LLM | LLMEngine, titles: Mapping[str, str] | None = None) -> Self:
+        """Return the run so far of an engine that was built with `record=True`.
+
+        `titles` are the questions of some requests. Raises `ValueError` if the engine does not record.
+        """
+        engine = source if isinstance(source, LLMEngine) else source.engine
+        scheduler, steps = engine.scheduler, list(engine.recorder.steps)
+        known = {
+            request_id: len(state.request.prompt_token_ids) for request_id, state in engine.processor.states.items()
+        }
+        info = RunInfo(
+            titles=titles_of(steps) | dict(titles or {}),
+            num_prompt_tokens=prompt_lengths(steps) | known,
+            num_blocks=scheduler.kv.num_usable_blocks,
+            block_size=scheduler.kv.block_size,
+            token_budget=scheduler.max_num_batched_tokens,
+            max_num_seqs=scheduler.max_num_seqs,
+        )
+        return cls(info, steps)
+
+    def with_priorities(self, priorities: Mapping[str, int]) -> Self:
+        """Return the recording with the requests' priorities, if they differ."""
+        differ = len(set(priorities.values())) > 1
+        return replace(self, info=replace(self.info, priorities=dict(priorities) if differ else {}))
+
+    def with_stuck_step(self) -> Self:
+        """Return a stalled recording with one more step, in which nothing is scheduled, and any other unchanged."""
+        if not self.stalled or not self.steps:
+            return self
+        last = self.steps[-1]
+        step = last["step"] + 1
+        lists = ("added", "aborted", "scheduled", "preempted", "evicted", "finished_sent", "aborted_before_update")
+        empty: dict[str, Any] = {key: [] for key in (*lists, "output", "finished")}
+        none: dict[str, Any] = {"total": 0, "sampled": {}, "drafts_given": {}, "update_of": step}
+        free = {"free_after_schedule": last["free_after_update"], "detail": {**last["detail"], "stuck": True}}
+        stuck = {**last, "step": step, **empty, **none, **free}
+        return replace(self, steps=[*self.steps, cast(StepRecord, stuck)], stalled=False)
+
+    @classmethod
+    def read(cls, path: Path | str, name: str | None = None) -> Self:
+        """Return the trace in a file; of a file of recorded scenarios the one called `name`.
+
+        Raises `ValueError` if the file holds no trace, `OSError` if it cannot be read.
+        """
+        found = open_trace(Path(path), name)
+        if isinstance(found, Scenario):
+            return cls.of_scenario(found)
+        steps, token_budget = found
+        return cls.from_steps(steps, token_budget)
+
+    @classmethod
+    def of_scenario(cls, scenario: Scenario) -> Self:
+        steps: list[StepRecord] = scenario.line["trace"]["steps"]
+        config = scenario.config()
+        lengths = {i: described["prompt_len"] for i, described in scenario.line["requests"].items()}
+        info = RunInfo(
+            titles=titles_of(steps),
+            num_prompt_tokens=prompt_lengths(steps) | lengths,
+            num_blocks=scenario.line["trace"]["usable_blocks"],
+            block_size=config.block_size,
+            token_budget=config.max_num_batched_tokens,
+            max_num_seqs=config.max_num_seqs,
+            prefix_caching=config.enable_prefix_caching,
+        )
+        return cls(info, steps)
+
+    @classmethod
+    def from_steps(cls, steps: Sequence[StepRecord], token_budget: int | None = None) -> Self:
+        """Return a recording of bare records, with pool, block size and prompts inferred from them.
+
+        Raises `ValueError` if there are none.
+        """
+        require_whole(steps)
+        if not steps:
+            raise ValueError("a trace needs at least one step")
+        shares = [share for record in steps for share in record["scheduled"]]
+        num_free = steps[0]["free_after_schedule"]
+        held = {block for share in steps[0]["scheduled"] for block in share["blocks"]}
+        info = RunInfo(
+            titles=titles_of(steps),
+            num_prompt_tokens=prompt_lengths(steps),
+            num_blocks=num_free + len(held),
+            block_size=likely_block_size(steps),
+            token_budget=token_budget or max(record["total"] for record in steps) or 1,
+            prefix_caching=any(record["evicted"] for record in steps) or any(share.get("hit") for share in shares),
+        )
+        return cls(info, steps)
+
+    def state(self, step: int) -> RunState:
+        return fold(self.info, self.steps[: step + 1])
+
+
+def require_whole(steps: Sequence[StepRecord]) -> None:
+    """Raise `ValueError` unless the steps are numbered 0, 1, 2, ...: drawing a step needs all steps before it."""
+    for place, record in enumerate(steps):
+        if record["step"] != place:
+            raise ValueError(f"record {place} is step {record['step']}, but a trace must be whole, from step 0 on")
+
+
+def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
+    """Return the ids of all requests, in order of arrival, as their own titles."""
+    return {request_id: request_id for record in steps for request_id in record["added"]}
+
+
+def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
+    """Return the prompt's tokens for each request, 0 for one that never ran.
+
+    A request that was never running at the end of a step computed its whole prompt in its first one.
+    """
+    sampled, least, known = dict.fromkeys(titles_of(steps), 0), dict[str, int](), dict[str, int]()
+    for record in steps:
+        for share in record["scheduled"]:
+            least.setdefault(share["id"], share["computed"] + share["n"])
+        for request_id, token_ids in record["output"]:
+            sampled[request_id] += len(token_ids)
+        for request_id, num_tokens, *_ in record["running_after"]:
+            known.setdefault(request_id, num_tokens - sampled[request_id])
+    return {request_id: known.get(request_id, least.get(request_id, 0)) for request_id in sampled}
+
+
+def likely_block_size(steps: Sequence[StepRecord]) -> int:
+    """Return a block size consistent with all block tables, a power of two if possible."""
+    shares = [share for record in steps for share in record["scheduled"] if share["blocks"]]
+    # A table keeps the blocks of rejected drafts, and a drafter with a KV cache needs slots beyond its last draft.
+    beyond = max((len(share.get("drafts", [])) for share in shares), default=0)
+    ends = [(share["computed"] + share["n"], len(share["blocks"])) for share in shares]
+    least = max((cdiv(end, num_blocks) for end, num_blocks in ends), default=1)
+    most = min((cdiv(end + beyond, num_blocks - 1) - 1 for end, num_blocks in ends if num_blocks > 1), default=1 << 30)
+    power = 1 << (least - 1).bit_length()
+    return power if power <= most else least

@@ -1,0 +1,21 @@
+"""Which requests are urgent: one in five, drawn with a seed."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+
+URGENT, NORMAL = 0, 1  # vLLM takes the lowest priority first
+URGENT_SHARE = 0.2
+
+
+def priority_of(draw: float) -> int:
+    """Return the priority for a number drawn evenly from 0 to 1."""
+    return URGENT if draw < URGENT_SHARE else NORMAL
+
+
+def with_urgent(requests: Iterable[TimedRequest], seed: int = 0) -> list[TimedRequest]:
+    """Return the same requests, one in five urgent; a policy that does not use priorities serves them alike."""
+    rng = random.Random(seed)
+    return [replace(request, priority=priority_of(rng.random())) for request in requests]

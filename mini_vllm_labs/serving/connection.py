@@ -1,0 +1,205 @@
+"""One HTTP connection: uvicorn's, plus the deadlines, the header limit and the lingering close that uvicorn lacks."""
+
+from asyncio import Transport
+from asyncio.events import TimerHandle
+from collections.abc import Callable
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from mini_vllm_labs.serving.errors import ApiError
+from mini_vllm_labs.serving.settings import ServerSettings
+
+CallLater = Callable[..., TimerHandle]
+IDLE_SECONDS = 2.0
+
+
+class Timer:
+    """Calls a function some seconds after the last `start`, unless it is stopped."""
+
+    def __init__(self, seconds: float, function: Callable[[], None]) -> None:
+        self._seconds, self._function = seconds, function
+        self._handle: TimerHandle | None = None
+
+    def start(self, call_later: CallLater) -> None:
+        self.stop()
+        self._handle = call_later(self._seconds, self._function)
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+
+class LingeringTransport:
+    """Wraps a transport so that it closes in two halves while `is_client_sending`.
+
+    Closing a socket that holds unread data resets the connection, and an answer still on its way is lost. So the
+    writing half is closed first, and incoming data is discarded until the client closes its half, is silent for
+    `IDLE_SECONDS`, or has been sending for `max_seconds`. (nginx: `lingering_close`.)
+    """
+
+    def __init__(self, transport: Transport, call_later: CallLater, max_seconds: float) -> None:
+        self._transport, self._call_later = transport, call_later
+        self._idle = Timer(IDLE_SECONDS, transport.close)
+        self._deadline = Timer(max_seconds, transport.close)
+        self._is_lingering = False
+        self.is_client_sending = False
+
+    def __getattr__(self, name: str) -> Any:  # uvicorn asks its transport for more than is wrapped here
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write, unless that half is closed: the application cannot know that it is."""
+        if not self._is_lingering:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        if self._is_lingering:
+            return
+        if not self.is_client_sending or self._transport.is_closing():
+            self._transport.close()
+            return
+        self._is_lingering = True
+        self._transport.write_eof()
+        self._transport.resume_reading()  # uvicorn may have paused it, and what is unread resets the connection
+        self._idle.start(self._call_later)
+        self._deadline.start(self._call_later)
+
+    def is_closing(self) -> bool:
+        return self._is_lingering or self._transport.is_closing()
+
+    def throws_away(self, data: bytes) -> bool:
+        """Return whether incoming data is to be discarded."""
+        if self._is_lingering and data:
+            self._idle.start(self._call_later)
+        return self._is_lingering
+
+    def stop(self) -> None:
+        """Stop both timers: the connection is lost."""
+        self._idle.stop()
+        self._deadline.stop()
+
+
+class Connection(HttpToolsProtocol):
+    """A connection with deadlines for headers and for a client that does not read.
+
+    So a half-open connection costs a socket for some seconds, and never delays another client's request.
+    """
+
+    def __init__(self, *args: Any, settings: ServerSettings, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._settings = settings
+        self._header_timer = Timer(settings.header_timeout, self._header_is_late)
+        self._send_timer = Timer(settings.send_timeout, self._client_reads_nothing)
+        self._num_header_bytes = 0
+        self._is_in_header = True
+        self._is_last_request = False
+        self._refusal: ApiError | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        self._lingering = LingeringTransport(transport, self.loop.call_later, self._settings.header_timeout)
+        super().connection_made(cast(Transport, self._lingering))
+        self._header_timer.start(self.loop.call_later)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._header_timer.stop()
+        self._send_timer.stop()
+        self._lingering.stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._lingering.throws_away(data):
+            return
+        if self._is_in_header:
+            self._num_header_bytes += len(data)  # before `super`, which starts the count anew after a message
+        super().data_received(data)
+        if self._is_in_header and self._num_header_bytes > self._settings.max_header_bytes:
+            self._refuse(self._header_too_large())
+
+    def on_headers_complete(self) -> None:
+        self._is_in_header, self._lingering.is_client_sending = False, True
+        self._header_timer.stop()
+        if (
+            # Counted again, because a body may come in the same piece as its header.
+            len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            > self._settings.max_header_bytes
+        ):
+            self._refusal = self._header_too_large()
+            # uvicorn has no public hook for this. An exception is a callback's only way to stop httptools' parser;
+            # uvicorn takes it for invalid HTTP and calls `send_400_response`. Skipping the request instead would mean
+            # overriding `on_body` as well, which relies on every request having a cycle.
+            raise ValueError("the header is too large")
+        super().on_headers_complete()
+        if self._is_last_request:
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._is_in_header, self._num_header_bytes = True, 0
+        self._lingering.is_client_sending = False
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            # Even while the client still sends the body of a refused request, which is read and discarded.
+            self._header_timer.start(self.loop.call_later)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._send_timer.start(self.loop.call_later)
+
+    def resume_writing(self) -> None:
+        self._send_timer.stop()
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """Take at most one more request, which is refused because the server is shutting down."""
+        self._is_last_request = True
+        if self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def close_if_idle(self) -> None:
+        """Close the connection unless an answer is under way."""
+        if self._is_idle:
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, or a header that is too large."""
+        self._refuse(self._refusal or ApiError(400, "this is not a valid HTTP request", code="invalid_http"))
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _header_is_late(self) -> None:
+        if self._num_header_bytes and self._is_in_header:
+            message = f"the header was not there after {self._settings.header_timeout:g} seconds"
+            self._refuse(ApiError(408, message, code="header_timeout"))
+        else:
+            self.transport.close()  # no request has begun: there is nothing to answer
+
+    def _client_reads_nothing(self) -> None:
+        self.logger.warning(
+            "a client has read nothing for %g seconds: its connection is closed", self._settings.send_timeout
+        )
+        self.transport.abort()  # `close` would wait until the client reads the rest
+
+    def _header_too_large(self) -> ApiError:
+        message = f"the header has more than {self._settings.max_header_bytes:,} bytes"
+        return ApiError(431, message, code="header_too_large")
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answer with an error and close. While another answer is under way, only close."""
+        if self.transport.is_closing():
+            return
+        if not self._is_idle:  # an error would stand in the middle of that answer
+            self.transport.close()
+            return
+        response = error.response()
+        headers = [*response.raw_headers, (b"connection", b"close")]
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
+        self.transport.write(STATUS_LINE[error.status] + lines + b"\r\n" + bytes(response.body))
+        # There is no telling where the rest of such a request ends.
+        self._lingering.is_client_sending = True
+        self.transport.close()

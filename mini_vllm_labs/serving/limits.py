@@ -1,0 +1,139 @@
+"""What is refused before a route answers: bodies that are too large or too slow, and names that are not this server's.
+
+A web page on a name of its own could else talk to the server through the browser: it needs only a name that resolves to
+this machine (DNS rebinding), which the browser then sends as `Host`. And nothing is computed once a client has gone.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mini_vllm_labs.serving.errors import ApiError
+from mini_vllm_labs.serving.settings import ServerSettings
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+async def read_body(request: Request, settings: ServerSettings) -> bytes:
+    """Return the body, holding no more of it in memory than the limit.
+
+    Raises `ApiError`: 413 as soon as it is known to be too large, 408 if the client takes too long to send it, 415 if
+    it is declared as something other than JSON.
+    """
+    require_json(request)
+    if int(request.headers.get("content-length", 0)) > settings.max_body_bytes:  # httptools has checked the number
+        raise _too_large(settings)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(settings.body_timeout):
+            async for part in request.stream():
+                if len(body) + len(part) > settings.max_body_bytes:
+                    raise _too_large(settings)
+                body += part
+    except TimeoutError:
+        message = f"the body was not there after {settings.body_timeout:g} seconds"
+        # Closed, because the rest of the body may still come.
+        raise ApiError(408, message, code="body_timeout", headers={"Connection": "close"}) from None
+    except ClientDisconnect:
+        raise ApiError(400, "the connection ended before the body", code="incomplete_body") from None
+    return bytes(body)
+
+
+def require_json(request: Request) -> None:
+    """Raise `ApiError` (415) unless the body is declared as JSON.
+
+    Any web page can make a browser send other types to this server without asking it first; JSON it cannot.
+    """
+    declared = request.headers.get("content-type", "")
+    if declared.partition(";")[0].strip().lower() != "application/json":
+        raise ApiError(
+            415, f"the Content-Type must be application/json, got {declared!r}", code="unsupported_media_type"
+        )
+
+
+def _too_large(settings: ServerSettings) -> ApiError:
+    return ApiError(413, f"the body has more than {settings.max_body_bytes:,} bytes", code="body_too_large")
+
+
+@asynccontextmanager
+async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
+    """Run the block, and cancel it at its next `await` if the client goes away, as `asyncio.timeout` does on expiry.
+
+    The request's body must have been read before. The block ends silently: there is no client left to tell.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    is_gone = False
+
+    async def watch() -> None:
+        nonlocal is_gone
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        is_gone = True
+        task.cancel()
+
+    watcher = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not is_gone or task.uncancel() > 0:  # over 0: something else, such as a shutdown, cancelled it too
+            raise
+    finally:
+        watcher.cancel()
+
+
+class KnownHosts:
+    """An ASGI middleware that refuses requests (403) whose `Host` or `Origin` is another server's name.
+
+    Known are this machine's own names, the address that the server is bound to or was reached at, `allowed_hosts`, and
+    any numeric address if the server listens to other machines: no name resolves to it. `*` allows every name.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+        self.app = app
+        # Not the empty name: it is what a malformed header or the origin `null` has.
+        self.known = {*LOCAL, settings.host.lower(), *(name_of(f"//{host}") for host in settings.allowed_hosts)} - {""}
+        self.is_local = settings.host in LOCAL
+        self.allows_all = "*" in settings.allowed_hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self.allows_all:
+            for header, value in scope["headers"]:
+                text = value.decode("latin-1")
+                if header in (b"host", b"origin") and not self._is_known(text if header == b"origin" else f"//{text}"):
+                    await refusal(header.decode().title(), text).response()(scope, receive, send)
+                    return
+        await self.app(scope, receive, send)
+
+    def _is_known(self, url: str) -> bool:
+        name = name_of(url)
+        return name in self.known or (not self.is_local and is_address(name))
+
+
+def name_of(url: str) -> str:
+    """Return the host in a URL, in lower case and without port and final dot; empty if there is none."""
+    try:
+        parts = urlsplit(url)
+        return "" if "@" in parts.netloc or parts.path.strip("/") else (parts.hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def refusal(header: str, value: str) -> ApiError:
+    """Return the error for a request to, or from a page of, a server that this one is not."""
+    message = f"{header} {value[:100]!r} is not a name of this server; if it should be: serve --allowed-host NAME"
+    return ApiError(403, message, code="host_not_allowed")

@@ -1,0 +1,48 @@
+"""The process that draws: pickled messages on standard input, pickled bytes of JSON on standard output."""
+
+import json
+import os
+import pickle
+import signal
+import sys
+
+from mini_vllm_labs.serving.live.drawing.live_run import LiveRun
+from mini_vllm_labs.serving.live.drawing.scene import picture_of
+from mini_vllm_labs.serving.live.drawing.sent_page import SentPage
+from mini_vllm_labs.serving.live.drawing_process import Look
+from mini_vllm_labs.serving.live.packed_steps import Chunk
+
+LOW_PRIORITY = 10
+
+
+def main() -> None:
+    """Draw until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle: it ends this process
+    if hasattr(os, "nice"):  # Windows has none
+        os.nice(LOW_PRIORITY)  # the engine comes first
+    _, facts = pickle.load(sys.stdin.buffer)
+    run, pages = LiveRun(facts), dict[str, SentPage]()
+
+    def draw(viewer: str, look: Look, chunks: list[Chunk]) -> bytes:
+        for chunk in chunks:
+            run.feed(chunk)
+        picture = picture_of(run, look, facts)
+        record = run.state(run.newest if look.step is None else look.step).record
+        assert record is not None
+        message = pages.setdefault(viewer, SentPage()).message(run, look, picture, record["step"])
+        return json.dumps(message, separators=(",", ":")).encode()
+
+    while True:
+        try:
+            name, *arguments = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        if name == "close":
+            pages.pop(arguments[0], None)
+        else:
+            pickle.dump(draw(*arguments), sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""An engine's metrics for Prometheus, and the line that is logged of them every ten seconds.
+
+vLLM: `v1/metrics/loggers.py`.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.metrics import (
+    ABOUT,
+    LOG_SECONDS,
+    Counter,
+    Gauge,
+    Histogram,
+    StatLogger,
+    Vector,
+    get_metrics_snapshot,
+)
+from mini_vllm.engine.statistics import BucketCounts, Counts, EngineStatistics
+from mini_vllm_labs.serving.observed import observer_of
+
+
+class EngineCollector(Collector):
+    """Yields the metrics of an engine. `params_n` are the n that HTTP requests asked for."""
+
+    def __init__(self, counts: Counts, model_name: str, params_n: BucketCounts) -> None:
+        self._counts = replace(counts, histograms=counts.histograms | {"request_params_n": params_n})
+        self._model_name = model_name
+
+    def collect(self) -> Iterator[Metric]:
+        families: dict[str, Any] = {}
+        for metric in get_metrics_snapshot(self._counts, self._model_name):
+            name, values = metric.name, list(metric.labels.values())
+            names, about = list(metric.labels), ABOUT[name.removeprefix("vllm:")]
+            match metric:
+                case Gauge(value=value):
+                    families.setdefault(name, GaugeMetricFamily(name, about, labels=names)).add_metric(values, value)
+                case Counter(value=value):
+                    families.setdefault(name, CounterMetricFamily(name, about, labels=names)).add_metric(values, value)
+                case Vector(values=numbers):
+                    families[name] = CounterMetricFamily(name, about, labels=[*names, "position"])
+                    for position, number in enumerate(numbers):
+                        families[name].add_metric([*values, str(position)], number)
+                case Histogram(buckets=buckets, sum=total):
+                    families[name] = HistogramMetricFamily(name, about, labels=names)
+                    families[name].add_metric(values, list(buckets.items()), total)
+        yield from families.values()
+
+
+async def log_statistics(llm: AsyncLLM) -> None:
+    """Log a line every ten seconds until the engine has ended."""
+    stat_logger = StatLogger(time.monotonic())
+    with suppress(EngineDeadError, ShuttingDownError):
+        while True:
+            await asyncio.sleep(LOG_SECONDS)
+            stat_logger.log(await llm.call_during_step(counts_of), time.monotonic())
+
+
+def keep_statistics(engine: LLMEngine) -> None:
+    """Let an engine be counted. Called where it is."""
+    engine.add_observer(EngineStatistics(engine))
+
+
+def counts_of(engine: LLMEngine) -> Counts:
+    """Return what has been counted so far."""
+    return observer_of(engine, EngineStatistics).counts

@@ -1,0 +1,109 @@
+"""What the routes share: the key, the request's id, and the way from a body to generated text."""
+
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+from uuid import uuid4
+
+from fastapi import APIRouter, Request, Response
+
+from mini_vllm_labs.serving.answer_format import AnswerFormat
+from mini_vllm_labs.serving.answers import StreamedAnswer, whole_answer
+from mini_vllm_labs.serving.errors import ApiError, invalid
+from mini_vllm_labs.serving.generate_request import GenerateRequest, TextChoice
+from mini_vllm_labs.serving.limits import ended_by_disconnect, read_body
+from mini_vllm_labs.serving.routes.fields import SamplingFields, parse
+from mini_vllm_labs.serving.served_model import ServedModel
+
+Body = TypeVar("Body", bound=SamplingFields)
+
+MAX_ID_CHARACTERS = 128
+MAX_REPORTED = 500_000  # logprobs of an answer
+REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_ID_CHARACTERS}}}")
+
+
+def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]:
+    """Return a dependency that raises `ApiError` (401) for a request without the key; None admits every request."""
+
+    async def require(request: Request) -> None:
+        if api_key is None:
+            return
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        # `compare_digest` takes as long for a nearly right key as for any other.
+        if scheme.lower() != "bearer" or not secrets.compare_digest(given.strip().encode(), api_key.encode()):
+            message = "the API key is wrong" if given else "no API key: send it as Authorization: Bearer KEY"
+            headers = {"WWW-Authenticate": "Bearer"}
+            raise ApiError(401, message, type="authentication_error", code="invalid_api_key", headers=headers)
+
+    return require
+
+
+def request_id_of(request: Request) -> str:
+    """Return the client's id for its request, from `X-Request-Id`, or a new one. The answer's id ends with it.
+
+    vLLM: `_base_request_id`. Raises `ApiError` (400) for an id that would not fit in a URL.
+    """
+    request_id = request.headers.get("x-request-id")
+    if request_id is None:
+        return uuid4().hex
+    if not REQUEST_ID.fullmatch(request_id):
+        allowed = f"1 to {MAX_ID_CHARACTERS} letters, digits, '.', '_', '-' or ':'"
+        raise invalid(f"X-Request-Id must be {allowed}, got {request_id[:MAX_ID_CHARACTERS]!r}", "X-Request-Id")
+    return request_id
+
+
+def require_few_logprobs(choices: Sequence[TextChoice], max_model_len: int) -> None:
+    """Raise `ApiError` (400) if an answer could report more logprobs than `MAX_REPORTED`: 255 MB were 21 s of work."""
+    rows = (min(one.sampling_params.max_tokens, max_model_len - len(one.prompt_token_ids)) for one in choices)
+    shown = choices[0].sampling_params.logprobs
+    if shown is not None and (count := sum(rows) * (shown + 1)) > MAX_REPORTED:
+        raise invalid(
+            f"the answer could report {count:,} logprobs (texts x tokens x logprobs of each), at most {MAX_REPORTED:,} "
+            f"are served: ask for fewer texts, a smaller max_tokens, or fewer logprobs",
+            "logprobs",
+        )
+
+
+def generate_router(
+    served: ServedModel,
+    path: str,
+    format: AnswerFormat,
+    fields: type[Body],
+    texts_of: Callable[[Body, ServedModel], Awaitable[list[TextChoice]]],
+) -> APIRouter:
+    """Return the route that answers a body of `fields` with the texts that it asks for, whole or streamed."""
+    router = APIRouter()
+
+    @router.post(path)
+    async def generate(request: Request) -> Response:
+        served.require_running()  # before the body: a 503 need not read it
+        body = parse(fields, await read_body(request, served.settings))
+        request_id = request_id_of(request)
+        served.require(body.model)
+        if body.priority and served.llm.config.policy != "priority":
+            message = f"priority {body.priority} needs a server with --scheduling-policy priority"
+            raise invalid(message, "priority")
+        choices = list[TextChoice]()
+        async with ended_by_disconnect(request.receive):  # scoring a prompt takes long
+            choices = await texts_of(body, served)
+        if not choices:
+            return Response()
+        require_few_logprobs(choices, served.max_model_len)
+        wanted = GenerateRequest(
+            request_id=request_id,
+            format=format,
+            served=served,
+            choices=choices,
+            n=body.n or 1,
+            include_usage=body.include_usage,
+            continuous_usage=body.continuous_usage,
+            priority=body.priority or 0,
+            cache_salt=body.cache_salt,
+            adapter_id=served.adapter_of(body.model),
+            sent=body.sent,
+            forced_call=body.forced_call(),
+        )
+        return StreamedAnswer(wanted) if body.stream else await whole_answer(wanted, request)
+
+    return router

@@ -1,0 +1,66 @@
+"""`/v1/completions`: the continuation of texts. (vLLM: `entrypoints/openai/completion/{protocol,serving}.py`.)"""
+
+import asyncio
+from typing import Annotated, Literal
+
+from fastapi import APIRouter
+from pydantic import Field, PlainValidator
+
+from mini_vllm.sampling_params import MAX_LOGPROBS
+from mini_vllm_labs.serving.answer_format import COMPLETION
+from mini_vllm_labs.serving.errors import invalid
+from mini_vllm_labs.serving.generate_request import TextChoice, choices_of
+from mini_vllm_labs.serving.routes.common import generate_router
+from mini_vllm_labs.serving.routes.fields import SamplingFields, shown
+from mini_vllm_labs.serving.served_model import ServedModel
+
+Prompt = str | list[int]
+DEFAULT_MAX_TOKENS = 16  # OpenAI's, and vLLM's
+
+
+def prompts_of(value: object) -> list[Prompt]:
+    """Return the prompts in a field. Raises `ValueError` unless it has one of the four legal forms."""
+    prompts = [value] if isinstance(value, str) or _is_token_ids(value) else value
+    if isinstance(prompts, list) and prompts:
+        if all(isinstance(prompt, str) for prompt in prompts) or all(_is_token_ids(prompt) for prompt in prompts):
+            return prompts
+    raise ValueError(f"must be a string, a list of token ids, or a list of either, and not empty, got {shown(value)}")
+
+
+def _is_token_ids(value: object) -> bool:
+    return (
+        isinstance(value, list) and bool(value) and all(type(token_id) is int and token_id >= 0 for token_id in value)
+    )
+
+
+class CompletionRequest(SamplingFields):
+    """A text, or several, that a client asks to have completed."""
+
+    prompt: Annotated[list[Prompt], PlainValidator(prompts_of)]
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    suffix: Literal[""] | None = None
+
+
+def completions_router(served: ServedModel) -> APIRouter:
+    return generate_router(served, "/v1/completions", COMPLETION, CompletionRequest, texts_of)
+
+
+async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextChoice]:
+    """Return the texts that a body asks for. Raises `ApiError` for what this server cannot do."""
+    if body.echo and body.logprobs is not None:
+        raise invalid("logprobs of a prompt are not served: leave out logprobs or echo", "logprobs")
+    n, max_choices = body.n or 1, served.settings.max_choices
+    if n * len(body.prompt) > max_choices:
+        raise invalid(f"n times the number of prompts must be at most {max_choices}, got {n * len(body.prompt)}", "n")
+    max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+    params = body.sampling_params(max_tokens, body.logprobs)
+    choices = list[TextChoice]()
+    for prompt in body.prompt:
+        if isinstance(prompt, str):
+            text, token_ids = prompt, await served.encode(prompt)
+        else:
+            text = await asyncio.to_thread(served.llm.tokenizer.decode, prompt) if body.echo else ""
+            token_ids = prompt
+        choices += choices_of(token_ids, params, n, echo=text if body.echo else "")
+    return choices

@@ -1,0 +1,70 @@
+"""`/tokenize` and `/detokenize`: the tokens of texts and chats. (vLLM: `entrypoints/serve/tokenize/`.)"""
+
+import asyncio
+from functools import cache
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from mini_vllm_labs.serving.errors import invalid
+from mini_vllm_labs.serving.limits import read_body
+from mini_vllm_labs.serving.routes.chat import Messages, as_chat
+from mini_vllm_labs.serving.routes.fields import Fields, TokenId, parse
+from mini_vllm_labs.serving.served_model import ServedModel
+
+
+class TokenizeRequest(Fields):
+    """A text or a chat whose tokens a client asks for."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    return_token_strs: bool | None = None
+    add_special_tokens: Literal[True] | None = None
+    add_generation_prompt: Literal[True] | None = None
+
+    def require_possible(self) -> None:
+        """Raise `ApiError` unless there is either a prompt or a chat."""
+        if (self.prompt is None) == (self.messages is None):
+            raise invalid("give either prompt or messages", "prompt")
+
+
+class DetokenizeRequest(Fields):
+    """Tokens whose text a client asks for."""
+
+    model: str | None = None
+    tokens: list[TokenId]
+
+
+def tokenize_router(served: ServedModel) -> APIRouter:
+    router = APIRouter()
+    tokenizer = served.llm.tokenizer
+
+    def texts_of(tokens: list[int]) -> list[str]:
+        text_of = cache(lambda token: tokenizer.decode([token]))
+        return [text_of(token) for token in tokens]
+
+    @router.post("/tokenize")
+    async def tokenize(request: Request) -> JSONResponse:
+        body = parse(TokenizeRequest, await read_body(request, served.settings))
+        served.require(body.model)
+        body.require_possible()
+        if body.messages is not None:
+            tokens = await served.encode_chat(as_chat(body.messages))
+        else:
+            tokens = await served.encode(body.prompt or "")
+        answer: dict[str, Any] = {"count": len(tokens), "max_model_len": served.max_model_len, "tokens": tokens}
+        answer["token_strs"] = await asyncio.to_thread(texts_of, tokens) if body.return_token_strs else None
+        return JSONResponse(answer)
+
+    @router.post("/detokenize")
+    async def detokenize(request: Request) -> JSONResponse:
+        body = parse(DetokenizeRequest, await read_body(request, served.settings))
+        served.require(body.model)
+        try:
+            return JSONResponse({"prompt": await asyncio.to_thread(tokenizer.decode, body.tokens)})
+        except Exception as error:  # a tokenizer of transformers may raise anything for an unknown id
+            raise invalid(f"tokens cannot be decoded: {error}", "tokens") from error
+
+    return router

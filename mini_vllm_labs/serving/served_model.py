@@ -1,0 +1,117 @@
+"""The one model that the server serves, and what every route asks of it."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from mini_vllm.core.tokenizer import Message, Tool
+from mini_vllm.engine.admission import longest_request
+from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.statistics import HISTOGRAMS, BucketCounts
+from mini_vllm_labs.serving.errors import ApiError, invalid, unavailable
+from mini_vllm_labs.serving.settings import ServerSettings
+
+MAX_SHORT_TEXT = 2000  # characters
+
+
+class ServedModel:
+    """An engine under the name that clients use for it."""
+
+    def __init__(self, llm: AsyncLLM, settings: ServerSettings) -> None:
+        self.llm = llm
+        self.settings = settings
+        self.name = settings.model_name
+        self.names = (self.name, *settings.adapters)
+        self.created = int(time.time())
+        self.max_model_len = llm.config.max_model_len or 0
+        self.streams: set[Callable[[str], Awaitable[None]]] = set()  # which are told of notices
+        self.params_n = BucketCounts(HISTOGRAMS["request_params_n"][1])
+        self._max_tokens = self.max_model_len
+
+    async def open(self) -> None:
+        """Ask the engine for the longest request that it can serve."""
+        self._max_tokens = await self.llm.call(max_tokens_of_request)
+
+    async def pass_on_notices(self) -> None:
+        """Tell the open streams whenever a call into the engine takes long, until the task is cancelled."""
+        told = ""
+        while True:
+            await asyncio.sleep(0.25)
+            before, told = told, self.llm.notice
+            if told not in ("", before):
+                await asyncio.gather(*(tell(told) for tell in self.streams), return_exceptions=True)
+
+    def require(self, name: str | None) -> None:
+        """Raise `ApiError` (404) if a request names neither this model nor an adapter; no name means this one."""
+        if name is not None and name not in self.names:
+            message = f"The model `{name}` does not exist. This server serves {', '.join(map(repr, self.names))}."
+            raise ApiError(404, message, param="model", code="model_not_found")
+
+    def adapter_of(self, name: str | None) -> str | None:
+        """Return the adapter that a request names in place of the model; None for the model itself."""
+        return None if name == self.name else name
+
+    def require_running(self) -> None:
+        """Raise `ApiError` (503) if the engine takes no requests."""
+        if self.llm.is_shutting_down:
+            raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
+        if not self.llm.is_alive:
+            raise unavailable(f"the engine has ended: restart the server. {self.llm.reason_of_death}", "engine_dead")
+
+    def require_responsive(self) -> None:
+        """Raise `ApiError` (503) if the engine takes no requests, or is in a step that does not end."""
+        self.require_running()
+        seconds = self.llm.seconds_in_step
+        if seconds > self.settings.step_timeout:
+            about = f"the engine has been in one step for {seconds:.0f} seconds. {self.llm.notice}"
+            raise unavailable(about.rstrip(), "engine_stuck")
+
+    def room_for(self, num_prompt_tokens: int) -> int:
+        """Return the maximum length of an answer in tokens, at least 1."""
+        return max(1, self._max_tokens - num_prompt_tokens)
+
+    async def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text; a long one is encoded in a thread, so that it holds up no other request."""
+        encode = self.llm.tokenizer.encode
+        return encode(text) if len(text) < MAX_SHORT_TEXT else await asyncio.to_thread(encode, text)
+
+    async def encode_chat(self, messages: list[Message], tools: Sequence[Tool] = ()) -> list[int]:
+        """Return the tokens of a chat; a template that does not know tools leaves them out.
+
+        Raises `ApiError` if the messages, calls and results cannot all arrive in the prompt.
+        """
+
+        def encode() -> list[int]:
+            token_ids = self.llm.tokenizer.apply_chat_template(messages, tools)
+            for place, other in first_call_and_result_changed(messages):
+                changed = [*messages[:place], other, *messages[place + 1 :]]
+                if self.llm.tokenizer.apply_chat_template(changed, tools) == token_ids:
+                    what = "results of tools" if other["role"] == "tool" else "tool_calls"
+                    raise ValueError(f"the model's chat template has no place for {what}, as in messages.{place}")
+            return token_ids
+
+        is_short = sum(len(message["content"]) for message in messages) < MAX_SHORT_TEXT and not tools
+        try:
+            return encode() if is_short else await asyncio.to_thread(encode)
+        except ValueError as error:
+            raise invalid(str(error), "messages") from error
+
+
+def first_call_and_result_changed(messages: list[Message]) -> Iterator[tuple[int, Message]]:
+    """Yield the first message with calls and the first one with a result, each with its place and other contents."""
+    for place, message in enumerate(messages):
+        if message.get("tool_calls"):
+            call = {"type": "function", "function": {"name": "another", "arguments": {}}}
+            yield place, {**message, "tool_calls": [{**message["tool_calls"][0], **call}]}
+            break
+    for place, message in enumerate(messages):
+        if message["role"] == "tool":
+            yield place, {**message, "content": message["content"] + "."}
+            break
+
+
+def max_tokens_of_request(engine: LLMEngine) -> int:
+    """Return the maximum number of tokens, prompt included, of a request to an engine."""
+    scheduler = engine.scheduler
+    return longest_request(scheduler.max_model_len, scheduler.kv, scheduler.max_held_blocks)

@@ -1,0 +1,230 @@
+"""What the policies are tried on: the simulator's workloads, with tenants and promises, and traces of real services.
+
+Traces are files in the form of Azure, BurstGPT, Mooncake and Qwen-Bailian. Where the published files are:
+labs/phase13_scheduling_policies/README.md, "Loads of real services".
+"""
+
+import csv
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import chain, islice, repeat
+from math import isfinite
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from mini_vllm.core.service_level import ServiceLevel
+from mini_vllm_labs.runs.workloads import urgency
+from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
+from mini_vllm_labs.simulation.workloads import LazyPrompt, SyntheticPrompt, make_requests
+
+URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
+NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
+LATER = ServiceLevel("batch", e2e=60.0)
+LONG_PROMPT = 1_000  # tokens: a document, whose answer is not read as it comes
+MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16  # tokens per prefix hash
+# The names of a column in the four forms, the most exact one first. Mooncake counts milliseconds, the others seconds.
+ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
+INPUT = ("input_length", "Request tokens", "ContextTokens")
+OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")
+TENANT = ("tenant", "Model", "type")
+# Columns that say nothing more: Bailian's chats are in its hashes, and BurstGPT's times are those of its service.
+HARMLESS = {"hash_ids", "chat_id", "parent_chat_id", "turn", "Total tokens", "Elapsed time", "Log Type"}
+LEFT_OUT = {
+    "NumImages": "images are not encoded",
+    "Session ID": "a turn shares no prefix with the turns before it, and does not wait for their answers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A workload of the simulator at a rate in requests per second, its requests shared out among tenants.
+
+    The first tenant sends `heavy_share` of the requests, the others the rest in equal parts. One request in five is
+    urgent; long prompts belong to the class without a limit on the first token.
+    """
+
+    workload: str = "chat"
+    num_requests: int = 2_000
+    rate: float = 10.0
+    num_tenants: int = 3
+    heavy_share: float = 0.6
+
+    def __post_init__(self) -> None:
+        if self.num_tenants < 1:
+            raise ValueError(f"num_tenants must be at least 1, got {self.num_tenants}")
+        if not 0 < self.heavy_share <= 1:
+            raise ValueError(f"heavy_share must be over 0 and at most 1, got {self.heavy_share}")
+
+    def requests(self, seed: int) -> list[TimedRequest]:
+        """Return the requests of a seed in order of arrival."""
+        rng = random.Random(f"{seed} tenants")
+        tenants = [f"tenant {number + 1}" for number in range(self.num_tenants)]
+        light = (1 - self.heavy_share) / max(1, self.num_tenants - 1)
+        weights = [self.heavy_share] + [light] * (self.num_tenants - 1)
+        plain = make_requests(self.workload, self.num_requests, self.rate, seed)
+        return [with_promise(request, rng.choices(tenants, weights)[0], rng.random()) for request in plain]
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenOutputs:
+    """Requests at `rate` per second whose output lengths have the mean `mean` and a squared coefficient of variation.
+
+    `variation` 0 makes all of them equal; over 1 a few are very long, drawn from two exponential distributions.
+    """
+
+    num_requests: int
+    rate: float
+    mean: float
+    variation: float
+
+    def requests(self, seed: int) -> list[TimedRequest]:
+        """Return the requests of a seed in order of arrival."""
+        rng, time = random.Random(seed), 0.0
+        found: list[TimedRequest] = []
+        for number in range(self.num_requests):
+            length = max(1, round(self._draw(rng)))
+            request = TimedRequest(time, str(number), SyntheticPrompt(16, number), length)
+            found.append(with_promise(request, f"tenant {number % 2}", 1.0))
+            time += rng.expovariate(self.rate)
+        return found
+
+    def _draw(self, rng: random.Random) -> float:
+        if self.variation <= 1:
+            return self.mean * (1 if self.variation == 0 else rng.gammavariate(1 / self.variation, self.variation))
+        share = (1 + ((self.variation - 1) / (self.variation + 1)) ** 0.5) / 2
+        is_short = rng.random() < share
+        return rng.expovariate(2 * (share if is_short else 1 - share) / self.mean)
+
+
+def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedRequest:
+    """Return the request with its tenant and class; `draw` is a number from 0 to 1. Long prompts are never urgent."""
+    if request.num_prompt_tokens >= LONG_PROMPT:
+        return replace(request, tenant=tenant, service_level=LATER, priority=urgency.NORMAL)
+    priority = urgency.priority_of(draw)
+    level = URGENT if priority == urgency.URGENT else NORMAL
+    return replace(request, tenant=tenant, service_level=level, priority=priority)
+
+
+@dataclass(frozen=True, slots=True)
+class HashedPrompt(LazyPrompt):
+    """A prompt of which only the hashes of its blocks are known: two prompts agree as far as their hashes do."""
+
+    num_tokens: int
+    hash_ids: tuple[int, ...]
+    block_size: int
+
+    def __iter__(self) -> Iterator[int]:
+        tokens = chain.from_iterable(repeat(hash_id, self.block_size) for hash_id in self.hash_ids)
+        return islice(chain(tokens, repeat(0)), self.num_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLoad:
+    """The first `num_requests` requests of a trace file, their arrivals `speed` times as fast."""
+
+    path: str
+    num_requests: int = 2_000
+    speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.speed > 0:
+            raise ValueError(f"speed must be over 0, got {self.speed}")
+
+    def left_out(self) -> str:
+        """Return which columns of the file the requests do not have, and what that means; empty without any."""
+        _, first = next(_records(Path(self.path)), (0, {}))
+        first = json.loads(first) if isinstance(first, str) else first
+        lost = [name for name in first if name not in HARMLESS.union(ARRIVAL, INPUT, OUTPUT, TENANT)]
+        return "; ".join(f"{name} ({LEFT_OUT.get(name, 'not known')})" for name in lost)
+
+    def requests(self, seed: int) -> list[TimedRequest]:
+        """Return the requests in order of arrival; `seed` decides which of them are urgent.
+
+        Requests without output, which these traces have where a request failed, are left out. Raises `ValueError`
+        naming the line for a file in no known form.
+        """
+        rows = sorted(islice(read_rows(Path(self.path)), self.num_requests), key=lambda row: row.arrival_time)
+        if not rows:
+            raise ValueError(f"{self.path} holds no request with an output")
+        rng, first = Random(f"{seed} classes"), rows[0].arrival_time
+        return [
+            with_promise(
+                TimedRequest((row.arrival_time - first) / self.speed, str(number), row.prompt, row.num_output_tokens),
+                row.tenant,
+                rng.random(),
+            )
+            for number, row in enumerate(rows)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request of a trace file. `arrival_time` is in seconds."""
+
+    arrival_time: float
+    prompt: HashedPrompt
+    num_output_tokens: int
+    tenant: str
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yield the requests of a `.csv` or `.jsonl` file that have an output. Raises `ValueError` naming the line."""
+    if path.suffix not in (".csv", ".jsonl"):
+        raise ValueError(f"a trace must be a .csv or .jsonl file, got {path}")
+    number = 0
+    try:
+        for number, record in _records(path):
+            row = _row(record if isinstance(record, dict) else json.loads(record), number)
+            if row.num_output_tokens > 0:
+                yield row
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}, line {number}: {error}") from None
+
+
+def _records(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield what each line holds, and its number: a row of a table by its columns' names, or JSON as text."""
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        if path.suffix == ".csv":
+            yield from enumerate(csv.DictReader(lines), start=2)
+        else:
+            yield from enumerate(filter(str.strip, lines), start=1)
+
+
+def _row(record: Mapping[str, Any], number: int) -> Row:
+    if not isinstance(record, dict) or not isinstance(record.get("hash_ids", []), list):
+        raise ValueError("must be a JSON object, its hash_ids a list")
+    num_tokens, num_output_tokens = int(_column(record, INPUT)), int(_column(record, OUTPUT))
+    if num_output_tokens < 0 or num_tokens < min(1, num_output_tokens):  # BurstGPT's failed requests have 0 and 0
+        raise ValueError(f"lengths must be at least 1 and 0 tokens, got {num_tokens} and {num_output_tokens}")
+    is_bailian = "chat_id" in record
+    hashes = record.get("hash_ids") or ()
+    block_size = BAILIAN_BLOCK if is_bailian else MOONCAKE_BLOCK
+    # 0 fills a last block without a hash; a prompt without any hash shares nothing.
+    prompt = HashedPrompt(num_tokens, tuple(1 + int(hash_id) for hash_id in hashes), block_size)
+    if not hashes:
+        prompt = HashedPrompt(num_tokens, (-number,), num_tokens)
+    is_mooncake = "hash_ids" in record and not is_bailian
+    seconds = _seconds(_column(record, ARRIVAL)) / (1000 if is_mooncake else 1)
+    return Row(seconds, prompt, num_output_tokens, str(next((record[name] for name in TENANT if name in record), "")))
+
+
+def _column(record: Mapping[str, Any], names: Sequence[str]) -> Any:
+    for name in names:
+        if record.get(name) not in (None, ""):
+            return record[name]
+    raise ValueError(f"needs a column {' or '.join(names)}, got {', '.join(map(str, record)) or 'none'}")
+
+
+def _seconds(value: Any) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:  # Azure writes dates: in 2023 with seven digits and no zone, in 2024 in UTC, some without digits
+        date = datetime.fromisoformat(str(value))
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    if not isfinite(seconds):
+        raise ValueError(f"an arrival must be a finite time, got {value!r}")
+    return seconds

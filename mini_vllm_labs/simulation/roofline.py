@@ -1,0 +1,93 @@
+"""The limits of a model on a GPU: its bytes and operations, memory, concurrency. The time of a step is `CostModel`'s.
+
+Several GPUs (`num_gpus`, tensor parallel) count as one with that many times the memory, the bandwidth and the
+compute rate; communication between them is not counted.
+"""
+
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm_labs.simulation.gpus import Gpu
+from mini_vllm_labs.simulation.model_shapes import ModelShape
+
+BYTES_PER_NUMBER = 2  # bfloat16
+WORKSPACE_BYTES = 1848 * 2**20
+"""What a GPU holds besides weights, activations, K and V: its context, libraries, logits, CUDA graphs. A rough guess:
+with 2,048 tokens of Llama-3.1-8B it makes 2 GiB. An engine measures both at start."""
+
+
+def weight_bytes(model: ModelShape, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
+    return model.num_parameters * bytes_per_number
+
+
+def kv_bytes_per_token(model: ModelShape, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
+    """Return the bytes of K and V of one token in all layers."""
+    return 2 * model.num_layers * model.num_kv_heads * model.head_dim * bytes_per_number
+
+
+def kv_bytes_per_block(model: ModelShape, block_size: int = 16, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
+    """Return the bytes of one block: K and V of `block_size` tokens in all layers."""
+    return block_size * kv_bytes_per_token(model, bytes_per_number)
+
+
+def activation_bytes(model: ModelShape, num_tokens: int, num_gpus: int = 1) -> int:
+    """Return the bytes that a step of `num_tokens` holds at once beside weights, K and V, without its logits.
+
+    The widest moment is in an MLP: the residual, its input, gate and up, and their product. A layer's activations are
+    freed before the next one's, so the number of layers does not count. Every GPU holds the first two whole and its
+    part of the others. They have 16 bits, whatever the weights have.
+    """
+    return num_tokens * (2 * num_gpus * model.hidden_size + 3 * model.intermediate_size) * BYTES_PER_NUMBER
+
+
+def num_kv_blocks(
+    gpu: Gpu,
+    model: ModelShape,
+    *,
+    num_gpus: int = 1,
+    block_size: int = 16,
+    gpu_memory_utilization: float = 0.9,
+    bytes_per_number: int = BYTES_PER_NUMBER,
+    max_num_batched_tokens: int = 2048,
+) -> int:
+    """Return how many blocks fit beside weights, activations and workspace, the null block included.
+
+    Raises `ValueError` if fewer than two fit, with the bytes that they need and the GPU has.
+    """
+    usable = int(gpu.memory_bytes * num_gpus * gpu_memory_utilization)
+    weights, workspace = weight_bytes(model, bytes_per_number), WORKSPACE_BYTES * num_gpus
+    activations = activation_bytes(model, max_num_batched_tokens, num_gpus)
+    num_blocks = (usable - weights - activations - workspace) // kv_bytes_per_block(model, block_size, bytes_per_number)
+    if num_blocks < 2:
+        raise ValueError(
+            f"{model.name} does not fit {num_gpus} x {gpu.name}: its weights take {weights / 2**30:.1f} GiB, the "
+            f"activations {activations / 2**30:.1f}, the workspace {workspace / 2**30:.1f}, and "
+            f"{usable / 2**30:.1f} GiB may be used (gpu_memory_utilization "
+            f"{gpu_memory_utilization}); take a larger GPU or more of them"
+        )
+    return num_blocks
+
+
+def max_concurrency(num_blocks: int, context_len: int, block_size: int = 16) -> int:
+    """Return how many requests of `context_len` tokens fit at once in `num_blocks` blocks, one of them null."""
+    return (num_blocks - 1) // cdiv(context_len, block_size)
+
+
+def saturation_batch(gpu: Gpu, bytes_per_number: int = BYTES_PER_NUMBER) -> float:
+    """Return the tokens per step above which a matrix product takes longer to compute than its weights to read.
+
+    A weight of b bytes takes b / bandwidth seconds to read and 2 / peak seconds per token to use. With two
+    bytes that makes peak / bandwidth tokens, whatever the model.
+    """
+    return bytes_per_number * gpu.peak_flops / (2 * gpu.bandwidth)
+
+
+def flops_per_token(model: ModelShape, context_len: int) -> int:
+    """Return the operations to compute one token, with its logits, that attends to `context_len` tokens."""
+    return (
+        2 * (model.num_matrix_parameters + model.num_embedding_parameters)
+        + attention_flops_per_pair(model) * context_len
+    )
+
+
+def attention_flops_per_pair(model: ModelShape) -> int:
+    """Return the operations for one token to attend to one token, in all layers: a score, and its share of V."""
+    return 4 * model.num_layers * model.num_heads * model.head_dim

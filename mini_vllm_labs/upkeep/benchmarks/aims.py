@@ -1,0 +1,122 @@
+"""The targets of the project, and whether a record meets them: rows of (aim, found, whether it is met)."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from mini_vllm_labs.bench.case import Case
+from mini_vllm_labs.bench.engine_benchmarks import ADAPTIVE, AT_A_TEMPERATURE, BETWEEN, FIXED, OVERLAPPED
+from mini_vllm_labs.bench.engine_cases import EMBEDDED, WIDE
+from mini_vllm_labs.bench.peer_process import BACKENDS
+from mini_vllm_labs.bench.plan import ALL_AT_ONCE, SHARED_PREFIX
+from mini_vllm_labs.bench.speculative import COPYING
+from mini_vllm_labs.bench.throughput import versus
+
+Record = Mapping[str, Any]
+PEERS = BACKENDS[1:]
+TIMES_FASTER = {
+    ("random-150m", "float32"): {"transformers-continuous": 3.0, "transformers-static": 4.0, "openvino": 1.0},
+    ("random-150m", "bfloat16"): {"openvino": 0.85},
+    ("embedded", "float32"): {"transformers-continuous": 4.0, "transformers-static": 3.0, "openvino": 0.9},
+}
+"""All at once: our output tokens per second over theirs, by model and dtype."""
+NEVER_SLOWER_THAN = ("transformers-continuous", "transformers-static")
+MAX_OVERHEAD = 0.05
+MIN_GAIN, MAX_LOSS, MAX_SHARE_BETWEEN = 1.5, 0.9, 0.08
+MAX_SAMPLING, MAX_SAMPLING_WIDE = 0.1, 0.25
+MAX_COST = {"decode": 0.25, "admission": 0.3}
+NOT_MEASURED = ["", "not measured"]
+
+
+def cases_of(record: Record) -> list[Case]:
+    return [Case.read(one) for one in record["cases"]]
+
+
+def throughput(record: Record) -> list[list[str]]:
+    """Return the aims of `bench throughput`: against peers, and in our own time."""
+    cases = {case.title: case for case in cases_of(record)}
+    rows, dtype = [], record["plan"]["dtype"]
+    for peer, times in TIMES_FASTER.get((record["model"], dtype), {}).items():
+        aim = f"all at once, at least {times:g} times the tokens/s of {peer}"
+        rows.append([aim, *found(cases[ALL_AT_ONCE], peer, times)])
+    if record["model"] == "random-150m" and dtype == "float32":
+        share = record["explained"][ALL_AT_ONCE]["overhead"]
+        words = "met" if share < MAX_OVERHEAD else f"**missed by {100 * (share - MAX_OVERHEAD):.1f} points**"
+        aim = f"all at once, under {MAX_OVERHEAD:.0%} of large steps is not the forward pass"
+        rows.append([aim, f"{share:.1%}", words])
+    for peer in PEERS:
+        rows.append([f"shared prefix, more tokens/s than {peer}", *found(cases[SHARED_PREFIX], peer, 1.0)])
+    return rows
+
+
+def found(case: Case, peer: str, aim: float) -> list[str]:
+    """Return how many times faster ours was, and whether that reaches the aim."""
+    return [f"{case.ratio(peer):.2f}", verdict(case.ratio(peer), aim)] if peer in case.sides else NOT_MEASURED
+
+
+def verdict(times: float, aim: float) -> str:
+    """Return whether a ratio reaches the aim, and if not by how much it is short of it."""
+    return "met" if times >= aim else f"**missed by {short(times, aim)}**"
+
+
+def short(times: float, aim: float) -> str:
+    return f"{1 - times / aim:.1%}"
+
+
+def compare(case: Case, peer: str) -> str:
+    """Return whether nothing that counts in a workload is slower in ours than in a peer, and the ratios."""
+    if peer not in case.sides:
+        return "not measured"
+    checks = versus(case, peer)
+    texts = [f"{one.words} {one.times:.2f}" + (f" (by {short(one.times, one.aim)})" * one.slower) for one in checks]
+    return ("**missed:** " if any(one.slower for one in checks) else "met: ") + ", ".join(texts)
+
+
+def batch_size(case: Case) -> int:
+    found = re.search(r"batch (\d+)", case.title)
+    return int(found[1]) if found else 0
+
+
+def drafts(record: Record) -> list[list[str]]:
+    """Return the aims of `bench speculative`: much gained where drafts are right, and little lost anywhere."""
+    cases = cases_of(record)
+    [alone] = [case for case in cases if case.title.startswith(COPYING) and batch_size(case) == 1]
+    gain = max(alone.ratio(name) for name in (FIXED, ADAPTIVE))
+    worst = min(case.ratio(ADAPTIVE) for case in cases)
+    return [
+        [f"{COPYING}, batch 1: at least {MIN_GAIN:g} times", f"{gain:.2f}", verdict(gain, MIN_GAIN)],
+        [f"{ADAPTIVE}, never under {MAX_LOSS:g} times", f"{worst:.2f}", verdict(worst, MAX_LOSS)],
+    ]
+
+
+def between_passes(record: Record) -> list[list[str]]:
+    """Return the aim of `bench async`: little time between two forward passes with a step in flight."""
+    cases = [case for case in cases_of(record) if EMBEDDED in case.title]
+    shares = [case.sides[OVERLAPPED].figures[BETWEEN].value for case in cases]
+    num_missed = sum(share >= MAX_SHARE_BETWEEN for share in shares)
+    words = f"**missed at {num_missed} of {len(shares)} batch sizes**" if num_missed else "met"
+    aim = f"embedded model: under {MAX_SHARE_BETWEEN:.0%} of the time is not the forward pass"
+    return [[aim, f"{min(shares):.0%} to {max(shares):.0%}", words]]
+
+
+def sampling(record: Record) -> list[list[str]]:
+    """Return the aims of `bench sampling` at the largest batch: what a way may cost beside greedy text."""
+    cases = cases_of(record)
+    rows, largest = [], max(map(batch_size, cases))
+    for case in cases:
+        aim = MAX_SAMPLING_WIDE if WIDE in case.title else MAX_SAMPLING
+        for way in (one for one in case.sides if one in AT_A_TEMPERATURE and batch_size(case) == largest):
+            cost = 1 - case.ratio(way)
+            words = "met" if cost <= aim else f"**missed by {100 * (cost - aim):.1f} points**"
+            rows.append([f"{case.title}, {way}: at most {aim:.0%}", f"{cost:.1%}", words])
+    return rows
+
+
+def scheduling(record: Record) -> list[list[str]]:
+    """Return the aims of `bench scheduler --peer vllm`: our cost as a share of vLLM's, the largest of its kind."""
+    rows = []
+    for kind, aim in MAX_COST.items():
+        largest = max(case.ratio("mini-vLLM") for case in cases_of(record) if case.title.startswith(kind))
+        words = "met" if largest <= aim else f"**missed by {largest / aim - 1:.1%}**"
+        rows.append([f"{kind}: at most {aim:.2f} of vLLM's CPU time", f"{largest:.2f}", words])
+    return rows

@@ -1,0 +1,130 @@
+"""`python -m mini_vllm_labs.upkeep.recorded_runs` records all notebooks; with names such as `05`, only these.
+
+It runs a notebook's cells on the reference, and notes the result of each run that they ask for in
+`labs/observed/notebooks/`.
+"""
+
+import ast
+import contextlib
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
+from mini_vllm.config import EngineConfig
+from mini_vllm_labs.fresh.jobs import play_with_lines, play_workload
+from mini_vllm_labs.fresh.process import FreshError, describe
+from mini_vllm_labs.notebook.record_codec import to_json
+from mini_vllm_labs.notebook.records import FOLDER, REFUSED, key_of, write_lines
+from mini_vllm_labs.notebook.serving import LabServer
+from mini_vllm_labs.pictures.policy_comparison import PolicyComparison, compare_policies
+from mini_vllm_labs.pictures.policy_comparison.comparison import BY_GUESSES
+
+TOUR = "00_tour"
+POLICIES = "09_policies"
+BENCH_SETTINGS = (  # that a question asks about, as the bench serves them
+    PolicyComparison(prediction_sigma=2, policies=(BY_GUESSES,)),
+    PolicyComparison(workload="chat"),
+)
+SLIDERS = {
+    "num_gpu_blocks": range(8, 65),
+    "max_num_batched_tokens": range(4, 65),
+    "long_prefill_token_threshold": range(33),
+    "max_num_seqs": range(1, 9),
+}
+Lines = dict[str, str]
+
+
+def record_notebook(path: Path) -> Lines:
+    """Return the records of a notebook's runs, key to JSON, and of the settings that its knobs can reach."""
+    lines: Lines = {}
+
+    def recorded(function: Callable[..., Any], *arguments: object, **how: object) -> object:
+        if function is play_with_lines:
+            function = play_workload  # the lines are the reference's, and these records go out to learners
+        value, line = outcome(function, arguments)
+        if function.__name__ != "measure":  # its times are those of this machine
+            lines[key_of(function, arguments)] = line()
+        if isinstance(value, FreshError):
+            raise value
+        return value
+
+    names, lineup = run_cells(path, recorded), parse_lineup("solution:1-5")
+    for value in names.values():
+        if isinstance(value, LabServer):
+            lines |= value.records()
+            value.close()
+    if path.stem == TOUR:
+        for config in knob_settings(names["config_of_knobs"]):
+            with contextlib.suppress(FreshError):
+                recorded(play_workload, names["workload"], config, lineup)
+    if path.stem == POLICIES:
+        for comparison in BENCH_SETTINGS:
+            recorded(compare_policies, comparison, lineup)
+    return lines
+
+
+def outcome(function: Callable[..., Any], arguments: tuple[object, ...]) -> tuple[object, Callable[[], str]]:
+    """Return the value of a call, or the error that ended it, and a function that writes it as JSON."""
+    try:
+        value = function(*arguments)
+    except ValueError as error:
+        refused = FreshError(describe(error))
+        return refused, lambda: json.dumps({REFUSED: str(refused)})
+    return value, lambda: json.dumps(to_json(value), separators=(",", ":"))
+
+
+def run_cells(path: Path, recorded: Callable[..., object]) -> dict[str, Any]:
+    """Run the cells of a notebook on the reference with `recorded` in place of new processes; return their names."""
+    names: dict[str, Any] = {}
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    with (
+        patch.dict(os.environ, {"LAB_IMPL": "solution"}),
+        patch("mini_vllm_labs.notebook.phase_code.in_fresh_process", recorded),
+        patch("mini_vllm_labs.notebook.lab.Lab.test", lambda lab, task=None: None),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        for cell in cells:
+            if cell["cell_type"] == "code":
+                exec(compile(ast.parse("".join(cell["source"])), path.name, "exec"), names)
+    return names
+
+
+def knob_settings(config: EngineConfig) -> Iterator[EngineConfig]:
+    """Yield the settings that the tour's knobs reach with one slider moved, and the choice and switches set anyhow."""
+    for policy, caching, chunking in product(("fcfs", "priority"), (True, False), (True, False)):
+        chosen: dict[str, Any] = {
+            "policy": policy,
+            "enable_prefix_caching": caching,
+            "enable_chunked_prefill": chunking,
+        }
+        if not chunking:
+            chosen["max_num_batched_tokens"] = config.max_model_len
+        for slider, values in SLIDERS.items():
+            for value in values:
+                with contextlib.suppress(ValueError):  # a setting that the engine refuses needs no record
+                    yield replace(config, **chosen | {slider: value})
+
+
+def main(names: list[str]) -> None:
+    """Record the notebooks whose names begin so, or all."""
+    for path in sorted((CHECKOUT / "notebooks").glob("*.ipynb")):
+        if names and not path.stem.startswith(tuple(names)):
+            continue
+        lines, target = record_notebook(path), FOLDER / f"{path.stem}.xz"
+        target.unlink(missing_ok=True)
+        if lines:
+            write_lines(target, lines)
+            size = target.stat().st_size
+            print(f"{target.relative_to(CHECKOUT)}: {len(lines)} runs, {size:,} bytes", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

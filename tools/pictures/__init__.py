@@ -1,1 +1,0 @@
-"""The pictures of the README and the docs, each made by a function here: `python -m tools.pictures`."""
