@@ -55,6 +55,12 @@ class Lineup:
         if self.prefix_cache != "absent" and self.kv_cache == "absent":
             raise ValueError("phase 4 (prefix cache) needs phase 2 (block pool): what it shares are blocks")
 
+    def with_phase(self, phase: int, impl: Impl) -> "Lineup":
+        """Return the lineup with another implementation of one phase. Raises `ValueError` as the constructor does."""
+        impls: list[Impl] = list(astuple(self))
+        impls[phase - 1] = impl
+        return Lineup(*impls)
+
     def __getitem__(self, phase: int) -> Impl:
         """Return the implementation of a phase, counted from 1."""
         impls: tuple[Impl, ...] = astuple(self)

@@ -21,7 +21,6 @@ from mini_vllm_labs.runs.oracle.divergence import (
     find_culprit,
     search,
     settings_for,
-    with_phase,
     workload_for,
 )
 from mini_vllm_labs.runs.parity.by_phase import ALWAYS, ParityComparison, comparable, compare_until_failure
@@ -112,7 +111,7 @@ def lineup_with_starters(phases: str) -> Lineup:
     lineup = parse_lineup(REFERENCE)
     for number in COMPARED_PHASES:
         if number in chosen:
-            lineup = with_phase(lineup, number, "starter")
+            lineup = lineup.with_phase(number, "starter")
     return lineup
 
 

@@ -18,7 +18,6 @@ from mini_vllm_labs.grading.plan import PlannedPhase, load_whole_plan
 from mini_vllm_labs.grading.results import NOT_CHECKED, EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
 from mini_vllm_labs.grading.testrun import can_fork, run_tests
 from mini_vllm_labs.grading.worker import GradingWorker, Importing, receive_events
-from mini_vllm_labs.runs.oracle.divergence import with_phase
 from mini_vllm_labs.runs.sandbox.explain import explain_death
 from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
@@ -35,7 +34,7 @@ def oracle_check(phase: int, stop: threading.Event) -> EngineCheck:
     if phase in DECIDE_NOTHING or not solutions_exist():
         return NOT_CHECKED
     reference = stack_of("solution", max(phase, RUNNER_PHASE - 1))
-    return run_job("oracle", with_phase(reference, phase, "starter"), reference, stop)
+    return run_job("oracle", reference.with_phase(phase, "starter"), reference, stop)
 
 
 def stack_check(phase: int, stop: threading.Event) -> EngineCheck:
@@ -61,7 +60,7 @@ def find_culprits(phase: int, stop: threading.Event) -> list[int]:
     return [
         number
         for number in phases_of_stack(phase)
-        if check_lineup(with_phase(mine, number, "solution"), phase, stop).status == "passed"
+        if check_lineup(mine.with_phase(number, "solution"), phase, stop).status == "passed"
     ]
 
 

@@ -17,7 +17,6 @@ from mini_vllm_labs.grading.plan import PlannedPhase, impl_prefix, task_command
 from mini_vllm_labs.grading.results import EngineCheck, Grade, PhaseGrade, TaskGrade, alike_line
 from mini_vllm_labs.pictures.terminal.differences import last_steps, side_by_side
 from mini_vllm_labs.pictures.terminal.learner_lineup import enumeration
-from mini_vllm_labs.runs.oracle.divergence import Divergence
 from mini_vllm_labs.runs.starter_status import LABS
 
 NOTEBOOKS = "notebooks 07 (tune it), 08 (refute claims about vLLM), 09 (write a scheduling policy)"
@@ -243,6 +242,8 @@ def show_check(console: Console, check: EngineCheck) -> None:
     if check.steps is None:
         return
     steps = {side: cast(list[StepRecord], check.steps[side]) for side in ("mine", "reference")}
+    from mini_vllm_labs.runs.oracle.divergence import Divergence  # 60 modules, most of them the engine's
+
     divergence = Divergence(check.steps["step"], check.steps["field"], steps["mine"], steps["reference"])
     console.print(last_steps("reference", divergence.reference))
     console.print(last_steps("yours", divergence.mine))

@@ -9,30 +9,33 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm_labs.cli.bench import main as bench
-from mini_vllm_labs.cli.main import COMMANDS, FOR_TEACHERS
+from mini_vllm_labs.cli.bench.main import COMMANDS as BENCHMARKS
+from mini_vllm_labs.cli.main import COMMANDS
 from mini_vllm_labs.pictures.terminal import console
 from mini_vllm_labs.pictures.terminal.lazy_commands import load
 from tests.cli.conftest import Commands
 
 OURS = {"labs", "mini_vllm", "mini_vllm_labs", "solutions"}
 HEAVY = {"IPython", "fastapi", "httpx", "numpy", "playwright", "pytest", "torch", "transformers"}
-MAX_MODULES = 136  # of ours, about 70 of them the engine; importing all commands loaded 430
-MANY = {"arena": 143, "claims": 143, "gradescope": 145, "judge": 145}
+MAX_MODULES = 134  # of ours, about 80 of them the engine
+FEW = dict.fromkeys(("approaches", "bring", "generate", "grade", "hint", "info", "lab", "watch"), 70)
+MANY = {"arena": 160, "claims": 160} | dict.fromkeys(("calibrate", "incidents", "league", "router", "simulate"), 152)
 LOAD_EACH = """
 import json, os, sys
-from mini_vllm_labs.cli.bench import main as bench
-from mini_vllm_labs.cli.main import COMMANDS, FOR_TEACHERS
+from mini_vllm_labs.cli.main import app
 from mini_vllm_labs.pictures.terminal.lazy_commands import load
 print(json.dumps(["", sorted(sys.modules)]), flush=True)
-for command in [*COMMANDS, *FOR_TEACHERS, *bench.COMMANDS]:
+for command in json.loads(sys.argv[1]):
     if os.fork() == 0:
         load(*command[:2])
         print(json.dumps([command[1], sorted(sys.modules)]), flush=True)
         os._exit(0)
     os.wait()
 """
-ALL_COMMANDS = [*COMMANDS, *FOR_TEACHERS, *bench.COMMANDS]
+ALL_COMMANDS = [
+    *((name, f"mini_vllm_labs.cli.{target}", text) for rows in COMMANDS.values() for name, target, text in rows),
+    *((name, f"mini_vllm_labs.cli.bench.{target}", text) for name, target, text in BENCHMARKS),
+]
 
 
 @pytest.mark.parametrize(("name", "target", "text"), ALL_COMMANDS)
@@ -41,21 +44,33 @@ def test_a_command_is_listed_by_the_first_sentence_of_its_help(name: str, target
 
 
 def test_help_names_every_command(mini_vllm: Commands) -> None:
-    for shown, commands in ((mini_vllm("--help"), COMMANDS), (mini_vllm("bench", "--help"), bench.COMMANDS)):
-        for command in commands:
-            assert f" {command[0]} " in shown.output
+    shown, benchmarks = mini_vllm("--help").output, mini_vllm("bench", "--help").output
+    for heading, rows in COMMANDS.items():
+        assert f"─ {heading} ─" in shown
+        assert all(f" {name} " in shown for name, *_ in rows)
+    assert all(f" {name} " in benchmarks for name, *_ in BENCHMARKS)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_command_imports_what_it_uses() -> None:
-    done = subprocess.run([sys.executable, "-c", LOAD_EACH], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD_EACH, json.dumps(ALL_COMMANDS)], check=True, capture_output=True, text=True
+    )
     loaded = dict(map(json.loads, done.stdout.splitlines()))
     assert len([name for name in loaded.pop("") if name.split(".")[0] in OURS]) <= 10, "the list of commands"
     for name, target, _ in ALL_COMMANDS:
         modules = loaded[target]
         num_ours = sum(name.split(".")[0] in OURS for name in modules)
-        assert num_ours <= MANY.get(name, MAX_MODULES), f"{name} imports {num_ours} of our modules"
+        assert num_ours <= (FEW | MANY).get(name, MAX_MODULES), f"{name} imports {num_ours} of our modules"
         assert HEAVY.isdisjoint(modules), name
+
+
+@pytest.mark.parametrize(("typed", "found"), [("mini-vllm wat", "watch"), ("mini-vllm grade --ph", "--phase")])
+def test_a_shell_completes_commands_and_their_options(typed: str, found: str) -> None:
+    asked = {"_MINI_VLLM_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    command = [sys.executable, "-c", "from mini_vllm_labs.cli.main import app; app(prog_name='mini-vllm')"]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [found]
 
 
 @pytest.mark.parametrize("arguments", [["trace"], ["parity", "--help"]])

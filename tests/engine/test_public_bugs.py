@@ -16,7 +16,6 @@ from mini_vllm_labs.runs.oracle.divergence import (
     find_culprit,
     search,
     settings_for,
-    with_phase,
     workload_for,
 )
 from mini_vllm_labs.runs.parity import replay
@@ -42,7 +41,7 @@ def with_bug(name: str, lineup: str, monkeypatch: pytest.MonkeyPatch) -> tuple[L
             for part in vars(broken).keys() & vars(starter).keys():
                 if not part.startswith("__"):
                     monkeypatch.setattr(starter, part, getattr(broken, part))
-            broken_lineup = with_phase(broken_lineup, phase, "starter")
+            broken_lineup = broken_lineup.with_phase(phase, "starter")
     return broken_lineup, phases
 
 

@@ -16,7 +16,7 @@ def collect(
     download: Annotated[Path, typer.Argument(metavar="ZIP", help="The platform's download.", show_default=False)],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or an empty folder.", show_default=False)],
 ) -> None:
-    """For teachers: give each learner of a bulk download a folder.
+    """Give each learner of a bulk download a folder.
 
     Also writes the roster with their ids.
 

@@ -31,7 +31,7 @@ def gradescope(
         str, typer.Option(metavar="WHEN", help=f"When learners see results: {', '.join(get_args(Visibility))}.")
     ] = "visible",
 ) -> None:
-    """For teachers: write a Gradescope autograder.
+    """Write a Gradescope autograder.
 
     It holds the solutions and the seed: upload it, and keep it.
     """

@@ -117,7 +117,7 @@ def judge(
     ] = None,
     files: ResultFiles,
 ) -> None:
-    """For teachers: grade submissions on secret situations.
+    """Grade submissions on secret situations.
 
     Each phase alone, in jailed workers.
 

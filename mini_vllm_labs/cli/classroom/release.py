@@ -22,7 +22,7 @@ def release(
         bool, typer.Option("--wheel", help="Write it as a package, which a learner installs by pip.")
     ] = False,
 ) -> None:
-    """For teachers: write the student edition.
+    """Write the student edition.
 
     Without solutions, their tests, and history.
 

@@ -1,7 +1,7 @@
 """The first difference of a trace, or of two engines, as tables."""
 
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -11,14 +11,16 @@ from rich.text import Text
 
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm_labs.pictures.terminal.step_table import step_table
-from mini_vllm_labs.runs.oracle.divergence import Divergence
-from mini_vllm_labs.runs.parity.verdict import ParityVerdict
+
+if TYPE_CHECKING:
+    from mini_vllm_labs.runs.oracle.divergence import Divergence
+    from mini_vllm_labs.runs.parity.verdict import ParityVerdict
 
 MAX_CHARACTERS = 300
 ABSENT = "(nothing)"
 
 
-def show_failure(console: Console, verdict: ParityVerdict) -> None:
+def show_failure(console: Console, verdict: "ParityVerdict") -> None:
     """Print which trace failed and where, with both sides next to each other."""
     console.print()
     console.print(f"{verdict.scenario.name}: {verdict.headline}", markup=False, soft_wrap=True, style="bold")
@@ -76,7 +78,7 @@ def last_steps(title: str, records: list[StepRecord]) -> Table:
     return table
 
 
-def side_by_side(divergence: Divergence) -> Table:
+def side_by_side(divergence: "Divergence") -> Table:
     """Return the differing entries of the first field that differs."""
     field, reference, mine = divergence.field, divergence.reference[-1], divergence.mine[-1]
     parts = differing_parts(field, reference[field], mine[field])  # type: ignore[literal-required]

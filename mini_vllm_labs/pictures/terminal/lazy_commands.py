@@ -1,6 +1,6 @@
 """Commands that are listed by a line of help and imported when they are run: `mini-vllm` starts at once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 Row = tuple[str, str, str]
-"""A command: its name, the function that runs it, as `module:function`, and the first sentence of its help."""
+"""A command: its name, the function that runs it, as `module:function` in its package, and its help in a sentence."""
 
 
 def load(name: str, target: str) -> Any:
@@ -20,9 +20,9 @@ def load(name: str, target: str) -> Any:
     return typer.main.get_command(app)
 
 
-def lazy_app(commands: Sequence[Row], **settings: Any) -> typer.Typer:
-    """Return an app with these commands; `settings` are those of `typer.Typer`."""
-    targets = {name: target for name, target, _ in commands}
+def lazy_app(package: str, groups: Mapping[str, Sequence[Row]], **settings: Any) -> typer.Typer:
+    """Return an app with commands under headings; `package` holds their modules, `settings` are `typer.Typer`'s."""
+    targets = {name: f"{package}.{target}" for rows in groups.values() for name, target, _ in rows}
 
     class LazyGroup(TyperGroup):
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -39,6 +39,7 @@ def lazy_app(commands: Sequence[Row], **settings: Any) -> typer.Typer:
     def listed() -> None: ...
 
     app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **settings)
-    for name, _, text in commands:
-        app.command(name, help=text)(listed)
+    for heading, rows in groups.items():
+        for name, _, text in rows:
+            app.command(name, help=text, rich_help_panel=heading)(listed)
     return app

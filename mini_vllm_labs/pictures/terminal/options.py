@@ -3,13 +3,16 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mini_vllm import LLM, EngineConfig, Lineup
+from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.assembly.parts import solutions_exist
+
+if TYPE_CHECKING:
+    from mini_vllm import LLM
 
 _WHOSE_CODE = (
     "Whose code runs in which phase: 'solution', 'starter:1-3,solution:4-6', ... Default: LAB_IMPL."
@@ -44,10 +47,12 @@ def open_llm(
     dense: bool = False,
     adapters: Mapping[str, str] | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
-) -> LLM:
+) -> "LLM":
     """Build an `LLM`; `on_progress` is called before each part that takes long."""
     if lineup.runner != "absent" or dense:
         on_progress("Loading torch and the model ...")
+    from mini_vllm import LLM
+
     return LLM(model, config, lineup, record=record, dense=dense, adapters=adapters)
 
 

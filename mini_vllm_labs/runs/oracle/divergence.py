@@ -1,11 +1,10 @@
 """Run the same workload on two lineups: find their first different decision and the phase that causes it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.lineup import ALL_NAMES
-from mini_vllm.assembly.parts import Impl
 from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, Run, make_workload
@@ -105,14 +104,8 @@ def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: L
         phase
         for phase in range(1, len(ALL_NAMES) + 1)
         if mine[phase] == "starter"
-        and first_divergence(arrivals, config, with_phase(mine, phase, "solution"), reference) is None
+        and first_divergence(arrivals, config, mine.with_phase(phase, "solution"), reference) is None
     ]
-
-
-def with_phase(lineup: Lineup, phase: int, impl: Impl) -> Lineup:
-    impls: list[Impl] = list(astuple(lineup))
-    impls[phase - 1] = impl
-    return Lineup(*impls)
 
 
 def search(seeds: Iterable[int], num_requests: int, mine: Lineup, reference: Lineup) -> tuple[int, Divergence] | None:

@@ -9,7 +9,6 @@ from mini_vllm import EngineConfig, Lineup, SamplingParams
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
-from mini_vllm_labs.policies.named import find_policy
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 SMALL_POOL = EngineConfig(
@@ -43,6 +42,8 @@ def policy_of(name: str | None, requests: Sequence[TimedRequest]) -> SchedulingP
     """
     if name is None:
         return None
+    from mini_vllm_labs.policies.named import find_policy  # 14 modules that few runs need
+
     return find_policy(name).make({request.request_id: request.max_tokens for request in requests})
 
 
