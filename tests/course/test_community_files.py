@@ -16,7 +16,10 @@ from tests.edition.released_text import read
 
 ROOT = Path(__file__).parents[2]
 YAML_FILES = sorted([*ROOT.glob(".github/**/*.yml"), ROOT / ".pre-commit-config.yaml", ROOT / "CITATION.cff"])
-ROOT_DOCUMENTS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/contributing.md", "docs/teaching.md")
+ROOT_DOCUMENTS = (
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/commands.md", "docs/contributing.md"),
+    *("docs/installing.md", "docs/teaching.md", "docs/using.md"),
+)
 
 
 def loaded(path: Path) -> Any:

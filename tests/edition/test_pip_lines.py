@@ -171,7 +171,7 @@ def test_every_line_of_a_text_runs_where_its_readers_are(place: Place, wheel: Pa
 def test_what_a_learner_types_to_install_the_wheel_brings_the_tested_versions(
     index: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    texts = [(CHECKOUT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/teaching.md")]
+    texts = [(CHECKOUT / name).read_text(encoding="utf-8") for name in ("docs/installing.md", "docs/teaching.md")]
     lines = {" ".join(it.split()) for text in texts for it in re.findall(r"pip install[^`|]*?\.whl[^`|\n]*", text)}
     assert {CPU_INDEX in line for line in lines} == {True, False}
     for number, line in enumerate(sorted(lines)):

@@ -96,7 +96,7 @@ def texts(edition: Mapping[str, bytes], *, has_chat: bool) -> dict[str, str]:
 def gallery(edition: Mapping[str, bytes]) -> str:
     """Return the gallery, its pictures with the text alternatives that the documents give them."""
     written = "".join(edition[path].decode() for path in edition if path.endswith(".md"))
-    written += (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    written += (CHECKOUT / "docs" / "using.md").read_text(encoding="utf-8")
 
     def picture(name: re.Match[str]) -> str:
         found = re.search(rf"!\[([^\]]+)\]\([^)]*{name[1]}\.svg\)", written)

@@ -1,0 +1,73 @@
+"""Write `docs/commands.md`: every command of `mini-vllm` under its heading, as its `--help` describes it.
+
+Run it as `python -m mini_vllm_labs.upkeep.commands_page`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.cli.bench.main import COMMANDS as BENCHMARKS
+from mini_vllm_labs.cli.main import COMMANDS
+from mini_vllm_labs.pictures.terminal.lazy_commands import load
+
+PAGE = CHECKOUT / "docs" / "commands.md"
+HEAD = """\
+# Commands
+
+`python -m mini_vllm_labs.upkeep.commands_page` makes this page from what `--help` prints. `mini-vllm COMMAND --help`
+explains each option. `mini-vllm --install-completion` lets your shell complete commands and options.
+"""
+TAIL = """
+## Modules
+
+These commands work in a checkout with solutions.
+
+| Command | What it does |
+|---|---|
+| `python -m mini_vllm_labs.upkeep.vllm_inside` | your scheduler inside vLLM 0.13.0 (`--scheduler-cls`): its own tests, its engine, the cost, without a GPU (with one: `--gpu`); see [inside_vllm](../mini_vllm_labs/inside_vllm/README.md) |
+| `python -m mini_vllm_labs.upkeep.decks` | eight slide decks, each one HTML file for a room without a network, with questions to ask; as slides after `mini_vllm_labs/upkeep/install_reveal.sh` |
+| `python -m tests.mutants.exam --phase 1` | an exam ("which rule is broken?") from the known mistakes of a phase, and its answers in another file |
+| `python -m mini_vllm_labs.upkeep.site.figures` | how long a learner waits in the browser's tab, and what a first visit loads (after `make site`) |
+"""  # noqa: E501
+
+
+def page() -> str:
+    """Return the page: a table for each heading of `mini-vllm --help`, and one for `mini-vllm bench`."""
+    groups = {
+        heading: [(name, f"mini_vllm_labs.cli.{target}") for name, target, _ in COMMANDS[heading]]
+        for heading in COMMANDS
+    }
+    groups["Benchmarks"] = [(f"bench {name}", f"mini_vllm_labs.cli.bench.{target}") for name, target, _ in BENCHMARKS]
+    return HEAD + "".join("\n".join(_table(heading, rows)) for heading, rows in groups.items()) + TAIL
+
+
+def _table(heading: str, rows: list[tuple[str, str]]) -> Iterator[str]:
+    yield from ("", f"## {heading}", "", "| Command | What it does | Options |", "|---|---|---|")
+    for name, target in rows:
+        command = load(name, target)
+        says = " ".join((command.help or "").split()).replace("|", "\\|")
+        yield f"| `{' '.join(('mini-vllm', name, *_arguments(command)))}` | {says} | {', '.join(_options(command))} |"
+    yield ""
+
+
+def _arguments(command: Any) -> Iterator[str]:
+    for one in command.params:
+        if one.param_type_name == "argument":
+            name = (one.metavar or one.name or "").upper().strip("[].") + "..." * (one.nargs == -1)
+            yield name if one.required else f"[{name}]"
+
+
+def _options(command: Any) -> Iterator[str]:
+    """Yield the longest name of each option."""
+    for one in command.params:
+        if one.param_type_name == "option" and one.name != "help" and not one.hidden:
+            yield f"`{max(one.opts, key=len)}`"
+
+
+def main() -> None:
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
