@@ -5,7 +5,6 @@ that is not listed is absent. `solution` and `starter` alone are the course's si
 be listed, as in `starter:1-13` or `solution:1-6,starter:7`. `parts.py` turns a lineup into code.
 """
 
-import os
 from dataclasses import astuple, dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 from mini_vllm.assembly.parts import Impl, solutions_exist
+from mini_vllm.environment import LAB_IMPL
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PHASE_NAMES = ("scheduler step", "block pool", "preemption", "prefix cache", "chunked prefill", "GPU runner")
@@ -95,7 +95,7 @@ def default_lineup_text() -> str:
 
 def lineup_from_env() -> Lineup:
     """Return the lineup that `LAB_IMPL` names, or the default. Raises `ValueError` if it names none."""
-    return parse_lineup(os.environ.get("LAB_IMPL") or default_lineup_text())
+    return parse_lineup(LAB_IMPL.get() or default_lineup_text())
 
 
 def parse_lineup(text: str) -> Lineup:

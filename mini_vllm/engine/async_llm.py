@@ -15,11 +15,12 @@ from typing import TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.engine.engine_messages import OpenEngine, Watch
 from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.engine_thread import EngineThread
 from mini_vllm.engine.errors import EngineDeadError, RequestIdInUseError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.output_pieces import OpenEngine, OutputCollector, Watch
+from mini_vllm.engine.output_pieces import OutputCollector
 from mini_vllm.engine.structured_output import checked
 from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams

@@ -17,21 +17,25 @@ from typing import Any, TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
+from mini_vllm.engine.engine_messages import (
+    AbortRequest,
+    Call,
+    End,
+    EngineMessage,
+    EngineReply,
+    Opened,
+    OpenEngine,
+    RunFunction,
+    SetPaused,
+    StepOnce,
+    Tell,
+    Watch,
+)
 from mini_vllm.engine.engine_process_main import run_engine
 from mini_vllm.engine.engine_thread import Deliver, OnDeath, seconds_since
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.output_pieces import (
-    Call,
-    EngineReply,
-    Method,
-    Opened,
-    OpenEngine,
-    OutputPiece,
-    PieceJoiner,
-    Tell,
-    Watch,
-)
+from mini_vllm.engine.output_pieces import OutputPiece, PieceJoiner
 from mini_vllm.outputs import RequestOutput
 
 Result = TypeVar("Result")
@@ -94,28 +98,28 @@ class EngineProcess:
         return seconds_since(self._clocks[0])
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
-        return self._send("call", function)
+        return self._send(RunFunction(pickle.dumps(function)))
 
     def call_during_step(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
-        return self._send("call_during_step", function)
+        return self._send(RunFunction(pickle.dumps(function), during_step=True))
 
     def abort(self, request_id: str) -> Future[RequestOutput | None]:
-        return self._send("abort", request_id)
+        return self._send(AbortRequest(request_id))
 
     def step_once(self) -> Future[None]:
-        return self._send("step_once")
+        return self._send(StepOnce())
 
     def pause(self) -> None:
         self._is_paused = True
-        self._send_unless_ended("pause")
+        self._send_unless_ended(SetPaused(True))
 
     def resume(self) -> None:
         self._is_paused = False
-        self._send_unless_ended("resume")
+        self._send_unless_ended(SetPaused(False))
 
     def end(self) -> None:
         """Let the process end after the calls made so far."""
-        self._send_unless_ended("end")
+        self._send_unless_ended(End())
 
     def abandon(self) -> None:
         """Kill the process at once, in the middle of a step, with what was started in it."""
@@ -140,26 +144,26 @@ class EngineProcess:
         assert isinstance(opened, Opened)
         return opened
 
-    def _send(self, method: Method, *arguments: Any) -> Future[Any]:
-        """Call a method of the `EngineThread`. Raises `ShuttingDownError` or `EngineDeadError`."""
+    def _send(self, message: EngineMessage) -> Future[Any]:
+        """Send a message and return the future of its reply. Raises `ShuttingDownError` or `EngineDeadError`."""
         call_id, future = next(self._call_ids), Future[Any]()
         future.set_running_or_notify_cancel()  # what is sent will be done, even if the caller no longer waits
-        message = pickle.dumps(Call(call_id, method, pickle.dumps(arguments)))
+        content = pickle.dumps(Call(call_id, message))
         with self._noting:
             if self._error is not None:
                 raise EngineDeadError(*self._error.args)
             if self._is_ending or self._over.is_set():
                 raise ShuttingDownError("the engine has shut down")
-            self._is_ending = method == "end"
+            self._is_ending = isinstance(message, End)
             self._pending[call_id] = future
         with self._sending, suppress(OSError):  # if the process is gone, `_read` completes all that is pending
-            self._connection.send_bytes(message)
+            self._connection.send_bytes(content)
         return future
 
-    def _send_unless_ended(self, method: Method) -> None:
-        """Call a method unless the engine has ended: it then has no effect to miss."""
+    def _send_unless_ended(self, message: EngineMessage) -> None:
+        """Send a message unless the engine has ended: it then has no effect to miss."""
         with suppress(ShuttingDownError, EngineDeadError):
-            self._send(method)
+            self._send(message)
 
     def _read(self) -> None:
         try:
@@ -224,7 +228,7 @@ class EngineProcess:
         self._fail_pending()
 
     def _fail_pending(self) -> None:
-        """Let everything fail that waits for a result."""
+        """Fail every pending call."""
         with self._noting:
             pending, self._pending = self._pending, {}
         for call_id, future in pending.items():

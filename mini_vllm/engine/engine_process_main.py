@@ -15,8 +15,21 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
+from mini_vllm.engine.engine_messages import (
+    AbortRequest,
+    Call,
+    End,
+    EngineMessage,
+    EngineReply,
+    Opened,
+    OpenEngine,
+    RunFunction,
+    SetPaused,
+    StepOnce,
+    Watch,
+)
 from mini_vllm.engine.engine_thread import EngineThread, StepClock
-from mini_vllm.engine.output_pieces import Call, EngineReply, Opened, OpenEngine, Watch, piece_of
+from mini_vllm.engine.output_pieces import piece_of
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.outputs import RequestOutput
 
@@ -99,7 +112,7 @@ class PipeServer:
         if watch:
             watch(thread.give_up, self._send)
         try:
-            while (call := self._connection.recv()).method != "end":
+            while not isinstance((call := self._connection.recv()).message, End):
                 self._begin(thread, call)
         except (EOFError, OSError):
             end_group()  # the server is gone: no reader is left for the outputs of this step
@@ -108,7 +121,7 @@ class PipeServer:
 
     def _begin(self, thread: EngineThread, call: Call) -> None:
         try:
-            result = getattr(thread, call.method)(*pickle.loads(call.arguments))
+            result = self._done(thread, call.message)
         except Exception as error:
             self._send(EngineReply(call.call_id, None, error))
             return
@@ -116,6 +129,17 @@ class PipeServer:
             result.add_done_callback(partial(self._send_result, call.call_id))
         else:
             self._send(EngineReply(call.call_id, result, None))
+
+    def _done(self, thread: EngineThread, message: EngineMessage) -> Any:
+        match message:
+            case RunFunction(function, during_step):
+                return (thread.call_during_step if during_step else thread.call)(pickle.loads(function))
+            case AbortRequest(request_id):
+                return thread.abort(request_id)
+            case StepOnce():
+                return thread.step_once()
+            case SetPaused(is_paused):
+                return thread.pause() if is_paused else thread.resume()
 
     def _send_result(self, call_id: int, future: "Future[Any]") -> None:
         error = future.exception()

@@ -1,23 +1,12 @@
-"""Messages to and from an engine's process, in pieces that carry only what is new, and their way to a slow reader."""
+"""Outputs of an engine's process, in pieces that carry only what is new, and their way to a slow reader."""
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-from mini_vllm.config import EngineConfig
-from mini_vllm.core.tokenizer import Tokenizer
-from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.outputs import CompletionOutput, MetricValues, RequestMetrics, RequestOutput, TokenLogprobs
 
 Logprobs = list[TokenLogprobs | None]
-OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
-Tell = Callable[[str], None]
-# Watches the engine where it is. The first argument ends it, with a reason; the second is told what takes long, and an
-# empty text once that has ended.
-Watch = Callable[[Tell, Tell], None]
-Method = Literal["call", "call_during_step", "abort", "step_once", "pause", "resume", "end"]  # of `EngineThread`
 
 
 class OutputPiece(NamedTuple):
@@ -104,36 +93,6 @@ class PieceJoiner:
     def forget(self, request_id: str) -> None:
         """Drop the pieces of a request that no longer has a reader."""
         self._joined.pop(request_id, None)
-
-
-class Opened(NamedTuple):
-    """The engine is open: what a server needs to know of it without asking."""
-
-    config: EngineConfig
-    tokenizer: Tokenizer
-
-
-class Call(NamedTuple):
-    """A method of the `EngineThread` to be called, in the order of sending; its arguments are pickled."""
-
-    call_id: int
-    method: Method
-    arguments: bytes
-
-
-class EngineReply(NamedTuple):
-    """What a call returned or raised."""
-
-    call_id: int
-    result: Any
-    error: BaseException | None
-
-    def complete(self, future: "Future[Any]") -> None:
-        """Pass it on to the caller."""
-        if self.error is None:
-            future.set_result(self.result)
-        else:
-            future.set_exception(self.error)
 
 
 class OutputCollector:

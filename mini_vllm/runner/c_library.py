@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from mini_vllm.environment import CACHE
+
 HERE = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")
 OPTIONS = ("-O3", "-march=native", "-ffast-math", "-fPIC", "-c")
@@ -67,7 +69,7 @@ def _load(library: Path) -> ctypes.CDLL | None:
 
 
 def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mini-vllm"
+    return Path(CACHE.get() or Path.home() / ".cache") / "mini-vllm"
 
 
 def _digest(compiler: str, code: str, options: tuple[str, ...]) -> str:

@@ -1,6 +1,5 @@
 """Load a model and its tokenizer from a directory or a hub name; refuse models the paged cache cannot serve."""
 
-import os
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import torch
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.environment import NUM_THREADS
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.runner.contract import check_attention_contract, require_replaceable_attention
 from mini_vllm.runner.end_tokens import EndTokens
@@ -102,7 +102,7 @@ def use_one_thread_if_small(model: Any) -> None:
     Its matrices are too small to split: on a busy machine, threads that waited for each other made it 100 times slower.
     """
     num_parameters = sum(weight.numel() for weight in model.parameters())
-    if num_parameters < SMALL_MODEL_PARAMETERS and "OMP_NUM_THREADS" not in os.environ:
+    if num_parameters < SMALL_MODEL_PARAMETERS and not NUM_THREADS.get():
         torch.set_num_threads(1)
 
 

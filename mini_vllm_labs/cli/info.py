@@ -18,6 +18,7 @@ from rich.text import Text
 
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, default_lineup_text, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
+from mini_vllm.environment import LAB_IMPL, VARIABLES
 from mini_vllm.installation import PROJECT, install_command, pip_install
 from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 from mini_vllm_labs.pictures.terminal.learner_lineup import TURNS_ON
@@ -69,6 +70,7 @@ def all_checks() -> list[Finding]:
         Finding("course", "OK", str(CHECKOUT)),
         check_solutions(),
         *check_lineup(),
+        *check_variables(),
     ]
 
 
@@ -179,7 +181,7 @@ def check_solutions() -> Finding:
 
 def check_lineup() -> Iterator[Finding]:
     """`LAB_IMPL` must be a lineup; what it means for each phase."""
-    text = os.environ.get("LAB_IMPL")
+    text = LAB_IMPL.get()
     if not text and not solutions_exist():
         yield from check_written()
         return
@@ -192,6 +194,18 @@ def check_lineup() -> Iterator[Finding]:
     for item in describe(lineup).split(", "):
         phase, _, whose = item.partition(": ")
         yield Finding(f"  {phase}", "OK", whose)
+
+
+def check_variables() -> Iterator[Finding]:
+    """The other environment variables that are set, and what each does."""
+    for variable in VARIABLES:
+        if variable is LAB_IMPL or not (text := os.environ.get(variable.name)):
+            continue
+        try:
+            variable.get()
+            yield Finding(variable.name, "OK", f"{'set' if variable.is_secret else text} ({variable.about})")
+        except ValueError as error:
+            yield Finding(variable.name, "wrong", str(error), f"unset {variable.name}")
 
 
 def check_written() -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from time import monotonic
 
 from mini_vllm.assembly.lineup import CHECKOUT, Lineup, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
+from mini_vllm.environment import GRADE_FORK
 from mini_vllm_labs.grading.hints import hint_for, with_hint
 from mini_vllm_labs.grading.plan import PlannedPhase, load_whole_plan
 from mini_vllm_labs.grading.results import NOT_CHECKED, EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
@@ -183,7 +184,7 @@ def grade_tests(
 ) -> PhaseGrade:
     """Run the tests of a phase, or of those of its tasks that `phase` has; no engine. Raises `StoppedError`."""
     if forks is None:
-        forks = can_fork() and os.environ.get("MINI_VLLM_GRADE_FORK") != "0"
+        forks = can_fork() and GRADE_FORK.get()
     run = run_tests(phase, stop, forks=forks, on_progress=on_progress)
     results = {result.id: result for result in run.complete()}
     tasks = [

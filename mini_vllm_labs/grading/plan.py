@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES
 from mini_vllm.assembly.parts import solutions_exist
+from mini_vllm.environment import COLLECT
 from mini_vllm_labs.grading.starter_file import sha256
 from mini_vllm_labs.runs.sandbox import IN_BROWSER
 from mini_vllm_labs.runs.starter_status import LABS, lab_folder, phase_in
@@ -157,7 +158,7 @@ def collect() -> dict[str, list[str]]:
 def pytest_collection_finish(session: "pytest.Session") -> None:
     """As a plugin of pytest's: write the ids of the collected tests, with their markers, to a file."""
     tests = {item.nodeid: sorted({marker.name for marker in item.iter_markers()}) for item in session.items}
-    Path(os.environ["MINI_VLLM_COLLECT"]).write_text(json.dumps(tests), encoding="utf-8")
+    Path(COLLECT.get()).write_text(json.dumps(tests), encoding="utf-8")
 
 
 def public_names(folder: str) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """The graded tests of one phase, run on the learner's file in worker processes until each has a result."""
 
-import os
 import sys
 import threading
 import time
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.environment import GRADE_SECONDS
 from mini_vllm_labs.grading.plan import PlannedPhase
 from mini_vllm_labs.grading.results import TestResult
 from mini_vllm_labs.grading.starter_file import complaint_about_file, sha256
@@ -25,7 +25,7 @@ from mini_vllm_labs.grading.worker import (
 from mini_vllm_labs.runs.sandbox.explain import explain_death, shown_path
 from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
-SECONDS_PER_TEST = float(os.environ.get("MINI_VLLM_GRADE_SECONDS") or 5)  # of CPU time; a slow machine may need more
+SECONDS_PER_TEST = GRADE_SECONDS.get()  # of CPU time; a slow machine may need more
 IMPORT_SECONDS = 4 * SECONDS_PER_TEST  # torch is imported here
 SECONDS_PER_PHASE = 600.0  # by the clock: enough for a loop in every test of phase 1 on a machine shared by four
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)

@@ -1,6 +1,5 @@
 """The scheduler class that vLLM takes: every decision is the lineup's, the messages are vLLM's."""
 
-import os
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from mini_vllm.core import step as own
 from mini_vllm.core.invariants import check_state, check_step
 from mini_vllm.core.request import RequestStatus as OwnStatus
 from mini_vllm.engine.errors import StalledError
+from mini_vllm.environment import LAB_CHECKS
 from mini_vllm_labs.inside_vllm.messages import Workers
 from mini_vllm_labs.inside_vllm.translation import engine_config, reason_to_refuse, twin_of
 from mini_vllm_labs.runs.sandbox.frames import learners_frames, place_of
@@ -60,7 +60,7 @@ class LearnerScheduler(SchedulerInterface):
         self._workers = Workers()
         self._refused: Answers = []
         self._hits = PrefixCacheStats()
-        self._checks = os.environ.get("LAB_CHECKS") != "0"  # without them, for measuring
+        self._checks = LAB_CHECKS.get()  # without them, for measuring
 
     @property
     def running(self) -> list[Request]:

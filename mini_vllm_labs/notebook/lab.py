@@ -1,6 +1,5 @@
 """The learner's engine in a notebook: run afresh for each cell, with the phases that the cell is about."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mini_vllm import EngineConfig, SamplingParams
 from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 from mini_vllm.assembly.parts import solutions_exist
+from mini_vllm.environment import LAB_IMPL
 from mini_vllm_labs.fresh.jobs import ChatRun, WorkloadRun, chat, play_with_lines, play_workload, run_ablation
 from mini_vllm_labs.fresh.talk import talk
 from mini_vllm_labs.notebook.ablation_charts import ablation_charts
@@ -50,7 +50,7 @@ class Lab:
     def __init__(self, phase: int, lineup: str | None = None) -> None:
         if not 1 <= phase <= len(ALL_NAMES):
             raise ValueError(f"phase must be 1 to {len(ALL_NAMES)}, got {phase}")
-        self.code = PhaseCode(phase, whole_lineup(lineup or os.environ.get("LAB_IMPL") or "starter", phase))
+        self.code = PhaseCode(phase, whole_lineup(lineup or LAB_IMPL.get() or "starter", phase))
         self._printed: set[str] = set()
         self._marks = CellMarks()
 

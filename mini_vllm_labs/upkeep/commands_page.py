@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.environment import VARIABLES
 from mini_vllm_labs.cli.bench.main import COMMANDS as BENCHMARKS
 from mini_vllm_labs.cli.main import COMMANDS
 from mini_vllm_labs.pictures.terminal.lazy_commands import load
@@ -31,6 +32,15 @@ These commands work in a checkout with solutions.
 | `python -m mini_vllm_labs.upkeep.site.figures` | how long a learner waits in the browser's tab, and what a first visit loads (after `make site`) |
 """  # noqa: E501
 
+VARIABLES_HEAD = """
+## Environment variables
+
+`mini-vllm info` lists those that are set.
+
+| Variable | What it does |
+|---|---|
+"""
+
 
 def page() -> str:
     """Return the page: a table for each heading of `mini-vllm --help`, and one for `mini-vllm bench`."""
@@ -39,7 +49,14 @@ def page() -> str:
         for heading in COMMANDS
     }
     groups["Benchmarks"] = [(f"bench {name}", f"mini_vllm_labs.cli.bench.{target}") for name, target, _ in BENCHMARKS]
-    return HEAD + "".join("\n".join(_table(heading, rows)) for heading, rows in groups.items()) + TAIL
+    variables = "".join(f"| `{one.name}` | {one.about} |\n" for one in VARIABLES)
+    return (
+        HEAD
+        + "".join("\n".join(_table(heading, rows)) for heading, rows in groups.items())
+        + TAIL
+        + VARIABLES_HEAD
+        + variables
+    )
 
 
 def _table(heading: str, rows: list[tuple[str, str]]) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from mini_vllm.environment import API_KEY
 from mini_vllm_labs.bench.backend import BackendSettings
 from mini_vllm_labs.bench.model_directory import EMBEDDED, RANDOM, model_directory
 from mini_vllm_labs.bench.peer_process import PeerError, chosen_peers
@@ -64,7 +64,7 @@ class EndpointOptions:
         """Return the endpoint at this address. Raises `ValueError` if `--extra-body` is not a JSON object."""
         from mini_vllm_labs.bench.serve.text_requests import Endpoint
 
-        key = self.api_key or os.environ.get("OPENAI_API_KEY")
+        key = self.api_key or API_KEY.get()
         return Endpoint(base_url, self.model, key, parse_extra_body(self.extra_body), self.chat)
 
 

@@ -1,11 +1,11 @@
 """Find and start the system's Chromium, once per process: a second one would not start."""
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from mini_vllm.environment import CHROMIUM
 from mini_vllm.installation import pip_install
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -22,7 +22,7 @@ class NoBrowserError(ValueError):
 
 def find_chromium() -> str | None:
     """Return the path of Chromium: `$CHROMIUM`, or the one on `PATH`."""
-    return os.environ.get("CHROMIUM") or next((path for name in NAMES if (path := shutil.which(name))), None)
+    return CHROMIUM.get() or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from rich.console import Console
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, PHASE_NAMES, Lineup, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.config import EngineConfig
+from mini_vllm.environment import LAB_IMPL
 from mini_vllm_labs.runs.starter_status import starter_path, unwritten_tasks, written_lineup, written_phases
 from mini_vllm_labs.runs.workloads.electives import electives_of
 
@@ -27,7 +28,7 @@ def lineup_to_run(text: str | None, console: Console, reference: str = "solution
     `ValueError` if a text is not a lineup.
     """
     if is_chosen(text):
-        return parse_lineup(text or os.environ.get("LAB_IMPL") or reference)
+        return parse_lineup(text or LAB_IMPL.get() or reference)
     lineup = written_lineup()
     if lineup is None:
         say_what_you_have(console)
@@ -37,7 +38,7 @@ def lineup_to_run(text: str | None, console: Console, reference: str = "solution
 
 def is_chosen(text: str | None) -> bool:
     """Return whether the lineup is chosen explicitly, or the reference exists as the default."""
-    return text is not None or bool(os.environ.get("LAB_IMPL")) or solutions_exist()
+    return text is not None or bool(LAB_IMPL.get()) or solutions_exist()
 
 
 def remark_on_electives(lineup: Lineup, config: EngineConfig) -> str:

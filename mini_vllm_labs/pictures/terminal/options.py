@@ -10,6 +10,7 @@ import typer
 from mini_vllm import EngineConfig, Lineup
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.assembly.parts import solutions_exist
+from mini_vllm.environment import NUM_THREADS
 
 if TYPE_CHECKING:
     from mini_vllm import LLM
@@ -35,7 +36,7 @@ Threads = Annotated[
 
 def threads_to_use(chosen: int | None) -> int:
     """Return the threads of `--threads`, else of `OMP_NUM_THREADS`, else one for each CPU."""
-    return chosen or int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1)
+    return chosen or (NUM_THREADS.get() or os.cpu_count() or 1)
 
 
 def open_llm(

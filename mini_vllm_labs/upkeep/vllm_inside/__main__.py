@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 from mini_vllm.assembly.lineup import CHECKOUT, default_lineup_text
+from mini_vllm.environment import LAB_IMPL
 from mini_vllm_labs.bench import peer_process
 from mini_vllm_labs.bench.peer_process import VLLM_PYTHON
 from mini_vllm_labs.upkeep.vllm_inside.unit_tests import FILES, SLOW, compare, explanations, run
@@ -48,7 +49,7 @@ def main() -> int:
     parser.add_argument("--slow", action="store_true", help="vLLM's random tests alone, three minutes")
     parser.add_argument("--gpu", nargs="?", const=MODEL, metavar="MODEL", help=f"20 prompts on a GPU; default: {MODEL}")
     asked = parser.parse_args()
-    base = os.environ.get("LAB_IMPL") or default_lineup_text()
+    base = LAB_IMPL.get() or default_lineup_text()
     # The electives that vLLM's tests ask for join a lineup that names the course's phases alone.
     lineup = f"{base}:1-5,{base}:7-8" if base in ("starter", "solution") else base
     if asked.gpu:

@@ -1,0 +1,73 @@
+"""Every environment variable that this project reads: its type, its default and what it does.
+
+`mini-vllm info` lists those that are set.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable(Generic[Value]):
+    """A variable; `read` turns its text into a value and raises `ValueError` for a text that has none."""
+
+    name: str
+    default: Value
+    read: Callable[[str], Value]
+    about: str
+    is_secret: bool = False
+
+    def get(self) -> Value:
+        """Return the value, or the default if the variable is not set or empty. Raises `ValueError` with its name."""
+        text = os.environ.get(self.name)
+        if not text:
+            return self.default
+        try:
+            return self.read(text)
+        except ValueError as error:
+            raise ValueError(f"the environment variable {self.name}: {error}; got {text!r}") from error
+
+
+def _switch(text: str) -> bool:
+    return text != "0"
+
+
+def _positive(text: str) -> float:
+    if not 0 < (number := float(text)) < float("inf"):
+        raise ValueError("expected a number over 0")
+    return number
+
+
+def _count(text: str) -> int:
+    if (number := int(text.partition(",")[0])) < 1:  # OpenMP takes a list, one number for each level
+        raise ValueError("expected at least 1")
+    return number
+
+
+LAB_IMPL = Variable("LAB_IMPL", "", str, "whose code runs in which phase, as in starter:1-3,solution:4-6")
+LAB_CHECKS = Variable("LAB_CHECKS", True, _switch, "0: no checks of the learner's scheduler inside vLLM, to measure it")
+GRADE_SECONDS = Variable("MINI_VLLM_GRADE_SECONDS", 5.0, _positive, "seconds of CPU time for a graded test")
+GRADE_FORK = Variable("MINI_VLLM_GRADE_FORK", True, _switch, "0: grade in fresh processes, not in forked ones")
+COLLECT = Variable("MINI_VLLM_COLLECT", "", str, "set by `mini-vllm grade`: where pytest writes the tests it found")
+NUM_THREADS = Variable("OMP_NUM_THREADS", 0, _count, "threads for torch; unset: 1 for a small model, else all cores")
+CACHE = Variable("XDG_CACHE_HOME", "", str, "the folder for compiled kernels; unset: ~/.cache")
+CHROMIUM = Variable("CHROMIUM", "", str, "the browser for tests and pictures; unset: one that is found on the path")
+API_KEY = Variable("OPENAI_API_KEY", "", str, "sent to another server by `mini-vllm bench serve`", is_secret=True)
+REQUIRED = tuple(
+    Variable(f"REQUIRE_{name}", False, _switch, f"tests that need {what} fail without it instead of being skipped")
+    for name, what in {
+        "CHROMIUM": "a browser",
+        "COMPILER": "a C compiler",
+        "JAIL": "bubblewrap",
+        "PROMETHEUS": "Prometheus",
+        "REVEAL": "reveal.js",
+        "SITE": "the website",
+        "VLLM": "vLLM's scheduler",
+    }.items()
+)
+OWN = (LAB_IMPL, LAB_CHECKS, GRADE_SECONDS, GRADE_FORK, COLLECT, NUM_THREADS, CACHE, CHROMIUM, API_KEY)
+VARIABLES: tuple[Variable[Any], ...] = (*OWN, *REQUIRED)
