@@ -80,7 +80,7 @@ def texts(edition: Mapping[str, bytes], *, has_chat: bool) -> dict[str, str]:
     for path, text in found.items():
         hints = edition.get(f"{path.removesuffix('README.md')}hints.rot13", b"").decode()
         found[path] = with_hints(text, hints_in(codecs.decode(hints, "rot13")))
-    found["docs/architecture.md"] = edition["docs/architecture.md"].decode()
+    found |= {path: edition[path].decode() for path in edition if re.fullmatch(r"docs/(?:electives/)?\w+\.md", path)}
     for path in DOCUMENTS:
         text = (CHECKOUT / path).read_text(encoding="utf-8")
         found[path] = CHECKS_IN_LINES.sub("", LINES_OF_CHECKS.sub("", text))
