@@ -22,6 +22,11 @@ LOOK = [
     ("stages", "stages:stages", "Show what each phase gains: one workload on phases 1, 1-2, ... 1-5."),
     ("oracle", "oracle:oracle", "Show the first step in which your decisions differ from the right ones."),
     ("parity", "parity:parity", "Replay recorded vLLM decisions and compare, block ids included."),
+    (
+        "inside-vllm",
+        "modules:inside_vllm",
+        "Run your scheduler inside vLLM 0.13.0: its own tests, its engine and the cost, without a GPU.",
+    ),
     ("share", "share:share", "Write a run of your engine as one HTML file to show to others."),
 ]
 MEASURE = [
@@ -41,6 +46,9 @@ TEACH = [
     ("release", "classroom.release:release", "Write the student edition."),
     ("collect", "classroom.collect:collect", "Give each learner of a bulk download a folder."),
     ("judge", "classroom.judge:judge", "Grade submissions on secret situations."),
+    ("decks", "modules:decks", "Write eight slide decks, each one HTML file for a room without a network."),
+    ("exam", "modules:exam", "Write an exam from the known mistakes of a phase, and its answers in another file."),
+    ("site", "modules:site", "Build the website: the pages, and the lab in a browser's tab."),
     ("gradescope", "classroom.gradescope:gradescope", "Write a Gradescope autograder."),
 ]
 HAS_CLASSROOM = (Path(__file__).parents[1] / "classroom").is_dir()  # a student edition has none

@@ -19,19 +19,6 @@ HEAD = """\
 `python -m mini_vllm_labs.upkeep.commands_page` makes this page from what `--help` prints. `mini-vllm COMMAND --help`
 explains each option. `mini-vllm --install-completion` lets your shell complete commands and options.
 """
-TAIL = """
-## Modules
-
-These commands work in a checkout with solutions.
-
-| Command | What it does |
-|---|---|
-| `python -m mini_vllm_labs.upkeep.vllm_inside` | your scheduler inside vLLM 0.13.0 (`--scheduler-cls`): its own tests, its engine, the cost, without a GPU (with one: `--gpu`); see [inside_vllm](../mini_vllm_labs/inside_vllm/README.md) |
-| `python -m mini_vllm_labs.upkeep.decks` | eight slide decks, each one HTML file for a room without a network, with questions to ask; as slides after `mini_vllm_labs/upkeep/install_reveal.sh` |
-| `python -m tests.mutants.exam --phase 1` | an exam ("which rule is broken?") from the known mistakes of a phase, and its answers in another file |
-| `python -m mini_vllm_labs.upkeep.site.figures` | how long a learner waits in the browser's tab, and what a first visit loads (after `make site`) |
-"""  # noqa: E501
-
 VARIABLES_HEAD = """
 ## Environment variables
 
@@ -53,7 +40,6 @@ def page() -> str:
     return (
         HEAD
         + "".join("\n".join(_table(heading, rows)) for heading, rows in groups.items())
-        + TAIL
         + VARIABLES_HEAD
         + variables
     )

@@ -75,7 +75,7 @@ ROOMS = (
 RELEASED = (
     *("LICENSE", "Makefile", ".gitignore", "constraints.txt", "environment.yml", "postBuild"),
     *("pyproject.toml", "conftest.py", "lab.py", "labs/", "mini_vllm/", "notebooks/"),
-    *("docs/architecture.md", "docs/electives/", "docs/pictures/", *(f"mini_vllm_labs/{room}" for room in ROOMS)),
+    *("docs/architecture.md", "docs/pictures/", *(f"mini_vllm_labs/{room}" for room in ROOMS)),
 )
 
 TEMPLATES = "mini_vllm_labs/upkeep/student_edition/"

@@ -19,7 +19,11 @@ from mini_vllm_labs.upkeep.site.website.texts import hints_in, lab, page_text, u
 
 HERE = Path(__file__).parent
 # For readers who are no learners: the student edition does not have them.
-DOCUMENTS = ("docs/benchmarks.md", "docs/teaching.md", "docs/serving.md", "docs/contributing.md", "CONTRIBUTING.md")
+ELECTIVES = ("README", "tokens_ahead", "structured_output", "kv_transfer", "gates", "windows", "policies")
+DOCUMENTS = (
+    *("docs/benchmarks.md", "docs/teaching.md", "docs/serving.md", "docs/contributing.md", "CONTRIBUTING.md"),
+    *(f"docs/electives/{name}.md" for name in ELECTIVES),
+)
 SET_UP = "## Set up and run\n"
 STEP_BEFORE_PREEMPTION = 5
 CHAT = (
@@ -80,7 +84,7 @@ def texts(edition: Mapping[str, bytes], *, has_chat: bool) -> dict[str, str]:
     for path, text in found.items():
         hints = edition.get(f"{path.removesuffix('README.md')}hints.rot13", b"").decode()
         found[path] = with_hints(text, hints_in(codecs.decode(hints, "rot13")))
-    found |= {path: edition[path].decode() for path in edition if re.fullmatch(r"docs/(?:electives/)?\w+\.md", path)}
+    found["docs/architecture.md"] = edition["docs/architecture.md"].decode()
     for path in DOCUMENTS:
         text = (CHECKOUT / path).read_text(encoding="utf-8")
         found[path] = CHECKS_IN_LINES.sub("", LINES_OF_CHECKS.sub("", text))

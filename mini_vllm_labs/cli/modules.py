@@ -1,0 +1,41 @@
+"""Commands that are programs of their own: each runs as a module, with the options that it is given."""
+
+import os
+import subprocess
+import sys
+
+import typer
+
+from mini_vllm.assembly.lineup import CHECKOUT
+
+CONTEXT = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["--no-help"]}
+
+
+def _run(module: str, context: typer.Context) -> None:
+    """Run a module and exit with its code. Exits with 2 if a student edition lacks the module."""
+    if not CHECKOUT.joinpath(*module.split(".")).is_dir():
+        print(f"error: `{context.info_name}` needs a checkout of the course with solutions and tests", file=sys.stderr)
+        raise typer.Exit(2)
+    path = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", module, *context.args]
+    raise typer.Exit(subprocess.call(command, env={**os.environ, "PYTHONPATH": path}))
+
+
+def inside_vllm(context: typer.Context) -> None:
+    """Run your scheduler inside vLLM 0.13.0: its own tests, its engine and the cost, without a GPU."""
+    _run("mini_vllm_labs.upkeep.vllm_inside", context)
+
+
+def decks(context: typer.Context) -> None:
+    """Write eight slide decks, each one HTML file for a room without a network."""
+    _run("mini_vllm_labs.upkeep.decks", context)
+
+
+def exam(context: typer.Context) -> None:
+    """Write an exam from the known mistakes of a phase, and its answers in another file."""
+    _run("tests.mutants.exam", context)
+
+
+def site(context: typer.Context) -> None:
+    """Build the website: the pages, and the lab in a browser's tab."""
+    _run("mini_vllm_labs.upkeep.site", context)
