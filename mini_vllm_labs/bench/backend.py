@@ -107,14 +107,21 @@ class Backend(Protocol):
 
 
 class Arrivals:
-    """Yields the requests of a round as they arrive, at most `batch_size` unfinished at once.
+    """The requests of a round as they arrive, at most `batch_size` unfinished at once, and the tokens that they got.
 
-    The clock starts at construction. The code that serves the requests counts `num_finished`.
+    The clock starts at construction.
     """
 
-    def __init__(self, requests: Sequence[TimedRequest], batch_size: int | None = None) -> None:
-        self.requests, self.batch_size = requests, batch_size or len(requests)
+    def __init__(
+        self,
+        requests: Sequence[TimedRequest],
+        batch_size: int | None = None,
+        on_progress: OnProgress = lambda count: None,
+    ) -> None:
+        self.requests, self.batch_size, self.on_progress = requests, batch_size or len(requests), on_progress
         self.next = self.num_finished = 0
+        self.token_ids: list[list[int]] = [[] for _ in requests]
+        self.token_times: list[list[float]] = [[] for _ in requests]
         self.start = time.perf_counter()
 
     @property
@@ -125,6 +132,10 @@ class Arrivals:
     @property
     def all_in(self) -> bool:
         return self.next == len(self.requests)
+
+    @property
+    def all_finished(self) -> bool:
+        return self.num_finished == len(self.requests)
 
     def take(self, max_count: int | None = None) -> list[int]:
         """Return the indices of newly arrived requests."""
@@ -137,3 +148,23 @@ class Arrivals:
     def wait(self) -> None:
         """Sleep until the next request arrives."""
         time.sleep(max(0.0, self.requests[self.next].arrival_time - self.now))
+
+    def note(
+        self, index: int, new: Sequence[int], times: Sequence[float] = (), *, finished: bool | None = None
+    ) -> bool:
+        """Keep new tokens of a request; return whether it is finished: if None, when it has all that it may get.
+
+        `times` are seconds since the round began; without them the tokens are there now.
+        """
+        self.token_ids[index] += new
+        self.token_times[index] += times or [self.now] * len(new)
+        if finished is None:
+            finished = len(self.token_ids[index]) >= self.requests[index].num_output_tokens
+        if finished:
+            self.num_finished += 1
+            self.on_progress(self.num_finished)
+        return finished
+
+    def served(self) -> ServedRound:
+        """Return the round, now that it is over."""
+        return ServedRound(self.token_ids, self.token_times, self.now)

@@ -16,6 +16,7 @@ UNITS: dict[str, Callable[[float], str]] = {
     "times": lambda value: f"{value:.2f}",
     "MiB": lambda value: f"{value:,.0f} MiB",
     "tokens/s": lambda value: f"{value:,.0f} tokens/s",
+    "requests/s": lambda value: f"{value:.2f} requests/s",
     "": lambda value: f"{value:,.1f}" if value % 1 else f"{value:,.0f}",
 }
 
@@ -35,11 +36,11 @@ Figures = Mapping[str, Quantity]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One round of one side: the value that is compared, other figures, and the tokens of each request, if any."""
+    """One round of one side: the value that is compared, other figures, and each request's answer, if any."""
 
     value: float
     figures: Figures = field(default_factory=dict)
-    token_ids: Sequence[Sequence[int]] | None = None
+    answers: Sequence[object] | None = None
 
 
 Rounds = Mapping[str, Sequence[Measured]]
@@ -79,7 +80,7 @@ def in_turns(
 
 @dataclass(slots=True)
 class Side:
-    """The value of each round, the medians of other figures, and (requests with the base's tokens, all compared)."""
+    """The value of each round, the medians of other figures, and (answers equal to the base's, all compared)."""
 
     values: list[float]
     figures: dict[str, Quantity] = field(default_factory=dict)
@@ -106,7 +107,7 @@ class Case:
 
     @classmethod
     def of(cls, title: str, unit: str, base: str, rounds: Rounds, **more: Any) -> "Case":
-        """Return the case of these rounds; tokens are compared with those of the base in the same round."""
+        """Return the case of these rounds; answers are compared with those of the base in the same round."""
         sides = {}
         for name, found in rounds.items():
             figures = {
@@ -115,7 +116,7 @@ class Case:
                 if all(key in one.figures for one in found)
             }
             compared = zip(found, rounds.get(base, ()), strict=False)
-            pairs = [pair for mine, theirs in compared for pair in token_pairs(mine, theirs)]
+            pairs = [pair for mine, theirs in compared for pair in pairs_of_answers(mine, theirs)]
             equal = sum(one == other for one, other in pairs)
             sides[name] = Side([one.value for one in found], figures, (equal, len(pairs)))
         return cls(title, unit, base, sides, **more)
@@ -134,7 +135,7 @@ class Case:
         return cls(**{**record, "sides": sides})
 
     @property
-    def same_tokens(self) -> bool:
+    def same_answers(self) -> bool:
         return all(equal == compared for equal, compared in (side.equal for side in self.sides.values()))
 
     def ratios(self, name: str, base: str = "") -> list[float]:
@@ -162,8 +163,8 @@ class Case:
         return middle + (f" ({low} to {high})" if low != high else "")
 
 
-def token_pairs(mine: Measured, theirs: Measured) -> Iterable[tuple[Sequence[int], Sequence[int]]]:
-    """Return the tokens that both have of each request; a slow side may have served only the first few."""
-    if mine.token_ids is None or theirs.token_ids is None:
+def pairs_of_answers(mine: Measured, theirs: Measured) -> Iterable[tuple[object, object]]:
+    """Return the answers of both to each request; a slow side may have served only the first few."""
+    if mine.answers is None or theirs.answers is None:
         return []
-    return zip(mine.token_ids, theirs.token_ids, strict=False)
+    return zip(mine.answers, theirs.answers, strict=False)

@@ -15,6 +15,7 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm_labs.bench.backend import ALL_GREEDY, ServedRound
 from mini_vllm_labs.bench.case import Case, Figures, Measured, in_turns
@@ -123,13 +124,37 @@ def measure(
             sides = build_sides(one, lineup, path)
             if threads:
                 torch.set_num_threads(threads)  # loading a small model chooses one thread
+            chat = partial(as_chat, next(iter(sides.values())).engine)
             for (workload, make), size in product(one.workloads.items(), one.batch_sizes):
                 title = f"{workload}; {model}, batch {size}, threads: {torch.get_num_threads()}"
-                serving = Serving(one, sides, make, Work(size, 0, model, one.scale, chats_of(sides)))
-                rounds = in_turns(serving.runs(peers), num_rounds, num_warm_ups=1, report=report, title=title)
+                work = Work(size, 0, model, one.scale, chat)
+                asked: dict[str, Peer] = {
+                    name: partial(answer, one, name, side)
+                    for name, side in sides.items()
+                    if one.applies(name, side, model)
+                }
+                asked |= peers if size == 1 else {}  # transformers drafts for one request at a time
+                runs = {name: partial(in_round, make, work, ask) for name, ask in asked.items()}
+                rounds = in_turns(runs, num_rounds, num_warm_ups=1, report=report, title=title)
                 case = Case.of(title, "tokens/s", one.base, rounds)
                 case.notes = one.notes(case)
                 yield case
+
+
+def as_chat(engine: LLMEngine, text: str) -> list[int]:
+    return engine.tokenizer.apply_chat_template([{"role": "user", "content": text}])
+
+
+def in_round(make: Callable[[Work], list[TimedRequest]], work: Work, ask: Peer, number: int) -> Measured:
+    """Ask a side the requests of a round."""
+    return ask(make(replace(work, round_number=number)))
+
+
+def answer(one: EngineBenchmark, name: str, side: EngineSide, requests: list[TimedRequest]) -> Measured:
+    """Serve requests with a side's setting."""
+    served = side.serve(requests, {**one.params, **one.settings[name].params})
+    token_ids = served.token_ids if one.same_tokens else None
+    return Measured(served.tokens_per_second, one.figures(side, requests, served), token_ids)
 
 
 def build_sides(one: EngineBenchmark, lineup: Lineup, model: str | None) -> dict[str, EngineSide]:
@@ -151,40 +176,3 @@ def num_blocks(one: EngineBenchmark) -> int:
     rounds = [make(Work(max(one.batch_sizes), 0, scale=one.scale)) for make in one.workloads.values()]
     room = max(one.room * max(MIN_ROOM, *map(room_needed, rounds)), 2 * max(map(longest, rounds)))
     return cdiv(round(room), one.config.block_size) + 1
-
-
-def chats_of(sides: Mapping[str, EngineSide]) -> Callable[[str], list[int]]:
-    template = next(iter(sides.values())).engine.tokenizer.apply_chat_template
-    return lambda text: template([{"role": "user", "content": text}])
-
-
-@dataclass(frozen=True)
-class Serving:
-    """One workload at one batch size, served by all sides."""
-
-    one: EngineBenchmark
-    sides: Mapping[str, EngineSide]
-    make: Callable[[Work], list[TimedRequest]]
-    work: Work
-
-    def runs(self, peers: Mapping[str, Peer]) -> dict[str, Callable[[int], Measured]]:
-        """Return the rounds of every side that this model has; transformers drafts for one request at a time."""
-        runs = {
-            name: partial(self.serve, name)
-            for name, side in self.sides.items()
-            if self.one.applies(name, side, self.work.model)
-        }
-        asked = {name: partial(self.ask, peer) for name, peer in peers.items() if self.work.size == 1}
-        return {**runs, **asked}
-
-    def requests(self, number: int) -> list[TimedRequest]:
-        return self.make(replace(self.work, round_number=number))
-
-    def serve(self, name: str, number: int) -> Measured:
-        requests, side = self.requests(number), self.sides[name]
-        served = side.serve(requests, {**self.one.params, **self.one.settings[name].params})
-        answers = served.token_ids if self.one.same_tokens else None
-        return Measured(served.tokens_per_second, self.one.figures(side, requests, served), answers)
-
-    def ask(self, peer: Peer, number: int) -> Measured:
-        return peer(self.requests(number))

@@ -110,10 +110,9 @@ class LlamaCpp:
             api.llama_sampler_chain_add(sampler, api.llama_sampler_init_dist(1))
         else:
             api.llama_sampler_chain_add(sampler, api.llama_sampler_init_greedy())
-        arrivals, slots, free = Arrivals(requests, load.batch_size), dict[int, Slot](), list(range(self.num_slots))
-        token_ids: list[list[int]] = [[] for _ in requests]
-        token_times: list[list[float]] = [[] for _ in requests]
-        while arrivals.num_finished < len(requests):
+        arrivals = Arrivals(requests, load.batch_size, on_progress)
+        slots, free = dict[int, Slot](), list(range(self.num_slots))
+        while not arrivals.all_finished:
             for index in arrivals.take(len(free)) if free else ():
                 slots[heappop(free)] = Slot(index, list(requests[index].prompt_token_ids))
             if not slots:
@@ -122,17 +121,13 @@ class LlamaCpp:
             rows = self._compute(slots)
             new = {seq: api.llama_sampler_sample(sampler, self.context, row) for seq, row in rows.items()}
             for seq, token in new.items():
-                index, slots[seq].waiting = slots[seq].index, [token]
-                token_ids[index].append(token)
-                token_times[index].append(arrivals.now)
-                if len(token_ids[index]) == requests[index].num_output_tokens:
+                slots[seq].waiting = [token]
+                if arrivals.note(slots[seq].index, [token]):
                     api.llama_memory_seq_rm(memory, seq, -1, -1)
                     del slots[seq]
                     heappush(free, seq)
-                    arrivals.num_finished += 1
-                    on_progress(arrivals.num_finished)
         api.llama_sampler_free(sampler)
-        return ServedRound(token_ids, token_times, arrivals.now)
+        return arrivals.served()
 
     def _compute(self, slots: dict[int, Slot]) -> dict[int, int]:
         """Compute one step; return the row of the logits of each slot whose tokens are all computed."""

@@ -99,9 +99,7 @@ class MiniVllmBackend:
         """Serve a round; each request is added at its arrival time."""
         self.num_rounds += 1
         self.clock.clear()
-        engine, arrivals = self.engine, Arrivals(requests, load.batch_size)
-        token_ids: list[list[int]] = [[] for _ in requests]
-        token_times: list[list[float]] = [[] for _ in requests]
+        engine, arrivals = self.engine, Arrivals(requests, load.batch_size, on_progress)
         steps: list[dict[str, float]] = []
         while not arrivals.all_in or engine.has_unfinished_requests():
             for index in arrivals.take():
@@ -113,15 +111,11 @@ class MiniVllmBackend:
             outputs = engine.step()
             self.watched.last.step_seconds = time.perf_counter() - start
             steps.append(asdict(self.watched.last))
-            now = arrivals.now
             for output in outputs:
                 index = int(output.request_id.partition(":")[2])
-                token_ids[index] = list(output.outputs[0].token_ids)
-                token_times[index] += [now] * (len(token_ids[index]) - len(token_times[index]))
-                if output.finished:
-                    arrivals.num_finished += 1
-                    on_progress(arrivals.num_finished)
-        return ServedRound(token_ids, token_times, arrivals.now, steps=steps)
+                new = output.outputs[0].token_ids[len(arrivals.token_ids[index]) :]
+                arrivals.note(index, new, finished=output.finished)
+        return replace(arrivals.served(), steps=steps)
 
     def add(self, request_id: str, request: TimedRequest, temperature: float) -> None:
         """Add a request. With an output length below its limit it ends with an end token, as real text does."""

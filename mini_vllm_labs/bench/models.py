@@ -1,17 +1,18 @@
-"""The models of the benchmarks, saved as directories that every backend can load. Imports torch."""
+"""The models of the benchmarks, as directories that every backend can load.
+
+Torch is imported where it is needed: the client of a server must stay light.
+"""
 
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from transformers.utils import logging
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.bench.peer_process import PeerError
 
-from mini_vllm.runner.loading import EMBEDDED_MODEL
-from mini_vllm.runner.model_folder import open_config
-
+EMBEDDED, RANDOM = "embedded", "random-150m"
+EMBEDDED_MODEL = CHECKOUT / "mini_vllm" / "embedded_model"
 RANDOM_MODEL: dict[str, Any] = {
     "vocab_size": 8192,
     "hidden_size": 1024,
@@ -50,10 +51,32 @@ class ModelSize:
 QWEN3_SHAPE = LARGE_VOCABULARY | {"num_hidden_layers": 28, "max_position_embeddings": 40_960}  # Qwen3-0.6B's
 
 
+def model_directory(model: str, folder: Path) -> Path:
+    """Return the path of `embedded`, of `random-150m` (made in `folder`), or of a directory with a model.
+
+    Raises `ValueError` if there is none, `PeerError` if it could not be made.
+    """
+    directory = EMBEDDED_MODEL if model == EMBEDDED else Path(model)
+    if model == RANDOM:
+        directory = folder / RANDOM
+        making = get_context("spawn").Process(target=save_random_model, args=(directory,))
+        making.start()
+        making.join()
+        if making.exitcode != 0:
+            raise PeerError(f"{RANDOM} could not be made: exit code {making.exitcode}")
+    if not (directory / "config.json").exists():
+        raise ValueError(f"--model {model}: there is no config.json in {directory}; or use '{EMBEDDED}' or '{RANDOM}'")
+    return directory.resolve()
+
+
 def save_random_model(
     directory: Path, sizes: dict[str, Any] = RANDOM_MODEL, family: str = "llama", dtype: str = "float32"
 ) -> Path:
     """Write a model with random weights, by default about 150 million, with the course's tokenizer beside it."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
     torch.manual_seed(0)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     config = AutoConfig.for_model(family, **sizes)
@@ -65,6 +88,12 @@ def save_random_model(
 
 def model_size(directory: str | Path) -> ModelSize:
     """Return the sizes from a model's config, without loading weights. Raises `ValueError` as a load does."""
+    import torch
+    from torch import nn
+    from transformers import AutoModelForCausalLM
+
+    from mini_vllm.runner.model_folder import open_config
+
     config = open_config(Path(directory))[1]
     with torch.device("meta"):  # shapes alone: no weight takes memory
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]

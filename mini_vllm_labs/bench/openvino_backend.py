@@ -70,34 +70,17 @@ class OpenVino:
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round; each request is added at its arrival time."""
-        arrivals = Arrivals(requests, load.batch_size)
-        handles: list[Any] = []
-        token_ids: list[list[int]] = [[] for _ in requests]
-        token_times: list[list[float]] = [[] for _ in requests]
-        while arrivals.num_finished < len(requests):
+        arrivals, handles = Arrivals(requests, load.batch_size, on_progress), list[Any]()
+        while not arrivals.all_finished:
             for request in (requests[index] for index in arrivals.take()):
-                prompt, length, temperature = (
-                    list(request.prompt_token_ids),
-                    request.num_output_tokens,
-                    load.temperature,
-                )
-                handles.append(
-                    add_request(
-                        self.pipeline, next(self._ids), prompt, length, ignore_eos=True, temperature=temperature
-                    )
-                )
+                asked = next(self._ids), list(request.prompt_token_ids), request.num_output_tokens
+                handles.append(add_request(self.pipeline, *asked, ignore_eos=True, temperature=load.temperature))
             if not self.pipeline.has_non_finished_requests():
                 arrivals.wait()
                 continue
             self.pipeline.step()
-            now = arrivals.now
-            # Not strict: requests that have not arrived have no handle yet.
-            for request, handle, tokens, times in zip(requests, handles, token_ids, token_times, strict=False):
-                if len(tokens) < request.num_output_tokens and handle.can_read():
-                    for output in handle.read().values():
-                        tokens += output.generated_ids
-                    times += [now] * (len(tokens) - len(times))
-                    if len(tokens) >= request.num_output_tokens:
-                        arrivals.num_finished += 1
-                        on_progress(arrivals.num_finished)
-        return ServedRound(token_ids, token_times, arrivals.now)
+            for index, handle in enumerate(handles):
+                if len(arrivals.token_ids[index]) < requests[index].num_output_tokens and handle.can_read():
+                    new = [token for output in handle.read().values() for token in output.generated_ids]
+                    arrivals.note(index, new)
+        return arrivals.served()

@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from mini_vllm.assembly.lineup import CHECKOUT
@@ -49,22 +51,65 @@ def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
     return names
 
 
+class JsonLines:
+    """A Python module in a process of another environment, which writes JSON lines to stdout, and may read some."""
+
+    def __init__(self, name: str, python: Path | str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.name = name
+        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._process = subprocess.Popen(
+            [str(python), "-m", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,  # a file: a pipe that is not read fills up, and the process would stop
+            text=True,
+            cwd=CHECKOUT,
+            env={**os.environ, **environment},
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the messages until the process has written its last. Raises `PeerError` if it fails."""
+        assert self._process.stdout is not None
+        yield from map(json.loads, self._process.stdout)
+        if self._process.wait() != 0:
+            raise self.error()
+
+    def send(self, message: Any) -> None:
+        """Write a message to the process. Raises `PeerError` if it has ended."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise self.error() from error
+
+    def error(self) -> PeerError:
+        self._process.wait()
+        self._stderr.seek(0)
+        last = self._stderr.read().strip().splitlines()[-1:] or ["nothing"]
+        return PeerError(f"{self.name} exited early; its last line: {last[0][:500]}")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()  # its loop over the lines ends
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stderr.close()
+
+
 class PeerProcess:
     """A running backend process. While other backends have their rounds, it waits and uses no CPU."""
 
     def __init__(self, name: str, settings: BackendSettings) -> None:
         self.name, self.settings = name, settings
-        python = str({OPENVINO: OPENVINO_PYTHON, LLAMA_CPP: LLAMA_CPP_PYTHON}.get(name, sys.executable))
-        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        self._process = subprocess.Popen(
-            [python, "-m", "mini_vllm_labs.bench.backend_process", name, json.dumps(asdict(settings))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,  # a file: a pipe that is not read fills up, and the backend would stop
-            text=True,
-            cwd=CHECKOUT,
-            env={**os.environ, "OMP_NUM_THREADS": str(settings.num_threads), "HF_HUB_OFFLINE": "1"},
-        )
+        python = {OPENVINO: OPENVINO_PYTHON, LLAMA_CPP: LLAMA_CPP_PYTHON}.get(name, sys.executable)
+        arguments = ["mini_vllm_labs.bench.backend_process", name, json.dumps(asdict(settings))]
+        threads = {"OMP_NUM_THREADS": str(settings.num_threads), "HF_HUB_OFFLINE": "1"}
+        self._lines = JsonLines(name, python, arguments, threads)
         self.facts: dict[str, Any] = self._read("ready")
 
     def serve(
@@ -74,41 +119,19 @@ class PeerProcess:
         load: Load = ALL_GREEDY,
     ) -> ServedRound:
         """Serve a round; `on_progress` receives the number of finished requests. Raises `PeerError`."""
-        assert self._process.stdin is not None
-        parts = [
-            [list(request.prompt_token_ids), request.num_output_tokens, request.arrival_time] for request in requests
-        ]
-        try:
-            self._process.stdin.write(json.dumps({"requests": parts, "load": asdict(load)}) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError as error:
-            raise self._error() from error
+        parts = [(list(one.prompt_token_ids), one.num_output_tokens, one.arrival_time) for one in requests]
+        self._lines.send({"requests": parts, "load": asdict(load)})
         served = ServedRound(**self._read("served", on_progress))
         require_complete(requests, served, self.name)
         return served
 
     def close(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()  # its loop over the lines ends
-        try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._stderr.close()
+        self._lines.close()
 
     def _read(self, key: str, on_progress: OnProgress = lambda count: None) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            message = json.loads(line)
+        for message in self._lines:
             if key in message:
                 answer: dict[str, Any] = message[key]
                 return answer
             on_progress(message["done"])
-        raise self._error()
-
-    def _error(self) -> PeerError:
-        self._process.wait()
-        self._stderr.seek(0)
-        last = self._stderr.read().strip().splitlines()[-1:] or ["nothing"]
-        return PeerError(f"{self.name} exited early; its last line: {last[0][:500]}")
+        raise self._lines.error()

@@ -55,6 +55,6 @@ def transformers_peers() -> Mapping[str, Callable[[list[TimedRequest]], Measured
         with torch.inference_mode():
             answer = model.generate(tokens, max_new_tokens=request.max_tokens, do_sample=False, **options)
         seconds, new = time.perf_counter() - started, answer[0, tokens.shape[1] :].tolist()
-        return Measured(len(new) / seconds, token_ids=[new])
+        return Measured(len(new) / seconds, answers=[new])
 
     return {name: partial(generate, **options) for name, options in settings.items()}

@@ -53,19 +53,16 @@ class StaticBatches:
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round; each batch holds the requests that wait when the previous batch has ended."""
-        arrivals = Arrivals(requests, self.batch_size if self.batch_size == 1 else load.batch_size or self.batch_size)
-        token_ids: list[list[int]] = []
-        token_times: list[list[float]] = []
+        batch_size = self.batch_size if self.batch_size == 1 else load.batch_size or self.batch_size
+        arrivals = Arrivals(requests, batch_size, on_progress)
         while not arrivals.all_in:
             arrivals.wait()
-            batch = [requests[index] for index in arrivals.take()]
-            clock = TokenClock(arrivals)
-            for request, answer in zip(batch, self._generate(batch, clock, load.temperature), strict=True):
-                token_ids.append(answer[: request.num_output_tokens])
-                token_times.append(clock.times[: request.num_output_tokens])
-            arrivals.num_finished = len(token_ids)
-            on_progress(arrivals.num_finished)
-        return ServedRound(token_ids, token_times, arrivals.now)
+            indices, clock = arrivals.take(), TokenClock(arrivals)
+            answers = self._generate([requests[index] for index in indices], clock, load.temperature)
+            for index, answer in zip(indices, answers, strict=True):
+                length = requests[index].num_output_tokens
+                arrivals.note(index, answer[:length], clock.times[:length])
+        return arrivals.served()
 
     @torch.inference_mode()
     def _generate(self, batch: list[TimedRequest], clock: TokenClock, temperature: float) -> list[list[int]]:
@@ -107,8 +104,6 @@ class Continuous:
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round. The times of the tokens are those that the manager records."""
-        token_ids: list[list[int]] = [[] for _ in requests]
-        token_times: list[list[float]] = [[] for _ in requests]
         index_of: dict[str, int] = {}
         if load.temperature != self.temperature:
             self.model.destroy_cached_continuous_batching_manager()  # it would go on as it began
@@ -125,8 +120,8 @@ class Continuous:
             persistent_manager=True,  # else every round would pay for a new cache
             warmup=False,
         ) as manager:
-            arrivals = Arrivals(requests, load.batch_size)
-            while arrivals.num_finished < len(requests):
+            arrivals = Arrivals(requests, load.batch_size, on_progress)
+            while not arrivals.all_finished:
                 for index in arrivals.take():
                     length = requests[index].num_output_tokens
                     request_id = manager.add_request(
@@ -136,12 +131,8 @@ class Continuous:
                 wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival_time - arrivals.now)
                 result = manager.get_result(timeout=min(1.0, wait))  # a manager that has died is noticed
                 if result is not None and result.is_finished():
-                    index = index_of[result.request_id]
-                    token_ids[index] = list(result.generated_tokens)
-                    token_times[index] = [moment - arrivals.start for moment in result.timestamps]
-                    arrivals.num_finished += 1
-                    on_progress(arrivals.num_finished)
+                    times = [moment - arrivals.start for moment in result.timestamps]
+                    arrivals.note(index_of[result.request_id], list(result.generated_tokens), times)
                 elif result is None and not manager.is_running():
                     raise RuntimeError("transformers' continuous batching stopped before all requests were served")
-            seconds = arrivals.now
-        return ServedRound(token_ids, token_times, seconds)
+            return arrivals.served()

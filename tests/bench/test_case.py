@@ -13,7 +13,7 @@ ROUNDS = {"old": [2.0, 4.0, 8.0], "new": [3.0, 2.0, 2.0]}
 
 
 def case_of(tokens: Any = None, **more: Any) -> Case:
-    rounds = {name: [Measured(one, token_ids=tokens and tokens[name]) for one in ROUNDS[name]] for name in ROUNDS}
+    rounds = {name: [Measured(one, answers=tokens and tokens[name]) for one in ROUNDS[name]] for name in ROUNDS}
     return Case.of("t", "us", "old", rounds, **more)
 
 
@@ -54,7 +54,7 @@ def test_tokens_are_compared_with_those_of_the_base_and_a_difference_is_shown(
     assert case.sides["new"].equal == equal
     show_case(Console(width=80), case)
     shown = capsys.readouterr().out
-    assert ("The tokens differ, which is a bug." in shown) == (not case.same_tokens)
+    assert ("The answers differ, which is a bug." in shown) == (not case.same_answers)
     assert f"new: {equal[0]} of {equal[1]} requests as in old" in shown
     assert "new ██████████           2.00 (2.00 to 3.00)  x0.50\n" in shown
 

@@ -14,8 +14,7 @@ from mini_vllm_labs.bench.case import Case, Quantity, Side
 from mini_vllm_labs.bench.figures import figures_of
 from mini_vllm_labs.bench.llama_cpp_backend import read_weights
 from mini_vllm_labs.bench.mini_vllm_backend import OperatorStopwatch, by_kind
-from mini_vllm_labs.bench.model_directory import EMBEDDED_MODEL
-from mini_vllm_labs.bench.models import RANDOM_MODEL, model_size
+from mini_vllm_labs.bench.models import EMBEDDED_MODEL, RANDOM_MODEL, model_size
 from mini_vllm_labs.bench.plan import (
     SHARED_PREFIX,
     ThroughputPlan,

@@ -1,15 +1,18 @@
-"""Our server and its peers, one after another in one run, and the targets."""
+"""Servers that get the same load in turns: cases of what each of them held, and the targets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from mini_vllm_labs.bench.backend import BackendSettings
+from mini_vllm_labs.bench.case import Case, Quantity, Side
 from mini_vllm_labs.bench.peer_process import PeerError
-from mini_vllm_labs.bench.serve.http_cost import HttpCost, measure_http_cost
-from mini_vllm_labs.bench.serve.load import Load, Search, ServerFigures, measure, named, ratio
+from mini_vllm_labs.bench.serve.http_cost import STREAMED, http_case
+from mini_vllm_labs.bench.serve.load import Load, Probed, RateSearch, Search, measure
+from mini_vllm_labs.bench.serve.report import RoundReport
 from mini_vllm_labs.bench.serve.server_process import OURS, TRANSFORMERS, MeasuredServer, server_command, why_missing
+from mini_vllm_labs.bench.serve.text_requests import Endpoint
 from mini_vllm_labs.pictures.terminal import progress
 
 TIMES_THE_RATE = 3.0
@@ -27,29 +30,14 @@ class ServingPlan:
     num_cost_rounds: int
 
 
-@dataclass(slots=True)
-class ServerComparison:
-    """The figures by server; `missing` has the reason why a peer is not among them."""
+def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress.ProgressReport) -> Iterator[Case]:
+    """Start every server, yield what they held, and end them. Raises `PeerError` if ours cannot be measured.
 
-    measured: dict[str, ServerFigures] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-    http_cost: HttpCost | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Aim:
-    """A target, and what was found; None if nothing could be found."""
-
-    text: str
-    found: float | None
-    met: bool
-
-
-def compare(plan: ServingPlan, on_progress: progress.ProgressReport) -> ServerComparison:
-    """Start every server, measure them in turns, and end them. Raises `PeerError` if ours cannot be measured."""
-    comparison = ServerComparison()
+    `facts` gets the reports of the servers, why others are missing, and the targets.
+    """
     with ExitStack() as running:
-        servers: dict[str, MeasuredServer] = {}
+        missing: dict[str, str] = {}
+        endpoints: dict[str, Endpoint] = {}
         for name in plan.servers:
             on_progress(f"{name}: starting", 0, 0)
             try:
@@ -57,52 +45,76 @@ def compare(plan: ServingPlan, on_progress: progress.ProgressReport) -> ServerCo
                     raise PeerError(reason)
                 server = MeasuredServer(server_command(name, plan.settings))
                 running.callback(server.stop)  # before the warm-up, which may fail
-                plan.load.warm_up(server.endpoint, named(name, on_progress))
+                plan.load.warm_up(name, server.endpoint, on_progress)
             except (PeerError, ValueError, OSError) as error:  # OSError: its program is not there
                 if name == OURS:
                     raise
-                comparison.missing[name] = str(error)
+                missing[name] = str(error)
             else:
-                servers[name] = server
-        endpoints = {name: server.endpoint for name, server in servers.items()}
-        comparison.measured = measure(endpoints, plan.load, plan.search, on_progress)
+                endpoints[name] = server.endpoint
+        facts |= {"missing": missing, "settings": asdict(plan.settings), "aims": (found := [])}
+        for case in load_cases(endpoints, plan.load, plan.search, facts, on_progress):
+            yield case
+            if case.unit == "requests/s" and TRANSFORMERS in endpoints:
+                times = case.ratio(TRANSFORMERS) if {OURS, TRANSFORMERS} <= case.sides.keys() else None
+                text = f"at least {TIMES_THE_RATE:g} times the request rate of transformers serve at equal p99 TTFT"
+                found.append({"text": text, "found": times, "met": times is not None and times >= TIMES_THE_RATE})
         if plan.num_cost_rounds:
-            comparison.http_cost = measure_http_cost(
-                servers[OURS], plan.settings, plan.load, plan.num_cost_rounds, on_progress
-            )
-    return comparison
+            yield (case := http_case(endpoints[OURS], plan.settings, plan.load, plan.num_cost_rounds, on_progress))
+            cost = 1 - case.ratio(STREAMED)
+            text = f"HTTP and streaming cost under {MAX_HTTP_COST:.0%} of offline throughput at 64 streams"
+            found.append({"text": text, "found": cost, "met": cost < MAX_HTTP_COST})
 
 
-def aims(comparison: ServerComparison) -> list[Aim]:
-    """Return the targets, as far as they were measured."""
-    found = []
-    ours, theirs = (comparison.measured.get(name) for name in (OURS, TRANSFORMERS))
-    if ours is not None and theirs is not None and ours.search is not None and theirs.search is not None:
-        times = ratio(ours.search, theirs.search)
-        text = f"at least {TIMES_THE_RATE:g} times the request rate of transformers serve at equal p99 TTFT"
-        found.append(Aim(text, times, times is not None and times >= TIMES_THE_RATE))
-    if (cost := comparison.http_cost) is not None:
-        text = f"HTTP and streaming cost under {MAX_HTTP_COST:.0%} of offline throughput at 64 streams"
-        found.append(Aim(text, cost.cost, cost.cost < MAX_HTTP_COST))
-    return found
+def load_cases(
+    endpoints: Mapping[str, Endpoint],
+    load: Load,
+    search: Search | None,
+    facts: dict[str, Any],
+    on_progress: progress.ProgressReport,
+) -> Iterator[Case]:
+    """Yield the throughput under the load, and the highest rate of each server if it is searched.
+
+    `facts` gets what was `sent`, `servers` (the figures as JSON), and `reports`.
+    """
+    reports, searches = measure(endpoints, load, search, on_progress)
+    found = {name: {"report": asdict(report), "rate_search": None} for name, report in reports.items()}
+    for name, one in searches.items():
+        found[name]["rate_search"] = {**asdict(one), "highest": one.highest}
+    facts |= {"sent": load.as_record(), "servers": found, "reports": reports}
+    base = OURS if OURS in reports else ""
+    sides = {name: Side([one.output_throughput], latencies(one)) for name, one in reports.items()}
+    title = f"{load.workload}, {load.num_requests} requests, {load.request_rate:g} per second"
+    yield Case(title, "tokens/s", base, sides, base_over_side=True)
+    if search is not None:
+        yield search_case(search.bound, searches, base)
 
 
-def as_record(model: str, plan: ServingPlan, comparison: ServerComparison) -> dict[str, Any]:
-    """Return everything as a JSON object; times are seconds."""
-    cost = comparison.http_cost
-    return {
-        "model": model,
-        "settings": {**asdict(plan.settings), "model": model},
-        "load": plan.load.as_record(),
-        "servers": {name: measured_record(measured) for name, measured in comparison.measured.items()},
-        "missing": comparison.missing,
-        "http_cost": None if cost is None else {**asdict(cost), "ratio": cost.ratio, "cost": cost.cost},
-        "aims": [asdict(aim) for aim in aims(comparison)],
+def latencies(report: RoundReport) -> dict[str, Quantity]:
+    """Return median and 99th percentile of the latencies, and the number of failed requests."""
+    figures = {
+        f"{name.upper()} {percent}": Quantity(getattr(getattr(report, name), percent), "s")
+        for name in ("ttft", "tpot", "itl", "e2el")
+        for percent in ("p50", "p99")
     }
+    return {**figures, "failed": Quantity(sum(report.failed.values()))}
 
 
-def measured_record(measured: ServerFigures) -> dict[str, Any]:
-    """Return one server's figures as a JSON object."""
-    search = measured.search
-    found = None if search is None else {**asdict(search), "highest": search.highest}
-    return {"report": asdict(measured.report), "rate_search": found}
+def search_case(bound: float, searches: Mapping[str, RateSearch], base: str) -> Case:
+    """Return the highest rate of each server that held one; every rate that was tried is a note."""
+    sides, notes = {}, []
+    for name, search in searches.items():
+        failed = {} if search.lowest_failed is None else {"not held": Quantity(search.lowest_failed, "requests/s")}
+        if search.highest is not None:
+            p99 = next(probed.p99_ttft for probed in search.probed if probed.rate == search.highest)
+            sides[name] = Side([search.highest], {"TTFT p99 there": Quantity(p99, "s"), **failed})
+        notes.append(f"{name}: {'; '.join(map(said_of, search.probed))}.")
+    title = f"The highest request rate with p99 TTFT within {1e3 * bound:g} ms"
+    return Case(title, "requests/s", base if base in sides else "", sides, notes, base_over_side=True)
+
+
+def said_of(probed: Probed) -> str:
+    """Return what became of a rate: why it did not hold, if it did not."""
+    p99 = f"p99 {1e3 * probed.p99_ttft:.0f} ms"
+    why = f"not, {p99}, {probed.left_over:.0%} left over, {probed.num_failed} failed"
+    return f"{probed.rate:.2f} requests/s: " + (f"held, {p99}" if probed.holds else why)

@@ -6,19 +6,18 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from multiprocessing import get_context
-from statistics import median
 from typing import TYPE_CHECKING
 
 from mini_vllm_labs.bench.backend import BackendSettings
+from mini_vllm_labs.bench.case import Case, Measured, Quantity, in_turns
 from mini_vllm_labs.bench.peer_process import PeerError
-from mini_vllm_labs.bench.serve.completion import Round, run_round
+from mini_vllm_labs.bench.serve.completion import run_round
 from mini_vllm_labs.bench.serve.load import Load
 from mini_vllm_labs.bench.serve.report import report
-from mini_vllm_labs.bench.serve.server_process import MeasuredServer
-from mini_vllm_labs.bench.serve.text_requests import TextRequest
+from mini_vllm_labs.bench.serve.text_requests import Endpoint, TextRequest
 from mini_vllm_labs.pictures.terminal import progress
 
 if TYPE_CHECKING:
@@ -28,84 +27,56 @@ NUM_STREAMS = 64  # how many requests are computed at once, offline and through 
 MIN_REQUESTS, MAX_REQUESTS, ROUND_SECONDS = 4 * NUM_STREAMS, 12 * NUM_STREAMS, 10.0
 """The size of a round. All its requests are sent at once, so that a queue keeps `NUM_STREAMS` running even if the
 client is late. In a long round the client's own time counts little; more requests would be too many open files."""
+OFFLINE, STREAMED = "LLM.generate, offline", "through HTTP, streamed"
 
 
-@dataclass(frozen=True, slots=True)
-class Offline:
-    """The texts in order, the number of output tokens of all, and the seconds that they took."""
-
-    texts: list[str]
-    num_output_tokens: int
-    seconds: float
-
-
-@dataclass(slots=True)
-class HttpCost:
-    """Output tokens per second of each round, offline and through HTTP, and the client's shares of one core.
-
-    `num_equal` counts the answers that were the same text both ways, of `num_compared`.
-    """
-
-    offline: list[float] = field(default_factory=list)
-    streamed: list[float] = field(default_factory=list)
-    client_cpu_shares: list[float] = field(default_factory=list)
-    num_equal: int = 0
-    num_compared: int = 0
-
-    def note(self, offline: Offline, streamed: Round) -> None:
-        """Add a round. Raises `ValueError` if a request failed: the two would not have done the same work."""
-        figures = report(streamed)
-        if figures.failed:
-            raise ValueError(f"the server failed {sum(figures.failed.values())} requests: {next(iter(figures.failed))}")
-        self.offline.append(offline.num_output_tokens / offline.seconds)
-        self.streamed.append(figures.output_throughput)
-        self.client_cpu_shares.append(figures.cpu_share)
-        pairs = zip(offline.texts, streamed.answers, strict=True)
-        self.num_equal += sum(text == answer.text for text, answer in pairs)
-        self.num_compared += len(offline.texts)
-
-    @property
-    def ratio(self) -> float:
-        """Throughput through HTTP over that offline: the median over the rounds, each of which measures both."""
-        return median(streamed / offline for streamed, offline in zip(self.streamed, self.offline, strict=True))
-
-    @property
-    def cost(self) -> float:
-        """The share of the offline throughput that HTTP and streaming take."""
-        return 1 - self.ratio
-
-
-def measure_http_cost(
-    server: MeasuredServer, settings: BackendSettings, load: Load, num_rounds: int, on_progress: progress.ProgressReport
-) -> HttpCost:
+def http_case(
+    endpoint: Endpoint, settings: BackendSettings, load: Load, num_rounds: int, on_progress: progress.ProgressReport
+) -> Case:
     """Answer the same requests offline and as streams, in turns. Raises `PeerError` or `ValueError`."""
-    load = replace(load, num_requests=MIN_REQUESTS, request_rate=math.inf, max_concurrency=None)
-    cost = HttpCost()
+    title = f"{NUM_STREAMS} streams computed at once"
     # The offline engine has its own process, which uses no CPU while the server is measured.
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        for number in range(num_rounds + 1):  # the first one warms up
-            requests = load.requests(1000 + number)
-            on_progress(f"HTTP cost, round {number}: offline", number, num_rounds + 1)
-            try:
-                offline = process.submit(answer_offline, settings, requests).result()
-            except BrokenProcessPool as error:
-                raise PeerError("the offline engine exited early") from error
-            on_progress(f"HTTP cost, round {number}: through HTTP", number, num_rounds + 1)
-            streamed = run_round(server.endpoint, requests)
-            if number > 0:
-                cost.note(offline, streamed)
-                rates = f"{cost.offline[-1]:,.0f} tokens/s offline, {cost.streamed[-1]:,.0f} through HTTP"
-                on_progress(
-                    "HTTP cost", number + 1, num_rounds + 1, f"HTTP cost, round {number} of {num_rounds}: {rates}"
-                )
-            else:
-                in_a_round = round(ROUND_SECONDS * len(requests) / offline.seconds)
-                load = replace(load, num_requests=min(max(MIN_REQUESTS, in_a_round), MAX_REQUESTS))
-    return cost
+        ways = BothWays(endpoint, settings, load, process)
+        runs = {OFFLINE: ways.offline, STREAMED: ways.streamed}
+        rounds = in_turns(runs, num_rounds, num_warm_ups=1, report=on_progress, title=title)
+    case = Case.of(title, "tokens/s", OFFLINE, rounds)
+    case.notes = [f"HTTP and streaming cost {1 - case.ratio(STREAMED):.1%}."]
+    return case
 
 
-def answer_offline(settings: BackendSettings, requests: Sequence[TextRequest]) -> Offline:
-    """Answer all requests at once, each to its full length, by `LLM.generate`."""
+class BothWays:
+    """Rounds of the same requests both ways. The warm-up decides how many they are from then on."""
+
+    def __init__(self, endpoint: Endpoint, settings: BackendSettings, load: Load, process: ProcessPoolExecutor) -> None:
+        self.endpoint, self.settings, self.process = endpoint, settings, process
+        self.load = replace(load, num_requests=MIN_REQUESTS, request_rate=math.inf, max_concurrency=None)
+
+    def offline(self, number: int) -> Measured:
+        """Answer by `LLM.generate`. Raises `PeerError` if its process ends."""
+        requests = self.load.requests(1001 + number)
+        try:
+            texts, num_tokens, seconds = self.process.submit(answer_offline, self.settings, requests).result()
+        except BrokenProcessPool as error:
+            raise PeerError("the offline engine exited early") from error
+        return Measured(num_tokens / seconds, answers=texts)
+
+    def streamed(self, number: int) -> Measured:
+        """Answer through HTTP. Raises `ValueError` if a request failed: the two would not have done the same work."""
+        requests = self.load.requests(1001 + number)
+        answered = run_round(self.endpoint, requests)
+        figures = report(answered)
+        if figures.failed:
+            raise ValueError(f"the server failed {sum(figures.failed.values())} requests: {next(iter(figures.failed))}")
+        if number < 0:
+            in_a_round = round(ROUND_SECONDS * len(requests) / answered.seconds)
+            self.load = replace(self.load, num_requests=min(max(MIN_REQUESTS, in_a_round), MAX_REQUESTS))
+        client = {"the client's share of a core": Quantity(figures.cpu_share, "share")}
+        return Measured(figures.output_throughput, client, [answer.text for answer in answered.answers])
+
+
+def answer_offline(settings: BackendSettings, requests: Sequence[TextRequest]) -> tuple[list[str], int, float]:
+    """Answer all requests at once, each to its full length; return texts, output tokens and seconds."""
     from mini_vllm.sampling_params import SamplingParams
 
     llm = open_llm(settings)
@@ -113,7 +84,7 @@ def answer_offline(settings: BackendSettings, requests: Sequence[TextRequest]) -
     start = time.perf_counter()
     outputs = [output.outputs[0] for output in llm.generate([request.prompt for request in requests], params)]
     seconds = time.perf_counter() - start
-    return Offline([one.text for one in outputs], sum(len(one.token_ids) for one in outputs), seconds)
+    return [one.text for one in outputs], sum(len(one.token_ids) for one in outputs), seconds
 
 
 @cache

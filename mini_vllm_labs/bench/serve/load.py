@@ -71,13 +71,6 @@ class RateSearch:
         self.probed.append(Probed(rate, p99, num_failed, figures.left_over, holds))
 
 
-def ratio(ours: RateSearch, theirs: RateSearch) -> float | None:
-    """Return our highest rate over theirs; None if one of them held at no rate."""
-    if ours.highest is None or theirs.highest is None:
-        return None
-    return ours.highest / theirs.highest
-
-
 @dataclass(frozen=True, slots=True)
 class Load:
     """What is sent, as in `text_requests`; `max_concurrency` and `timeout` (seconds) are the client's."""
@@ -116,7 +109,7 @@ class Load:
         on_progress(name, len(requests), len(requests), found)
         return figures
 
-    def warm_up(self, endpoint: Endpoint, on_progress: progress.ProgressReport) -> None:
+    def warm_up(self, name: str, endpoint: Endpoint, on_progress: progress.ProgressReport) -> None:
         """Send a few requests whose figures do not count: a server may load its model at the first of them.
 
         Raises `ValueError` if none of them is answered: then there is nothing to measure.
@@ -124,7 +117,9 @@ class Load:
         first = replace(self, num_requests=1, request_rate=math.inf, objective=None)
         more = replace(first, num_requests=NUM_WARM_UPS)
         # The words of a round with a negative number come in no later round, so no cache holds them then.
-        reports = [load.send(endpoint, -number, "warm-up", on_progress) for number, load in ((1, first), (2, more))]
+        reports = [
+            load.send(endpoint, -number, f"{name}, warm-up", on_progress) for number, load in ((1, first), (2, more))
+        ]
         if not any(each.completed for each in reports):
             reason = next(iter(reports[-1].failed))
             raise ValueError(
@@ -144,49 +139,32 @@ class Search:
     probe_seconds: float = 20.0
     min_requests: int = 100
 
-    def probe(self, endpoint: Endpoint, load: Load, search: RateSearch, on_progress: progress.ProgressReport) -> None:
+    def probe(
+        self, name: str, endpoint: Endpoint, load: Load, search: RateSearch, on_progress: progress.ProgressReport
+    ) -> None:
         """Try the next rate. Every server gets the same sequence of rounds, with the same words."""
         number, rate = len(search.probed) + 1, search.next_rate()
         count = max(self.min_requests, math.ceil(rate * self.probe_seconds))
         probing = replace(load, request_rate=rate, num_requests=count, max_concurrency=None)
-        name = f"probe {number} of {self.num_probes}: {rate:.2f} requests/s"
-        search.record(rate, probing.send(endpoint, number, name, on_progress))
-
-
-@dataclass(slots=True)
-class ServerFigures:
-    """One server's figures; `search` is None if no rate was searched."""
-
-    name: str
-    report: RoundReport
-    search: RateSearch | None = None
+        text = f"{name}, probe {number} of {self.num_probes}: {rate:.2f} requests/s"
+        search.record(rate, probing.send(endpoint, number, text, on_progress))
 
 
 def measure(
     endpoints: Mapping[str, Endpoint], load: Load, search: Search | None, on_progress: progress.ProgressReport
-) -> dict[str, ServerFigures]:
+) -> tuple[dict[str, RoundReport], dict[str, RateSearch]]:
     """Send the load to every server, then search the highest rate of each, from the throughput that it showed.
 
     Servers take turns, round by round, so that other work on the machine and its temperature affect all of them alike.
-    Warm them up first.
+    Warm them up first. Returns the reports, and the searches of the servers that answered.
     """
-    measured = {}
+    reports, searches = dict[str, RoundReport](), dict[str, RateSearch]()
     for name, endpoint in endpoints.items():
-        figures = load.send(endpoint, 0, "the load", named(name, on_progress))
-        measured[name] = ServerFigures(name, figures)
-        if search is not None and figures.completed:
-            measured[name].search = RateSearch(search.bound, figures.request_throughput)
+        reports[name] = load.send(endpoint, 0, f"{name}, the load", on_progress)
+        if search is not None and reports[name].completed:
+            searches[name] = RateSearch(search.bound, reports[name].request_throughput)
     for _ in range(search.num_probes if search is not None else 0):
-        for name, endpoint in endpoints.items():
-            if search is not None and (rates := measured[name].search) is not None:
-                search.probe(endpoint, load, rates, named(name, on_progress))
-    return measured
-
-
-def named(name: str, on_progress: progress.ProgressReport) -> progress.ProgressReport:
-    """Return a progress report that names a server first."""
-
-    def report_of_server(text: str, done: int = 0, total: int = 0, found: str = "") -> None:
-        on_progress(f"{name}, {text}", done, total, found and f"{name}, {found}")
-
-    return report_of_server
+        for name, rates in searches.items():
+            assert search is not None
+            search.probe(name, endpoints[name], load, rates, on_progress)
+    return reports, searches

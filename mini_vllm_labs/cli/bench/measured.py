@@ -14,8 +14,9 @@ from rich.table import Table
 
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm_labs.bench.case import Case
+from mini_vllm_labs.bench.peer_process import PeerError
 from mini_vllm_labs.pictures.terminal.charts import measured_bar
-from mini_vllm_labs.pictures.terminal.console import make_console, whose_code
+from mini_vllm_labs.pictures.terminal.console import fail, make_console, whose_code
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport, reported
 from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG
 
@@ -53,14 +54,18 @@ def run_cases(
     """Measure the cases one after another; print them as JSON, or each with bars and then what `closing` holds.
 
     `facts` go into the JSON object. `cases` may add to both. With --json the bars go to stderr.
+    A peer that the benchmark cannot do without ends it with its last words.
     """
     console, found, before = make_console(stderr=as_json), [], load()
     if lineup is not None:
         console.print(whose_code(lineup), markup=False)
-    with measuring(text, seconds) as report:
-        for case in cases(report):
-            found.append(case)
-            show_case(console, case)
+    try:
+        with measuring(text, seconds) as report:
+            for case in cases(report):
+                found.append(case)
+                show_case(console, case)
+    except PeerError as error:
+        fail(str(error), 1)
     machine = {"load": [before, load()], "cpus": os.cpu_count(), "python": platform.python_version()}
     if as_json:
         record = {"lineup": str(lineup), **(facts or {}), **machine, "cases": [asdict(case) for case in found]}
@@ -85,7 +90,7 @@ def load_line(before: float | None) -> str:
 def show_case(console: Console, case: Case) -> None:
     """Print a bar for each side: median and range, and the ratio to the base; then other figures and notes."""
     console.print(f"\n{case.heading}", style=STRONG, markup=False)
-    scale = max(side.median for side in case.sides.values())
+    scale = max((side.median for side in case.sides.values()), default=0.0) or 1.0
     for name, side in case.sides.items():
         figures = case.spread(name) + (f"  x{case.ratio(name):.2f}" if case.base and name != case.base else "")
         is_ours = (name == case.base) == case.base_over_side
@@ -98,5 +103,5 @@ def show_case(console: Console, case: Case) -> None:
             console.print(f"{name}: {'; '.join(found)}", style=FAINT, markup=False)
     for note in case.notes:
         console.print(note, style=FAINT, markup=False)
-    if not case.same_tokens and not case.base_over_side:
-        console.print("The tokens differ, which is a bug.", style="bold red")
+    if not case.same_answers and not case.base_over_side:
+        console.print("The answers differ, which is a bug.", style="bold red")

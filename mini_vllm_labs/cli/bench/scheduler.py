@@ -1,21 +1,19 @@
 """`mini-vllm bench scheduler`: the CPU time of scheduling; with `--peer vllm` beside vLLM's own, in one process."""
 
-import json
-import subprocess
-import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Annotated, Literal
 
 import typer
 
-from mini_vllm.assembly.lineup import CHECKOUT, Lineup
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm_labs.bench import peer_process
 from mini_vllm_labs.bench.case import Case
 from mini_vllm_labs.bench.scheduler import NUM_ADMISSIONS, NUM_ROUNDS, scheduler_cases
 from mini_vllm_labs.bench.scheduling import CLOCK, SHARED_TOKENS
 from mini_vllm_labs.cli.bench.measured import run_cases
-from mini_vllm_labs.pictures.terminal.console import fail, friendly, make_console
+from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
 from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport
@@ -58,21 +56,8 @@ def bench_scheduler(
 
 
 def beside_vllm(lineup: Lineup, num_rounds: int, num_admissions: int) -> Iterator[Case]:
-    """Yield each comparison with vLLM's own scheduler when it is there.
-
-    Ends the command with the last line of the process if that ends early.
-    """
-    command = [str(peer_process.VLLM_PYTHON), "-m", "mini_vllm_labs.bench.vllm_scheduler", str(lineup), f"{num_rounds}"]
-    with (
-        tempfile.TemporaryFile("w+") as stderr,  # a file: a pipe that is not read fills up
-        subprocess.Popen(
-            [*command, f"{num_admissions}"], stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=CHECKOUT
-        ) as process,
-    ):
-        assert process.stdout is not None
-        for line in process.stdout:
-            yield Case.read(json.loads(line))
-        if process.wait() != 0:
-            stderr.seek(0)
-            last = stderr.read().strip().splitlines()[-1:] or ["nothing"]
-            fail(f"the process with vLLM's scheduler exited early; its last line: {last[0][:500]}", 1)
+    """Yield each comparison with vLLM's own scheduler when it is there. Raises `PeerError` if its process fails."""
+    arguments = ["mini_vllm_labs.bench.vllm_scheduler", str(lineup), f"{num_rounds}", f"{num_admissions}"]
+    name = "the process with vLLM's scheduler"
+    with closing(peer_process.JsonLines(name, peer_process.VLLM_PYTHON, arguments, {})) as lines:
+        yield from map(Case.read, lines)

@@ -3,23 +3,27 @@
 import json
 import math
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.table import Table
 
 from mini_vllm.environment import API_KEY
 from mini_vllm_labs.bench.backend import BackendSettings
-from mini_vllm_labs.bench.model_directory import EMBEDDED, RANDOM, model_directory
-from mini_vllm_labs.bench.peer_process import PeerError, chosen_peers
+from mini_vllm_labs.bench.case import Case
+from mini_vllm_labs.bench.models import EMBEDDED, RANDOM, model_directory
+from mini_vllm_labs.bench.peer_process import chosen_peers
 from mini_vllm_labs.bench.serve.server_process import OURS, SERVERS
 from mini_vllm_labs.bench.serve.text_requests import DESCRIPTIONS, SHAREGPT
-from mini_vllm_labs.cli.bench.measured import measuring
-from mini_vllm_labs.pictures.terminal.console import fail, friendly, make_console
+from mini_vllm_labs.cli.bench.measured import run_cases
+from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
 from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
 from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
+from mini_vllm_labs.pictures.terminal.progress import ProgressReport
 
 if TYPE_CHECKING:
     from mini_vllm_labs.bench.serve.load import Load, Search
@@ -128,10 +132,10 @@ def bench_serve(
     Without --base-url, start our server and its peers one after another, find the highest request rate of each
     within a bound on the time to the first token, and measure what HTTP costs beside LLM.generate.
     """
-    from mini_vllm_labs.bench.serve.comparison import ServingPlan, as_record, compare  # here, for a quick `--help`
+    # Imported here, for a quick `--help`.
+    from mini_vllm_labs.bench.serve.comparison import ServingPlan, load_cases, server_cases
     from mini_vllm_labs.bench.serve.http_cost import NUM_STREAMS
     from mini_vllm_labs.bench.serve.load import Search
-    from mini_vllm_labs.bench.serve.view import show_comparison
 
     load = sent.load()
     search = Search(searched.max_p99_ttft / 1e3, searched.probes, searched.probe_seconds)
@@ -140,26 +144,41 @@ def bench_serve(
     load.requests(0)  # illegal values are refused before anything starts
     base_url, model = where.base_url, where.model
     wanted = search if (base_url is None if searched.find_rate is None else searched.find_rate) else None
-    if base_url is not None:
-        measure_endpoint(where.endpoint(base_url), load, wanted, as_json=as_json)
-        return
-    team = lineup_to_run(lineup, make_console(stderr=as_json))
-    names = (OURS, *chosen_peers("none" if team.runner == "absent" else peers, SERVERS[1:]))
-    try:
-        seconds = expected_seconds(load, wanted, len(names), rounds)
-        with tempfile.TemporaryDirectory() as folder, measuring("Opening the model", seconds) as on_progress:
-            directory = "" if team.runner == "absent" else str(model_directory(model, Path(folder)))
-            settings = BackendSettings(
-                directory, dtype, threads or 0, KV_CACHE_TOKENS, max_num_seqs=NUM_STREAMS, lineup=str(team)
-            )
-            plan = ServingPlan(settings, load, names, wanted, rounds)
-            comparison = compare(plan, on_progress)
-    except PeerError as error:
-        fail(str(error), 1)
-    if as_json:
-        typer.echo(json.dumps(as_record(model, plan, comparison)))
-    else:
-        show_comparison(make_console(), comparison)
+    facts: dict[str, Any] = {"model": model}
+    closing: list[str | Table] = []
+    team, names, endpoint = None, [model], where.endpoint(base_url) if base_url is not None else None
+    if endpoint is None:
+        team = lineup_to_run(lineup, make_console(stderr=as_json))
+        names = [OURS, *chosen_peers("none" if team.runner == "absent" else peers, SERVERS[1:])]
+
+    def cases(report: ProgressReport) -> Iterator[Case]:
+        if endpoint is not None:
+            load.warm_up(model, endpoint, report)
+            yield from load_cases({model: endpoint}, load, wanted, facts, report)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                has_model = team is not None and team.runner != "absent"
+                directory = str(model_directory(model, Path(folder))) if has_model else ""
+                limits = (KV_CACHE_TOKENS, BackendSettings("").max_num_batched_tokens, NUM_STREAMS, str(team))
+                settings = BackendSettings(directory, dtype, threads or 0, *limits)
+                yield from server_cases(ServingPlan(settings, load, names, wanted, rounds), facts, report)
+        closing.extend(closing_of(facts))
+
+    seconds = expected_seconds(load, wanted, len(names), rounds if endpoint is None else 0)
+    run_cases(cases, lineup=team, seconds=seconds, as_json=as_json, closing=closing, facts=facts)
+
+
+def closing_of(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield the reports as vLLM prints them, which servers are missing, and the targets."""
+    from mini_vllm_labs.bench.serve.view import as_vllm_prints
+
+    for name, report in facts.pop("reports").items():
+        yield as_vllm_prints(name, report)
+    for name, reason in facts.get("missing", {}).items():
+        yield f"{name} is missing: {reason}"
+    for aim in facts.get("aims", []):
+        found = "not found" if aim["found"] is None else f"{aim['found']:.3g}"
+        yield f"Aim: {aim['text']}. Found: {found}: {'met' if aim['met'] else 'missed'}."
 
 
 def expected_seconds(load: "Load", search: "Search | None", num_servers: int, num_rounds: int) -> float:
@@ -167,24 +186,6 @@ def expected_seconds(load: "Load", search: "Search | None", num_servers: int, nu
     sending = 5.0 if load.request_rate == math.inf else load.num_requests / load.request_rate
     probing = search.num_probes * search.probe_seconds if search is not None else 0.0
     return num_servers * (10 + sending + probing) + (20 * (num_rounds + 1) if num_rounds else 0)
-
-
-def measure_endpoint(endpoint: "Endpoint", load: "Load", search: "Search | None", *, as_json: bool) -> None:
-    """Send the load to a server that is already running."""
-    from mini_vllm_labs.bench.serve.comparison import measured_record
-    from mini_vllm_labs.bench.serve.load import measure
-    from mini_vllm_labs.bench.serve.view import show_report, show_searches
-
-    with measuring("Sending", expected_seconds(load, search, 1, 0)) as on_progress:
-        load.warm_up(endpoint, on_progress)
-        measured = measure({endpoint.model: endpoint}, load, search, on_progress)[endpoint.model]
-    if as_json:
-        typer.echo(json.dumps({"load": load.as_record(), **measured_record(measured)}))
-        return
-    console = make_console()
-    show_report(console, measured.name, measured.report)
-    if measured.search is not None:
-        show_searches(console, {measured.name: measured.search})
 
 
 def parse_extra_body(text: str) -> dict[str, Any]:

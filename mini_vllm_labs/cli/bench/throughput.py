@@ -10,13 +10,13 @@ import typer
 from rich.table import Table
 
 from mini_vllm_labs.bench.case import Case
-from mini_vllm_labs.bench.model_directory import EMBEDDED, RANDOM, model_directory
-from mini_vllm_labs.bench.peer_process import BACKENDS, PeerError, chosen_peers
+from mini_vllm_labs.bench.models import EMBEDDED, RANDOM, model_directory, model_size
+from mini_vllm_labs.bench.peer_process import BACKENDS, chosen_peers
 from mini_vllm_labs.bench.plan import FULL, OURS, QUICK, ThroughputPlan
 from mini_vllm_labs.bench.throughput import BETWEEN, RATE, throughput_cases, versus
 from mini_vllm_labs.cli.bench.measured import LOADING, run_cases
 from mini_vllm_labs.pictures.terminal.charts import shares
-from mini_vllm_labs.pictures.terminal.console import fail, friendly, make_console
+from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
 from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText, Threads, threads_to_use
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport
@@ -64,7 +64,6 @@ def bench_throughput(
     closing: list[str | Table] = []
 
     def cases(report: ProgressReport) -> Iterator[Case]:
-        from mini_vllm_labs.bench.models import model_size
         from mini_vllm_labs.bench.roofline import Explaining
 
         with tempfile.TemporaryDirectory() as folder:
@@ -94,12 +93,9 @@ def bench_throughput(
                 yield case
             closing.extend(closing_of(found, facts))
 
-    try:
-        num_batches = len(batch_sizes) * len(temperatures)
-        seconds = expected_seconds(model, len(names), requests, rounds, num_batches, quick=quick)
-        run_cases(cases, lineup=team, seconds=seconds, as_json=as_json, text=LOADING, closing=closing, facts=facts)
-    except PeerError as error:
-        fail(str(error), 1)
+    num_batches = len(batch_sizes) * len(temperatures)
+    seconds = expected_seconds(model, len(names), requests, rounds, num_batches, quick=quick)
+    run_cases(cases, lineup=team, seconds=seconds, as_json=as_json, text=LOADING, closing=closing, facts=facts)
 
 
 def numbers(option: str, text: str, minimum: int) -> list[float]:

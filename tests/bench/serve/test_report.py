@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 import pytest
-from rich.console import Console
 
 from mini_vllm_labs.bench.serve.answer import ClientAnswer
+from mini_vllm_labs.bench.serve.comparison import search_case
 from mini_vllm_labs.bench.serve.completion import Round
-from mini_vllm_labs.bench.serve.load import RateSearch, ratio
+from mini_vllm_labs.bench.serve.load import RateSearch
 from mini_vllm_labs.bench.serve.report import Objective, RoundReport, parse_objective, report
-from mini_vllm_labs.bench.serve.view import client_line, show_report
+from mini_vllm_labs.bench.serve.server_process import OURS
+from mini_vllm_labs.bench.serve.view import as_vllm_prints, client_line
 
 
 def answer(
@@ -75,16 +76,14 @@ def test_objectives_are_parsed_as_vllm_writes_them() -> None:
             parse_objective([text])
 
 
-def test_the_report_has_vllms_lines_and_says_when_the_client_was_late(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_has_vllms_lines_and_says_when_the_client_was_late() -> None:
     found = figures([answer(0, [1.0, 2.0]), answer(2, [], "HTTP 429: full")], objective=Objective(ttft=2000))
-    show_report(Console(width=100), "mini-vllm", found)
-    shown = capsys.readouterr().out
-    for line in ("Successful requests:                     1", "Failed requests:                         1"):
-        assert line in shown
-    assert "Request goodput (req/s):                 0.10" in shown
-    assert "P99 TTFT (ms):                           1000.00" in shown
-    assert "failed: 1 x HTTP 429: full" in shown
-    assert "fell behind" not in shown
+    shown = as_vllm_prints("mini-vllm", found).splitlines()
+    for label, number in (("Successful requests:", "1"), ("Failed requests:", "1"), ("P99 TTFT (ms):", "1000.00")):
+        assert f"{label:<40} {number}" in [line.rstrip() for line in shown]
+    assert "Request goodput (req/s):                 0.10" in [line.rstrip() for line in shown]
+    assert shown[-1] == "failed: 1 x HTTP 429: full"
+    assert "fell behind" not in shown[-2]
     late = report(Round([answer(0, [1.0])], [0.2], 1.0, 1.0))
     assert "p99 200.0 ms): it fell behind" in client_line(late)
 
@@ -138,11 +137,15 @@ def test_without_a_limit_the_rate_is_doubled() -> None:
     assert (search.highest, search.lowest_failed) == (16.0, None)
 
 
-def test_the_ratio_needs_a_rate_on_both_sides() -> None:
-    fast, slow = (search_rate(probe_of(capacity), capacity, 1.0, 3) for capacity in (30.0, 10.0))
-    assert ratio(fast, slow) == pytest.approx(3.0)
-    assert ratio(fast, RateSearch(1.0, 1.0)) is None
-    assert ratio(RateSearch(1.0, 1.0), slow) is None
+def test_a_server_that_held_no_rate_has_no_ratio_but_its_probes_are_shown() -> None:
+    capacities = {OURS: 30.0, "b": 10.0}
+    searches = {name: search_rate(probe_of(capacity), capacity, 1.0, 3) for name, capacity in capacities.items()}
+    searches["never"] = search_rate(probe_of(1e6, ttft=1.1), 8.0, 1.0, 3)
+    case = search_case(1.0, searches, OURS)
+    assert list(case.sides) == [OURS, "b"]
+    assert case.ratio("b") == pytest.approx(3.0)
+    assert "2.00 requests/s: not, p99 1100 ms, 0% left over, 0 failed." in case.notes[2]
+    assert search_case(1.0, {"never": searches["never"]}, OURS).base == ""
 
 
 @pytest.mark.parametrize(("rate", "left_over"), [(5.0, 0.0), (9.9, 0.0), (20.0, 0.5), (40.0, 0.75)])

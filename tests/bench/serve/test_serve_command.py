@@ -9,8 +9,10 @@ import pytest
 from mini_vllm.installation import pip_install
 from mini_vllm_labs.bench import peer_process
 from mini_vllm_labs.bench.backend import BackendSettings
+from mini_vllm_labs.bench.case import Case
 from mini_vllm_labs.bench.peer_process import PeerError
 from mini_vllm_labs.bench.serve import server_process
+from mini_vllm_labs.bench.serve.http_cost import STREAMED
 from mini_vllm_labs.bench.serve.server_process import MeasuredServer, ServerCommand, server_command, why_missing
 from mini_vllm_labs.bench.serve.text_requests import Endpoint
 from tests.bench.conftest import executable
@@ -18,31 +20,19 @@ from tests.bench.serve.stub import Stub
 from tests.cli.conftest import Commands
 
 
-def test_any_endpoint_is_measured(mini_vllm: Commands, stub: Stub) -> None:
+def test_any_endpoint_is_measured_and_its_rate_searched(mini_vllm: Commands, stub: Stub) -> None:
     options = ("--base-url", stub.endpoint.base_url, "--model", "stub", "--quick", "--extra-body", '{"top_k": 3}')
     record = json.loads(mini_vllm("bench", "serve", *options, "--goodput", "ttft:10000", "--json").stdout)
-    found = record["report"]
-    assert (found["completed"], found["failed"]) == (6, {})
+    found = record["servers"]["stub"]["report"]
+    assert (found["completed"], found["failed"], len(record["cases"])) == (6, {}, 1)
     assert found["request_goodput"] == pytest.approx(found["request_throughput"])
     assert 0 < found["ttft"]["p50"] <= found["ttft"]["p99"] <= found["e2el"]["p99"] <= found["duration"]
-    assert record["rate_search"] is None
-    assert record["load"]["request_rate"] == "inf"
+    assert record["sent"]["request_rate"] == "inf"
     assert stub.bodies[-1]["top_k"] == 3
-
-
-def test_the_rate_of_any_endpoint_can_be_searched(mini_vllm: Commands, stub: Stub) -> None:
-    options = ("--base-url", stub.endpoint.base_url, "--model", "stub", "--quick", "--find-rate")
-    shown = mini_vllm("bench", "serve", *options).output
+    shown = mini_vllm("bench", "serve", *options, "--find-rate").output
     assert "Successful requests:                     6" in shown
     assert "The highest request rate with p99 TTFT within 5000 ms" in shown
-    assert shown.count("left over") == 2
-
-
-def test_an_endpoint_that_does_not_answer_is_named(mini_vllm: Commands) -> None:
-    shown = mini_vllm(
-        "bench", "serve", "--quick", "--base-url", "http://127.0.0.1:1", "--model", "m", exit_code=2
-    ).output
-    assert "answered none of 8 requests; the first reason: no conn" in " ".join(shown.split())
+    assert shown.count("requests/s: held") + shown.count("requests/s: not") == 2
 
 
 def test_our_server_is_started_measured_and_ended(mini_vllm: Commands) -> None:
@@ -51,10 +41,10 @@ def test_our_server_is_started_measured_and_ended(mini_vllm: Commands) -> None:
     assert (found["report"]["completed"], found["report"]["failed"]) == (6, {})
     assert found["report"]["total_output_tokens"] > 6
     assert [probed["num_failed"] for probed in found["rate_search"]["probed"]] == [0, 0]
-    cost = record["http_cost"]
-    assert 256 <= cost["num_equal"] == cost["num_compared"] <= 768
-    assert cost["ratio"] == pytest.approx(cost["streamed"][0] / cost["offline"][0])
-    assert [aim["found"] for aim in record["aims"]] == [cost["cost"]]
+    *_, case = map(Case.read, record["cases"])
+    equal, compared = case.sides[STREAMED].equal
+    assert 256 <= equal == compared <= 768
+    assert [aim["found"] for aim in record["aims"]] == [pytest.approx(1 - case.ratio(STREAMED))]
 
 
 PEER = """
@@ -81,11 +71,8 @@ def test_a_peer_is_shown_beside_ours(mini_vllm: Commands, monkeypatch: pytest.Mo
     monkeypatch.setattr(peer_process, "OPENVINO_PYTHON", executable(tmp_path, PEER))
     monkeypatch.setenv("COLUMNS", "80")
     shown = mini_vllm("bench", "serve", "--quick", "--peers", "openvino", "--rounds", 0, "--threads", 1).output
-    assert "== mini-vllm ==" in shown
-    assert "== openvino ==" in shown
-    bars = [line for line in shown.splitlines() if "█" in line]
-    assert len(bars) == 2
-    assert all("requests/s" in line for line in bars)
+    assert all(f"= {name} =" in shown for name in ("mini-vllm", "openvino"))
+    assert all(f"{name} █" in shown for name in ("mini-vllm", "openvino"))
     assert "is missing" not in shown
 
 

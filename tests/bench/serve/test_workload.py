@@ -72,8 +72,3 @@ def test_shared_prefixes_are_shared_and_nothing_else_is() -> None:
 
     assert longest_shared("sharegpt") <= 4
     assert longest_shared("shared-prefix") in range(205, 212)  # 2,048 words, a tenth of them
-
-
-def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="sharegpt, chat, documents, shared-prefix, mixed, got 'poems'"):
-        text_requests("poems", 1, 1.0)
