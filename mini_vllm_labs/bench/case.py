@@ -21,6 +21,10 @@ UNITS: dict[str, Callable[[float], str]] = {
 }
 
 
+class PeerError(RuntimeError):
+    """A side of another library could not be started, or exited early. The message has its last line of output."""
+
+
 class Quantity(NamedTuple):
     """A number and its unit, one of `UNITS`."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.bench.backend import ALL_GREEDY, BackendSettings, Load, OnProgress, ServedRound, require_complete
+from mini_vllm_labs.bench.case import PeerError as PeerError
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 OPENVINO, LLAMA_CPP, VLLM = "openvino", "llama-cpp", "vllm"
@@ -22,10 +23,6 @@ LLAMA_CPP_PYTHON = CHECKOUT / ".venv-llama-cpp" / BINARIES / "python"
 VLLM_PYTHON = CHECKOUT / ".venv-vllm" / BINARIES / "python"
 TRANSFORMERS = ("transformers-continuous", "transformers-static", "transformers-one-by-one")
 BACKENDS = ("mini-vllm", *TRANSFORMERS, OPENVINO, LLAMA_CPP)
-
-
-class PeerError(RuntimeError):
-    """A backend could not be started, or exited early. The message has its last line of output."""
 
 
 PEERS = "python -m mini_vllm_labs.upkeep"

@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm_labs.bench.case import Case
-from mini_vllm_labs.bench.peer_process import PeerError
+from mini_vllm_labs.bench.case import Case, PeerError
 from mini_vllm_labs.pictures.terminal.charts import measured_bar
 from mini_vllm_labs.pictures.terminal.console import fail, make_console, whose_code
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport, reported
