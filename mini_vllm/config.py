@@ -1,10 +1,12 @@
 """The engine's settings: one frozen value, checked when it is created."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+from mini_vllm.release_rules import SETTINGS, require_known, rules_of
 
 Policy = Literal["fcfs", "priority"]
-DraftMethod = Literal["ngram", "draft_model"]
+DraftMethod = Literal["ngram", "draft_model", "eagle", "mtp"]
 DraftSampleMethod = Literal["greedy", "probabilistic"]
 ConnectorName = Literal["host", "swap", "disk", "prefill"]
 
@@ -26,7 +28,12 @@ class SpeculativeConfig:
     small one that comes with the course. Its drafts for requests with a temperature are `greedy`, which leaves every
     text unchanged, or `probabilistic`: drawn, so that more of them are accepted. With `adaptive` a request gets fewer
     drafts beside many others, and none for a while if they are not accepted (vLLM 0.13.0 has no such setting). No
-    request gets any while more than `disable_by_batch_size` requests decode (None: no limit).
+    request gets any while more than `disable_by_batch_size` requests decode (None: no limit). The scheduler knows the
+    drafters `eagle` and `mtp`, too, but no runner has them.
+
+    `num_speculative_tokens_per_batch_size` has rows (from, to, drafts) by the number of requests in a step. A block's
+    hash covers the tokens that such a drafter reads after it, unless `disable_lookahead_block_hashes`; then the last
+    hit block is dropped, unless `disable_eagle_block_drop`. Releases before these three refuse them.
 
     Raises `ValueError` naming the setting and the legal range.
     """
@@ -39,10 +46,13 @@ class SpeculativeConfig:
     prompt_lookup_max: int = 3
     adaptive: bool = True
     disable_by_batch_size: int | None = None
+    num_speculative_tokens_per_batch_size: tuple[tuple[int, int, int], ...] | None = None
+    disable_lookahead_block_hashes: bool | None = None
+    disable_eagle_block_drop: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.method not in ("ngram", "draft_model"):
-            raise ValueError(f"method must be 'ngram' or 'draft_model', got {self.method!r}")
+        if self.method not in get_args(DraftMethod):
+            raise ValueError(f"method must be one of {', '.join(get_args(DraftMethod))}; got {self.method!r}")
         if self.draft_sample_method not in ("greedy", "probabilistic"):
             raise ValueError(
                 f"draft_sample_method must be 'greedy' or 'probabilistic', got {self.draft_sample_method!r}"
@@ -58,7 +68,25 @@ class SpeculativeConfig:
     @property
     def drafter_has_kv_cache(self) -> bool:
         """Whether the drafter is a model, which stores its own K and V in the same blocks."""
-        return self.method == "draft_model"
+        return self.method != "ngram"
+
+    @property
+    def prefill_lookahead(self) -> int:
+        """How many tokens after a chunk the drafter reads. Each layer of MTP reads one."""
+        return {"eagle": 1, "mtp": self.num_speculative_tokens}.get(self.method, 0)
+
+    @property
+    def draft_slots(self) -> int:
+        """How many rows of a step each request takes besides its tokens, since 0.28."""
+        return int(self.method == "draft_model")
+
+    def num_drafts(self, num_requests: int) -> int:
+        """Return how many drafts each of so many requests in a step gets: by the last row that begins at or before."""
+        rows = self.num_speculative_tokens_per_batch_size
+        if rows is None:
+            return self.num_speculative_tokens
+        found = [drafts for first, _, drafts in rows if first <= num_requests]
+        return min(self.num_speculative_tokens, found[-1]) if found else 0
 
     @property
     def draws_drafts(self) -> bool:
@@ -112,6 +140,10 @@ class EngineConfig:
     `max_num_waiting` (requests beyond it are refused; None: no limit) and `prepack_weights` (reorder the linear layers'
     weights for the CPU).
 
+    `vllm` is the release whose decisions the scheduler takes (`release_rules.py`). The last seven settings are of
+    releases after 0.13.0, which refuses them; None is the release's own default. What is vLLM's None for
+    `prefix_cache_retention_interval` is "all" here.
+
     Raises `ValueError` naming the setting, its value and the legal range.
     """
 
@@ -139,6 +171,14 @@ class EngineConfig:
     prepack_weights: bool = True
     admission_guard: bool = False
     check_invariants: bool = False
+    vllm: str = "0.13.0"
+    scheduler_reserve_full_isl: bool | None = None
+    watermark: float | None = None
+    prefill_schedule_interval: int | None = None
+    max_num_active_seqs: int | None = None
+    max_num_scheduled_tokens: int | None = None
+    long_prefill_token_threshold_adaptive: bool | None = None
+    prefix_cache_retention_interval: int | Literal["all"] | None = None
 
     def __post_init__(self) -> None:
         require_at_least(self, 1, "max_num_seqs", "max_num_batched_tokens", "block_size")
@@ -164,6 +204,28 @@ class EngineConfig:
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {self.dtype!r}")
         if not self.enable_chunked_prefill:
             self.require_whole_prompts_fit("enable_chunked_prefill is False")
+        self._require_release()
+
+    def _require_release(self) -> None:
+        rules = rules_of(self.vllm)
+        for settings in (self, self.speculative_config):
+            require_known(self.vllm, settings)
+        require_at_least(self, 1, "prefill_schedule_interval", "max_num_active_seqs", "max_num_scheduled_tokens")
+        if not 0 <= (self.watermark or 0) < 1:
+            raise ValueError(f"watermark must be at least 0 and under 1, got {self.watermark!r}")
+        if self.prefix_cache_retention_interval != "all":
+            require_at_least(self, 0, "prefix_cache_retention_interval")
+        limit = self.max_model_len
+        if rules.threshold_spares_lone_request and limit is not None and self.long_prefill_token_threshold > limit:
+            raise ValueError(
+                f"long_prefill_token_threshold must be at most max_model_len ({limit}) in vLLM {self.vllm}, "
+                f"got {self.long_prefill_token_threshold}"
+            )
+
+    def setting(self, name: str) -> Any:
+        """Return one of `SETTINGS`: what was set, or the release's default."""
+        value = getattr(self, name)
+        return SETTINGS[name].default if value is None else value
 
     def require_whole_prompts_fit(self, why: str) -> None:
         """Raise `ValueError` if a prompt that may not be cut could exceed the budget of every step."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mini_vllm.assembly.elective_parts import Electives
 from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.newer_release import newer_kv_cache
 from mini_vllm.assembly.parts import (
     block_pool_for,
     chunk_policy_for,
@@ -15,16 +16,18 @@ from mini_vllm.assembly.parts import (
     request_queue_for,
     scheduling_functions_for,
 )
-from mini_vllm.assembly.scheduler_layers import CacheLayer, SchedulerLayers
+from mini_vllm.assembly.scheduler_layers import CacheLayer, SchedulerLayers, wrapped
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.absent import NoGates
-from mini_vllm.core.interfaces import PrefixCache
+from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.electives.gates.connector import KVConnector
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.releases.step_state import StepState
 from mini_vllm.electives.windows.grouped_kv_cache import CountedPool, GroupedKVCacheManager, GroupedPrefixCache
 from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions, require_window_functions
+from mini_vllm.release_rules import RELEASES
 
 
 def build_scheduler(
@@ -52,13 +55,20 @@ def build_scheduler(
     orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority
     if policy is not None:  # phase 3 as for "fcfs" preempts the last of a list, and the policy orders the list
         config = replace(config, policy="fcfs")
+    is_newer = config.vllm != RELEASES[0]
     functions = scheduling_functions_for(lineup.scheduler)
     layers = SchedulerLayers(config, lineup, electives, on_evict, make_connector, policy, clock, images_have_places)
     cache_layers, part_layers = layers.around_prefix_cache(), layers.around_parts()
 
     def make_parts() -> SchedulerParts:
-        if list(windows) == [None]:
-            prefix_cache = _wrapped(prefix_cache_for(lineup.prefix_cache, config), cache_layers)
+        step = StepState(config) if is_newer else None
+        kv: KVCacheManager
+        groups: GroupedKVCacheManager | None
+        if step is not None:
+            kv = groups = newer_kv_cache(step, lineup, windows, electives.windows, cache_layers)
+            prefix_cache = groups.layered_cache
+        elif list(windows) == [None]:
+            prefix_cache = wrapped(prefix_cache_for(lineup.prefix_cache, config), cache_layers)
             kv, groups = kv_cache_manager_for(lineup.kv_cache, config, prefix_cache), None
         else:
             window_functions = require_window_functions(electives.windows)
@@ -69,10 +79,11 @@ def build_scheduler(
             kv=kv,
             prefix_cache=prefix_cache,
             preemption=preemption_for(lineup.preemption, config),
-            chunks=chunk_policy_for(lineup.chunking, config, functions.clamp),
+            chunks=chunk_policy_for(lineup.chunking, config, step.clamp(functions.clamp) if step else functions.clamp),
             waiting=request_queue_for(lineup.preemption, config),
             gates=NoGates(),
-            groups=groups,
+            groups=None if list(windows) == [None] else groups,
+            release=step,
         )
         for layer in part_layers:
             parts = layer(parts)
@@ -83,19 +94,13 @@ def build_scheduler(
     num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
     num_spare_tokens = (2 + config.async_scheduling) * num_drafts
     return Scheduler(
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
+        max_num_seqs=min(config.max_num_seqs, config.max_num_active_seqs or config.max_num_seqs),
+        max_num_batched_tokens=config.max_num_scheduled_tokens or config.max_num_batched_tokens,
         max_model_len=max_model_len,
         make_parts=make_parts,
         num_spare_tokens=max_model_len if lineup.kv_cache == "absent" else num_spare_tokens,
         orders_by_priority=orders_by_priority,
     )
-
-
-def _wrapped(prefix_cache: PrefixCache, layers: Sequence[CacheLayer]) -> PrefixCache:
-    for layer in layers:
-        prefix_cache = layer(prefix_cache)
-    return prefix_cache
 
 
 def _groups(
@@ -113,7 +118,7 @@ def _groups(
     prefix_cache = caches[0]
     if config.enable_prefix_caching and lineup.prefix_cache != "absent":
         prefix_cache = grouped = GroupedPrefixCache(functions, caches, config.block_size, windows, tables)
-    prefix_cache, num_gpu_blocks = _wrapped(prefix_cache, cache_layers), config.sizes[1]
+    prefix_cache, num_gpu_blocks = wrapped(prefix_cache, cache_layers), config.sizes[1]
     pool = CountedPool(block_pool_for(lineup.kv_cache, num_gpu_blocks, prefix_cache), num_gpu_blocks)
     # A step is planned while the drafts of the one before are checked: those that fail leave the window further back.
     speculative = config.speculative_config if config.async_scheduling else None

@@ -6,25 +6,40 @@ wraps any of the parts, phase 1's functions too. A different release of vLLM's s
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from mini_vllm.assembly.elective_parts import Electives
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.parts import hash_block_for
+from mini_vllm.assembly.parts import hash_block_for, request_queue_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import PrefixCache
+from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.electives.gates.connector import KVConnector
 from mini_vllm.electives.gates.encoder_gate import EncoderGate
-from mini_vllm.electives.gates.gate import Gate, GrammarGate
+from mini_vllm.electives.gates.gate import Gate, GrammarGate, LookaheadGate
 from mini_vllm.electives.gates.gated import AdmissionGates
 from mini_vllm.electives.gates.kv_transfers import KVTransfers
 from mini_vllm.electives.policy.policy_step import PolicyScheduling
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.electives.prefix_caches import DelayedCommits, ImagesInHashes, ObservedPrefixCache, SkippablePrefixCache
+from mini_vllm.electives.releases.around_phases import NewerChunks, NewerFunctions, NewerPreemption, SharesCounted
+from mini_vllm.electives.releases.entries import CountedEntries, LookaheadHashes
+from mini_vllm.electives.releases.holders_first import HoldersFirst
+from mini_vllm.electives.releases.newer_ahead import NewerSpeculation, NewerTokensAhead
+from mini_vllm.electives.releases.step_state import StepState
 from mini_vllm.electives.tokens_ahead import TokensAhead
+from mini_vllm.release_rules import RELEASES, rules_of
 
 CacheLayer = Callable[[PrefixCache], PrefixCache]
 Layer = Callable[[SchedulerParts], SchedulerParts]
+
+
+class _ChangedGates(TypedDict, total=False):
+    """What a release after 0.13.0 hands to `AdmissionGates`."""
+
+    num_tokens_left: Callable[[], int]
+    counted: Callable[[], Sequence[Request]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,8 @@ class SchedulerLayers:
             (self.caches and self.electives.admission is not None, self._with_images),
             (self.caches, SkippablePrefixCache),
             (self.on_evict is not None, self._observed),
+            (self._hash_lookahead > 0, self._with_lookahead_hashes),
+            (self.config.vllm != RELEASES[0], CountedEntries),
             (self.make_connector is not None, DelayedCommits),
         ]
         return [layer for is_asked, layer in asked if is_asked]
@@ -60,10 +77,13 @@ class SchedulerLayers:
         electives, has_grammars = self.electives, self.lineup.structured_output != "absent"
         plans_ahead = electives.speculation is not None or electives.async_scheduling is not None
         has_gates = electives.admission is not None or self.make_connector is not None or has_grammars
+        has_gates |= self._prefill_lookahead > 1
         asked: list[tuple[bool, Layer]] = [
             (self.policy is not None, self._under_policy),
             (plans_ahead, self._with_tokens_ahead),
+            (self.config.vllm != RELEASES[0], _with_newer_chunks),
             (has_gates, self._with_gates),
+            (self.config.vllm != RELEASES[0], _with_newer_steps),
         ]
         return [layer for is_asked, layer in asked if is_asked]
 
@@ -74,6 +94,25 @@ class SchedulerLayers:
         return ImagesInHashes(
             inner, hash_block, admission.extra_keys, self.config.block_size, has_places=self.images_have_places
         )
+
+    @property
+    def _prefill_lookahead(self) -> int:
+        """How many tokens after a chunk the drafter reads, where the release cares."""
+        speculative, rules = self.config.speculative_config, rules_of(self.config.vllm)
+        return speculative.prefill_lookahead if speculative is not None and rules.prefill_lookahead else 0
+
+    @property
+    def _hash_lookahead(self) -> int:
+        """How many tokens after a block its hash covers."""
+        speculative = self.config.speculative_config
+        if speculative is None or speculative.disable_lookahead_block_hashes or not self.caches:
+            return 0
+        return speculative.prefill_lookahead if rules_of(self.config.vllm).hash_covers_next_token else 0
+
+    def _with_lookahead_hashes(self, inner: PrefixCache) -> PrefixCache:
+        hash_block = hash_block_for(self.lineup.prefix_cache)
+        assert hash_block is not None
+        return LookaheadHashes(inner, hash_block, self.config.block_size, self._hash_lookahead)
 
     def _observed(self, inner: PrefixCache) -> PrefixCache:
         assert self.on_evict is not None
@@ -88,14 +127,26 @@ class SchedulerLayers:
 
     def _with_tokens_ahead(self, parts: SchedulerParts) -> SchedulerParts:
         """Phases 7 and 8: steps are planned with tokens that are not known yet."""
-        ahead = TokensAhead(
-            self.electives.make_speculation(),
-            self.electives.make_async_scheduling(),
-            self.config.sizes[0],
-            chunks=parts.chunks,
-            kv=parts.kv,
-            prefix_cache=parts.prefix_cache,
-        )
+        speculation, async_scheduling = self.electives.make_speculation(), self.electives.make_async_scheduling()
+        if isinstance(parts.release, StepState):
+            newer = NewerSpeculation(speculation, parts.release) if speculation else None
+            ahead: TokensAhead = NewerTokensAhead(
+                parts.release,
+                newer,
+                async_scheduling,
+                chunks=parts.chunks,
+                kv=parts.kv,
+                prefix_cache=parts.prefix_cache,
+            )
+        else:
+            ahead = TokensAhead(
+                speculation,
+                async_scheduling,
+                self.config.sizes[0],
+                chunks=parts.chunks,
+                kv=parts.kv,
+                prefix_cache=parts.prefix_cache,
+            )
         return replace(parts, ahead=ahead, chunks=ahead.chunks, kv=ahead.kv)
 
     def _with_gates(self, parts: SchedulerParts) -> SchedulerParts:
@@ -103,9 +154,27 @@ class SchedulerLayers:
         transfers = None
         if self.make_connector is not None:
             assert isinstance(parts.prefix_cache, DelayedCommits), "with a connector it is the outermost cache layer"
-            transfers = KVTransfers(self.make_connector(), parts.kv, parts.prefix_cache)
+            stays = rules_of(self.config.vllm).blocks_in_flight_stay
+            transfers = KVTransfers(self.make_connector(), parts.kv, parts.prefix_cache, keeps_loads=stays)
         kinds = [GrammarGate(), *self._gates_of_phase_11()]
-        gates = AdmissionGates(kinds, transfers, waiting=parts.waiting, chunks=parts.chunks, kv=parts.kv)
+        if self._prefill_lookahead > 1:
+            kinds.append(LookaheadGate(self._prefill_lookahead))
+        changed: _ChangedGates = {}
+        if isinstance(step := parts.release, StepState):
+            if step.rules.block_holders_first and transfers is not None:
+                holders = request_queue_for(self.lineup.preemption, self.config)
+                step.holders = HoldersFirst(holders, parts.waiting)
+                parts = replace(parts, waiting=step.holders)
+            step.defers_frees = (
+                step.rules.blocks_in_flight_stay and transfers is not None and self.config.async_scheduling
+            )
+            if step.rules.images_are_passed_over:
+                changed["num_tokens_left"] = step.num_tokens_left
+            if step.rules.running_adapters_count:
+                changed["counted"] = lambda: step.running
+        gates = AdmissionGates(kinds, transfers, waiting=parts.waiting, chunks=parts.chunks, kv=parts.kv, **changed)
+        if isinstance(step, StepState):
+            gates.waiting.deferred, gates.leaving = step.deferred, step.leaving
         return replace(parts, gates=gates, waiting=gates.waiting, chunks=gates.chunks, kv=gates.kv)
 
     def _gates_of_phase_11(self) -> list[Gate]:
@@ -114,5 +183,29 @@ class SchedulerLayers:
             gates.append(admission.make_adapter_gate(config.max_loras))
         if admission is not None and config.max_num_encoder_input_tokens and config.encoder_cache_size:
             cache = admission.make_encoder_cache(config.encoder_cache_size)
-            gates.append(EncoderGate(config.max_num_encoder_input_tokens, cache, admission.schedule_encoder_inputs))
+            leaves_in_update = rules_of(config.vllm).images_leave_in_update
+            schedule, budget = admission.schedule_encoder_inputs, config.max_num_encoder_input_tokens
+            gates.append(EncoderGate(budget, cache, schedule, leaves_in_update=leaves_in_update))
         return gates
+
+
+def wrapped(prefix_cache: PrefixCache, layers: Sequence[CacheLayer]) -> PrefixCache:
+    """Return a prefix cache within these layers, the first of which is the innermost."""
+    for layer in layers:
+        prefix_cache = layer(prefix_cache)
+    return prefix_cache
+
+
+def _with_newer_chunks(parts: SchedulerParts) -> SchedulerParts:
+    """A release after 0.13.0: how many tokens a request gets, besides phase 5's limits."""
+    assert isinstance(parts.release, StepState)
+    return replace(parts, chunks=NewerChunks(parts.chunks, parts.release))
+
+
+def _with_newer_steps(parts: SchedulerParts) -> SchedulerParts:
+    """A release after 0.13.0: the limits of a step, victims, and what is counted. The outermost layer."""
+    assert isinstance(parts.release, StepState)
+    step, preemption = parts.release, NewerPreemption(parts.preemption, parts.release)
+    processed = parts.gates.processed if isinstance(parts.gates, AdmissionGates) else None
+    functions = NewerFunctions(parts.functions, step, processed).functions
+    return replace(parts, functions=functions, preemption=preemption, kv=SharesCounted(parts.kv, step))

@@ -68,6 +68,8 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
         queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
         if scheduler.gates.passes_over:  # what was passed over keeps its place, but others have been admitted before it
             queue = [r.request_id for r in scheduler.waiting if r.num_cached_tokens < 0]
+            if scheduler.release is not None and scheduler.gates.has_connector:
+                queue = []  # what holds blocks, or has lost them with its load, has come before the others
         for older, younger in pairwise(queue):
             require(arrival[older] < arrival[younger], f"{younger} arrived before {older} but comes after it")
 

@@ -81,6 +81,8 @@ class Scheduler:
         for request_id, num_new_tokens in scheduler_output.num_scheduled_tokens.items():
             self.requests[request_id].advance(num_new_tokens)
         self.gates.advanced(scheduler_output, self.requests)
+        if self.release is not None:
+            self.release.planned(scheduler_output, self.requests)
         if self.ahead is not None:
             self.ahead.after_schedule(scheduler_output, self.requests)
         return scheduler_output
@@ -238,7 +240,7 @@ class Scheduler:
         self.functions, self.kv, self.prefix_cache = parts.functions, parts.kv, parts.prefix_cache
         self.preemption, self.chunks = parts.preemption, parts.chunks
         self.waiting, self.ahead, self.gates = parts.waiting, parts.ahead, parts.gates
-        self._groups = parts.groups
+        self._groups, self.release = parts.groups, parts.release
 
     def _forget(self, request_id: str) -> None:
         del self.requests[request_id]

@@ -76,6 +76,13 @@ class PlansAhead(Protocol):
         """Apply the sampled tokens; return the accepted ones by request id. `apply` is phase 1's update."""
 
 
+class Release(Protocol):
+    """Rules of a release after vLLM 0.13.0, which remember something from step to step. (`electives/releases/`.)"""
+
+    def planned(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
+        """The tokens of the plan count as computed."""
+
+
 class LayerGroups(Protocol):
     """Phase 12: block tables for several groups of layers. (`electives/windows/`.)"""
 
@@ -91,7 +98,7 @@ class SchedulerParts:
     """Phases 1 to 5 and the waiting queue, perhaps with wrappers around them; a restart makes all of them anew.
 
     `gates` decide who may be admitted. `ahead` is None without phases 7 and 8, and `groups`, phase 12's KV cache
-    manager, without windows.
+    manager, without windows; `release` is None under the rules of 0.13.0.
     """
 
     functions: SchedulingFunctions
@@ -103,3 +110,4 @@ class SchedulerParts:
     gates: Gates
     ahead: PlansAhead | None = None
     groups: LayerGroups | None = None
+    release: Release | None = None

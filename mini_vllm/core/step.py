@@ -10,7 +10,7 @@ from mini_vllm.outputs import TokenLogprobs
 
 @dataclass(slots=True)
 class Preempted:
-    """One preemption: the victim, the request that needed its blocks, and the tokens returned to the budget."""
+    """One preemption: the victim, the request that needed its blocks ("": a reset), the tokens it gave back."""
 
     victim_id: str
     cause_id: str
@@ -21,13 +21,15 @@ class Preempted:
 class SchedulerOutput:
     """The plan of one step: how many tokens of which request, in order of service.
 
-    `scheduled_spec_decode_tokens` are the drafts among them, the last tokens of their requests.
+    `scheduled_spec_decode_tokens` are the drafts among them, the last tokens of their requests. `num_preemptions`
+    is how often each had been preempted by then, under rules that ask for it when the tokens arrive.
     """
 
     token_budget: int
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
     preempted: list[Preempted] = field(default_factory=list)
     scheduled_spec_decode_tokens: dict[str, list[int]] = field(default_factory=dict)
+    num_preemptions: dict[str, int] = field(default_factory=dict)
 
     @property
     def total_num_scheduled_tokens(self) -> int:

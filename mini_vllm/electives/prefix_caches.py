@@ -61,21 +61,21 @@ class DelayedCommits(WrappedPrefixCache):
 
     def __init__(self, inner: PrefixCache) -> None:
         super().__init__(inner)
-        self._is_delayed = False
+        self.is_delayed = False
 
     @contextmanager
     def delayed(self) -> Iterator[None]:
         """Cache nothing until the end of the block."""
-        self._is_delayed = True
+        self.is_delayed = True
         try:
             yield
         finally:
-            self._is_delayed = False
+            self.is_delayed = False
 
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
-        if not self._is_delayed:
+        if not self.is_delayed:
             self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
 
 

@@ -118,6 +118,8 @@ class TokensAhead:
     The scheduler uses `chunks` and `kv` in place of phases 5 and 2.
     """
 
+    make_kv = KVCacheAhead
+
     def __init__(
         self,
         speculation: Speculation | None,
@@ -132,7 +134,7 @@ class TokensAhead:
         self.async_scheduling = async_scheduling
         self.chunks = ChunksAhead(chunks, max_model_len, async_scheduling)
         is_late = async_scheduling is not None
-        self.kv = KVCacheAhead(kv, prefix_cache, max_model_len, speculation, results_are_late=is_late)
+        self.kv = self.make_kv(kv, prefix_cache, max_model_len, speculation, results_are_late=is_late)
 
     def after_schedule(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         """Take the drafts of the scheduled requests, and placeholders for what they will sample."""
@@ -159,18 +161,30 @@ class TokensAhead:
         One request after the other, as in vLLM: of equal blocks the first one that is cached counts.
         """
         kept: Sampled = {}
-        for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
+        for request_id in scheduler_output.num_scheduled_tokens:
             request, token_ids = requests.get(request_id), sampled_token_ids.get(request_id)
-            if request is None or not token_ids:
-                continue
-            drafts = scheduler_output.scheduled_spec_decode_tokens.get(request_id)
-            if self.speculation is not None and drafts:
-                self.speculation.roll_back(request, len(drafts), len(token_ids))
-            was_running = request.status is RequestStatus.RUNNING
-            kept |= apply(SchedulerOutput(0, {request_id: num_tokens}), {request_id: token_ids})
-            if self.async_scheduling is not None:
-                self.async_scheduling.fill_placeholders(request, len(kept.get(request_id, ())))
-            self.kv.cache_late_blocks(request)
-            if request.is_finished and not was_running:  # preempted in flight, so it ends while it waits
-                waiting.remove_request(request)
+            if request is not None and token_ids:
+                kept |= self.update_one(request, scheduler_output, token_ids, waiting, apply)
+        return kept
+
+    def update_one(
+        self,
+        request: Request,
+        scheduler_output: SchedulerOutput,
+        token_ids: list[int],
+        waiting: RequestQueue,
+        apply: Callable[[SchedulerOutput, Sampled], Sampled],
+    ) -> Sampled:
+        """Apply the sampled tokens of one request; return the accepted ones."""
+        name = request.request_id
+        drafts = scheduler_output.scheduled_spec_decode_tokens.get(name)
+        if self.speculation is not None and drafts:
+            self.speculation.roll_back(request, len(drafts), len(token_ids))
+        was_running = request.status is RequestStatus.RUNNING
+        kept = apply(SchedulerOutput(0, {name: scheduler_output.num_scheduled_tokens[name]}), {name: token_ids})
+        if self.async_scheduling is not None:
+            self.async_scheduling.fill_placeholders(request, len(kept.get(name, ())))
+        self.kv.cache_late_blocks(request)
+        if request.is_finished and not was_running:  # preempted in flight, so it ends while it waits
+            waiting.remove_request(request)
         return kept

@@ -18,8 +18,8 @@ from mini_vllm_labs.pictures.terminal.differences import show_failure
 from mini_vllm_labs.pictures.terminal.learner_lineup import WHOLE_REFERENCE, enumeration, lineup_to_run
 from mini_vllm_labs.pictures.terminal.options import LineupText
 from mini_vllm_labs.pictures.terminal.progress import counted, reported
-from mini_vllm_labs.runs.parity.scenario import PUBLIC_FILES, Scenario, read_scenarios
-from mini_vllm_labs.runs.parity.verdict import ParityVerdict, judge, require_complete
+from mini_vllm_labs.runs.parity.scenario import NEWER_FILES, PUBLIC_FILES, Scenario, read_scenarios
+from mini_vllm_labs.runs.parity.verdict import ParityVerdict, judge, named_defects, require_complete
 from mini_vllm_labs.runs.sandbox.explain import explain, place_in
 
 MAX_SHOWN = 3
@@ -33,7 +33,7 @@ def parity(
     ] = None,
     lineup: LineupText = None,
 ) -> None:
-    """Replay recorded vLLM decisions and compare, block ids included.
+    """Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare, block ids included.
 
     Exit code 0: all traces in scope agree. 1: one differs, an invariant was violated, or nothing was in scope.
     2: a file cannot be read, or the lineup lacks a phase that the recorded scheduler uses.
@@ -42,13 +42,20 @@ def parity(
     team = lineup_to_run(lineup, console, WHOLE_REFERENCE)
     require_scheduling_phases(team)
     console.print(whose_code(team), markup=False)
-    paths = files or PUBLIC_FILES
+    paths = files or [*PUBLIC_FILES, *NEWER_FILES]
     scenarios = {path: load(path) for path in paths}
     everything = [scenario for path in paths for scenario in scenarios[path]]
     with reported("Replaying") as report:
         verdicts = [judge(scenario, team) for scenario in counted(everything, "Replaying traces", report)]
-    console.print(summary(verdicts))
-    print_out_of_scope(console, verdicts, team)
+    by_release: dict[str, list[ParityVerdict]] = {}
+    for verdict in verdicts:
+        by_release.setdefault(verdict.scenario.release, []).append(verdict)
+    for release, found in by_release.items():
+        console.print(summary(found, release))
+        if defects := Counter(name for one in found for name in sorted(named_defects(one.scenario))):
+            named = ", ".join(f"{name} ({count})" for name, count in defects.most_common())
+            console.print(f"defects of vLLM {release} that its traces name: {named}", markup=False)
+        print_out_of_scope(console, found, team)
     failures = [verdict for verdict in verdicts if verdict.failed]
     show_failures(console, failures, num_compared=sum(verdict.outcome != "out of scope" for verdict in verdicts))
     empty = [path for path in paths if all(scenario.out_of_scope(team) for scenario in scenarios[path])]
@@ -57,7 +64,8 @@ def parity(
         console.print(f"{path} has {what}.", markup=False, soft_wrap=True)
     if failures or empty:
         raise typer.Exit(1)
-    console.print(conclusion(team, verdicts))
+    for release, found in by_release.items():
+        console.print(conclusion(release, found), soft_wrap=True)
 
 
 def require_scheduling_phases(lineup: Lineup) -> None:
@@ -114,9 +122,11 @@ def show_failures(console: Console, failures: list[ParityVerdict], num_compared:
         console.print(f"\n{len(rest)} more traces differ, first in: {found}.", markup=False)
 
 
-def summary(verdicts: list[ParityVerdict]) -> Table:
+def summary(verdicts: list[ParityVerdict], release: str) -> Table:
     """Return a table with one row per kind of trace, and the totals."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title=f"recorded from vLLM {release}", title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     table.add_column("kind")
     for heading in ("traces", "match", "differ", "defect-free", "broken", "out of scope"):
         table.add_column(heading, justify="right")
@@ -141,8 +151,8 @@ def print_out_of_scope(console: Console, verdicts: list[ParityVerdict], lineup: 
         console.print(f"out of scope, not compared: {count} traces, which need {phase}", markup=False)
 
 
-def conclusion(lineup: Lineup, verdicts: list[ParityVerdict]) -> str:
+def conclusion(release: str, verdicts: list[ParityVerdict]) -> str:
     num_matched = sum(verdict.outcome == "match" for verdict in verdicts)
     num_free = sum(verdict.outcome == "free of defect" for verdict in verdicts)
-    text = f"{num_matched} of {num_matched} traces in scope: the same decisions, block for block."
+    text = f"vLLM {release}: {num_matched} of {num_matched} traces in scope: the same decisions, block for block."
     return text + (f" {num_free} more show a defect of vLLM: this engine kept its invariants." if num_free else "")

@@ -43,8 +43,14 @@ def test_the_public_traces_match_and_those_of_absent_electives_are_counted(
     monkeypatch.setattr(verdict, "compare", lambda *_: None)
     monkeypatch.setattr(verdict, "run_free_of_defects", lambda *_: None)
     shown = mini_vllm("parity").output
-    for text in ("863 of 863 traces in scope", "167 more show a defect"):
-        assert text in shown
+    for text in (
+        "vLLM 0.13.0: 863 of 863 traces in scope",
+        "167 more show a defect",
+        "vLLM 0.33.0: 584 of 584 traces in scope",
+        "239 more show a defect",
+        "name: unreserved_prompts (212), stale_blocks (37), own_reservation (21), ghost_prefill (1)",
+    ):
+        assert text in " ".join(shown.split())
     assert "not compared" not in shown
     shown = mini_vllm("parity", "--lineup", "solution").output
     for text in (
@@ -143,6 +149,28 @@ def test_text_that_is_no_trace_exits_with_2_and_names_the_line(mini_vllm: Comman
     file.write_bytes(b"\xff\xfe\x00")
     for path in (file, tmp_path, tmp_path / "none"):
         mini_vllm("parity", path, exit_code=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "alter", "refused"),
+    [
+        ("budget_cap", lambda line: line["config"].update(version="0.40.0"), "field 'config.version' is '0.40.0'"),
+        ("budget_cap", lambda line: line["config"].update(watermark=0.1), "field 'config.watermark' is unknown"),
+        ("budget_cap", lambda line: line["events"].append({"step": 1, "pause": "all"}), "field 'events.pause'"),
+        ("spec_preemption", lambda line: line["config"]["spec"].update(tree=2), "field 'config.spec.tree'"),
+        ("budget_cap", lambda line: line["requests"]["A"].update(mood=1), "field 'requests.A.mood'"),
+        ("budget_cap", lambda line: line["trace"]["steps"][1].update(swapped=[]), "field 'trace.steps.swapped'"),
+    ],
+)
+def test_an_unknown_release_or_field_is_refused(
+    mini_vllm: Commands, write: Write, name: str, alter: Callable[[dict[str, Any]], None], refused: str
+) -> None:
+    line = named(name)
+    alter(line)
+    file = write([named("slot_cap"), line])
+    shown = mini_vllm("parity", file, exit_code=2).stderr
+    for text in (str(file), "line 2", refused, "0.13.0, 0.33.0"):
+        assert text in " ".join(shown.split())
 
 
 def test_absent_phases_do_not_pass(mini_vllm: Commands) -> None:

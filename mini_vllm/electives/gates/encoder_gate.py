@@ -8,10 +8,19 @@ from mini_vllm.electives.gates.gate import Gate
 class EncoderGate(Gate):
     """At most `budget` embeddings are computed in one step. (vLLM: `Scheduler._try_schedule_encoder_inputs`.)
 
-    `scheduled` has, by request id, the indices of the images that this step encodes.
+    `scheduled` has, by request id, the indices of the images that this step encodes. `leaves_in_update`: images are
+    given back when the output of a step has come, and those of a request that gets no blocks at once.
     """
 
-    def __init__(self, budget: int, cache: EncoderCache, schedule_encoder_inputs: ScheduleEncoderInputs) -> None:
+    def __init__(
+        self,
+        budget: int,
+        cache: EncoderCache,
+        schedule_encoder_inputs: ScheduleEncoderInputs,
+        *,
+        leaves_in_update: bool = False,
+    ) -> None:
+        self.leaves_in_update = leaves_in_update
         self.budget = budget
         self.cache = cache
         self.schedule_encoder_inputs = schedule_encoder_inputs
@@ -21,6 +30,9 @@ class EncoderGate(Gate):
 
     def start_step(self) -> None:
         self.scheduled, self._wanted, self._budget_left = {}, {}, self.budget
+
+    def may_limit(self, request: Request) -> bool:
+        return bool(request.mm_features)
 
     def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
         if not request.mm_features:
@@ -43,8 +55,20 @@ class EncoderGate(Gate):
             self.cache.release(request, image)
 
     def advanced(self, request: Request) -> None:
+        if not self.leaves_in_update:
+            self._release(request, request.num_computed_tokens)
+
+    def processed(self, request: Request) -> None:
+        if self.leaves_in_update:
+            self._release(request, request.num_computed_tokens - request.num_output_placeholders)
+
+    def refused(self, request: Request) -> None:
+        if self.leaves_in_update:
+            self._release(request, request.num_prompt_tokens)
+
+    def _release(self, request: Request, num_tokens: int) -> None:
         for image in request.mm_features:
-            if image.end <= request.num_computed_tokens:  # its K and V are in the cache, so nothing reads it again
+            if image.end <= num_tokens:  # its K and V are in the cache, so nothing reads it again
                 self.cache.release(request, image)
 
     def give_up(self, request: Request) -> bool:
@@ -54,9 +78,12 @@ class EncoderGate(Gate):
         return bool(held)
 
     def take_freed(self) -> list[str]:
-        """Return the contents that have gone since the last call, in order."""
+        """Return the contents that have gone since the last call, in order.
+
+        With `leaves_in_update` without those that have come back: the worker's copy is still of use.
+        """
         freed, self.cache.freed = self.cache.freed, []
-        return freed
+        return [content for content in freed if not (self.leaves_in_update and content in self.cache.cached)]
 
     def _num_embeds(self, request: Request, indices: list[int]) -> int:
         return sum(request.mm_features[index].length for index in indices)

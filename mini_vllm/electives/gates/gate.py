@@ -13,6 +13,10 @@ class Gate:
         """Return whether a waiting request may be admitted in this step; if not, it is passed over."""
         return True
 
+    def may_limit(self, request: Request) -> bool:
+        """Return whether `limit` may ever be less than the tokens that it is asked about."""
+        return False
+
     def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
         """Return how many of the next `num_new_tokens` tokens, at least 1, a request may compute in this step."""
         return num_new_tokens
@@ -25,6 +29,12 @@ class Gate:
 
     def advanced(self, request: Request) -> None:
         """The tokens of the plan count as computed."""
+
+    def processed(self, request: Request) -> None:
+        """The output of a step with the request has come; its tokens are not applied yet."""
+
+    def refused(self, request: Request) -> None:
+        """A waiting request has got no blocks."""
 
     def give_up(self, request: Request) -> bool:
         """Nothing can be planned: let go of what is kept for a request; return whether anything was."""
@@ -41,6 +51,24 @@ class GrammarGate(Gate):
             return False
         request.become_ready()
         return True
+
+
+class LookaheadGate(Gate):
+    """No chunk ends fewer than `num_tokens` tokens before the last one known. (vLLM: `_reserve_prefill_lookahead`.)
+
+    A drafter with several layers reads that far ahead of a chunk, and would read guesses instead.
+    """
+
+    def __init__(self, num_tokens: int) -> None:
+        self.num_tokens = num_tokens
+
+    def may_limit(self, request: Request) -> bool:
+        return True
+
+    def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        num_left = request.num_tokens - num_computed_tokens - num_new_tokens
+        is_too_near = 0 < num_left < self.num_tokens
+        return max(0, num_new_tokens - self.num_tokens + num_left) if is_too_near else num_new_tokens
 
 
 def failure_of(request: Request) -> str | None:

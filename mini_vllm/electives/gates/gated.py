@@ -1,6 +1,6 @@
 """All gates together, and how phases 1, 2 and 5 meet them: through a queue, a chunk policy and a KV cache."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
@@ -28,8 +28,14 @@ class AdmissionGates:
         waiting: RequestQueue,
         chunks: ChunkPolicy,
         kv: KVCacheManager,
+        num_tokens_left: Callable[[], int] | None = None,
+        counted: Callable[[], Sequence[Request]] = tuple,
     ) -> None:
         self.gates = gates
+        self.counted = counted  # who counts as part of the plan before it is made: since 0.33 all that run
+        # Since 0.33 a request that a gate leaves nothing of what is left of the budget is passed over, too.
+        self.num_tokens_left = num_tokens_left
+        self.leaving: Collection[str] = ()  # ended requests whose blocks a step in flight may still write
         self._errors: dict[str, str] = {}
         self._is_stalled = False
         self.transfers = transfers
@@ -43,7 +49,7 @@ class AdmissionGates:
 
     @property
     def requests_being_sent(self) -> Sequence[str]:
-        return () if self.transfers is None else tuple(self.transfers.sending)
+        return () if self.transfers is None else (*self.transfers.sending, *self.leaving)
 
     @property
     def awaits_others(self) -> bool:
@@ -65,6 +71,9 @@ class AdmissionGates:
         self.waiting.start_step()
         for gate in self.gates:
             gate.start_step()
+        for request in self.counted():
+            for gate in self.gates:
+                gate.slots_allocated(request)
         if self.transfers is not None:
             self.transfers.start_step()
 
@@ -94,6 +103,16 @@ class AdmissionGates:
             for gate in self.gates:
                 gate.advanced(requests[request_id])
 
+    def processed(self, request: Request) -> None:
+        """The output of a step with the request has come; its tokens are not applied yet."""
+        for gate in self.gates:
+            gate.processed(request)
+
+    def refused(self, request: Request) -> None:
+        """A waiting request has got no blocks."""
+        for gate in self.gates:
+            gate.refused(request)
+
     def without_lost(
         self, sampled: dict[str, list[int]], output: KVConnectorOutput | None, running: Sequence[Request]
     ) -> dict[str, list[int]]:
@@ -116,7 +135,18 @@ class AdmissionGates:
             return Look.PASS_OVER
         if not all(gate.is_open(request) for gate in self.gates):
             return Look.PASS_OVER
-        return Look.READY if self.transfers is None else self.transfers.look(request)
+        answer = Look.READY if self.transfers is None else self.transfers.look(request)
+        if answer is Look.STOP:
+            self.refused(request)
+        return Look.PASS_OVER if answer is Look.READY and self._leaves_nothing(request) else answer
+
+    def _leaves_nothing(self, request: Request) -> bool:
+        if self.num_tokens_left is None or not any(gate.may_limit(request) for gate in self.gates):
+            return False
+        num_hit_tokens = len(self.kv.get_computed_blocks(request)) * self.kv.block_size
+        num_computed_tokens = self.kv.num_computed_tokens(request, num_hit_tokens)
+        num_new_tokens = self.chunks.inner.num_new_tokens(request, num_computed_tokens, self.num_tokens_left())
+        return num_new_tokens > 0 and self.chunks.limited(request, num_computed_tokens, num_new_tokens) == 0
 
 
 def encoder_of(scheduler: Scheduler) -> EncoderGate | None:
@@ -143,6 +173,10 @@ class GatedChunks(WrappedChunks):
                 return 0
             num_computed_tokens = self.gates.kv.num_computed_tokens(request, num_computed_tokens)
         num_new_tokens = self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
+        return self.limited(request, num_computed_tokens, num_new_tokens)
+
+    def limited(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
+        """Return what the gates leave of the next tokens of a request."""
         for gate in self.gates.gates:
             if num_new_tokens:
                 num_new_tokens = gate.limit(request, num_computed_tokens, num_new_tokens)
@@ -178,6 +212,8 @@ class GatedKVCache(WrappedKVCache):
         num_slots = num_new_tokens + num_external
         new_blocks = self.inner.allocate_slots(request, num_slots, hit_blocks, num_lookahead_tokens)
         if new_blocks is None:
+            if is_waiting:
+                self.gates.refused(request)
             return None
         if is_waiting and num_computed_tokens > num_hit_tokens:
             self.num_loaded_tokens[request.request_id] = num_computed_tokens

@@ -18,9 +18,16 @@ MAX_STEPS_IN_VAIN = 4
 
 
 class KVTransfers:
-    """The scheduler's side of all transfers. `kv` and `commits` are phases 2 and 4 under whatever is around them."""
+    """The scheduler's side of all transfers. `kv` and `commits` are phases 2 and 4 under whatever is around them.
 
-    def __init__(self, connector: KVConnector, kv: KVCacheManager, commits: DelayedCommits) -> None:
+    With `keeps_loads` tokens count as computed when their load begins, and the blocks of an aborted load are held until
+    it is reported, because they may be written until then.
+    """
+
+    def __init__(
+        self, connector: KVConnector, kv: KVCacheManager, commits: DelayedCommits, *, keeps_loads: bool = False
+    ) -> None:
+        self.keeps_loads = keeps_loads
         self.connector = connector
         self.kv = kv
         self.commits = commits
@@ -68,6 +75,8 @@ class KVTransfers:
         self._num_hit_tokens[request.request_id] = len(hit_blocks) * self.kv.block_size
         self.tell_allocated(request, num_external)
         request.wait_for_remote_kvs()
+        if self.keeps_loads:
+            request.keep_computed(self._num_hit_tokens[request.request_id] + num_external)
         return Look.PASS_OVER
 
     def _finish_load(self, request: Request) -> None:
@@ -102,10 +111,14 @@ class KVTransfers:
 
         The blocks of an aborted load may be handed out at once, as in vLLM 0.13.0: the worker side has to end it first.
         """
+        is_loading = request.request_id in self._num_hit_tokens and request.request_id not in self._received
         num_kept = self._forget(request, num_computed_tokens)
         self._local_only.discard(request.request_id)
         self.commits.update_block_hashes(request)
-        if self.connector.request_finished(request, self.kv.block_ids(request.request_id)):
+        if is_loading and self.keeps_loads:
+            self.connector.request_finished(request, self.kv.block_ids(request.request_id))
+            self.sending[request.request_id] = request, num_kept
+        elif self.connector.request_finished(request, self.kv.block_ids(request.request_id)):
             self.sending[request.request_id] = request, num_kept
         else:
             self.kv.free(request, num_kept)
@@ -155,7 +168,7 @@ class KVTransfers:
         self._received.update(
             request_id for request_id in output.finished_recving if request_id in self._num_hit_tokens
         )
-        for request_id in output.finished_sending:
+        for request_id in (*(output.finished_recving if self.keeps_loads else ()), *output.finished_sending):
             if request_id in self.sending:
                 request, num_computed_tokens = self.sending.pop(request_id)
                 self.kv.free(request, num_computed_tokens)

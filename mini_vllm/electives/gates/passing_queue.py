@@ -4,7 +4,7 @@ import enum
 from collections.abc import Callable, Iterator
 
 from mini_vllm.core.interfaces import RequestQueue
-from mini_vllm.core.request import Request
+from mini_vllm.core.request import Request, RequestStatus
 
 
 class Look(enum.Enum):
@@ -30,6 +30,7 @@ class PassingQueue:
         self._passes_over = False
         self._passed: list[Request] = []
         self._ready: Request | None = None
+        self.deferred: set[str] | None = None  # where releases after 0.13.0 note who has been passed over
 
     def start_step(self) -> None:
         """From here to `put_back` a peek looks for a request that is ready; before and after, it changes nothing."""
@@ -45,6 +46,8 @@ class PassingQueue:
                 self._ready = request if answer is Look.READY else None
                 return request
             self._passed.append(self.inner.pop_request())
+            if self.deferred is not None:
+                self.deferred.add(request.request_id)
         return self._passed[-1] if self._passed else self.inner.peek_request()
 
     def is_ready(self, request: Request) -> bool:
@@ -59,6 +62,8 @@ class PassingQueue:
 
     def add_request(self, request: Request) -> None:
         self.inner.add_request(request)
+        if self.deferred is not None and request.status is RequestStatus.WAITING_FOR_FSM:
+            self.deferred.add(request.request_id)
 
     def prepend_request(self, request: Request) -> None:
         self.inner.prepend_request(request)

@@ -94,11 +94,15 @@ class GroupedPrefixCache:
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
         self.update_block_hashes(request)
-        for named, table in zip(self.named, self.tables[request.request_id], strict=True):
+        for group, table in enumerate(self.tables[request.request_id]):
             num_null = table[num_cached_blocks:num_full_blocks].count(NULL_BLOCK_ID)  # these are the first ones
-            first = num_cached_blocks + num_null
-            named.cache.cache_full_blocks(request, table, first, num_full_blocks)
-            named.enter(table[first:num_full_blocks], request.block_hashes[first:num_full_blocks])
+            self.enter(group, request, table, num_cached_blocks + num_null, num_full_blocks)
+
+    def enter(self, group: int, request: Request, table: list[int], first: int, end: int) -> None:
+        """Enter blocks `first` to `end - 1` of a group's table in its cache."""
+        named = self.named[group]
+        named.cache.cache_full_blocks(request, table, first, end)
+        named.enter(table[first:end], request.block_hashes[first:end])
 
     def evict(self, block_id: int) -> bool:
         return any(named.evict(block_id) for named in self.named)
@@ -179,6 +183,8 @@ class GroupedKVCacheManager:
         self.grouped = grouped
         self.tables = tables
         self.num_uncertain_tokens = num_uncertain_tokens
+        self.num_unsettled_tokens = 0  # the last ones whose blocks may not enter the cache yet
+        self.counts_entries = False  # whether the cache itself knows which blocks of a request have entered it
 
     @property
     def num_free_blocks(self) -> int:
@@ -200,28 +206,31 @@ class GroupedKVCacheManager:
         # Even if the request is refused below: what has left the window is never read again.
         for table, window in zip(held or (), self.windows, strict=held is not None):
             if window is not None:
-                num_certain_tokens = request.num_computed_tokens - self.num_uncertain_tokens
-                self.functions.free_outside_window(table, window, num_certain_tokens, self.block_size, self.pool)
+                self._leave_window(request, table, window)
         num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
         num_tokens = num_computed_tokens + num_new_tokens
         num_blocks = cdiv(num_tokens + num_lookahead_tokens, self.block_size)
-        tables = self._hit_tables(request, len(hit_blocks)) if held is None else held
+        tables = self._hit_tables(request, hit_blocks) if held is None else held
         pin = partial(self.layered_cache.pin, request, pool=self.pool) if held is None else None
         new_blocks = self.functions.allocate_groups(tables, num_blocks, self.pool, pin)
         if new_blocks is None:
             return None
         self.tables[request.request_id] = tables
-        num_cached, num_full = (
-            n // self.block_size for n in (num_computed_tokens, min(num_tokens, request.num_tokens))
-        )
+        num_known = min(num_tokens, request.num_tokens) - self.num_unsettled_tokens
+        num_cached = 0 if self.counts_entries else num_computed_tokens // self.block_size
+        num_full = num_known // self.block_size
         if num_full > num_cached:
             self.layered_cache.cache_full_blocks(request, tables[0], num_cached, num_full)
         return new_blocks[0]
 
-    def _hit_tables(self, request: Request, num_hit_blocks: int) -> Tables:
-        if self.grouped is None or num_hit_blocks == 0:
+    def _leave_window(self, request: Request, table: list[int], window: int) -> None:
+        num_certain_tokens = request.num_computed_tokens - self.num_uncertain_tokens
+        self.functions.free_outside_window(table, window, num_certain_tokens, self.block_size, self.pool)
+
+    def _hit_tables(self, request: Request, hit_blocks: Sequence[int]) -> Tables:
+        if self.grouped is None or not hit_blocks:
             return tuple([] for _ in self.windows)
-        return self.grouped.find_hit_of_each_group(request, num_hit_blocks * self.block_size)
+        return self.grouped.find_hit_of_each_group(request, len(hit_blocks) * self.block_size)
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
         for table in self.tables.pop(request.request_id, ()):

@@ -8,6 +8,7 @@ from mini_vllm.core.step import KVConnectorOutput
 from mini_vllm.core.step_record import ScheduledRecord
 from mini_vllm.electives.gates.encoder_gate import EncoderGate
 from mini_vllm.electives.gates.gated import encoder_of, transfers_of
+from mini_vllm.electives.releases.step_state import StepState
 from mini_vllm_labs.runs.parity.transfers import RecordedConnector
 
 HELD = {RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS}
@@ -24,6 +25,10 @@ class GatesRecorder:
     def _encoder(self) -> EncoderGate | None:
         return encoder_of(self.scheduler)
 
+    def _name_of(self, status: RequestStatus) -> str:
+        is_renamed = status is RequestStatus.WAITING_FOR_FSM and self.scheduler.release is not None
+        return "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR" if is_renamed else status.name
+
     def after_schedule(self, scheduled: list[ScheduledRecord]) -> dict[str, Any]:
         """Return the fields of a plan; shares get theirs in place."""
         fields: dict[str, Any] = {}
@@ -36,6 +41,9 @@ class GatesRecorder:
             for share in scheduled:
                 if images := self._encoder.scheduled.get(share["id"]):
                     share["encode"] = list(images)
+        if isinstance(step := self.scheduler.release, StepState) and step.speculative is not None:
+            fields["skip_drafts"] = step.num_lookahead_tokens > 0 and not step.drafts_are_used
+            fields["drafts_wanted"] = step.speculative.num_drafts(len(scheduled)) if scheduled else step.num_drafts
         for share in scheduled:
             groups = self.scheduler.block_tables(share["id"])
             if len(groups) > 1:
@@ -46,11 +54,13 @@ class GatesRecorder:
         """Return the fields of the end of a step."""
         fields: dict[str, Any] = {
             "held_after": [
-                (request.request_id, request.status.name, request.num_computed_tokens)
+                (request.request_id, self._name_of(request.status), request.num_computed_tokens)
                 for request in self.scheduler.waiting
                 if request.status in HELD
             ]
         }
+        if isinstance(self.scheduler.release, StepState):
+            fields["deferred_after"] = sorted(self.scheduler.release.deferred)
         if output is not None:
             fields["transfers"] = {
                 "received": list(output.finished_recving),

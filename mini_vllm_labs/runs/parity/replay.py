@@ -13,16 +13,14 @@ from mini_vllm.core.request import Grammar, Request, RequestStatus
 from mini_vllm.core.step import KVConnectorOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.releases.reset import reset_prefix_cache, set_pause_state
+from mini_vllm.electives.releases.step_state import PauseState
 from mini_vllm.engine.observers import StepResult
 from mini_vllm.engine.trace_recorder import TraceRecorder
+from mini_vllm.release_rules import RELEASES, rules_of
 from mini_vllm_labs.runs.parity.gates_record import GatesRecorder
+from mini_vllm_labs.runs.parity.known_fields import COMPARED, SOME_FIELDS
 from mini_vllm_labs.runs.parity.scenario import Scenario
-
-COMPARED = (
-    "added aborted scheduled total preempted evicted finished_sent free_after_schedule sampled "
-    "aborted_before_update output finished free_after_update running_after waiting_after"
-).split()
-GATE_FIELDS = ("loading", "transfers", "held_after", "encodings_freed", "encoder_after")
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,7 @@ class RecordedModel:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.num_sampled: Counter[str] = Counter()
+        self.admitted: set[str] = set()  # drafts at an admission are stand-ins, none of which is right
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> dict[str, list[int]]:
         """Return the tokens of the requests that sample: one, and one for each accepted draft."""
@@ -56,7 +55,7 @@ class RecordedModel:
         return tokens
 
     def _num_accepted(self, request_id: str, first: int, drafts: Sequence[int]) -> int:
-        if not drafts:
+        if not drafts or request_id in self.admitted:
             return 0
         if self.scenario.line["config"]["async_scheduling"]:  # stand-ins: the scenario says how many are right
             accept = self.scenario.line["drafts"]["accept"]
@@ -80,12 +79,13 @@ class ScenarioReplay:
             make_connector=None if connector is None else lambda: connector,
             windows=scenario.windows,
             policy=policy,
-            images_have_places=False,
+            images_have_places=rules_of(self.config.vllm).images_have_places,
         )
         self.recorder = TraceRecorder(self.scheduler, evicted)
         self.gates_recorder = GatesRecorder(self.scheduler, self.connector)
         self.requests: dict[str, Request] = {}
         self.model = RecordedModel(scenario)
+        self._fields: dict[str, Any] = {}
         self._in_flight: list[tuple[SchedulerOutput, dict[str, list[int]], KVConnectorOutput | None]] = []
 
     def run_step(self, number: int) -> StepRecord:
@@ -97,15 +97,20 @@ class ScenarioReplay:
             raise
 
     def _run_step(self, number: int) -> StepRecord:
+        self._fields = {}
         self._apply_events(number, before_update=False)
         self.recorder.before_schedule()
         step = self.scheduler.schedule()
         self.recorder.after_schedule(step)
-        fields = self.gates_recorder.after_schedule(self.recorder.steps[-1]["scheduled"])
+        shares = self.recorder.steps[-1]["scheduled"]
+        self._fields |= self.gates_recorder.after_schedule(shares)
+        self.model.admitted = {share["id"] for share in shares if share["kind"] != "running"}
         check_step(self.scheduler, step)
         sampled = self.model.execute_model(self.scheduler.start_step(step))
-        transfers = None if self.connector is None else self.connector.take_output()
+        is_first = self.config.vllm == RELEASES[0]  # the recorders of later releases ask for reports after aborts
+        transfers = self.connector.take_output() if self.connector and is_first else None
         self._apply_events(number, before_update=True)
+        transfers = self.connector.take_output() if self.connector and not is_first else transfers
         self._in_flight.append((step, sampled, transfers))
         kept: dict[str, list[int]] = {}
         update_of = number - self.config.async_scheduling
@@ -116,7 +121,7 @@ class ScenarioReplay:
         self.recorder.after_update(StepResult(step, sampled, kept, ended, drafts))
         record = self.recorder.steps[-1]
         record["update_of"] = update_of if update_of >= 0 else None
-        self.gate_fields = fields | self.gates_recorder.after_update(transfers)
+        self.some_fields = self._fields | self.gates_recorder.after_update(transfers)
         check_state(self.scheduler, self.config.policy)
         return record
 
@@ -132,6 +137,12 @@ class ScenarioReplay:
         living = [request_id for request_id in step.num_scheduled_tokens if request_id in self.scheduler.requests]
         self.scheduler.update_draft_token_ids({request_id: recorded.get(request_id, []) for request_id in living})
         return {request_id: recorded[request_id] for request_id in living if request_id in recorded}
+
+    def _reset(self, *, drops: bool) -> None:
+        if drops:  # what is in flight is sampled again
+            for request in self.scheduler.running:
+                self.model.num_sampled[request.request_id] = request.num_output_tokens
+        self._fields["reset_done"] = reset_prefix_cache(self.scheduler, reset_running_requests=drops)
 
     def summary(self) -> dict[str, Any]:
         """Return how each request ended, in the form of the recording."""
@@ -155,6 +166,10 @@ class ScenarioReplay:
                 grammar = self.requests[request_id].grammar
                 assert grammar is not None
                 grammar.set_result(cast(Grammar, None))  # no model, so nothing reads it
+            elif action == "pause":
+                set_pause_state(self.scheduler, PauseState(request_id))
+            elif action == "reset":
+                self._reset(drops=request_id == "running")
             elif self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ABORTED):
                 self.recorder.request_aborted(request_id)
 
@@ -169,11 +184,11 @@ def compare(scenario: Scenario, lineup: Lineup, policy: SchedulingPolicy | None 
         ours = replay.run_step(number)
         for field in COMPARED:
             value = ours[field]  # type: ignore[literal-required]
-            if value != recorded[field] and as_json(value) != recorded[field]:
+            if value != recorded[field] and as_json(value) != _comparable(field, recorded[field]):
                 return ReplayDifference(number, field, recorded[field], as_json(value))
-        for field in GATE_FIELDS:
-            if field in recorded and as_json(replay.gate_fields.get(field)) != _comparable(field, recorded[field]):
-                return ReplayDifference(number, field, recorded[field], as_json(replay.gate_fields.get(field)))
+        for field in SOME_FIELDS:
+            if field in recorded and as_json(replay.some_fields.get(field)) != _comparable(field, recorded[field]):
+                return ReplayDifference(number, field, recorded[field], as_json(replay.some_fields.get(field)))
         for field, expected in recorded.get("detail", {}).items():
             if ours["detail"][field] != expected:
                 return ReplayDifference(number, f"detail.{field}", expected, ours["detail"][field])
@@ -196,6 +211,8 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 def _comparable(field: str, recorded: Any) -> Any:
     """Return a recorded field without the order of what has none: lost blocks, the requests that share an encoding."""
+    if field == "preempted":  # by a reset: no request is the cause
+        return [[victim, cause or "", num_tokens] for victim, cause, num_tokens in recorded]
     if field == "transfers":
         return {**recorded, "invalid": sorted(recorded["invalid"])}
     if field == "encoder_after":

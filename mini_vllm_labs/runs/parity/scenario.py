@@ -12,16 +12,18 @@ from zlib import crc32
 from mini_vllm.assembly.lineup import ALL_NAMES, Lineup
 from mini_vllm.config import DraftMethod, EngineConfig, SpeculativeConfig
 from mini_vllm.core.request import MultiModalFeatureSpec, Request
+from mini_vllm.release_rules import RELEASES, rules_of
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.runs.parity.known_fields import EVENTS, GATES, unknown_field
 from mini_vllm_labs.runs.parity.transfers import RecordedConnector
 from mini_vllm_labs.runs.workloads.electives import electives_of
 
-PUBLIC_TRACES = Path(__file__).parent / "traces"
+PUBLIC_TRACES, NEWER_TRACES = Path(__file__).parent / "traces", Path(__file__).parent / "traces33"
 PUBLIC_FILES = tuple(
     PUBLIC_TRACES / name for name in ("named.jsonl", "random.jsonl.gz", "random2.jsonl.gz", "gates.jsonl.gz")
 )
+NEWER_FILES = tuple(NEWER_TRACES / name for name in ("named33.jsonl", "random33.jsonl.gz", "gates33.jsonl.gz"))
 PHASE_OF_GATE = {"grammar": 9, "window": 12}
-GATES = ("grammar", "lora", "encoder", "connector", "window")
 
 
 def prompt_token(seed: str, index: int) -> int:
@@ -73,19 +75,26 @@ class Scenario:
         missing = [phase for phase in sorted(self.electives, reverse=True) if lineup[phase] == "absent"]
         return f"phase {missing[0]} ({ALL_NAMES[missing[0] - 1]})" if missing else None
 
+    @property
+    def release(self) -> str:
+        """The release of vLLM that was recorded."""
+        return str(self.line["config"].get("version", "0.13.0"))
+
     def config(self) -> EngineConfig:
         settings = dict(self.line["config"])
         del settings["eos_token_id"]
+        settings["vllm"] = settings.pop("version", "0.13.0")
         gates = {name: settings.pop(name) for name in GATES if name in settings}
         if "lora" in gates:
             settings["max_loras"] = gates["lora"]["max_loras"]
         if "encoder" in gates:
             budget, cache = gates["encoder"]["budget"], gates["encoder"]["cache"]
             settings |= {"max_num_encoder_input_tokens": budget, "encoder_cache_size": cache}
+        if self.release != RELEASES[0] and "window" in gates:
+            retention = gates["window"]["retention"]
+            settings["prefix_cache_retention_interval"] = "all" if retention is None else retention
         if (spec := settings.pop("spec")) is not None:
-            # EAGLE's drafter has a KV cache, and that is all that the scheduler sees of either.
-            method: DraftMethod = "draft_model" if spec["method"] == "eagle" else "ngram"
-            settings["speculative_config"] = SpeculativeConfig(method, spec["num_speculative_tokens"])
+            settings["speculative_config"] = _speculative_config(spec, self.release)
         return EngineConfig(**settings)
 
     @property
@@ -102,7 +111,12 @@ class Scenario:
         if described is None:
             return None
         block_size = self.line["config"]["block_size"]
-        return RecordedConnector(self.line["requests"], block_size, is_async=described["async"])
+        return RecordedConnector(
+            self.line["requests"],
+            block_size,
+            is_async=described["async"],
+            reports_aborted=rules_of(self.release).blocks_in_flight_stay,
+        )
 
     def request(self, request_id: str) -> Request:
         described = self.line["requests"][request_id]
@@ -139,15 +153,33 @@ class Scenario:
         return int(planned.get(index, output_token(request_id, index)))
 
     def events(self, step: int, before_update: bool) -> Iterator[tuple[str, str]]:
-        """Yield ("add", "abort" or "compiled", request id) for one moment, in order."""
+        """Yield (one of `EVENTS`, request id or how) for one moment, in order."""
         for event in self.line["events"]:
             if event["step"] == step and ("when" in event) == before_update:
-                action = next(name for name in ("add", "abort", "compiled") if name in event)
+                action = next(name for name in EVENTS if name in event)
                 yield action, event[action]
 
 
+def _speculative_config(spec: dict[str, Any], release: str) -> SpeculativeConfig:
+    if release == RELEASES[0]:
+        # EAGLE's drafter has a KV cache, and that is all that 0.13.0's scheduler sees of either.
+        method: DraftMethod = "draft_model" if spec["method"] == "eagle" else "ngram"
+        return SpeculativeConfig(method, spec["num_speculative_tokens"])
+    rows = spec.get("per_batch_size")
+    return SpeculativeConfig(
+        spec["method"],
+        spec["num_speculative_tokens"],
+        num_speculative_tokens_per_batch_size=rows and tuple(tuple(row) for row in rows),
+        disable_lookahead_block_hashes=spec["last_hit_block"] != "hashed",
+        disable_eagle_block_drop=spec["last_hit_block"] == "kept",
+    )
+
+
 def read_scenarios(path: Path) -> Iterator[Scenario]:
-    """Yield the scenarios of a `.jsonl` or `.jsonl.gz` file. Raises `ValueError` with the line that is none."""
+    """Yield the scenarios of a `.jsonl` or `.jsonl.gz` file.
+
+    Raises `ValueError` with the line that is none, or is one of a release that is not known here.
+    """
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as file:
         for number, text in enumerate(file, start=1):
@@ -156,9 +188,12 @@ def read_scenarios(path: Path) -> Iterator[Scenario]:
             try:
                 line = json.loads(text)
                 missing = {"name", "kind", "config", "requests", "events", "max_steps", "trace"} - line.keys()
-            except (json.JSONDecodeError, AttributeError) as error:
+                what = f"{', '.join(sorted(missing))} missing" if missing else unknown_field(line)
+            except (json.JSONDecodeError, AttributeError, TypeError) as error:
                 raise ValueError(f"{path}, line {number}: not a trace: {error}") from error
-            if missing:
-                raise ValueError(f"{path}, line {number}: not a trace: {', '.join(sorted(missing))} missing")
+            except KeyError as error:
+                what = f"{error} missing in {line['name']!r}"
+            if what:
+                raise ValueError(f"{path}, line {number}: not a trace: {what}")
             line.setdefault("defects", [])
             yield Scenario(line)

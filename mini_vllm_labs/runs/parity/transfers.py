@@ -12,10 +12,14 @@ from mini_vllm.electives.gates.connector import KVConnectorMetadata
 class RecordedConnector:
     """A `KVConnector` as `traces/README.md` describes it.
 
-    `step` counts the outputs so far: a request that ends with one of them is sent with later ones.
+    `step` counts the outputs so far: a request that ends with one of them is sent with later ones. With
+    `reports_aborted` an aborted load is reported like any other.
     """
 
-    def __init__(self, described: Mapping[str, Any], block_size: int, *, is_async: bool) -> None:
+    def __init__(
+        self, described: Mapping[str, Any], block_size: int, *, is_async: bool, reports_aborted: bool = False
+    ) -> None:
+        self.reports_aborted = reports_aborted
         self.described = described
         self.block_size = block_size
         self.is_async = is_async
@@ -42,6 +46,10 @@ class RecordedConnector:
 
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         described = self.described[request.request_id]
+        if self.reports_aborted and any(load[1] == request.request_id for load in self._due_loads):
+            ended = [(due, name, [] if name == request.request_id else lost) for due, name, lost in self._due_loads]
+            self._due_loads = ended
+            return False
         self._due_loads = [load for load in self._due_loads if load[1] != request.request_id]
         if not described.get("send") or not request.num_computed_tokens:
             return False

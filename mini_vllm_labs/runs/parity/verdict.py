@@ -5,18 +5,17 @@ from typing import Literal
 
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.core.invariants import InvariantError
-from mini_vllm_labs.runs.parity.replay import COMPARED, ReplayDifference, compare, run_free_of_defects
+from mini_vllm_labs.runs.parity.known_fields import COMPARED, CONFIG_NAMES, EVENTS
+from mini_vllm_labs.runs.parity.replay import ReplayDifference, compare, run_free_of_defects
 from mini_vllm_labs.runs.parity.scenario import Scenario
 
 Outcome = Literal["match", "differ", "free of defect", "broken", "out of scope"]
 
-# Defects of vLLM 0.13.0 itself, see traces/README.md. A trace that names any other defect is compared as usual.
-KNOWN_DEFECTS = {"stale_blocks", "index_slip", "stale_drafts", "flipped_skips"}
-
-CONFIG_NAMES = (
-    "max_num_seqs max_num_batched_tokens long_prefill_token_threshold max_model_len enable_chunked_prefill "
-    "enable_prefix_caching policy block_size num_gpu_blocks async_scheduling spec eos_token_id"
-).split()
+# Defects of each release itself, see the README of its traces. A trace that names any other is compared as usual.
+KNOWN_DEFECTS = {
+    "0.13.0": {"stale_blocks", "index_slip", "stale_drafts", "flipped_skips"},
+    "0.33.0": {"stale_blocks", "own_reservation", "ghost_prefill", "unreserved_prompts"},
+}
 
 
 @dataclass(frozen=True)
@@ -41,12 +40,17 @@ class ParityVerdict:
         return self.error
 
 
+def named_defects(scenario: Scenario) -> set[str]:
+    """Return the known defects of the recorded release that the trace names."""
+    return KNOWN_DEFECTS[scenario.release] & set(scenario.defects)
+
+
 def judge(scenario: Scenario, lineup: Lineup) -> ParityVerdict:
     """Replay a scenario. Raises `NotImplementedError` for a phase that is not written yet."""
     if scenario.out_of_scope(lineup) is not None:
         return ParityVerdict(scenario, "out of scope")
     try:
-        if KNOWN_DEFECTS & set(scenario.defects):
+        if named_defects(scenario):
             run_free_of_defects(scenario, lineup)
             return ParityVerdict(scenario, "free of defect")
         difference = compare(scenario, lineup)
@@ -73,7 +77,9 @@ def require_complete(scenario: Scenario) -> None:
         for request_id in scenario.line["requests"]:
             scenario.request(request_id)
         for event in scenario.line["events"]:
-            scenario.line["requests"][next(event[name] for name in ("add", "abort", "compiled") if name in event)]
+            name = next(name for name in EVENTS if name in event)
+            if name in EVENTS[:3]:
+                scenario.line["requests"][event[name]]
         for step in scenario.steps:
             for field in COMPARED:
                 step[field]

@@ -1,0 +1,73 @@
+"""When a block enters the prefix cache, and what its hash covers besides its tokens."""
+
+from collections.abc import Sequence
+
+from mini_vllm.core.interfaces import BlockPool, HashBlock, PrefixCache
+from mini_vllm.core.request import Request
+from mini_vllm.electives.prefix_caches import ROOT_HASH
+from mini_vllm.electives.wrappers import WrappedPrefixCache
+
+
+class CountedEntries(WrappedPrefixCache):
+    """A `PrefixCache` that enters each block of a request once, as soon as its hash is known.
+
+    It counts them, so it may be asked again for blocks that it could not enter before. (vLLM: `num_cached_block`.)
+    """
+
+    def __init__(self, inner: PrefixCache) -> None:
+        super().__init__(inner)
+        self._num_entered: dict[str, int] = {}
+
+    def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
+        self.inner.pin(request, block_ids, pool)
+        self._num_entered[request.request_id] = len(block_ids)
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        self.update_block_hashes(request)
+        first = self._num_entered.get(request.request_id, num_cached_blocks)
+        end = min(num_full_blocks, len(request.block_hashes))
+        if end > first:
+            self.inner.cache_full_blocks(request, block_ids, first, end)
+            self._num_entered[request.request_id] = end
+
+    def forget(self, request_id: str) -> None:
+        """A request has lost its blocks."""
+        self._num_entered.pop(request_id, None)
+
+
+class LookaheadHashes(WrappedPrefixCache):
+    """A `PrefixCache` around phase 4's in which a block's hash covers the next `num_tokens` tokens, too.
+
+    The hash exists once they are known. A drafter that reads them finds its own K and V in every hit then.
+    (vLLM since 0.33: `num_hash_lookahead_tokens`.)
+    """
+
+    def __init__(self, inner: PrefixCache, hash_block: HashBlock, block_size: int, num_tokens: int) -> None:
+        super().__init__(inner)
+        self.hash_block = hash_block
+        self.block_size = block_size
+        self.num_tokens = num_tokens
+
+    def update_block_hashes(self, request: Request) -> None:
+        hashes, size, token_ids = request.block_hashes, self.block_size, request.all_token_ids
+        for start in range(len(hashes) * size, len(token_ids) - size - self.num_tokens + 1, size):
+            end = start + size
+            owner = (None, None) if hashes else (request.cache_salt, request.adapter_id)
+            keys = (*owner, *map(str, token_ids[end : end + self.num_tokens]))
+            hashes.append(self.hash_block(hashes[-1] if hashes else ROOT_HASH, token_ids[start:end], keys))
+
+    def find_longest_cache_hit(self, request: Request) -> list[int]:
+        self.update_block_hashes(request)
+        num_known = len(request.block_hashes)
+        hit_blocks = self.inner.find_longest_cache_hit(request)
+        del request.block_hashes[num_known:]  # phase 4 hashes a full block without the tokens after it
+        return hit_blocks
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        num_known = len(request.block_hashes)
+        self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
+        del request.block_hashes[num_known:]

@@ -1,0 +1,81 @@
+"""Freed blocks without content are handed out first. (vLLM since 0.23: `BlockPool.free_blocks`.)"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from mini_vllm.core.interfaces import PrefixCache, WholeBlockPool
+from mini_vllm.core.request import Request
+from mini_vllm.electives.windows.grouped_kv_cache import CountedPool
+from mini_vllm.electives.wrappers import WrappedPrefixCache
+
+
+class KnownContent(WrappedPrefixCache):
+    """A `PrefixCache` that keeps the ids of the blocks with content in `content`, which several of these may share."""
+
+    def __init__(self, inner: PrefixCache, content: set[int]) -> None:
+        super().__init__(inner)
+        self.content = content
+
+    def cache_full_blocks(
+        self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
+    ) -> None:
+        self.inner.cache_full_blocks(request, block_ids, num_cached_blocks, num_full_blocks)
+        self.content.update(block_ids[num_cached_blocks:num_full_blocks])
+
+    def evict(self, block_id: int) -> bool:
+        was_cached = self.inner.evict(block_id)
+        if was_cached:
+            self.content.discard(block_id)
+        return was_cached
+
+    def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
+        self.inner.drop_uncomputed(block_ids)
+        self.content.difference_update(block_ids)
+
+
+class FreedFirstPool(CountedPool):
+    """Phase 2's pool, and before its queue a stack of freed blocks without content, which phase 2 takes for held.
+
+    `content` has the blocks with content; None: all go to phase 2's queue.
+    """
+
+    def __init__(self, inner: WholeBlockPool, num_gpu_blocks: int, content: Collection[int] | None) -> None:
+        super().__init__(inner, num_gpu_blocks)
+        self.content = content
+        self.stack: list[int] = []  # the last one is the front of the free queue
+        self._freed_together: list[int] | None = None
+
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self.free_ids) + len(self.stack)
+
+    def block_ids(self) -> list[int]:
+        return [*reversed(self.stack), *self.free_ids]
+
+    def get_new_blocks(self, num_blocks: int) -> list[int]:
+        taken: list[int] = []
+        while self.stack and len(taken) < num_blocks:
+            taken.append(self.stack.pop())
+            self.ref_counts[taken[-1]] = 1
+        return taken + super().get_new_blocks(num_blocks - len(taken)) if len(taken) < num_blocks else taken
+
+    def free_blocks(self, block_ids: Sequence[int]) -> None:
+        empty = [] if self._freed_together is None else self._freed_together
+        for block_id in block_ids:
+            if self.content is None or self.ref_counts[block_id] > 1 or block_id in self.content:
+                super().free_blocks([block_id])
+            else:
+                del self.ref_counts[block_id]
+                empty.append(block_id)
+        if self._freed_together is None:
+            self.stack += reversed(empty)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Count the calls of `free_blocks` within as one: the first block of the first call is handed out first."""
+        self._freed_together = []
+        try:
+            yield
+        finally:
+            self.stack += reversed(self._freed_together)
+            self._freed_together = None

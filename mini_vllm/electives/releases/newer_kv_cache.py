@@ -1,0 +1,154 @@
+"""Block tables as releases after 0.13.0 fill them: what must be free at an admission, and the order of freed blocks."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mini_vllm.core.block import NULL_BLOCK_ID
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import PrefixCache
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.electives.prefix_caches import DelayedCommits
+from mini_vllm.electives.releases.entries import CountedEntries
+from mini_vllm.electives.releases.freed_first import FreedFirstPool
+from mini_vllm.electives.releases.retention import RetainedWindows
+from mini_vllm.electives.releases.step_state import StepState
+from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
+from mini_vllm.electives.windows.window_functions import GroupPool, Tables, WindowFunctions
+
+
+class NewerKVCacheManager(GroupedKVCacheManager):
+    """A `KVCacheManager` over phase 2's pool, with a table for each group of layers; without windows there is one."""
+
+    def __init__(
+        self,
+        step: StepState,
+        functions: WindowFunctions,
+        pool: FreedFirstPool,
+        windows: Sequence[int | None],
+        prefix_cache: PrefixCache,
+        grouped: RetainedWindows | None,
+        tables: dict[str, Tables],
+        entries: CountedEntries,
+    ) -> None:
+        config = step.config
+        super().__init__(functions, pool, config.block_size, windows, prefix_cache, grouped, tables, 0)
+        self.step, self.rules, self.entries = step, step.rules, entries
+        self.freed_first, self.retained = pool, grouped
+        (self.max_model_len, num_gpu_blocks), in_flight = config.sizes, 1 + config.async_scheduling
+        self.num_watermark_blocks = int(config.setting("watermark") * num_gpu_blocks)
+        self.reserves = self.rules.whole_sequence_must_fit and config.setting("scheduler_reserve_full_isl")
+        most_in_flight = config.max_num_batched_tokens * in_flight
+        self.most_blocks = [
+            None if window is None else cdiv(min(window - 1 + most_in_flight, self.max_model_len), self.block_size) + 1
+            for window in windows
+        ]
+        self.counts_entries = True
+        step.free_leaving = self.free_leaving
+        self.decodes_fit = list(windows) == [None]
+        self.num_unsettled_tokens = step.num_unsettled_tokens
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+    ) -> list[int] | None:
+        if request.status is not RequestStatus.RUNNING:
+            is_load = isinstance(self.layered_cache, DelayedCommits) and self.layered_cache.is_delayed
+            if self.rules.lookahead_at_admission and not is_load:
+                num_lookahead_tokens = self.step.num_lookahead_tokens
+            num_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size + num_new_tokens
+            num_lookahead_tokens = min(num_lookahead_tokens, self.max_model_len - num_tokens)
+            if not self._fits(request, num_tokens + num_lookahead_tokens, hit_blocks, is_load=is_load):
+                return None
+            if is_load:
+                self.step.prompts[request.request_id] = request
+        elif self.decodes_fit:  # as in phase 2: most tokens of a decode go into a block that stays partly filled
+            room = self.block_size - num_new_tokens - num_lookahead_tokens
+            if 0 < request.num_computed_tokens % self.block_size < room:
+                return []
+        return super().allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
+
+    def free(self, request: Request, num_computed_tokens: int) -> None:
+        if request.is_finished and self.step.is_in_flight(request):
+            self.step.leaving[request.request_id] = self.step.num_planned
+            return
+        super().free(request, num_computed_tokens)
+        self.entries.forget(request.request_id)
+        if self.retained is not None:
+            self.retained.junctions.pop(request.request_id, None)
+
+    def free_leaving(self) -> None:
+        """Free the blocks of ended requests that no step in flight can write any more, in the order of their ends."""
+        for name in [name for name, last in self.step.leaving.items() if last <= self.step.num_done]:
+            del self.step.leaving[name]
+            blocks = [block_id for table in self.tables.pop(name, ()) for block_id in table]
+            self.pool.free_blocks([block_id for block_id in reversed(blocks) if block_id != NULL_BLOCK_ID])
+
+    def _leave_window(self, request: Request, table: list[int], window: int) -> None:
+        num_tokens = request.num_computed_tokens - self.step.in_flight[request.request_id]
+        with self.freed_first.together():
+            self.functions.free_outside_window(table, window, num_tokens, self.block_size, self.pool)
+
+    def free_block_ids(self) -> list[int]:
+        return self.freed_first.block_ids()
+
+    def _fits(self, request: Request, num_tokens: int, hit_blocks: Sequence[int], *, is_load: bool) -> bool:
+        """Return whether enough blocks are free for a waiting request: for this step, and for all that it has."""
+        num_free = self.num_free_blocks - (self.num_watermark_blocks if self.step.running else 0)
+        tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
+        is_held = request.request_id in self.tables
+        num_free_hits = 0 if is_held else sum(self.pool.is_free(block_id) for table in tables for block_id in table)
+        num_reserved = self._num_reserved(request) if self.reserves or is_load else 0
+        if self.reserves:
+            num_known = min(request.num_tokens, self.max_model_len)
+            num_needed = self._num_missing(tables, num_known, is_capped=True) + num_free_hits
+            if num_needed + num_reserved > num_free:
+                return False
+        if is_load and self.rules.loads_leave_room:
+            num_free -= num_reserved
+        return self._num_missing(tables, num_tokens, is_capped=False) + num_free_hits <= num_free
+
+    def _num_missing(self, tables: Tables, num_tokens: int, *, is_capped: bool) -> int:
+        num_blocks = cdiv(num_tokens, self.block_size)
+        return sum(
+            max(0, (num_blocks if most is None or not is_capped else min(num_blocks, most)) - len(table))
+            for table, most in zip(tables, self.most_blocks, strict=True)
+        )
+
+    def _num_reserved(self, request: Request) -> int:
+        """Return how many blocks other admitted prompts still need.
+
+        vLLM leaves these out for requests that do not load (`unreserved_prompts`), and counts the request itself for
+        those that do (`own_reservation`).
+        """
+        nothing: Tables = tuple([] for _ in self.windows)
+        return sum(
+            self._num_missing(self.tables.get(name, nothing), min(other.num_tokens, self.max_model_len), is_capped=True)
+            for name, other in self.step.prompts.items()
+            if other is not request
+        )
+
+    def _hit_tables(self, request: Request, hit_blocks: Sequence[int]) -> Tables:
+        if self.grouped is None:
+            return ([*hit_blocks],) if len(self.windows) == 1 else super()._hit_tables(request, ())
+        return super()._hit_tables(request, hit_blocks)
+
+
+def allocate_table(
+    tables: Tables, num_blocks: int, pool: GroupPool, pin: Callable[[list[int]], None] | None
+) -> list[list[int]] | None:
+    """Lengthen the one table of a model without windows; None is a refusal. See `AllocateGroups`."""
+    (table,) = tables
+    num_needed = max(0, num_blocks - len(table))
+    if num_needed + (0 if pin is None else sum(map(pool.is_free, table))) > pool.num_free_blocks:
+        return None
+    if pin is not None:
+        pin(table)
+    new_blocks = pool.get_new_blocks(num_needed)
+    table += new_blocks
+    return [new_blocks]
+
+
+def _unused(*arguments: Any, **named: Any) -> Any:
+    raise AssertionError("a model without windows")
+
+
+WITHOUT_WINDOWS = WindowFunctions(_unused, allocate_table, _unused, _unused)

@@ -1,0 +1,43 @@
+"""Calls between two steps that releases after 0.13.0 answer: pausing, and emptying the prefix cache."""
+
+from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.step import Preempted
+from mini_vllm.electives.releases.around_phases import forget_in_flight
+from mini_vllm.electives.releases.step_state import PauseState, StepState
+
+
+def set_pause_state(scheduler: Scheduler, pause_state: PauseState) -> None:
+    """From the next step on plan everything, admit no request without blocks, or plan nothing.
+
+    Raises `ValueError` under the rules of 0.13.0.
+    """
+    _step_of(scheduler).pause_state = pause_state
+
+
+def reset_prefix_cache(scheduler: Scheduler, *, reset_running_requests: bool = False) -> bool:
+    """Empty the prefix cache and return True; False, with nothing changed, while a request holds a block.
+
+    `reset_running_requests` preempts everything that runs, last first. What is in flight is dropped and sampled again.
+    Raises `ValueError` under the rules of 0.13.0, and if a request that loads its K and V cannot be preempted.
+    """
+    step, kv = _step_of(scheduler), scheduler.kv
+    while reset_running_requests and scheduler.running:
+        request = scheduler.running.pop()
+        kv.free(request, request.num_computed_tokens)
+        request.preempt()
+        forget_in_flight(request)
+        scheduler.waiting.prepend_request(request)
+        step.dropped[request.request_id] = request.num_preemptions
+        step.reset.append(Preempted(request.request_id, "", 0))
+    is_idle = kv.num_free_blocks == kv.num_usable_blocks
+    if reset_running_requests and not is_idle:
+        raise ValueError("reset_running_requests must wait until no request loads or sends K and V")
+    for block_id in scheduler.prefix_cache.cached_blocks() if is_idle else ():
+        scheduler.prefix_cache.evict(block_id)
+    return is_idle
+
+
+def _step_of(scheduler: Scheduler) -> StepState:
+    if not isinstance(scheduler.release, StepState):
+        raise ValueError("pausing and resetting need a release after vLLM 0.13.0, as in vllm='0.33.0'")
+    return scheduler.release

@@ -1,0 +1,177 @@
+"""What the rules after 0.13.0 remember of a step, and from one step to the next."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.core.interfaces import Clamp, RequestQueue
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request_queue import FCFSRequestQueue
+from mini_vllm.core.step import Preempted, SchedulerOutput
+from mini_vllm.electives.releases.holders_first import HoldersFirst
+from mini_vllm.release_rules import rules_of
+
+
+class PauseState(Enum):
+    """What `schedule()` may do: everything, no admissions of requests without blocks, or nothing at all."""
+
+    UNPAUSED = "off"
+    PAUSED_NEW = "new"
+    PAUSED_ALL = "all"
+
+
+class StepState:
+    """One scheduler's memory. `shares` are this step's tokens by request, `in_prompt` who is in the middle of a prompt.
+
+    `prompts` are the requests that were admitted with a part of their tokens, or that load, and still need blocks.
+    `deferred` have been passed over and still wait. `dropped` has the number of preemptions up to which the tokens in
+    flight of a request are dropped, `in_flight` how many tokens steps in flight compute.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config, self.rules = config, rules_of(config.vllm)
+        self.speculative = config.speculative_config
+        self.num_drafts = self.speculative.num_speculative_tokens if self.speculative else 0
+        self.num_lookahead_tokens = self.num_drafts if self.speculative and self.speculative.drafter_has_kv_cache else 0
+        self.draft_slots = self.speculative.draft_slots if self.speculative else 0
+        lookahead = self.speculative.prefill_lookahead if self.speculative and self.rules.prefill_lookahead else 0
+        self.num_unsettled_tokens = max(
+            0, lookahead - 1
+        )  # their K and V are not final, so no block with them is cached
+        self.interval: int = config.setting("prefill_schedule_interval")
+        self.most_tokens = config.setting("max_num_scheduled_tokens") or config.max_num_batched_tokens
+        self.pause_state = PauseState.UNPAUSED
+        self.running: list[Request] = []
+        self.waiting: RequestQueue = FCFSRequestQueue()
+        self.shares: dict[str, int] = {}
+        self.admitted: set[str] = set()
+        self.padded: set[str] = set()
+        self.gone: list[Request] = []  # preempted by themselves, and still RUNNING for the loop in phase 1
+        self.in_prompt: set[str] = set()
+        self.prompts: dict[str, Request] = {}
+        self.deferred: set[str] = set()
+        self.reset: list[Preempted] = []
+        self.dropped: dict[str, int] = {}
+        self.in_flight: Counter[str] = Counter()
+        # Steps that compute something, as far as they are planned, and as far as their output has come.
+        self.num_planned = self.num_done = 0
+        self.last_step: dict[str, int] = {}
+        self.defers_frees = False
+        self.leaving: dict[str, int] = {}  # ended requests, and the step after which their blocks are free
+        self.free_leaving: Callable[[], None] = lambda: None
+        self.budget_kept: int | None = None
+        self.holders: HoldersFirst | None = None
+        self.drafts_are_used = False
+        self.holds_prompts = False
+        self._num_rows = self._num_requests = 0
+        self._num_executed = self._last_with_prompt = 0
+        self._is_saturated = False
+
+    def start(self, running: list[Request], waiting: RequestQueue) -> None:
+        """Begin to plan a step."""
+        self.running, self.waiting = running, waiting
+        self.shares, self.admitted, self.padded, self.gone = {}, set(), set(), []
+        self._num_rows, self._num_requests = 0, len(running) + len(waiting)
+        self.drafts_are_used = False
+        is_too_early = self._num_executed + 1 - self._last_with_prompt < self.interval
+        self.holds_prompts = (
+            self.interval > 1
+            and is_too_early
+            and not self._is_saturated
+            and any(request.request_id not in self.in_prompt for request in running)
+        )
+
+    @property
+    def num_rows_left(self) -> int:
+        """Rows of `max_num_batched_tokens` for the next request's tokens; its drafter takes some besides."""
+        return self.config.max_num_batched_tokens - self._num_rows - self.draft_slots
+
+    def num_tokens_left(self) -> int:
+        """Return what is left of the step's budget for the next request."""
+        return min(self.most_tokens - sum(self.shares.values()), self.num_rows_left)
+
+    def clamp(self, inner: Clamp) -> Clamp:
+        """Return phase 1's `clamp` with the threshold of this step: none for the only request."""
+
+        def clamp(num_new: int, budget: int, threshold: int) -> int:
+            if threshold and self.rules.threshold_spares_lone_request:
+                if self._num_requests <= 1:
+                    threshold = 0
+                elif self.config.setting("long_prefill_token_threshold_adaptive"):
+                    threshold = max(threshold, self.config.max_num_batched_tokens // self._num_requests)
+            return inner(num_new, budget, threshold)
+
+        return clamp
+
+    def takes(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> None:
+        """A request has its slots and is part of the plan."""
+        request_id = request.request_id
+        self.shares[request_id] = num_new_tokens
+        self._num_rows += num_new_tokens + self.draft_slots
+        num_after = num_computed_tokens + num_new_tokens
+        if request.status is not RequestStatus.RUNNING:
+            self.admitted.add(request_id)
+            self.deferred.discard(request_id)
+            if num_after < request.num_tokens:
+                self.prompts[request_id] = request
+        # Its drafts are of use unless this is a part of a prompt, or its last token for sure.
+        num_outputs = request.num_output_tokens + 1 + (request.num_output_placeholders > 0)
+        is_last = num_outputs >= request.sampling_params.max_tokens
+        self.drafts_are_used |= num_after >= request.num_tokens and not is_last
+
+    def leaves(self, request: Request) -> None:
+        """A request has lost its slots: it was preempted or has ended."""
+        self.prompts.pop(request.request_id, None)
+        num_tokens = self.shares.pop(request.request_id, None)
+        if num_tokens is not None:
+            self._num_rows -= num_tokens + self.draft_slots
+
+    def pads(self, request: Request, num_computed_tokens: int) -> bool:
+        """Return whether an admission with one token to compute gets as many tokens as a decode with drafts."""
+        if not self.num_drafts or request.num_tokens - num_computed_tokens != 1:
+            return False
+        assert self.speculative is not None
+        if not self.rules.single_tokens_are_padded or self.speculative.num_speculative_tokens_per_batch_size:
+            return False
+        if num_computed_tokens + self.num_drafts + 2 > self.config.sizes[0]:
+            return False
+        if self.num_drafts >= min(self.most_tokens, self.config.max_num_batched_tokens - self.draft_slots):
+            return False  # vLLM never admits it
+        served = [name for name in self.shares if name not in self.admitted]
+        return not any(name in self.in_prompt for name in served) and (bool(served) or num_computed_tokens > 0)
+
+    def planned(self, output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
+        """The tokens of the plan count as computed: note who is in the middle of a prompt."""
+        has_prompt = False
+        for request_id, num_tokens in output.num_scheduled_tokens.items():
+            request = requests[request_id]
+            if request_id in self.admitted:
+                has_prompt |= request.num_computed_tokens - num_tokens < request.num_tokens - 1
+            else:
+                has_prompt |= request_id in self.in_prompt
+            if request.num_computed_tokens < request.num_tokens + request.num_output_placeholders:
+                self.in_prompt.add(request_id)
+            else:
+                self.in_prompt.discard(request_id)
+                self.prompts.pop(request_id, None)
+        self.num_planned += bool(output.num_scheduled_tokens)
+        if self.defers_frees:
+            self.last_step |= dict.fromkeys(output.num_scheduled_tokens, self.num_planned)
+        self._num_executed += bool(output.num_scheduled_tokens)
+        if has_prompt:
+            self._last_with_prompt = self._num_executed
+        looked = not any(one.cause_id for one in output.preempted) and self.pause_state is not PauseState.PAUSED_ALL
+        if looked and not self.holds_prompts:
+            self._is_saturated = len(self.waiting) > len(self.deferred)
+
+    def forget(self, request_id: str) -> None:
+        """A request has ended."""
+        for known in (self.in_prompt, self.deferred):
+            known.discard(request_id)
+        self.dropped.pop(request_id, None)
+        self.in_flight.pop(request_id, None)
+
+    def is_in_flight(self, request: Request) -> bool:
+        """Return whether a step in flight may still write the request's blocks."""
+        return self.defers_frees and self.last_step.get(request.request_id, 0) > self.num_done

@@ -1,0 +1,182 @@
+"""What each release of vLLM decides differently: rules and settings, with the release and the pull request of each.
+
+This is the one place that knows releases. Layers ask for a rule by its name (`electives/releases/`), the config for the
+settings that a release knows, and `docs/what-a-year-changed.md` is made from the same fields.
+"""
+
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+RELEASES = ("0.13.0", "0.33.0")
+
+
+def _rule(since: str, before: str, now: str, why: str) -> Any:
+    """Return the field of a rule. `why` names the reason and the pull requests of vLLM, as far as both were found."""
+    return field(default=False, metadata={"since": since, "before": before, "now": now, "why": why})
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRules:
+    """The rules of one release: each field is False for what 0.13.0 does, True for what has replaced it."""
+
+    in_flight_is_forgotten: bool = _rule(
+        "0.27",
+        "a preempted request keeps the placeholders of the step in flight",
+        "placeholders and drafts are cleared; the tokens are kept when they arrive and change no counter",
+        "a crash, #48245",
+    )
+    images_have_places: bool = _rule(
+        "0.19",
+        "a block's hash has the contents of its images",
+        "it has their places in the block, too",
+        "the same image one token later was a wrong hit",
+    )
+    images_leave_in_update: bool = _rule(
+        "0.20",
+        "an image is given back by `schedule()`",
+        "it is given back by the update of the step that has computed it",
+        "the step in flight may still read it",
+    )
+    whole_sequence_must_fit: bool = _rule(
+        "0.19",
+        "a request is admitted if the blocks of its first chunk are free",
+        "the blocks for all its known tokens must be free (`scheduler_reserve_full_isl`); of a sliding window those "
+        "that it can hold at once (since 0.21)",
+        "preemption thrash, #37307, #41064; a deadlock of windows, #39734",
+    )
+    freed_without_content_first: bool = _rule(
+        "0.23",
+        "every freed block goes to the back of the free queue",
+        "those without content go to the front, in the order in which they are freed",
+        "windows flushed the prefix cache, #43447",
+    )
+    lookahead_at_admission: bool = _rule(
+        "0.23",
+        "running requests alone have slots for the drafter's next tokens",
+        "a request that is admitted gets them, too",
+        "the reason was not found",
+    )
+    loads_leave_room: bool = _rule(
+        "0.23",
+        "a load beside the steps begins if its blocks are free",
+        "it begins if they are free beside what all unfinished prompts and loads still need",
+        "a deadlock, #44560, #45388",
+    )
+    single_tokens_are_padded: bool = _rule(
+        "0.25",
+        "a request that is admitted with one token to compute gets 1 token",
+        "beside others, or with a hit (since 0.30), it gets 1 + k tokens, as every decode with drafts does",
+        "uniform CUDA graphs, #45237",
+    )
+    prefill_lookahead: bool = _rule(
+        "0.28",
+        "no drafter reads ahead of a chunk",
+        "no chunk ends fewer tokens before the end of a prompt than the drafter reads ahead, and its blocks enter the "
+        "cache that much later",
+        "several MTP layers; the reason was not found",
+    )
+    windows_cache_the_end: bool = _rule(
+        "0.30",
+        "every full block of a sliding window enters the prefix cache",
+        "those before the end of the prompt and before a junction do (`prefix_cache_retention_interval`)",
+        "useless blocks, #43447, #52216",
+    )
+    blocks_in_flight_stay: bool = _rule(
+        "0.30",
+        "a victim's blocks are free at once, though a step in flight may write them",
+        "with a connector they are free after that step's update, and its request is no victim before",
+        "writes into blocks that were used again, cf. #49675",
+    )
+    threshold_spares_lone_request: bool = _rule(
+        "0.31",
+        "`long_prefill_token_threshold` cuts every prompt",
+        "it does not cut the prompt of the only request",
+        "wasted budget, #57951",
+    )
+    block_holders_first: bool = _rule(
+        "0.31",
+        "a waiting request that holds blocks stands in the waiting queue",
+        "it stands in a queue of its own, which is looked at first",
+        "a deadlock, cf. #57841, #57104",
+    )
+    hash_covers_next_token: bool = _rule(
+        "0.33",
+        "the last block of a prefix hit is dropped for a drafter with a KV cache",
+        "the hash of a block covers the token after it, so no block is dropped",
+        "lost hits, #50438, #50897",
+    )
+    accepted_blocks_enter_in_update: bool = _rule(
+        "0.33",
+        "blocks that accepted drafts have filled enter the prefix cache in the next `schedule()`",
+        "they enter it in the update",
+        "the last block of a request was lost",
+    )
+    loop_survives_self_preemption: bool = _rule(
+        "0.33",
+        "under `priority` a request that preempts itself ends the loop over the running ones",
+        "the loop goes on",
+        "an idle step, cf. #26765",
+    )
+    images_are_passed_over: bool = _rule(
+        "0.33",
+        "a waiting request whose image does not fit ends admission",
+        "it is passed over",
+        "the requests after it need not wait for it",
+    )
+    running_adapters_count: bool = _rule(
+        "0.33",
+        "`max_loras` counts the adapters of the requests in the step",
+        "it counts those of all running requests",
+        "a request that sits out can join the next batch",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting that 0.13.0 does not know: since when there is one, and its default."""
+
+    since: str
+    default: Any
+    meaning: str
+
+
+SETTINGS = {
+    "scheduler_reserve_full_isl": Setting("0.19", True, "whether all known tokens of a request must fit"),
+    "watermark": Setting("0.24", 0.0, "share of all blocks that stays free after an admission"),
+    "prefill_schedule_interval": Setting("0.33", 1, "steps from one with a part of a prompt to the next"),
+    "max_num_active_seqs": Setting("0.31", None, "most running requests, if below `max_num_seqs`"),
+    "max_num_scheduled_tokens": Setting("0.28", None, "budget of a step, if below `max_num_batched_tokens`"),
+    "long_prefill_token_threshold_adaptive": Setting("0.31", False, "whether the threshold is at least a fair share"),
+    "prefix_cache_retention_interval": Setting("0.23", 0, "which blocks of a sliding window are cached"),
+    "num_speculative_tokens_per_batch_size": Setting("0.24", None, "drafts by number of requests in a step"),
+    "disable_lookahead_block_hashes": Setting("0.33", False, "whether a hash covers the block alone"),
+    "disable_eagle_block_drop": Setting("0.30", False, "whether the last hit block stays without that"),
+}
+
+
+def rules_of(release: str) -> ReleaseRules:
+    """Return the rules of a release. Raises `ValueError` with the known ones."""
+    if release not in RELEASES:
+        raise ValueError(f"vllm must be one of the releases {', '.join(RELEASES)}; got {release!r}")
+    return ReleaseRules(**{one.name: _number(one.metadata["since"]) <= _number(release) for one in rules()})
+
+
+def rules() -> tuple[Field[bool], ...]:
+    """Return the fields of `ReleaseRules`, with `since`, `before`, `now` and `why` as their metadata."""
+    return fields(ReleaseRules)
+
+
+def require_known(release: str, settings: object) -> None:
+    """Raise `ValueError` for a setting of `SETTINGS` that is not None, if the release does not know it."""
+    for name, setting in SETTINGS.items():
+        value = getattr(settings, name, None)
+        if value is not None and _number(setting.since) > _number(release):
+            raise ValueError(
+                f"vLLM {release} does not know {name}, which is {value!r}: it exists since {setting.since}. "
+                f"Leave it None, or take a later release (vllm={RELEASES[-1]!r})"
+            )
+
+
+def _number(release: str) -> tuple[int, int]:
+    major, minor = release.split(".")[:2]
+    return int(major), int(minor)
