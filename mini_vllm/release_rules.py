@@ -10,9 +10,12 @@ from typing import Any
 RELEASES = ("0.13.0", "0.33.0")
 
 
-def _rule(since: str, before: str, now: str, why: str) -> Any:
-    """Return the field of a rule. `why` names the reason and the pull requests of vLLM, as far as both were found."""
-    return field(default=False, metadata={"since": since, "before": before, "now": now, "why": why})
+def _rule(since: str, trace: str, before: str, now: str, why: str) -> Any:
+    """Return the field of a rule: since when, a recording that shows it, what it was and is.
+
+    `why` names the reason and the pull requests of vLLM, as far as both were found.
+    """
+    return field(default=False, metadata={"since": since, "trace": trace, "before": before, "now": now, "why": why})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +24,28 @@ class ReleaseRules:
 
     in_flight_is_forgotten: bool = _rule(
         "0.27",
+        "async_reset_drops_what_is_in_flight",
         "a preempted request keeps the placeholders of the step in flight",
         "placeholders and drafts are cleared; the tokens are kept when they arrive and change no counter",
         "a crash, #48245",
     )
     images_have_places: bool = _rule(
         "0.19",
+        "image_position_is_hashed",
         "a block's hash has the contents of its images",
         "it has their places in the block, too",
         "the same image one token later was a wrong hit",
     )
     images_leave_in_update: bool = _rule(
         "0.20",
+        "encoder_cache_is_released_in_the_update",
         "an image is given back by `schedule()`",
         "it is given back by the update of the step that has computed it",
         "the step in flight may still read it",
     )
     whole_sequence_must_fit: bool = _rule(
         "0.19",
+        "reserve_full_isl_waits_for_the_whole_prompt",
         "a request is admitted if the blocks of its first chunk are free",
         "the blocks for all its known tokens must be free (`scheduler_reserve_full_isl`); of a sliding window those "
         "that it can hold at once (since 0.21)",
@@ -46,30 +53,35 @@ class ReleaseRules:
     )
     freed_without_content_first: bool = _rule(
         "0.23",
+        "freed_order_saves_a_prefix",
         "every freed block goes to the back of the free queue",
         "those without content go to the front, in the order in which they are freed",
         "windows flushed the prefix cache, #43447",
     )
     lookahead_at_admission: bool = _rule(
         "0.23",
+        "eagle_lookahead_at_admission",
         "running requests alone have slots for the drafter's next tokens",
         "a request that is admitted gets them, too",
         "the reason was not found",
     )
     loads_leave_room: bool = _rule(
         "0.23",
+        "gates33-remote-045",
         "a load beside the steps begins if its blocks are free",
         "it begins if they are free beside what all unfinished prompts and loads still need",
         "a deadlock, #44560, #45388",
     )
     single_tokens_are_padded: bool = _rule(
         "0.25",
+        "full_hit_is_padded",
         "a request that is admitted with one token to compute gets 1 token",
         "beside others, or with a hit (since 0.30), it gets 1 + k tokens, as every decode with drafts does",
         "uniform CUDA graphs, #45237",
     )
     prefill_lookahead: bool = _rule(
         "0.28",
+        "mtp_chunk_keeps_clear_of_the_end",
         "no drafter reads ahead of a chunk",
         "no chunk ends fewer tokens before the end of a prompt than the drafter reads ahead, and its blocks enter the "
         "cache that much later",
@@ -77,54 +89,63 @@ class ReleaseRules:
     )
     windows_cache_the_end: bool = _rule(
         "0.30",
+        "window_retention_loses_a_shared_prefix",
         "every full block of a sliding window enters the prefix cache",
         "those before the end of the prompt and before a junction do (`prefix_cache_retention_interval`)",
         "useless blocks, #43447, #52216",
     )
     blocks_in_flight_stay: bool = _rule(
         "0.30",
+        "async_victim_in_flight_ends_the_loop",
         "a victim's blocks are free at once, though a step in flight may write them",
         "with a connector they are free after that step's update, and its request is no victim before",
         "writes into blocks that were used again, cf. #49675",
     )
     threshold_spares_lone_request: bool = _rule(
         "0.31",
+        "threshold_ignored_when_alone",
         "`long_prefill_token_threshold` cuts every prompt",
         "it does not cut the prompt of the only request",
         "wasted budget, #57951",
     )
     block_holders_first: bool = _rule(
         "0.31",
+        "loaded_requests_come_first",
         "a waiting request that holds blocks stands in the waiting queue",
         "it stands in a queue of its own, which is looked at first",
         "a deadlock, cf. #57841, #57104",
     )
     hash_covers_next_token: bool = _rule(
         "0.33",
+        "eagle_hash_covers_the_next_token",
         "the last block of a prefix hit is dropped for a drafter with a KV cache",
         "the hash of a block covers the token after it, so no block is dropped",
         "lost hits, #50438, #50897",
     )
     accepted_blocks_enter_in_update: bool = _rule(
         "0.33",
+        "spec_accepted_blocks_enter_in_the_update",
         "blocks that accepted drafts have filled enter the prefix cache in the next `schedule()`",
         "they enter it in the update",
         "the last block of a request was lost",
     )
     loop_survives_self_preemption: bool = _rule(
         "0.33",
+        "priority_self_preemption",
         "under `priority` a request that preempts itself ends the loop over the running ones",
         "the loop goes on",
         "an idle step, cf. #26765",
     )
     images_are_passed_over: bool = _rule(
         "0.33",
+        "encoder_request_is_passed_over",
         "a waiting request whose image does not fit ends admission",
         "it is passed over",
         "the requests after it need not wait for it",
     )
     running_adapters_count: bool = _rule(
         "0.33",
+        "lora_counts_running_requests",
         "`max_loras` counts the adapters of the requests in the step",
         "it counts those of all running requests",
         "a request that sits out can join the next batch",
@@ -162,7 +183,7 @@ def rules_of(release: str) -> ReleaseRules:
 
 
 def rules() -> tuple[Field[bool], ...]:
-    """Return the fields of `ReleaseRules`, with `since`, `before`, `now` and `why` as their metadata."""
+    """Return the fields of `ReleaseRules`, with `since`, `trace`, `before`, `now` and `why` as their metadata."""
     return fields(ReleaseRules)
 
 

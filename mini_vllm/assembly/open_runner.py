@@ -184,10 +184,13 @@ def with_drafts(
 ) -> DraftingRunner:
     """Return `runner` with drafts as a resolved config asks for them; a draft model gets a cache of that size.
 
-    Raises `ValueError` if the draft model cannot be found, or if its vocabulary is not the runner's.
+    Raises `ValueError` for a drafter that only the scheduler knows, and if the draft model cannot be found or has a
+    different vocabulary.
     """
     speculative_config, (max_model_len, _) = config.speculative_config, config.sizes
     assert speculative_config is not None
+    if speculative_config.prefill_lookahead:
+        raise ValueError(f"method must be ngram or draft_model, because no runner has {speculative_config.method!r}")
     proposer: Proposer = PromptLookup(speculative_config, functions.propose_by_lookup)
     if speculative_config.drafter_has_kv_cache:
         proposer = opened.draft_model_with_cache(num_blocks, block_size)

@@ -79,6 +79,10 @@ class PlansAhead(Protocol):
 class Release(Protocol):
     """Rules of a release after vLLM 0.13.0, which remember something from step to step. (`electives/releases/`.)"""
 
+    @property
+    def has_stand_ins(self) -> Collection[str]:
+        """The requests of the step whose drafts nobody has proposed, so that the runner need not compute them."""
+
     def planned(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         """The tokens of the plan count as computed."""
 

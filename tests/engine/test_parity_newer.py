@@ -42,26 +42,7 @@ def test_every_recording_is_matched_or_shows_a_defect(file: Path) -> None:
     assert defects <= KNOWN_DEFECTS["0.33.0"]
 
 
-WITNESSES = {  # a recording that would be another without the rule
-    "in_flight_is_forgotten": "async_reset_drops_what_is_in_flight",
-    "images_have_places": "image_position_is_hashed",
-    "images_leave_in_update": "encoder_cache_is_released_in_the_update",
-    "whole_sequence_must_fit": "reserve_full_isl_waits_for_the_whole_prompt",
-    "freed_without_content_first": "freed_order_saves_a_prefix",
-    "lookahead_at_admission": "eagle_lookahead_at_admission",
-    "loads_leave_room": "gates33-remote-045",
-    "single_tokens_are_padded": "full_hit_is_padded",
-    "prefill_lookahead": "mtp_chunk_keeps_clear_of_the_end",
-    "windows_cache_the_end": "window_retention_loses_a_shared_prefix",
-    "blocks_in_flight_stay": "async_victim_in_flight_ends_the_loop",
-    "threshold_spares_lone_request": "threshold_ignored_when_alone",
-    "block_holders_first": "loaded_requests_come_first",
-    "hash_covers_next_token": "eagle_hash_covers_the_next_token",
-    "accepted_blocks_enter_in_update": "spec_accepted_blocks_enter_in_the_update",
-    "loop_survives_self_preemption": "priority_self_preemption",
-    "images_are_passed_over": "encoder_request_is_passed_over",
-    "running_adapters_count": "lora_counts_running_requests",
-}
+WITNESSES = {one.name: one.metadata["trace"] for one in rules()}
 
 
 @pytest.fixture(scope="module")

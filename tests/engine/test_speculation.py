@@ -104,7 +104,7 @@ def test_a_request_that_has_ended_leaves_nothing_in_the_drafter() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"method": "magic"}, "method must be 'ngram' or 'draft_model', got 'magic'"),
+        ({"method": "magic"}, "method must be one of ngram, draft_model, eagle, mtp; got 'magic'"),
         ({"num_speculative_tokens": 0}, "num_speculative_tokens must be an integer of at least 1, got 0"),
         ({"disable_by_batch_size": 0}, "disable_by_batch_size must be an integer of at least 1, got 0"),
         ({"prompt_lookup_min": 5}, r"prompt_lookup_min must be at most prompt_lookup_max \(3\), got 5"),

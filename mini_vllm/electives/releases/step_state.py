@@ -1,7 +1,7 @@
 """What the rules after 0.13.0 remember of a step, and from one step to the next."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 
 from mini_vllm.config import EngineConfig
@@ -86,6 +86,11 @@ class StepState:
     def num_rows_left(self) -> int:
         """Rows of `max_num_batched_tokens` for the next request's tokens; its drafter takes some besides."""
         return self.config.max_num_batched_tokens - self._num_rows - self.draft_slots
+
+    @property
+    def has_stand_ins(self) -> Collection[str]:
+        # With a step in flight the runner's thread knows which drafts were proposed, and cuts the shares itself.
+        return () if self.config.async_scheduling else self.padded
 
     def num_tokens_left(self) -> int:
         """Return what is left of the step's budget for the next request."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.bench.case import Case
-from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES
+from mini_vllm_labs.runs.parity.scenario import NEWER_FILES, PUBLIC_TRACES, read_scenarios
 from tests.handouts.checks.recorded import recorded
 from tests.mutants.catalog import PHASES, alternatives, mutants
 
@@ -22,6 +22,12 @@ def traces() -> tuple[int, int, int]:
     found = [one for file in PUBLIC_TRACES.glob("*.jsonl*") for one in recorded(file.name)]
     sound = [one for one in found if not one.defects]
     return len(sound), len(found), sum(not one.electives and not one.has_gates for one in sound)
+
+
+def newer_traces() -> tuple[int, int]:
+    """Return the number of traces of vLLM 0.33.0 without a defect of it, and of all."""
+    found = [bool(one.defects) for file in NEWER_FILES for one in read_scenarios(file)]
+    return found.count(False), len(found)
 
 
 def at_once(peer: str, digits: int = 1) -> tuple[float, float]:
