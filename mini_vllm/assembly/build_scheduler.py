@@ -60,8 +60,13 @@ def build_scheduler(
     layers = SchedulerLayers(config, lineup, electives, on_evict, make_connector, policy, clock, images_have_places)
     cache_layers, part_layers = layers.around_prefix_cache(), layers.around_parts()
 
+    states: list[StepState] = []
+
     def make_parts() -> SchedulerParts:
         step = StepState(config) if is_newer else None
+        if step is not None:
+            step.pause_state = states.pop().pause_state if states else step.pause_state  # a restart ends no pause
+            states.append(step)
         kv: KVCacheManager
         groups: GroupedKVCacheManager | None
         if step is not None:

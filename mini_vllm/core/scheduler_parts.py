@@ -80,6 +80,10 @@ class Release(Protocol):
     """Rules of a release after vLLM 0.13.0, which remember something from step to step. (`electives/releases/`.)"""
 
     @property
+    def is_paused(self) -> bool:
+        """Whether a step that plans nothing is no stall."""
+
+    @property
     def has_stand_ins(self) -> Collection[str]:
         """The requests of the step whose drafts nobody has proposed, so that the runner need not compute them."""
 

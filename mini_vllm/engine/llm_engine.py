@@ -186,7 +186,8 @@ class LLMEngine:
         for observer in self.observers:
             observer.after_schedule(scheduler_output)
         idle = not scheduler_output.num_scheduled_tokens and not scheduler_output.preempted
-        if idle and self.scheduler.has_unfinished_requests() and not self._awaits_results():
+        is_paused = self.scheduler.release is not None and self.scheduler.release.is_paused
+        if idle and self.scheduler.has_unfinished_requests() and not self._awaits_results() and not is_paused:
             gates = self.scheduler.gates
             self._require_sent(gates.requests_being_sent)
             if not gates.awaits_others and not gates.break_stall(self.scheduler.requests.values()):

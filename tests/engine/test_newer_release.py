@@ -82,6 +82,12 @@ def test_a_pause_admits_nothing_and_a_reset_forgets_what_is_cached() -> None:
     engine.add_request("b", list(range(9)))
     engine.step()
     assert [request.request_id for request in engine.scheduler.running] == ["a"]
+    engine.scheduler.restart()
+    engine.step()
+    assert engine.scheduler.running == [], "a restart ends no pause"
+    set_pause_state(engine.scheduler, PauseState.UNPAUSED)
+    engine.step()
+    set_pause_state(engine.scheduler, PauseState.PAUSED_NEW)
     assert not reset_prefix_cache(engine.scheduler)
     assert reset_prefix_cache(engine.scheduler, reset_running_requests=True)
     assert (engine.scheduler.running, engine.scheduler.prefix_cache.cached_blocks()) == ([], {})

@@ -88,6 +88,10 @@ class StepState:
         return self.config.max_num_batched_tokens - self._num_rows - self.draft_slots
 
     @property
+    def is_paused(self) -> bool:
+        return self.pause_state is not PauseState.UNPAUSED
+
+    @property
     def has_stand_ins(self) -> Collection[str]:
         # With a step in flight the runner's thread knows which drafts were proposed, and cuts the shares itself.
         return () if self.config.async_scheduling else self.padded
