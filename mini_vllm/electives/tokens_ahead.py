@@ -161,8 +161,8 @@ class TokensAhead:
         One request after the other, as in vLLM: of equal blocks the first one that is cached counts.
         """
         kept: Sampled = {}
-        for request_id in scheduler_output.num_scheduled_tokens:
-            request, token_ids = requests.get(request_id), sampled_token_ids.get(request_id)
+        for name in scheduler_output.num_scheduled_tokens:
+            request, token_ids = requests.get(name), sampled_token_ids.get(name)
             if request is not None and token_ids:
                 kept |= self.update_one(request, scheduler_output, token_ids, waiting, apply)
         return kept
