@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 class LLM:
-    """Generate text offline with a model and an engine, assembled from the code that a lineup names.
+    """Generates text offline with a model and an engine, assembled from the code that a lineup names.
 
     `model` is a directory or hub name; None is the small model that comes with the course. `lineup` defaults to
     `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`. `dense` matters only without phase

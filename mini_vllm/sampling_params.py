@@ -17,8 +17,8 @@ class StructuredOutputsParams:
     """The format that a text must have, with vLLM's names; exactly one must be set.
 
     `json` is a JSON schema (as text or as a mapping), `json_object` allows any JSON object, `regex` matches the whole
-    text, `choice` lists whole texts, and `grammar` is in Lark's format. Generated JSON has no white space outside
-    strings, so `disable_any_whitespace` changes nothing.
+    text. `choice` lists whole texts; `grammar` is in Lark's format. Generated JSON has no white space outside strings,
+    so `disable_any_whitespace` changes nothing.
     """
 
     json: str | Mapping[str, Any] | None = None

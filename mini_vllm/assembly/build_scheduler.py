@@ -39,7 +39,7 @@ def build_scheduler(
     images_have_places: bool = True,
     electives: Electives | None = None,
 ) -> Scheduler:
-    """Assemble phases 1 to 5, and wrap them in phases 7, 8, 11 and the other gates if the config needs them.
+    """Assemble phases 1 to 5, wrapped in phases 7, 8, 11 and the other gates if the config needs them.
 
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
     has one entry per group of layers: the number of tokens its attention reaches; None, for all tokens, comes first.

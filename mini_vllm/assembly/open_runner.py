@@ -1,4 +1,4 @@
-"""Builds a lineup's runner: phase 6 on a model or a fallback, wrapped in a drafter if the config needs one."""
+"""Builds a lineup's runner: phase 6 on a model or a fallback, wrapped in a drafter if configured."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

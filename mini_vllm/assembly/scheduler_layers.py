@@ -99,7 +99,7 @@ class SchedulerLayers:
         return replace(parts, ahead=ahead, chunks=ahead.chunks, kv=ahead.kv)
 
     def _with_gates(self, parts: SchedulerParts) -> SchedulerParts:
-        """Add phases 9 to 11, in which a request may wait for its grammar, adapter, images or transferred K and V."""
+        """Add phases 9 to 11, which let a request wait for its grammar, adapter, images or transferred KV."""
         transfers = None
         if self.make_connector is not None:
             assert isinstance(parts.prefix_cache, DelayedCommits), "with a connector it is the outermost cache layer"

@@ -50,7 +50,7 @@ class StepObserver:
         """The tokens of the oldest step in flight were applied, stop strings included."""
 
     def step_undone(self) -> None:
-        """The step raised or nothing could be scheduled, so the step was undone."""
+        """The step raised or nothing could be scheduled, so it counts as not taken."""
 
 
 class DraftStatistics(StepObserver):

@@ -171,7 +171,7 @@ def with_adapters(model: ForwardPass, adapters: Sequence[Adapter], bgmv: Bgmv) -
 def stacked(
     adapters: Sequence[Adapter], layer: int, num_inputs: int, outputs: Mapping[str, int]
 ) -> tuple[Tensor, Tensor]:
-    """Stack all adapters' A [N, modules * r, in] and B [N, out, modules * r] for the modules of one product.
+    """Stack all adapters' A [N, modules * r, in] and B [N, out, modules * r] for one product.
 
     Each module has separate rows of A, which B maps to that module's outputs only. r is the largest rank; smaller ranks
     are padded with 0. B includes the product's factor.

@@ -56,7 +56,7 @@ def has_template(tokenizer: Any) -> bool:
 def _encode(tokenizer: Any, chat: Chat, tools: Sequence[Tool]) -> list[int]:
     if has_template(tokenizer):
         return list(tokenizer.encode(_text(tokenizer, chat, tools), add_special_tokens=False))
-    # Without a template, such a tokenizer would encode control tokens in a text as plain text.
+    # Such a tokenizer would encode control tokens in a rendered text as plain text.
     extra = {"tools": [*tools]} if tools else {}
     return list(
         tokenizer.apply_chat_template(chat, tokenize=True, add_generation_prompt=True, return_dict=False, **extra)

@@ -46,7 +46,7 @@ def layer_functions(dtype: torch.dtype) -> Any:
 
 
 def can_be_compiled(model: Any) -> bool:
-    """Return whether C can compute this model's layers: a Llama on a CPU with no biases except those of Q, K and V."""
+    """Return whether C can compute this model: a Llama on a CPU without biases except in Q, K and V."""
     if not is_llama(model) or model.device.type != "cpu" or model.dtype not in DTYPES:
         return False
     if not torch_threads() or not can_compile():  # on one thread it would be slower than torch on all
@@ -54,7 +54,7 @@ def can_be_compiled(model: Any) -> bool:
     decoder = model.model.layers[0]
     has_biases = any(layer.bias is not None for layer in (decoder.self_attn.o_proj, decoder.mlp.down_proj))
     columns, sizes = layer_functions(model.dtype).columns_of_a_panel(), decoder.self_attn.o_proj.weight.shape
-    # Panels of the gate's and up projection's columns alternate, and C reads bfloat16 numbers in pairs.
+    # The gate's and the up projection's panels must cover the same columns, and C reads bfloat16 numbers in pairs.
     return not has_biases and model.config.intermediate_size % columns == 0 and all(size % 2 == 0 for size in sizes)
 
 

@@ -1,6 +1,6 @@
 """Checks that a model uses transformers' replaceable attention function and keeps texts in one row separate.
 
-The paged cache puts several requests into one row, with each token's position in its own request, and replaces only the
+The paged cache puts several requests into one row, with each token's position in its request, and replaces only the
 attention function. A model that adds biases elsewhere, counts positions itself or never calls the function would still
 run, but generate wrong text. So this check computes two short texts in one row, with an attention function that uses
 only its arguments. The logits must equal those of each text alone. The check runs twice: with both texts at position 0,

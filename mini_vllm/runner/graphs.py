@@ -25,7 +25,7 @@ def bucket_sizes(max_num_seqs: int) -> list[int]:
 
 
 def bucket_for(flat: FlatBatch, sizes: list[int]) -> int | None:
-    """Return the smallest size that holds a batch, or None if it is too large or has a request that does not decode."""
+    """Return the smallest size that holds a batch, or None if it is too large or contains prefills."""
     num_requests = len(flat.query_lens)
     if len(flat.input_ids) != num_requests or len(flat.logits_indices) != num_requests or num_requests > sizes[-1]:
         return None

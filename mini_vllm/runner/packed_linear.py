@@ -30,7 +30,7 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class PackedLinear(nn.Module):
-    """One product that replaces one or several `nn.Linear` layers with the same input."""
+    """One product that replaces one or several `nn.Linear` layers with the same input and does not keep them."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()

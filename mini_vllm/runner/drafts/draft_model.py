@@ -17,7 +17,7 @@ COST_OF_A_PASS = 0.3  # measured with the embedded model and its draft model; sm
 
 
 class DraftModel:
-    """A `Proposer` that runs a small model with the target's block tables: a slot has K and V of both models.
+    """A `Proposer` that runs a small model with the target's block tables; slots hold both models' K and V.
 
     Its first pass computes the target's latest tokens and the sampled token; each further pass computes the newest
     draft. Wrong or missing K and V lower the acceptance rate here, but never make a token wrong. A text of more than

@@ -50,7 +50,7 @@ class Peer:
             self.send(block)
 
     def receive_num_blocks(self, like: Tensor, num_asked: int) -> int:
-        """Return the announced number of blocks. Raises `RuntimeError` if it is too large or they differ from `like`.
+        """Return the announced number of blocks. Raises `RuntimeError` for too many blocks or blocks unlike `like`.
 
         The size is checked first, because gloo kills the receiving process if a message is too long.
         """

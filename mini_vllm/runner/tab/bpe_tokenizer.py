@@ -18,7 +18,7 @@ WHITE_SPACE |= {"\u202f", "\u205f", "\u3000"}
 
 
 class BPETokenizer:
-    """Byte-level BPE with control tokens and single digits as words; `folder` has tokenizer.json.
+    """Byte-level BPE with control tokens and one word per digit; `folder` has tokenizer.json.
 
     Raises `OSError` if tokenizer.json or generation_config.json is missing.
     """
@@ -75,7 +75,7 @@ class BPETokenizer:
 
 
 def words_of(text: str) -> Iterator[str]:
-    """Yield the words of a text, each with at most one digit; BPE never merges across words."""
+    """Yield the words of a text, each with at most one numeric character; BPE never merges across words."""
     for piece in pieces_of(text):
         kinds, at = "".join(map(kind_of, piece)), 0
         while at < len(piece):

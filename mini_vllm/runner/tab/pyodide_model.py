@@ -29,7 +29,7 @@ def open_model(folder: Path = EMBEDDED) -> JavaScriptModel:
 
 
 def fetched(name: str) -> Any:
-    """Fetch a file from the folder of Pyodide's files, synchronously. Raises `ValueError` on failure."""
+    """Fetch a file from Pyodide's folder synchronously, as a Uint8Array. Raises `ValueError` on failure."""
     from js import Uint8Array, XMLHttpRequest
     from pyodide.ffi import JsException
     from pyodide_js import lockfileBaseUrl
