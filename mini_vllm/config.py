@@ -57,7 +57,7 @@ class SpeculativeConfig:
 
     @property
     def drafter_has_kv_cache(self) -> bool:
-        """Whether the drafter is a model, which stores its own K and V in the same blocks."""
+        """Whether the drafter is a model, which stores its K and V in the target's blocks."""
         return self.method == "draft_model"
 
     @property
@@ -175,7 +175,7 @@ class EngineConfig:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """`max_model_len` and `num_gpu_blocks`. Raises `ValueError` while one of them is None."""
+        """The pair `max_model_len` and `num_gpu_blocks`. Raises `ValueError` if either is None."""
         if self.max_model_len is None or self.num_gpu_blocks is None:
             raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
         return self.max_model_len, self.num_gpu_blocks

@@ -1,4 +1,4 @@
-"""Commands that install optional packages, worded the same in every error, notice and check."""
+"""Commands that install optional packages, identical in every error, notice and check."""
 
 import re
 import shutil

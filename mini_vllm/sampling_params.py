@@ -53,9 +53,9 @@ class SamplingParams:
     `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens. The penalties and
     `logit_bias` (token id to the number added) change the logits before sampling. Presence and frequency penalties
     count a token's uses in the output, the repetition penalty those in the whole text (None: the value in the model's
-    generation_config.json). `logprobs` returns each token's log probability, and those of so many likeliest
-    alternatives. `structured_outputs` allows only tokens that keep the text in the required format.
-    `skip_reading_prefix_cache` computes every token, even if it is cached.
+    generation_config.json). `logprobs` returns each token's log probability, and those of that many likeliest tokens.
+    `structured_outputs` allows only tokens that keep the text in the required format. `skip_reading_prefix_cache`
+    computes every token, even if it is cached.
     """
 
     max_tokens: int = 16

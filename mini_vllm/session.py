@@ -79,7 +79,7 @@ class Session:
         return output
 
     def chat_prompt(self, question: str) -> list[int]:
-        """Return the prompt tokens of a question: the conversation, less forgotten turns, in the chat template."""
+        """Return the prompt tokens of a question: the conversation without forgotten turns, in the chat template."""
         if any(turn.question is None for turn in self.turns):
             raise ValueError("this session is a plain text: it goes on with generate(), not with chat()")
         messages: list[Message] = []

@@ -1,4 +1,4 @@
-"""Lineups, which name whose code runs in each phase.
+"""Defines lineups, which name whose code runs in each phase.
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase that is not
 listed is absent. `solution` and `starter` without numbers mean phases 1 to 6. Electives, from phase 7 on, must be

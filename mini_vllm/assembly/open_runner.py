@@ -26,12 +26,12 @@ NUM_BLOCKS_WITHOUT_CACHE = 1024
 class OpenedRunner:
     """A runner whose KV cache does not exist yet, because its size depends on the whole engine.
 
-    `num_gpu_blocks` is the number of blocks that fit the memory, including the null block. `with_cache(num_blocks,
-    block_size)` returns the runner, `draft_model_with_cache(num_blocks, block_size)` the configured draft model.
-    `disk_store(path, max_bytes, block_size)` returns the model's blocks on disk, `block_like(block_size)` an empty
-    block, `kv_caches(runner)` the tensors that hold the runner's blocks. `model_id` identifies the model. `windows` has
-    one entry per group of layers: the number of tokens its attention reaches, None for all. `repetition_penalty` is the
-    default for requests.
+    `num_gpu_blocks` is the number of blocks that fit in memory, including the null block.
+    `with_cache(num_blocks, block_size)` returns the runner, `draft_model_with_cache(num_blocks, block_size)` the
+    configured draft model. `disk_store(path, max_bytes, block_size)` returns the model's blocks on disk,
+    `block_like(block_size)` an empty block, `kv_caches(runner)` the tensors that hold the runner's blocks. `model_id`
+    identifies the model. `windows` has one entry per group of layers: the number of tokens its attention reaches, None
+    for all. `repetition_penalty` is the default for requests.
     """
 
     tokenizer: Tokenizer

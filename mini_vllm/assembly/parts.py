@@ -54,7 +54,7 @@ def scheduling_functions_for(impl: Impl) -> SchedulingFunctions:
 
 
 def kv_cache_manager_for(impl: Impl, config: EngineConfig, prefix_cache: PrefixCache) -> KVCacheManager:
-    """Return phase 2 with the config's number of blocks; if absent, a reservation of as many single slots."""
+    """Return phase 2 with the config's number of blocks, or a `SlotReservation` of the same size if it is absent."""
     max_model_len, num_gpu_blocks = config.sizes
     if impl == "starter":
         from labs.phase2_block_pool.starter import PagedKVCacheManager as Yours

@@ -104,7 +104,7 @@ def _can_end(node: Any, ends: set[str]) -> bool:
 
 
 def _target(schema: Any, ref: str) -> Any:
-    """Return the target of a `$ref` within the schema, or True, a schema that can end, for any other `$ref`."""
+    """Return the target of a `$ref` within the schema, or True (a schema that can end) for any other `$ref`."""
     if not ref.startswith("#"):
         return True
     for name in ref[1:].split("/")[1:]:

@@ -45,8 +45,8 @@ class LLGuidanceGrammar:
         for token_id in tokens:
             if self.is_terminated():
                 return False
-            # This class tracks the end, because a matcher accepts only one of several end-of-text tokens, and not those
-            # named in its grammar.
+            # The end is tracked here: a matcher accepts only one of several end-of-text tokens, none named in its
+            # grammar.
             if token_id in self.eos_token_ids:
                 is_allowed = self._allows(token_id)
             else:

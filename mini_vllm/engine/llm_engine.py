@@ -125,7 +125,7 @@ class LLMEngine:
     def abort_request(self, request_id: str, error: str | None = None) -> RequestOutput | None:
         """End a request early, with an optional `error`, and return its last output.
 
-        Returns None if no request with this id still owes an output.
+        Returns None if no request with this id has an output pending.
         """
         status = RequestStatus.FINISHED_ABORTED if error is None else RequestStatus.FINISHED_ERROR
         with self._undoing(self._start_over):
@@ -221,7 +221,7 @@ class LLMEngine:
     def _answer(
         self, kept: dict[str, list[int]], runner_output: ModelRunnerOutput, scheduler_output: SchedulerOutput
     ) -> list[RequestOutput]:
-        """Turn a step's tokens into outputs, including those that an interrupted step still owes."""
+        """Turn a step's tokens into outputs, including those that an interrupted step missed."""
         now = self.clock()
         errors = only(self.scheduler.requests, runner_output.errors | self.scheduler.gates.take_errors())
         changed = self.processor.requests([*kept, *errors]) | self.processor.behind()

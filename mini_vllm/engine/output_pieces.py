@@ -91,7 +91,7 @@ class PieceJoiner:
         )
 
     def forget(self, request_id: str) -> None:
-        """Drop the pieces of a request that has no reader any more."""
+        """Drop the pieces of a request whose reader has left."""
         self._joined.pop(request_id, None)
 
 

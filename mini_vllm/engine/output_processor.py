@@ -24,7 +24,7 @@ class RequestState:
 
 
 class OutputProcessor:
-    """Holds the states of all requests that still owe an output.
+    """Holds the states of all requests whose last output is pending.
 
     After an interrupted step `is_behind` is True: some tokens may not be text yet, and some requests may have ended
     without an output. Every text is then rebuilt, and the next step returns the missing outputs.

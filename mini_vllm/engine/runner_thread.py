@@ -21,8 +21,8 @@ SWITCH_SECONDS = 0.0005
 class TokensInFlight:
     """Holds the runner's copies of requests, with tokens that the scheduler does not know yet.
 
-    A step is planned before the previous step ends. The previous step's sampled and rejected tokens reach it through
-    these copies, not through the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
+    Each step is planned before the previous step ends. So the previous step's sampled and rejected tokens reach the
+    runner through these copies, not through the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
     """
 
     def __init__(self, correct_share: CorrectShare) -> None:

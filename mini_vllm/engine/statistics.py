@@ -128,7 +128,7 @@ class Counts:
         )
 
     def recent_hit_rate(self) -> float:
-        """Return the found share of the looked-up tokens, 0 before the first lookup. (vLLM: `CachingMetrics`.)"""
+        """Return the share of looked-up tokens that were found, 0 before the first lookup. (vLLM: `CachingMetrics`.)"""
         num_queries = sum(queries for queries, _ in self.recent_lookups)
         return sum(hits for _, hits in self.recent_lookups) / max(1, num_queries)
 

@@ -23,8 +23,8 @@ class RequestGroup:
     """A rectangle of N requests, or pieces of long chunks, with Q tokens each, over B blocks (S slots).
 
     `rows` [N, Q] int64 are the tokens' rows in the flat batch; a request with fewer than Q tokens repeats its last row.
-    `block_tables` [N, B] int64 are cut to the longest; shorter tables keep the padding of the batch's table. `mask` [N,
-    1, Q, S] float32 is 0 where a token may attend and minus infinity elsewhere.
+    `block_tables` [N, B] int64 are cut to the longest; shorter tables keep the padding of the batch's table. `mask`
+    [N, 1, Q, S] float32 is 0 where a token may attend and minus infinity elsewhere.
     """
 
     rows: Tensor

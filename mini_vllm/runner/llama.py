@@ -30,8 +30,8 @@ Product = Callable[[Tensor], Tensor]
 class LlamaLayer:
     """The weights of one layer with H query heads and K key/value heads of D numbers each.
 
-    `qkv` computes (H + 2 K) * D columns from the hidden state, `gate_up` both halves of the MLP. `head_norm` [H + K,
-    D], only in Qwen3, scales each query and key head after its norm.
+    `qkv` computes (H + 2 K) * D columns from the hidden state, `gate_up` both halves of the MLP. `head_norm`
+    [H + K, D], only in Qwen3, scales each query and key head after its norm.
     """
 
     attention_norm: Tensor
@@ -102,8 +102,7 @@ class LlamaModel(PagedModel):
         # Only rows that sample a token, because the product with the vocabulary is the largest of all.
         return self.logits(self._norm(hidden[flat.logits_indices], self.last_norm))
 
-    # Separate methods, so that a layer's intermediate tensors are freed on return and the next layer can reuse their
-    # memory.
+    # Separate methods free a layer's intermediate tensors on return, so that the next layer can reuse the memory.
     def _attention(self, number: int, hidden: Tensor, cos: Tensor, sin: Tensor, flat: FlatBatch) -> Tensor:
         layer, batch = self.layers[number], flat.of_layers(self.group_of_layer[number])
         key_cache, value_cache = self.key_caches[number], self.value_caches[number]

@@ -17,7 +17,7 @@ CPU_KV_CACHE_BYTES = 4 * 2**30
 
 
 def memory_of(device: torch.device) -> tuple[int, int]:
-    """Return the (total, free) bytes of the GPU, or of the main memory for the CPU."""
+    """Return (total, free) in bytes of the GPU's memory, or of main memory for the CPU."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         return total, free

@@ -45,7 +45,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def names_code(config: dict[str, Any]) -> str:
-    """Return the code files that `auto_map` names, or "" if there are none."""
+    """Return the code references in `auto_map`, joined with commas, or "" if there are none."""
     named = config.get("auto_map")
     found = named.values() if isinstance(named, dict) else [named]
     flat = [part for one in found for part in (one if isinstance(one, list) else [one]) if part]

@@ -34,8 +34,8 @@ class ForwardPass(Protocol):
 class PagedModel:
     """A transformers model with its KV cache, on one device.
 
-    `num_blocks` includes the null block. Each layer has two cache tensors, K and V, of shape [num_blocks, block_size,
-    kv_heads, head_dim]. Layers of different groups share tensors.
+    `num_blocks` includes the null block. Each layer has two cache tensors, K and V, of shape
+    [num_blocks, block_size, kv_heads, head_dim]. Layers of different groups share tensors.
     """
 
     def __init__(
