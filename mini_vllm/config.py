@@ -21,15 +21,15 @@ def require_at_least(settings: object, minimum: int, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeConfig:
-    """How drafts are made: by looking up the newest tokens in the text (`ngram`), or by a small model (`draft_model`).
+    """Settings for drafts, from a lookup of the newest tokens in the text (`ngram`) or a small model (`draft_model`).
 
     A request gets at most `num_speculative_tokens` drafts per step. `ngram` looks up the last `prompt_lookup_max`
     tokens, or fewer, down to `prompt_lookup_min`. `model` is the draft model, a directory or hub name; None is the
-    small one that comes with the course. Its drafts for requests with a temperature are `greedy`, which leaves every
-    text unchanged, or `probabilistic`: drawn, so that more of them are accepted. With `adaptive` a request gets fewer
-    drafts beside many others, and none for a while if they are not accepted (vLLM 0.13.0 has no such setting). No
-    request gets any while more than `disable_by_batch_size` requests decode (None: no limit). The scheduler knows the
-    drafters `eagle` and `mtp`, too, but no runner has them.
+    small model that comes with the course. `draft_sample_method` applies to requests with a temperature: `greedy`
+    leaves every text unchanged; `probabilistic` draws the drafts, so that more are accepted. With `adaptive`, a request
+    gets fewer drafts in large batches, and none for a while after rejections (vLLM 0.13.0 lacks this setting). Drafting
+    stops while more than `disable_by_batch_size` requests decode (None: no limit). The scheduler also knows the
+    drafters `eagle` and `mtp`, but no runner has them.
 
     `num_speculative_tokens_per_batch_size` has rows (from, to, drafts) by the number of requests in a step. A block's
     hash covers the tokens that such a drafter reads after it, unless `disable_lookahead_block_hashes`; then the last
@@ -96,12 +96,12 @@ class SpeculativeConfig:
 
 @dataclass(frozen=True, slots=True)
 class KVTransferConfig:
-    """Where K and V lie besides the KV cache, in at most `kv_buffer_size` bytes.
+    """Where K and V are stored outside the KV cache, in at most `kv_buffer_size` bytes.
 
-    `host` keeps blocks of ended and preempted requests in the host's memory, `swap` those of preempted ones alone;
-    `disk` writes them to `shared_storage_path`, a folder that engines may share, where the next engine finds them.
-    `prefill` starts another process that computes the prompts and sends their blocks here; a request waits for them, at
-    most `prefill_timeout` seconds.
+    `host` keeps blocks of ended and preempted requests in the host's memory; `swap` keeps only those of preempted
+    requests. `disk` writes blocks to `shared_storage_path`, a folder that engines may share and that the next engine
+    can read. `prefill` starts a separate process that computes the prompts and sends their blocks here. A request waits
+    at most `prefill_timeout` seconds for its blocks.
 
     Raises `ValueError` naming the setting and the legal range.
     """
@@ -128,17 +128,17 @@ class KVTransferConfig:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """What the engine may use and how it behaves, named as in vLLM.
+    """The engine's resources and behaviour, with vLLM's names.
 
-    `max_model_len` (tokens) and `num_gpu_blocks` may be None: the model's own length and the free memory
-    then decide (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes block 0,
-    the null block, which is never handed out. `enforce_eager` runs without CUDA graphs. `seed` makes the draws of
-    requests that have no seed repeatable. `speculative_config` needs phase 7, `async_scheduling` phase 8,
-    `kv_transfer_config` phases 4 and 10 (and 6, but on the fake model). With phase 11 `max_loras` is how many adapters
-    one step may mix; `max_num_encoder_input_tokens` how many embeddings of images it may compute, `encoder_cache_size`
-    how many are kept (None: there are none; the two go together). vLLM 0.13.0 has none of `admission_guard`,
-    `max_num_waiting` (requests beyond it are refused; None: no limit) and `prepack_weights` (reorder the linear layers'
-    weights for the CPU).
+    `max_model_len` (tokens) and `num_gpu_blocks` may be None: the engine then derives them from the model's maximum
+    length and the free memory (`kv_cache_memory_bytes`, or a share of the GPU's memory). `num_gpu_blocks` includes
+    block 0, the null block, which is never handed out. `enforce_eager` runs without CUDA graphs. `seed` makes sampling
+    repeatable for requests without a seed. `speculative_config` needs phase 7, `async_scheduling` phase 8,
+    `kv_transfer_config` phases 4 and 10 (and 6, except on the fake model). Phase 11 uses the next three. `max_loras`
+    limits the adapters in one step. `max_num_encoder_input_tokens` limits the image embeddings computed in one step,
+    and `encoder_cache_size` those kept; set both, or leave both None to serve no images. vLLM 0.13.0 lacks
+    `admission_guard`, `max_num_waiting` (the queue's limit, above which requests are refused; None: no limit) and
+    `prepack_weights` (reorder the linear layers' weights for the CPU).
 
     `vllm` is the release whose decisions the scheduler takes (`release_rules.py`). The last seven settings are of
     releases after 0.13.0, which refuses them; None is the release's own default. What is vLLM's None for
@@ -228,7 +228,7 @@ class EngineConfig:
         return SETTINGS[name].default if value is None else value
 
     def require_whole_prompts_fit(self, why: str) -> None:
-        """Raise `ValueError` if a prompt that may not be cut could exceed the budget of every step."""
+        """Raise `ValueError` if an unchunked prompt could exceed a step's token budget."""
         if self.max_model_len is not None and self.max_num_batched_tokens < self.max_model_len:
             raise ValueError(
                 f"max_num_batched_tokens must be at least max_model_len ({self.max_model_len}) because "
@@ -237,13 +237,13 @@ class EngineConfig:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """`max_model_len` and `num_gpu_blocks`. Raises `ValueError` while one of them is None."""
+        """The pair `max_model_len` and `num_gpu_blocks`. Raises `ValueError` if either is None."""
         if self.max_model_len is None or self.num_gpu_blocks is None:
             raise ValueError("max_model_len and num_gpu_blocks must be set before a scheduler is built")
         return self.max_model_len, self.num_gpu_blocks
 
     def resolved(self, max_model_len: int, num_gpu_blocks: int) -> "EngineConfig":
-        """Return the config with the settings that were None filled in."""
+        """Return a copy in which these values replace settings that are None."""
         return replace(
             self,
             max_model_len=self.max_model_len or max_model_len,

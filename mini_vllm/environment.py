@@ -1,4 +1,4 @@
-"""Every environment variable that this project reads: its type, its default and what it does.
+"""Every environment variable that this project reads, with its type, default and effect.
 
 `mini-vllm info` lists those that are set.
 """
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Variable(Generic[Value]):
-    """A variable; `read` turns its text into a value and raises `ValueError` for a text that has none."""
+    """An environment variable; `read` parses its text and raises `ValueError` for an invalid one."""
 
     name: str
     default: Value
@@ -22,7 +22,7 @@ class Variable(Generic[Value]):
     is_secret: bool = False
 
     def get(self) -> Value:
-        """Return the value, or the default if the variable is not set or empty. Raises `ValueError` with its name."""
+        """Return the value, or the default if unset or empty. Raises `ValueError` with the variable's name."""
         text = os.environ.get(self.name)
         if not text:
             return self.default
@@ -43,7 +43,7 @@ def _positive(text: str) -> float:
 
 
 def _count(text: str) -> int:
-    if (number := int(text.partition(",")[0])) < 1:  # OpenMP takes a list, one number for each level
+    if (number := int(text.partition(",")[0])) < 1:  # OpenMP accepts a list with one number per level
         raise ValueError("expected at least 1")
     return number
 

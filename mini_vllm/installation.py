@@ -1,4 +1,4 @@
-"""What to type to install an optional package: the same words in every error, notice and check."""
+"""Commands that install optional packages, identical in every error, notice and check."""
 
 import re
 import shutil
@@ -12,18 +12,18 @@ CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
 def install_command(extra: str = "") -> str:
-    """Return the line that installs an extra of the course, by default what every command needs.
+    """Return the command that installs an extra of the course, by default its required packages.
 
-    Where pip knows the course it is named, so that its installation stays: `pip install -e .` would replace a wheel.
+    If pip has installed the course, the command names the package, because `pip install -e .` would replace a wheel.
     """
     wanted = f"[{extra}]" if extra else ""
     return pip_install(*([PROJECT + wanted] if provides(extra) else ["-e", place(".") + wanted]))
 
 
 def pip_install(*requirements: str) -> str:
-    """Return the line that installs packages into the running Python, in the versions that the course is tested with.
+    """Return the command that installs packages into the running Python, in the course's tested versions.
 
-    Double quotes mean the same to every shell, Windows' too.
+    It uses double quotes, because every shell understands them, including those of Windows.
     """
     pins = ["-c", place("constraints.txt")] if (FOLDER / "constraints.txt").is_file() else []
     index = ["--extra-index-url", CPU_INDEX] if would_bring_cuda() else []
@@ -32,7 +32,7 @@ def pip_install(*requirements: str) -> str:
 
 
 def provides(extra: str) -> bool:
-    """Return whether pip knows the course, with this extra. A build leaves `*.egg-info` here: that is not it."""
+    """Return whether pip has installed the course with this extra. A build's `*.egg-info` here does not count."""
     return any(
         extra in ("", *(found.metadata.get_all("Provides-Extra") or ()))
         for found in metadata.distributions(name=PROJECT)
@@ -41,19 +41,19 @@ def provides(extra: str) -> bool:
 
 
 def place(name: str) -> str:
-    """Return the path of a file of the course, as short as it can be in the current folder."""
+    """Return the path of a file of the course: its bare name if the current folder is `FOLDER`."""
     return name if Path.cwd() == FOLDER else str(FOLDER / name)
 
 
 def pip() -> list[str]:
-    """Return `pip` if that belongs to the running Python, else a longer form that does."""
+    """Return `pip` if it belongs to the running Python, else `python -m pip` with that Python's path."""
     found = shutil.which("pip")
     ours = found is not None and Path(found).parent.resolve() == Path(sys.executable).parent.resolve()
     return ["pip"] if ours else [sys.executable, "-m", "pip"]
 
 
 def would_bring_cuda() -> bool:
-    """Return whether pip would fetch another PyTorch, with gigabytes of CUDA, on a Linux without an NVIDIA driver."""
+    """Return whether pip would download PyTorch with gigabytes of CUDA on Linux without an NVIDIA driver."""
     if sys.platform != "linux" or shutil.which("nvidia-smi") or not (FOLDER / "constraints.txt").is_file():
         return False
     try:

@@ -21,12 +21,12 @@ Value = TypeVar("Value")
 
 
 class LLM:
-    """A model and an engine over it, assembled from the code that a lineup names.
+    """Generates text offline with a model and an engine, assembled from the code that a lineup names.
 
-    `model` is a directory or hub name; None is the small model that comes with the course. `lineup`
-    defaults to `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`. `dense` matters only
-    without phase 6: it generates real text, slowly, with a plain forward pass instead of the fake model's letters.
-    `adapters` are directories in PEFT's format by name. `disable_log_stats=False` counts for `get_metrics`, and logs a
+    `model` is a directory or hub name; None is the small model that comes with the course. `lineup` defaults to
+    `LAB_IMPL`. `record` keeps a trace of every step in `llm.engine.recorder.steps`. `dense` matters only without phase
+    6: it generates real text, slowly, with a plain forward pass instead of the fake model's letters. `adapters` maps
+    names to directories in PEFT's format. `disable_log_stats=False` collects statistics for `get_metrics` and logs a
     line every ten seconds, as in vLLM.
     """
 
@@ -61,9 +61,9 @@ class LLM:
     ) -> list[RequestOutput]:
         """Complete the prompts together and return one output for each, in their order.
 
-        `adapter`, `priority` and `cache_salt` are one value for all prompts, or one each. The adapter None is the model
-        itself. `on_step` is called after every engine step with the outputs that grew in it. Raises `ValueError` if a
-        prompt cannot be served; then none of them is.
+        `adapter`, `priority` and `cache_salt` are one value for all prompts, or one per prompt. An adapter of None
+        selects the model itself. `on_step` is called after every engine step with the outputs that grew in it. Raises
+        `ValueError` if a prompt cannot be served; no prompt is served then.
         """
         inputs: list[str | list[int]] = [prompts] if isinstance(prompts, str) else list(prompts)
         params = _one_each("sampling_params", sampling_params or SamplingParams(), inputs)
@@ -98,7 +98,7 @@ class LLM:
         priority: int | Sequence[int] = 0,
         cache_salt: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
-        """Answer one conversation, or several together, through the model's chat template. Options as in `generate`."""
+        """Answer one or several conversations through the model's chat template. Options are those of `generate`."""
         many = [conversations] if conversations and "role" in conversations[0] else conversations
         template = self.engine.tokenizer.apply_chat_template
         prompts = [template(messages) for messages in many]  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ class LLM:
         )
 
     def get_metrics(self) -> "list[Metric]":
-        """Return what the engine has done so far, in vLLM's shapes. Raises `ValueError` if nothing is counted."""
+        """Return the engine's metrics in vLLM's classes. Raises `ValueError` if `disable_log_stats` is True."""
         if self._statistics is None:
             raise ValueError("disable_log_stats must be False for get_metrics, got True: LLM(disable_log_stats=False)")
         from mini_vllm.engine.metrics import get_metrics_snapshot
@@ -121,7 +121,7 @@ class LLM:
 
 
 def _counting(engine: LLMEngine) -> "EngineStatistics":
-    """Return what counts an engine's work from now on. Imported only where something is counted."""
+    """Start collecting an engine's statistics and return them. The imports are local, to cost nothing if unused."""
     from mini_vllm.engine.metrics import StepLogger
     from mini_vllm.engine.statistics import EngineStatistics
 

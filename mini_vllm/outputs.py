@@ -1,4 +1,4 @@
-"""What a caller gets back: vLLM's `RequestOutput` and `CompletionOutput`, and what is in them."""
+"""The results that a caller receives: vLLM's `RequestOutput` and `CompletionOutput`, and their parts."""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,18 @@ MetricValues = tuple[float, float | None, float | None, float | None, float | No
 
 @dataclass(frozen=True, slots=True)
 class Logprob:
-    """How likely a token was: the natural logarithm of its probability, and its rank, 1 for the likeliest."""
+    """A token's log probability (natural logarithm) and its rank, 1 for the likeliest."""
 
     logprob: float
     rank: int
 
 
-TokenLogprobs = dict[int, Logprob]  # for one place in a text, by token id: the sampled token and the likeliest ones
+TokenLogprobs = dict[int, Logprob]  # at one position, by token id: the sampled token and the likeliest ones
 
 
 @dataclass(slots=True)
 class RequestMetrics:
-    """Times and counts of one request. Times are None until they happen."""
+    """Times and counts of one request. A time is None until its event happens."""
 
     arrival_time: float
     first_scheduled_time: float | None = None
@@ -52,7 +52,7 @@ class RequestMetrics:
         return None if self.finished_time is None else self.finished_time - self.arrival_time
 
     def values(self) -> MetricValues:
-        """Return what is known now, in the order of the fields. (`dataclasses.astuple` takes twenty times as long.)"""
+        """Return the values of all fields, in order. (`dataclasses.astuple` takes twenty times as long.)"""
         return (
             self.arrival_time,
             self.first_scheduled_time,
@@ -65,11 +65,11 @@ class RequestMetrics:
         )
 
     def copy(self) -> "RequestMetrics":
-        """Return a copy, which does not change any more."""
+        """Return a copy that later steps do not change."""
         return RequestMetrics(*self.values())
 
     def tokens_arrived(self, now: float, num_output_tokens: int) -> None:
-        """Note that the request has `num_output_tokens` tokens now, if that is more than before."""
+        """Record the token count and its time if `num_output_tokens` has grown."""
         if num_output_tokens > self.num_output_tokens:
             self.first_token_time = now if self.first_token_time is None else self.first_token_time
             self.last_token_time = now
@@ -80,7 +80,7 @@ class RequestMetrics:
 class CompletionOutput:
     """The text of one request. `finish_reason` is None while it grows.
 
-    `logprobs` has an entry for each token if the request asks for it; None for one lost in an interrupted step.
+    `logprobs` has an entry per token if the request sets `logprobs`; an entry lost in an interrupted step is None.
     """
 
     text: str
@@ -94,7 +94,7 @@ class CompletionOutput:
 class RequestOutput:
     """One request and its completion so far. `outputs` has one element.
 
-    `new_text` and the last `num_new_tokens` tokens are what is new since the previous output.
+    `new_text` and the last `num_new_tokens` tokens were added since the previous output.
     """
 
     request_id: str

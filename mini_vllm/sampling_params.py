@@ -1,4 +1,4 @@
-"""How one request's tokens are sampled, and when it stops."""
+"""Settings for sampling one request's tokens and for stopping it."""
 
 import sys
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ INTEGERS = ("max_tokens", "top_k", "seed", "min_tokens", "logprobs")
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutputsParams:
-    """What a text must be, named as in vLLM: exactly one of these.
+    """The format that a text must have, with vLLM's names; exactly one must be set.
 
-    `json` is a JSON schema (as text or as a mapping), `json_object` any JSON object, `regex` matches the whole text,
-    `choice` lists whole texts, `grammar` is one of Lark's form. JSON never has white space outside of its strings, so
-    `disable_any_whitespace` changes nothing.
+    `json` is a JSON schema (as text or as a mapping), `json_object` allows any JSON object, `regex` matches the whole
+    text. `choice` lists whole texts; `grammar` is in Lark's format. Generated JSON has no white space outside strings,
+    so `disable_any_whitespace` changes nothing.
     """
 
     json: str | Mapping[str, Any] | None = None
@@ -27,10 +27,10 @@ class StructuredOutputsParams:
     grammar: str | None = None
     json_object: bool = False
     disable_any_whitespace: bool = False
-    _source: str | None = None  # what is compiled, once it has been checked (vLLM keeps `_backend` in this way)
+    _source: str | None = None  # the source to compile, set by the check (vLLM keeps `_backend` in this way)
 
     def validate(self) -> None:
-        """Raise `ValueError` unless exactly one is given and has a legal form."""
+        """Raise `ValueError` unless exactly one format is set and its value is legal."""
         kinds = [name for name in self.__slots__ if name not in ("disable_any_whitespace", "_source")]
         given = [name for name in kinds if getattr(self, name) not in (None, False)]
         if len(given) != 1:
@@ -50,13 +50,12 @@ class SamplingParams:
     """The sampling settings of one request, named as in vLLM.
 
     `temperature=0` is greedy; between 0 and 0.01 it counts as 0.01, as in vLLM. `top_k=0` and `top_p=1` filter nothing.
-    `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens.
-    The penalties and `logit_bias` (token id to what is added) change the logits before sampling: presence and frequency
-    penalties look at a token's uses in the output, the repetition penalty at the whole text (None: the
-    model's own, by its generation_config.json). `logprobs` asks how likely
-    each token was, and for that many of the likeliest tokens in its place. `structured_outputs` leaves only tokens with
-    which the text can still become what it must be. With `skip_reading_prefix_cache` every token is computed, whatever
-    is cached.
+    `seed` makes the draws repeatable in any batch. `max_tokens` and `min_tokens` count output tokens. The penalties and
+    `logit_bias` (token id to the number added) change the logits before sampling. Presence and frequency penalties
+    count a token's uses in the output, the repetition penalty those in the whole text (None: the value in the model's
+    generation_config.json). `logprobs` returns each token's log probability, and those of that many likeliest tokens.
+    `structured_outputs` allows only tokens that keep the text in the required format. `skip_reading_prefix_cache`
+    computes every token, even if it is cached.
     """
 
     max_tokens: int = 16
@@ -78,7 +77,7 @@ class SamplingParams:
     structured_outputs: StructuredOutputsParams | None = None
 
     def __post_init__(self) -> None:
-        """Make Python's own numbers of others, such as numpy's, and floats of integers where a float is meant."""
+        """Convert other number types, such as numpy's, to Python's, and integers to floats in float settings."""
         for name in FLOATS:
             if _is_number(value := getattr(self, name)):
                 is_low = name == "temperature" and 0 < value < MIN_TEMPERATURE
@@ -89,7 +88,7 @@ class SamplingParams:
 
     @property
     def changes_logits(self) -> bool:
-        """Whether sampling sees logits different from the model's."""
+        """Whether these settings change the model's logits before sampling."""
         penalties = self.presence_penalty, self.frequency_penalty, (self.repetition_penalty or 1) - 1
         return bool(self.min_tokens or self.logit_bias or any(penalties))
 
@@ -136,6 +135,6 @@ class SamplingParams:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value is a number that a float can hold; NaN, infinity and True are none."""
+    """Return whether a value is a finite number that fits a float; True and False do not count."""
     is_real = isinstance(value, Real) and not isinstance(value, bool)
     return is_real and abs(value if isinstance(value, int) else float(value)) <= sys.float_info.max

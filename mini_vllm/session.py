@@ -1,8 +1,8 @@
-"""`Session`: a text that grows turn by turn, and can be rewound, forked, saved and resumed.
+"""`Session` holds a text that grows turn by turn and can be rewound, forked, saved and resumed.
 
-A session holds tokens, the engine holds their K and V. Each turn sends all tokens of the session again, and the prefix
-cache finds those that are computed: so two forks share blocks by their reference counts, and a turn never depends on
-which blocks are still there.
+A session holds tokens; the engine holds their K and V. Each turn sends all tokens of the session again, and the prefix
+cache finds those already computed. Forks therefore share blocks through reference counts, and evicted blocks never
+change a turn.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,10 +20,10 @@ OnStep = Callable[[list[RequestOutput]], None]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn adds to the tokens: of those before it `num_kept` stay, then come the prompt's and the output's.
+    """One turn's change to the tokens: keep the first `num_kept`, then append the prompt and the output.
 
-    `question` is the user's message in a chat, None in a plain text. The chat's prompt leaves the first `num_forgotten`
-    turns out.
+    `question` is the user's message in a chat, None in a plain text. The chat's prompt omits the first `num_forgotten`
+    turns.
     """
 
     num_kept: int
@@ -38,7 +38,7 @@ class Turn:
 
 
 class Session:
-    """The turns of one chat or of one plain text on an engine. A turn that fails leaves it as it was."""
+    """The turns of one chat or plain text on an engine. A failed turn leaves the session unchanged."""
 
     def __init__(self, llm: LLM, turns: Sequence[Turn] = ()) -> None:
         self.llm = llm
@@ -54,14 +54,14 @@ class Session:
         params: SamplingParams | None = None,
         on_step: OnStep | None = None,
     ) -> RequestOutput:
-        """Append `prompt` (text or token ids; nothing: go on) and what the model generates after it.
+        """Append `prompt` (text or token ids; empty: continue) and the model's completion.
 
-        Raises `ValueError` as `LLM.generate` does, and in a chat.
+        Raises `ValueError` like `LLM.generate`, or if the session is a chat.
         """
         return generate_together([self], [prompt], params, on_step)[0]
 
     def chat(self, question: str, params: SamplingParams | None = None, on_step: OnStep | None = None) -> RequestOutput:
-        """Ask, and append the question and its answer. Raises `ValueError` as `LLM.chat` does, and in a plain text."""
+        """Append a question and its answer. Raises `ValueError` like `LLM.chat`, or if the session is plain text."""
         prompt = self.chat_prompt(question)
         (output,) = self.llm.generate([prompt], params, on_step)
         num_kept = _num_equal(self.token_ids, prompt)
@@ -79,7 +79,7 @@ class Session:
         return output
 
     def chat_prompt(self, question: str) -> list[int]:
-        """Return the tokens that a chat sends with a question: the whole conversation through the chat template."""
+        """Return the prompt tokens of a question: the conversation without forgotten turns, in the chat template."""
         if any(turn.question is None for turn in self.turns):
             raise ValueError("this session is a plain text: it goes on with generate(), not with chat()")
         messages: list[Message] = []
@@ -89,30 +89,30 @@ class Session:
         return self.llm.engine.tokenizer.apply_chat_template([*messages, {"role": "user", "content": question}])
 
     def forget_oldest(self) -> bool:
-        """Leave one more turn out of the next prompts of a chat; return whether there was one. It stays in the file."""
+        """Omit the oldest remaining turn from later prompts; return False if no turn remains. Files keep the turn."""
         if self.num_forgotten == len(self.turns):
             return False
         self.num_forgotten += 1
         return True
 
     def rewind(self, num_turns: int = 1) -> None:
-        """Take the last turns back. Raises `ValueError` if there are not so many."""
+        """Remove the last turns. Raises `ValueError` if the session has fewer."""
         if type(num_turns) is not int or not 1 <= num_turns <= len(self.turns):
             raise ValueError(f"rewind must take 1 to {len(self.turns)} turns back, got {num_turns!r}")
         self._use(self.turns[:-num_turns])
 
     def fork(self) -> "Session":
-        """Return a session with the same turns on the same engine; from now on the two differ."""
+        """Return an independent session with the same turns on the same engine."""
         other = Session(self.llm, self.turns)
         other.num_forgotten = self.num_forgotten
         return other
 
     def save(self, path: str | Path) -> None:
-        """Write the session to a file that appears whole or not at all; only its owner may read it.
+        """Write the session to a file atomically; only its owner may read it.
 
-        An existing file is replaced only if this session was saved there, or resumed from there, before: `ValueError`
-        otherwise. K and V are not in the file. With `KVTransferConfig("disk")` they lie in the connector's folder, and
-        a resumed session loads them from there; without, it computes them again.
+        An existing file is replaced only if this session was saved to it or resumed from it; otherwise `ValueError`.
+        The file does not contain K and V. With `KVTransferConfig("disk")` they are in the connector's folder, from
+        which a resumed session loads them; without, it computes them again.
         """
         path = Path(path).absolute()
         if path != self.path and path.exists():
@@ -122,14 +122,14 @@ class Session:
 
     @classmethod
     def resume(cls, llm: LLM, path: str | Path) -> "Session":
-        """Return the session of a file. Raises `ValueError` if it cannot be read, or is not of this engine's model."""
+        """Return the session saved in a file. Raises `ValueError` if the file is unreadable or of a different model."""
         turns = read_session(Path(path), llm.engine.model_id, llm.engine.runner.vocab_size)
         session = cls(llm, [Turn(**turn) for turn in turns])
         session.path = Path(path).absolute()
         return session
 
     def _tokens_of(self, prompt: str | Sequence[int]) -> list[int]:
-        """Return the tokens of a prompt; those that begin every text are left out in the middle of one."""
+        """Return the tokens of a prompt; omit the tokens that begin every text unless this is the first turn."""
         if not isinstance(prompt, str):
             return list(prompt)
         encode = self.llm.engine.tokenizer.encode
@@ -154,9 +154,9 @@ def generate_together(
     params: SamplingParams | Sequence[SamplingParams] | None = None,
     on_step: OnStep | None = None,
 ) -> list[RequestOutput]:
-    """Append a prompt to each of several plain texts on one engine, and generate for all of them in the same steps.
+    """Append a prompt to each of several plain texts on one engine, and generate for all in the same steps.
 
-    Raises `ValueError` as `LLM.generate` does, for a chat, and for sessions that are the same or of several engines.
+    Raises `ValueError` like `LLM.generate`, and for a chat, repeated sessions or sessions of different engines.
     """
     if len({id(session) for session in sessions}) < len(sessions) or len({id(one.llm) for one in sessions}) != 1:
         raise ValueError("sessions that generate together must be different ones, at least one, on one engine")

@@ -1,4 +1,4 @@
-"""A session on disk: one JSON object with a checksum. Whatever is wrong with a file is said in words."""
+"""A session on disk: one JSON object with a checksum. Every fault of a file raises an error that explains it."""
 
 import json
 import os
@@ -16,14 +16,14 @@ FIELDS = {"num_kept", "prompt_token_ids", "output_token_ids", "question", "answe
 
 
 def write_session(path: Path, model_id: str, turns: Sequence[Mapping[str, Any]]) -> None:
-    """Write a file that appears whole or not at all. Raises `ValueError` if that is impossible; `path` is unchanged."""
+    """Write a session file atomically. Raises `ValueError` on failure and leaves `path` unchanged."""
     content = {"format": FORMAT, "version": VERSION, "model": model_id, "turns": turns}
     text = json.dumps(content | {"checksum": _checksum(content)})
     if len(text) > MAX_BYTES:
         raise ValueError(f"a session file holds at most {MAX_BYTES:,} bytes; this session needs {len(text):,}")
     unfinished = None
     try:
-        # In the same folder, because a rename is atomic only within one file system; readable by its owner alone.
+        # The same folder, because a rename is atomic only within one file system. Only its owner may read the file.
         handle, unfinished = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".tmp", dir=path.parent)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -39,10 +39,10 @@ def write_session(path: Path, model_id: str, turns: Sequence[Mapping[str, Any]])
 
 
 def read_session(path: Path, model_id: str, vocab_size: int) -> list[dict[str, Any]]:
-    """Return the turns of a file as the fields of `Turn`.
+    """Read a file and return its turns as fields of `Turn`.
 
-    Raises `ValueError` naming the file and what is wrong with it: unreadable, not a session, cut off, changed, of
-    another version or model, or with turns that no session can have.
+    Raises `ValueError` naming the file and its fault: unreadable, not a session, truncated, modified, of a different
+    version or model, or with impossible turns.
     """
     try:
         if path.exists() and not path.is_file():
@@ -91,7 +91,7 @@ def _turns_of(parsed: dict[str, Any], model_id: str, vocab_size: int) -> list[di
 
 
 def _require_turn(turn: Any, place: int, num_tokens: int, vocab_size: int, turns: Sequence[Any]) -> None:
-    """Raise `ValueError` unless a turn is one that `Session` can have appended to `num_tokens` tokens."""
+    """Raise `ValueError` unless `Session` could have appended this turn to `num_tokens` tokens."""
     if not isinstance(turn, dict) or turn.keys() != FIELDS:
         raise ValueError(f"turn {place + 1} must have the fields {', '.join(sorted(FIELDS))}")
     for name, most in (("num_kept", num_tokens), ("num_forgotten", place)):

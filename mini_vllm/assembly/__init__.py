@@ -1,1 +1,1 @@
-"""From a lineup to a running engine: whose code runs in which phase, and the bill of materials."""
+"""Builds a running engine from a lineup, which names whose code runs in each phase."""

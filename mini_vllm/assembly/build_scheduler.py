@@ -1,4 +1,4 @@
-"""The scheduler's bill of materials: phases 1 to 5, and around them a layer for each thing that a config asks for."""
+"""Builds a scheduler from phases 1 to 5, wrapped in one layer per feature that the config enables."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -42,18 +42,18 @@ def build_scheduler(
     images_have_places: bool = True,
     electives: Electives | None = None,
 ) -> Scheduler:
-    """Assemble phases 1 to 5, and around them 7, 8, 11 and the other gates where the config asks for them.
+    """Assemble phases 1 to 5, wrapped in phases 7, 8, 11 and the other gates if the config needs them.
 
     `config` must be resolved. `on_evict` is called with the id of every block that the prefix cache evicts. `windows`
-    has an entry for each group of layers: how many tokens its attention reaches, None for all; that one comes first.
-    `make_connector` returns the scheduler side of KV transfers, again after a restart. `policy`
-    replaces the config's; its `clock` is the one of the arrival times. Without `images_have_places` a block's hash does
-    not tell where its images begin, as in vLLM 0.13.0. `electives` are the lineup's, if they have been opened.
-    Raises `ValueError` if config and lineup do not fit together.
+    has one entry per group of layers: the number of tokens its attention reaches; None, for all tokens, comes first.
+    `make_connector` returns the scheduler side of KV transfers and is called again after a restart. `policy` replaces
+    the config's policy; it uses `clock`, which also stamps arrivals. Without `images_have_places` a block's hash omits
+    where its images begin, as in vLLM 0.13.0. `electives` are the lineup's, if already opened. Raises `ValueError` if
+    config and lineup are incompatible.
     """
     electives, (max_model_len, _) = electives or Electives(lineup, config), config.sizes
     orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority
-    if policy is not None:  # phase 3 as for "fcfs" preempts the last of a list, and the policy orders the list
+    if policy is not None:  # with "fcfs" phase 3 preempts the last of a list, and the policy orders the list
         config = replace(config, policy="fcfs")
     is_newer = config.vllm != RELEASES[0]
     functions = scheduling_functions_for(lineup.scheduler)
@@ -94,8 +94,8 @@ def build_scheduler(
             parts = layer(parts)
         return parts
 
-    # A request keeps the slots of rejected drafts and of the drafter's next ones, of each step that is in flight;
-    # without phase 2 it reserves all.
+    # A request keeps slots for rejected drafts and for the next drafts, for each step in flight. Without phase 2 it
+    # reserves slots for its maximum length.
     num_drafts = config.speculative_config.num_speculative_tokens if config.speculative_config else 0
     num_spare_tokens = (2 + config.async_scheduling) * num_drafts
     return Scheduler(
@@ -115,7 +115,7 @@ def _groups(
     functions: WindowFunctions,
     cache_layers: Sequence[CacheLayer],
 ) -> GroupedKVCacheManager:
-    """Return phase 12 in the place of phases 2 and 4: one pool, and for each group of layers tables and a cache."""
+    """Return phase 12's manager, which replaces phases 2 and 4: one pool, and tables and a cache per layer group."""
     if lineup.kv_cache == "absent":
         raise ValueError("a model with sliding windows needs phase 2 (block pool): its layers share one pool")
     tables: dict[str, Tables] = {}
@@ -125,7 +125,7 @@ def _groups(
         prefix_cache = grouped = GroupedPrefixCache(functions, caches, config.block_size, windows, tables)
     prefix_cache, num_gpu_blocks = wrapped(prefix_cache, cache_layers), config.sizes[1]
     pool = CountedPool(block_pool_for(lineup.kv_cache, num_gpu_blocks, prefix_cache), num_gpu_blocks)
-    # A step is planned while the drafts of the one before are checked: those that fail leave the window further back.
+    # A step is planned while the previous step's drafts are verified; each rejected draft moves the window back.
     speculative = config.speculative_config if config.async_scheduling else None
     num_uncertain = speculative.num_speculative_tokens if speculative else 0
     return GroupedKVCacheManager(

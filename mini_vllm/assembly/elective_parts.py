@@ -1,4 +1,4 @@
-"""From a lineup to the electives, phases 7 to 13. See `parts.py`."""
+"""Returns the electives of a lineup, phases 7 to 13. See `parts.py`."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,14 +16,14 @@ from mini_vllm.electives.windows.window_functions import WindowFunctions
 
 
 def needs(setting: str, phase: str, *phases: str) -> ValueError:
-    """Return the error of a setting whose phase is absent, with a lineup that has it."""
+    """Return the error for a setting whose phase is absent; it suggests a lineup with that phase."""
     whose = "solution" if solutions_exist() else "starter"
     lineup = ",".join(f"{whose}:{one}" for one in phases)
     return ValueError(f"{setting} needs {phase}, as in LAB_IMPL={lineup}")
 
 
 def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFunctions | None:
-    """Return phase 7; None without drafts. Raises `ValueError` if they are asked for and it is absent."""
+    """Return phase 7, or None without speculative decoding. Raises `ValueError` if it is needed but absent."""
     if config.speculative_config is None:
         return None
     if impl == "absent":
@@ -50,7 +50,7 @@ def speculation_functions_for(impl: Impl, config: EngineConfig) -> SpeculationFu
 
 
 def async_functions_for(impl: Impl, config: EngineConfig) -> AsyncFunctions | None:
-    """Return phase 8; None without asynchronous scheduling. Raises `ValueError` if it is asked for and absent."""
+    """Return phase 8, or None without asynchronous scheduling. Raises `ValueError` if it is needed but absent."""
     if not config.async_scheduling:
         return None
     if impl == "absent":
@@ -65,7 +65,7 @@ def async_functions_for(impl: Impl, config: EngineConfig) -> AsyncFunctions | No
 
 
 def structured_output_functions_for(impl: Impl) -> StructuredOutputFunctions | None:
-    """Return phase 9; None if it is absent. Then the engine refuses requests that need it."""
+    """Return phase 9, or None if it is absent; the engine then refuses requests that need it."""
     if impl == "absent":
         return None
     if impl == "starter":
@@ -80,7 +80,7 @@ def structured_output_functions_for(impl: Impl) -> StructuredOutputFunctions | N
 
 
 def kv_transfer_functions_for(impl: Impl, config: EngineConfig) -> KVTransferFunctions | None:
-    """Return phase 10; None without KV transfer. Raises `ValueError` if it is asked for and absent."""
+    """Return phase 10, or None without KV transfer. Raises `ValueError` if it is needed but absent."""
     if config.kv_transfer_config is None:
         return None
     if impl == "absent":
@@ -95,7 +95,7 @@ def kv_transfer_functions_for(impl: Impl, config: EngineConfig) -> KVTransferFun
 
 
 def admission_functions_for(impl: Impl, config: EngineConfig) -> AdmissionFunctions | None:
-    """Return phase 11; None without adapters and images. Raises `ValueError` if they are asked for and it is absent."""
+    """Return phase 11, or None without adapters and images. Raises `ValueError` if it is needed but absent."""
     if config.max_loras is None and config.encoder_cache_size is None:
         return None
     if impl == "absent":
@@ -123,7 +123,7 @@ def admission_functions_for(impl: Impl, config: EngineConfig) -> AdmissionFuncti
 
 
 def policy_classes_for(impl: Impl) -> PolicyClasses | None:
-    """Return phase 13; None if it is absent."""
+    """Return phase 13, or None if it is absent."""
     if impl == "absent":
         return None
     if impl == "starter":
@@ -136,7 +136,7 @@ def policy_classes_for(impl: Impl) -> PolicyClasses | None:
 
 
 def window_functions_for(impl: Impl) -> WindowFunctions | None:
-    """Return phase 12; None if it is absent. Then the engine refuses models with sliding windows."""
+    """Return phase 12, or None if it is absent; the engine then refuses models with sliding windows."""
     if impl == "absent":
         return None
     if impl == "starter":
@@ -152,7 +152,7 @@ def window_functions_for(impl: Impl) -> WindowFunctions | None:
 
 @dataclass(frozen=True)
 class Electives:
-    """Phases 7 to 13 of one engine: each is imported when it is first used, and once; None if the config has no use."""
+    """Phases 7 to 13 of one engine. Each is imported once, on first use; None if the config does not need it."""
 
     lineup: Lineup
     config: EngineConfig
@@ -182,14 +182,14 @@ class Electives:
         return window_functions_for(self.lineup.windows)
 
     def make_speculation(self) -> Speculation | None:
-        """Return phase 7's part of a scheduler; None without drafts."""
+        """Return phase 7's part of a scheduler, or None without drafts."""
         functions, speculative = self.speculation, self.config.speculative_config
         if functions is None or speculative is None:
             return None
         return functions.make_scheduling(speculative.num_speculative_tokens, speculative.drafter_has_kv_cache)
 
     def make_async_scheduling(self) -> AsyncScheduling | None:
-        """Return phase 8's part of a scheduler; None without asynchronous scheduling."""
+        """Return phase 8's part of a scheduler, or None without asynchronous scheduling."""
         functions, speculative = self.async_scheduling, self.config.speculative_config
         num_drafts = speculative.num_speculative_tokens if speculative else 0
         return None if functions is None else functions.make_scheduling(num_drafts)

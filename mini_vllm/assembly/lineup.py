@@ -1,8 +1,8 @@
-"""Whose code runs in which phase.
+"""Defines lineups, which name whose code runs in each phase.
 
-`LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase
-that is not listed is absent. `solution` and `starter` alone are the course's six phases; the electives, from 7 on, must
-be listed, as in `starter:1-13` or `solution:1-6,starter:7`. `parts.py` turns a lineup into code.
+`LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase that is not
+listed is absent. `solution` and `starter` without numbers mean phases 1 to 6. Electives, from phase 7 on, must be
+listed, as in `starter:1-13` or `solution:1-6,starter:7`. `parts.py` imports the code of a lineup.
 """
 
 from dataclasses import astuple, dataclass
@@ -56,7 +56,7 @@ class Lineup:
             raise ValueError("phase 4 (prefix cache) needs phase 2 (block pool): what it shares are blocks")
 
     def with_phase(self, phase: int, impl: Impl) -> "Lineup":
-        """Return the lineup with another implementation of one phase. Raises `ValueError` as the constructor does."""
+        """Return a copy with a different implementation of one phase. Raises `ValueError` like the constructor."""
         impls: list[Impl] = list(astuple(self))
         impls[phase - 1] = impl
         return Lineup(*impls)
@@ -79,7 +79,7 @@ class Lineup:
         return ",".join(runs)
 
     def describe(self) -> str:
-        """Return one line that names every phase and its implementation, but electives only if they are present."""
+        """Describe every phase and its implementation in one line; absent electives are omitted."""
         names = {"starter": "yours", "solution": "reference", "absent": "absent"}
         return ", ".join(
             f"{phase} {name}: {names[impl]}"
@@ -89,19 +89,19 @@ class Lineup:
 
 
 def default_lineup_text() -> str:
-    """Return what `LAB_IMPL` means when it is not set: the reference where there is one, else yours."""
+    """Return the default of `LAB_IMPL`: the reference solutions if this checkout has them, else the starters."""
     return "solution" if solutions_exist() else "starter"
 
 
 def lineup_from_env() -> Lineup:
-    """Return the lineup that `LAB_IMPL` names, or the default. Raises `ValueError` if it names none."""
+    """Return the lineup named by `LAB_IMPL`, or the default. Raises `ValueError` if `LAB_IMPL` is invalid."""
     return parse_lineup(LAB_IMPL.get() or default_lineup_text())
 
 
 def parse_lineup(text: str) -> Lineup:
     """Read a lineup such as `starter`, `solution:1-4` or `starter:1-3,solution:4-6`.
 
-    Raises `ValueError` naming the wrong part and the legal forms.
+    Raises `ValueError` with the invalid part and the legal forms.
     """
     if text.strip() in ("starter", "solution"):
         return Lineup(*[_impl(text)] * len(PHASE_NAMES))

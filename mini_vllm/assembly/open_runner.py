@@ -1,4 +1,4 @@
-"""The runner of a lineup: phase 6 on a model, or what stands in for it, with what proposes drafts around it."""
+"""Builds a lineup's runner: phase 6 on a model or a fallback, wrapped in a drafter if configured."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +26,12 @@ NUM_BLOCKS_WITHOUT_CACHE = 1024
 class OpenedRunner:
     """A runner whose KV cache does not exist yet, because its size depends on the whole engine.
 
-    `num_gpu_blocks` is what the memory allows, null block included. `with_cache(num_blocks, block_size)` returns the
-    runner, `draft_model_with_cache(num_blocks, block_size)` the draft model if the config asks for one.
-    `disk_store(path, max_bytes, block_size)` returns the blocks of this model on disk, `block_like(block_size)` one
-    of them without content, `kv_caches(runner)` the tensors that hold its blocks.
-    `model_id` tells the model from others.
-    `windows` has an entry for each group of the model's layers: how many tokens its attention reaches, None for all.
-    `repetition_penalty` is for requests that set none.
+    `num_gpu_blocks` is the number of blocks that fit in memory, including the null block.
+    `with_cache(num_blocks, block_size)` returns the runner, `draft_model_with_cache(num_blocks, block_size)` the
+    configured draft model. `disk_store(path, max_bytes, block_size)` returns the model's blocks on disk,
+    `block_like(block_size)` an empty block, `kv_caches(runner)` the tensors that hold the runner's blocks. `model_id`
+    identifies the model. `windows` has one entry per group of layers: the number of tokens its attention reaches, None
+    for all. `repetition_penalty` is the default for requests.
     """
 
     tokenizer: Tokenizer
@@ -51,11 +50,11 @@ class OpenedRunner:
 def open_runner(
     electives: Electives, model: str | None, *, dense: bool, adapters: Mapping[str, str] | None = None
 ) -> OpenedRunner:
-    """Open phase 6 on `model`; while it is absent, the fake model, or with `dense` a plain forward pass of `model`.
+    """Open phase 6 on `model`. Without phase 6, open the fake model, or with `dense` a plain pass of `model`.
 
-    In a browser `dense` computes the embedded model with its KV cache, in JavaScript. `adapters` are the directories of
-    adapters by name. Imports torch, except for the fake model and in a browser. Raises `ValueError` for a model or an
-    adapter that cannot be found or served.
+    In a browser `dense` runs the embedded model with its KV cache in JavaScript. `adapters` maps names to directories.
+    Imports torch, except for the fake model and in a browser. Raises `ValueError` if the model or an adapter cannot be
+    found or served.
     """
     config, speculation = electives.config, electives.speculation
     if electives.lineup.runner != "absent":
@@ -139,7 +138,7 @@ def _paged(electives: Electives, model: str | None, adapters: Mapping[str, str])
 
     config, speculation = electives.config, electives.speculation
     if adapters:
-        config = replace(config, enforce_eager=True)  # a recorded graph has no adapters in it
+        config = replace(config, enforce_eager=True)  # a recorded graph cannot apply adapters
     loaded = [load_adapter(name, path) for name, path in adapters.items()]
     admission, structured = electives.admission, electives.structured_output
     steps = replace(runner_steps_on(electives.lineup.runner, pick_device().type), windows=electives.windows)
@@ -182,10 +181,10 @@ def with_drafts(
     num_blocks: int,
     block_size: int,
 ) -> DraftingRunner:
-    """Return `runner` with drafts as a resolved config asks for them; a draft model gets a cache of that size.
+    """Wrap `runner` in the config's drafter. A draft model gets a cache of `num_blocks` blocks.
 
-    Raises `ValueError` for a drafter that only the scheduler knows, and if the draft model cannot be found or has a
-    different vocabulary.
+    The config must be resolved. Raises `ValueError` for a drafter that only the scheduler knows, and if the draft model
+    is missing or its vocabulary size differs from the runner's.
     """
     speculative_config, (max_model_len, _) = config.speculative_config, config.sizes
     assert speculative_config is not None

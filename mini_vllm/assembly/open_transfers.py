@@ -1,4 +1,4 @@
-"""KV transfer: a store, and phase 10 on both sides of it."""
+"""Builds KV transfer: a store, with phase 10 on its scheduler side and its worker side."""
 
 import pickle
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ class Transfers:
     prefill: Prefill | None = None
 
     def make_connector(self) -> KVConnector:
-        """Return a new scheduler side over the same store."""
+        """Return a new connector, the scheduler side, for the same store."""
         assert self.config.kv_transfer_config is not None
         block_size, transfer = self.config.block_size, self.config.kv_transfer_config
         connector = self.functions.make_connector(self.store, block_size, transfer.kv_connector in ("host", "disk"))
@@ -34,7 +34,7 @@ class Transfers:
         return PrefillConnector(connector, self.prefill, block_size, transfer.prefill_timeout)
 
     def around(self, runner: ModelRunner, cached: Any) -> TransferringRunner:
-        """Return `runner` with the worker side; `cached` is the runner inside it that has a KV cache."""
+        """Wrap `runner` with the worker side; `cached` is the inner runner that has the KV cache."""
         worker = self.functions.make_worker(self.store, self.kv_caches(cached))
         return TransferringRunner(runner, worker, self.store, results_are_late=self.config.async_scheduling)
 
@@ -42,9 +42,9 @@ class Transfers:
 def transfers_for(
     electives: Electives, config: EngineConfig, opened: OpenedRunner, model: str | None
 ) -> Transfers | None:
-    """Return what a resolved config asks for.
+    """Return the parts of KV transfer for a resolved config, or None without KV transfer.
 
-    Raises `ValueError` if a phase that it needs is absent.
+    Raises `ValueError` if a required phase is absent or the model has sliding windows.
     """
     functions, transfer, lineup = electives.kv_transfer, config.kv_transfer_config, electives.lineup
     if functions is None or transfer is None:

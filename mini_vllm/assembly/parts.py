@@ -1,7 +1,6 @@
-"""From a lineup to phases 1 to 6. With `elective_parts.py` the one place that knows starters and solutions.
+"""Returns phases 1 to 6 of a lineup. Only this module and `elective_parts.py` import starters and solutions.
 
-The imports stand inside the functions, so that only what is used is loaded and a checkout without
-`solutions/` works.
+Imports are inside the functions, so that only used phases are loaded and a checkout without `solutions/` works.
 """
 
 import ast
@@ -34,9 +33,9 @@ Impl = Literal["starter", "solution", "absent"]
 
 
 def solutions_exist() -> bool:
-    """Return whether this checkout has the reference solutions; a student edition does not.
+    """Return whether this checkout has the reference solutions; a student edition has none.
 
-    An empty folder that was left over has no origin, and the solutions of a different checkout do not count.
+    An empty leftover folder (without an origin) and the solutions of a different checkout do not count.
     """
     spec = find_spec("solutions")
     checkout = Path(__file__).resolve().parents[2]
@@ -55,7 +54,7 @@ def scheduling_functions_for(impl: Impl) -> SchedulingFunctions:
 
 
 def kv_cache_manager_for(impl: Impl, config: EngineConfig, prefix_cache: PrefixCache) -> KVCacheManager:
-    """Return phase 2 over the blocks that `config` grants; absent, over as many single slots."""
+    """Return phase 2 with the config's number of blocks, or a `SlotReservation` of the same size if it is absent."""
     max_model_len, num_gpu_blocks = config.sizes
     if impl == "starter":
         from labs.phase2_block_pool.starter import PagedKVCacheManager as Yours
@@ -69,7 +68,7 @@ def kv_cache_manager_for(impl: Impl, config: EngineConfig, prefix_cache: PrefixC
 
 
 def block_pool_for(impl: Impl, num_gpu_blocks: int, prefix_cache: PrefixCache) -> WholeBlockPool:
-    """Return the pool of phase 2 alone."""
+    """Return phase 2's block pool without its manager."""
     if impl == "starter":
         from labs.phase2_block_pool.starter import BlockPool as Yours
 
@@ -93,7 +92,7 @@ def preemption_for(impl: Impl, config: EngineConfig) -> Preemption:
 
 
 def request_queue_for(impl: Impl, config: EngineConfig) -> RequestQueue:
-    """Return the waiting queue: first come, first served is given, the priority queue is phase 3's."""
+    """Return the waiting queue: the given one for "fcfs", phase 3's for "priority"."""
     if config.policy == "fcfs":
         return FCFSRequestQueue()
     if impl == "starter":
@@ -108,7 +107,7 @@ def request_queue_for(impl: Impl, config: EngineConfig) -> RequestQueue:
 
 
 def prefix_cache_for(impl: Impl, config: EngineConfig) -> PrefixCache:
-    """Return phase 4, or the cache that never hits."""
+    """Return phase 4, or a cache that never hits if the phase is absent or caching is off."""
     if impl == "absent" or not config.enable_prefix_caching:
         return NoPrefixCache()
     if impl == "starter":
@@ -150,7 +149,7 @@ def chunk_policy_for(impl: Impl, config: EngineConfig, clamp: Clamp) -> ChunkPol
 
 
 def runner_steps_for(impl: Impl) -> "RunnerSteps":
-    """Return phase 6: the functions that the paged model runner is made of. Imports torch."""
+    """Return phase 6, the functions of the paged model runner. Imports torch."""
     from mini_vllm.runner.steps import RunnerSteps
 
     if impl == "starter":
@@ -183,9 +182,9 @@ def runner_steps_for(impl: Impl) -> "RunnerSteps":
 
 
 def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
-    """Return phase 6 for a device: with the kernels of its optional tasks where there are any, else in torch alone.
+    """Return phase 6 for a device, with the kernels of its optional tasks if available, else in plain torch.
 
-    On a GPU they are written in Triton, on a CPU in C.
+    The kernels are in Triton on a GPU and in C on a CPU.
     """
     steps = runner_steps_for(impl)
     if device_type == "cpu" and (source := decode_attention_for(impl)) is not None:
@@ -205,7 +204,7 @@ def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
 
 
 def triton_kernels_for(impl: Impl) -> ModuleType | None:
-    """Return the module of phase 6's optional task; None without triton, or while yours is not written."""
+    """Return the module of phase 6's Triton task, or None without triton or while the starter is unwritten."""
     if find_spec("triton") is None:
         return None
     if impl == "starter":
@@ -218,7 +217,7 @@ def triton_kernels_for(impl: Impl) -> ModuleType | None:
 
 
 def decode_attention_of(impl: Impl) -> Path:
-    """Return the C file of phase 6's optional task, written or not."""
+    """Return the C file of phase 6's optional task, even if it is unwritten."""
     checkout = Path(__file__).resolve().parents[2]
     if impl == "starter":
         return checkout / "labs" / "phase6_gpu_runner" / "starter_decode_attention.c"
@@ -226,7 +225,7 @@ def decode_attention_of(impl: Impl) -> Path:
 
 
 def decode_attention_for(impl: Impl) -> Path | None:
-    """Return that file if it can be used; None without a compiler, or while yours is not written."""
+    """Return the file of `decode_attention_of`, or None without a compiler or while the starter is unwritten."""
     from mini_vllm.runner.c_library import can_compile
     from mini_vllm.runner.c_starter import unwritten_task
 
@@ -235,6 +234,6 @@ def decode_attention_for(impl: Impl) -> Path | None:
 
 
 def is_written(module: ModuleType) -> bool:
-    """Return whether no function of a module raises `NotImplementedError`; kernels cannot be called to find out."""
+    """Return whether a module's source never raises `NotImplementedError`. Its kernels cannot be called to check."""
     raised = [node.exc for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Raise)]
     return not any(exc is not None and ast.unparse(exc).startswith("NotImplementedError") for exc in raised)

@@ -1,6 +1,6 @@
-"""`python -m mini_vllm.assembly.prefill_process PORT`: computes prompts for a decode engine, and sends their blocks.
+"""`python -m mini_vllm.assembly.prefill_process PORT` computes prompts for a decode engine and sends their blocks.
 
-What to build comes pickled through standard input, from the process that has started this one. It ends with that one.
+The parent process sends the config, lineup and model pickled through standard input. This process ends with its parent.
 """
 
 import os
@@ -17,7 +17,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 
 def main(port: int) -> None:
-    """Serve until the other process is gone."""
+    """Serve until the decode engine's process has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the decode engine decides
     config, lineup, model = pickle.load(sys.stdin.buffer)
     Thread(target=end_with_parent, daemon=True).start()
@@ -35,7 +35,7 @@ def main(port: int) -> None:
 
 
 def end_with_parent() -> None:
-    """End this process when standard input ends: while it opens the model or connects, nothing else would tell it."""
+    """End this process when standard input closes, even while it opens the model or connects."""
     os.read(sys.stdin.fileno(), 1)
     os._exit(0)
 

@@ -1,7 +1,7 @@
-"""The layers of a scheduler: each takes its parts and returns them with what one elective wraps around them.
+"""Layers of a scheduler. Each takes the scheduler's parts and returns them wrapped by one elective.
 
-A layer that changes which blocks are found wraps the prefix cache before phase 2 is given it: a `CacheLayer`. A `Layer`
-wraps any of the parts, phase 1's functions too. A different release of vLLM's scheduler is such a layer.
+A `CacheLayer` changes which blocks are found; it wraps the prefix cache before phase 2 receives it. A `Layer` wraps any
+parts, including phase 1's functions. A different release of vLLM's scheduler is a `Layer`.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class _ChangedGates(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLayers:
-    """The layers that one scheduler has. `build_scheduler` explains the fields."""
+    """The layers of one scheduler. `build_scheduler` explains the fields."""
 
     config: EngineConfig
     lineup: Lineup
@@ -57,11 +57,11 @@ class SchedulerLayers:
 
     @property
     def caches(self) -> bool:
-        """Whether phase 4 is there and switched on."""
+        """Whether phase 4 is present and enabled."""
         return self.config.enable_prefix_caching and self.lineup.prefix_cache != "absent"
 
     def around_prefix_cache(self) -> Sequence[CacheLayer]:
-        """Return the layers around phase 4, from the inside out. One that is not asked for costs nothing."""
+        """Return the layers around phase 4, innermost first. Unneeded layers are omitted and cost nothing."""
         asked: list[tuple[bool, CacheLayer]] = [
             (self.caches and self.electives.admission is not None, self._with_images),
             (self.caches, SkippablePrefixCache),
@@ -73,7 +73,7 @@ class SchedulerLayers:
         return [layer for is_asked, layer in asked if is_asked]
 
     def around_parts(self) -> Sequence[Layer]:
-        """Return the layers around phases 1 to 5, from the inside out. One that is not asked for costs nothing."""
+        """Return the layers around phases 1 to 5, innermost first. Unneeded layers are omitted and cost nothing."""
         electives, has_grammars = self.electives, self.lineup.structured_output != "absent"
         plans_ahead = electives.speculation is not None or electives.async_scheduling is not None
         has_gates = electives.admission is not None or self.make_connector is not None or has_grammars
@@ -119,7 +119,7 @@ class SchedulerLayers:
         return ObservedPrefixCache(inner, self.on_evict)
 
     def _under_policy(self, parts: SchedulerParts) -> SchedulerParts:
-        """The policy orders the queue and the victims, and limits shares."""
+        """Let the policy order the queue and the victims, and limit shares."""
         assert self.policy is not None
         policed = PolicyScheduling(self.policy, parts.functions, self.clock)
         functions, preemption = policed.functions, policed.preemption(parts.preemption)
@@ -150,7 +150,7 @@ class SchedulerLayers:
         return replace(parts, ahead=ahead, chunks=ahead.chunks, kv=ahead.kv)
 
     def _with_gates(self, parts: SchedulerParts) -> SchedulerParts:
-        """Phases 9 to 11: a request may wait for its grammar, its adapter, its images, or K and V from elsewhere."""
+        """Add phases 9 to 11, which let a request wait for its grammar, adapter, images or transferred KV."""
         transfers = None
         if self.make_connector is not None:
             assert isinstance(parts.prefix_cache, DelayedCommits), "with a connector it is the outermost cache layer"

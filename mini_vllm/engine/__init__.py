@@ -1,1 +1,1 @@
-"""From prompts to text: the engine around the scheduler and the runner."""
+"""The engine around the scheduler and the runner; it turns prompts into text."""

@@ -1,4 +1,4 @@
-"""Which requests an engine accepts. A request that could never be served is refused before any state changes."""
+"""Checks of new requests. A request that could never be served is refused before any state changes."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection
@@ -14,9 +14,9 @@ from mini_vllm.engine.errors import ContextLengthError, QueueFullError
 def require_acceptable(
     request: Request, config: EngineConfig, scheduler: Scheduler, vocab_size: int, adapters: Collection[str] | None
 ) -> None:
-    """Raise `ValueError` if this engine can never serve the request, `QueueFullError` if it cannot wait now.
+    """Raise `ValueError` if this engine can never serve the request, `QueueFullError` if the queue is full.
 
-    `adapters` are those that the engine has; None: the fake model, which invents adapters and images.
+    `adapters` are the engine's adapters; None: the fake model, which accepts any adapter and image.
     """
     require_types(request)
     require_adapter(request.adapter_id, adapters)
@@ -26,7 +26,7 @@ def require_acceptable(
 
 
 def require_types(request: Request) -> None:
-    """Raise `ValueError` for a value of a wrong type: compared or hashed later, it would end a step for all."""
+    """Raise `ValueError` for a value of the wrong type, which would fail a whole step when compared or hashed."""
     token_ids = request.prompt_token_ids
     if strange := [token_id for token_id in token_ids if type(token_id) is not int]:
         raise ValueError(f"a prompt must be text or a list of integers, got the token id {strange[0]!r}")
@@ -44,9 +44,9 @@ def require_servable(
     kv: KVCacheManager,
     max_held_blocks: Callable[[int], int],
 ) -> None:
-    """Raise `ValueError` with the reason and the numbers if the model or the pool is too small for the request.
+    """Raise `ValueError` with the reason and numbers if the model or the pool is too small for the request.
 
-    `max_held_blocks` returns how many blocks a request may hold at once on its way to so many tokens.
+    `max_held_blocks` maps a length in tokens to the most blocks that a request holds at once on the way there.
     """
     if not request.prompt_token_ids:
         raise ValueError("the prompt is empty: it must have at least 1 token")
@@ -78,19 +78,19 @@ def require_servable(
 
 
 def longest_request(max_model_len: int, kv: KVCacheManager, max_held_blocks: Callable[[int], int]) -> int:
-    """Return the maximum number of tokens, prompt included, that fit both the model and the whole cache."""
-    # The last token is never computed: as many tokens as there are lengths, from 0, whose blocks fit.
+    """Return the maximum number of tokens, prompt included, that fits both the model and the whole cache."""
+    # The last token is never computed, so the result equals the number of computed lengths, from 0, whose blocks fit.
     return bisect_right(range(max_model_len), kv.num_usable_blocks, key=max_held_blocks)
 
 
 def require_adapter(adapter_id: str | None, known: Collection[str] | None) -> None:
-    """Raise `ValueError` for an adapter that the engine does not have; None knows all."""
+    """Raise `ValueError` for an adapter that is not in `known`; `known=None` accepts any."""
     if adapter_id is not None and known is not None and adapter_id not in known:
         raise ValueError(f"the adapter must be one of {', '.join(sorted(known)) or 'none'}; got {adapter_id!r}")
 
 
 def require_images(request: Request, config: EngineConfig, *, has_fake_model: bool) -> None:
-    """Raise `ValueError` if the images of a request lie wrong, or if one could never be encoded."""
+    """Raise `ValueError` if a request's images overlap or are out of order, or if one could never be encoded."""
     images = request.mm_features
     if images and not has_fake_model:
         raise ValueError("mm_features need the fake model: no model with an encoder can be served yet")

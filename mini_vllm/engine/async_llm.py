@@ -1,4 +1,4 @@
-"""`AsyncLLM`: many asyncio tasks on one engine. (vLLM: `v1/engine/async_llm.py`.)"""
+"""`AsyncLLM` serves many asyncio tasks with one engine. (vLLM: `v1/engine/async_llm.py`.)"""
 
 import asyncio
 import logging
@@ -31,12 +31,12 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncLLM:
-    """An engine for asyncio tasks, on any number of loops. One thread owns the engine; `shutdown` ends it.
+    """Serves asyncio tasks on any number of loops. One thread owns the engine; `shutdown` ends that thread.
 
-    If `engine` is an engine, the thread is in this process. If it is a function that opens one, the engine gets a
+    If `engine` is an engine, the thread is in this process. If it is a function that opens an engine, the engine gets a
     separate process, so that the readers' Python never delays a step. That function, and those passed to `call` and
-    `call_during_step`, must then be picklable. `watch` is called where the engine is. `notice` tells of a call that
-    takes long so far; it is empty while there is none.
+    `call_during_step`, must then be picklable. `watch` is called in the engine's process. `notice` describes a call
+    that is taking long; otherwise it is empty.
     """
 
     def __init__(self, engine: LLMEngine | OpenEngine, watch: Watch | None = None) -> None:
@@ -56,17 +56,17 @@ class AsyncLLM:
 
     @property
     def num_unfinished_requests(self) -> int:
-        """Requests whose last output is not yet read, and those without a reader that the engine has not ended yet."""
+        """The number of requests whose last output is unread, or whose reader has left before the engine ended them."""
         return len(self._collectors)
 
     @property
     def is_alive(self) -> bool:
-        """Whether the engine's thread runs."""
+        """Whether the engine's thread is running."""
         return self._host.is_alive
 
     @property
     def seconds_in_step(self) -> float:
-        """How long the current step has lasted, 0 between two steps."""
+        """Seconds since the current step began, 0 between two steps."""
         return self._host.seconds_in_step
 
     async def generate(
@@ -80,12 +80,13 @@ class AsyncLLM:
         adapter_id: str | None = None,
         timeout: float | None = None,
     ) -> AsyncGenerator[RequestOutput, None]:
-        """Yield the request's outputs until it is finished; `new_text` is the text since the one before.
+        """Yield the request's outputs until it finishes; `new_text` is the text since the previous output.
 
         If the reader leaves early, by `aclose` or because its task is cancelled, the request is aborted at the next
-        step boundary. A failing step ends the requests in it with `output.error`. Raises `ValueError` if the request
-        could never be served or `request_id` is in use (`QueueFullError` if the waiting queue is full), `TimeoutError`
-        if it is not finished after `timeout` seconds, `ShuttingDownError` and `EngineDeadError`.
+        step boundary. A failing step ends its requests with `output.error`. Raises `ValueError` if the request could
+        never be served or `request_id` is in use, and `QueueFullError` if the waiting queue is full. Raises
+        `TimeoutError` if the request is not finished after `timeout` seconds. Also raises `ShuttingDownError` and
+        `EngineDeadError`.
         """
         sampling_params = await self._with_checked_grammar(sampling_params)
         if self.is_shutting_down:
@@ -125,7 +126,7 @@ class AsyncLLM:
                 self._abort(request_id)
 
     async def _with_checked_grammar(self, params: SamplingParams) -> SamplingParams:
-        """Check a grammar on a thread of its own: the engine's would take no step meanwhile."""
+        """Check a grammar on a separate thread, because on the engine's thread it would delay the next step."""
         if not isinstance(params.structured_outputs, StructuredOutputsParams):
             return params
         params.structured_outputs.validate()
@@ -134,23 +135,23 @@ class AsyncLLM:
         return replace(params, structured_outputs=found)
 
     async def abort(self, request_id: str) -> None:
-        """End a request at the next step boundary; its reader gets a last output with the reason `abort`."""
+        """End a request at the next step boundary; its reader gets a last output with `finish_reason="abort"`."""
         await asyncio.wrap_future(self._end(request_id))
 
     async def update_priority(self, request_id: str, priority: int) -> bool:
-        """Change the priority of an unfinished request at the next step boundary; return whether there is one."""
+        """Change an unfinished request's priority at the next step boundary; return False if no such request exists."""
         return await self.call(methodcaller("update_priority", request_id, priority))
 
     async def call(self, function: Callable[[LLMEngine], Result]) -> Result:
-        """Run a function of the engine on its thread, between two steps, and return what it returns."""
+        """Call `function` with the engine on its thread, between two steps, and return the result."""
         return await asyncio.wrap_future(self._host.call(function))
 
     async def call_during_step(self, function: Callable[[LLMEngine], Result]) -> Result:
-        """Run a function that only reads the engine, in the middle of a step too, and return what it returns."""
+        """Call `function`, which must only read the engine, even during a step, and return the result."""
         return await asyncio.wrap_future(self._host.call_during_step(function))
 
     def pause(self) -> None:
-        """Take no further step until `resume`. Requests may come and go."""
+        """Take no further step until `resume`. Requests may still be added and aborted."""
         self._host.pause()
 
     def resume(self) -> None:
@@ -162,16 +163,16 @@ class AsyncLLM:
         return self._host.is_paused
 
     async def step_once(self) -> None:
-        """Take one step while paused; none if no request is unfinished. Raises `ValueError` if not paused."""
+        """Take one step while paused, unless all requests are finished. Raises `ValueError` if not paused."""
         if not self.is_paused:
             raise ValueError("the engine is not paused: it takes its steps by itself")
         await asyncio.wrap_future(self._host.step_once())
 
     async def shutdown(self, timeout: float = 30.0) -> None:
-        """Take no more requests, let the others end within `timeout` seconds, abort the rest, end the thread.
+        """Refuse new requests, let running ones finish for `timeout` seconds, abort the rest and end the thread.
 
-        If the last step does not end within `SECONDS_FOR_LAST_STEP`, its readers get `EngineDeadError`, and the thread
-        is abandoned or its process killed.
+        If the last step does not end within `SECONDS_FOR_LAST_STEP`, all readers get `EngineDeadError`, and the thread
+        is abandoned or the process killed.
         """
         self.is_shutting_down = True
         if not self.is_alive:
@@ -214,7 +215,7 @@ class AsyncLLM:
             self._deliver([output])
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
-        """Pass outputs to the loops of their readers, one call per loop. Runs on the thread that brings them."""
+        """Pass outputs to their readers' loops, with one call per loop. Runs on the thread that delivers outputs."""
         by_loop = defaultdict[asyncio.AbstractEventLoop, list[tuple[OutputCollector, RequestOutput]]](list)
         for output in outputs:
             collector = self._collectors.get(output.request_id)
@@ -223,8 +224,8 @@ class AsyncLLM:
         for loop, items in by_loop.items():
             try:
                 loop.call_soon_threadsafe(_put_all, items)
-            except RuntimeError:  # the loop is closed, and its readers never unregistered
-                for _, output in items:  # on another thread: sending may wait for this one to read
+            except RuntimeError:  # the loop was closed before its readers unregistered
+                for _, output in items:  # on a new thread, because sending may wait until this thread reads
                     self._collectors[output.request_id] = None
                     threading.Thread(target=self._abort, args=(output.request_id,), daemon=True).start()
 
@@ -233,7 +234,7 @@ class AsyncLLM:
         logger.warning("%s", notice or "That call has ended: the engine goes on.")
 
     def _fail_all(self, error: EngineDeadError) -> None:
-        """Let all readers fail: nothing will come any more."""
+        """Fail all readers, because no more outputs will arrive."""
         self.reason_of_death = str(error)
         for collector in list(self._collectors.values()):
             if collector is not None:

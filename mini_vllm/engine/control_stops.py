@@ -1,4 +1,4 @@
-"""Stop strings that are control tokens, such as `<|im_end|>`: no text holds them, so the token is what to look for."""
+"""Stop strings that are control tokens, such as `<|im_end|>`: text never contains them, so match token ids instead."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,9 +7,9 @@ from mini_vllm.sampling_params import SamplingParams
 
 
 def with_control_stops(params: SamplingParams, control_tokens: Mapping[str, int]) -> SamplingParams:
-    """Return params that also stop at the control tokens that `stop` names.
+    """Return params that also stop at the control tokens named in `stop`.
 
-    Raises `ValueError` for a stop string that has a control token within it, because no text could hold it.
+    Raises `ValueError` for a stop string that contains a control token and more, because no text could match it.
     """
     for stop in params.stop:
         inside = [name for name in control_tokens if name and name in stop]

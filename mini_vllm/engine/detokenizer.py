@@ -1,4 +1,4 @@
-"""Turns tokens into text one by one: never emits partial characters, finds stop strings across tokens.
+"""Turns tokens into text one by one. It never emits partial characters and finds stop strings across tokens.
 
 vLLM: `v1/engine/detokenizer.py`.
 """
@@ -10,7 +10,7 @@ from mini_vllm.core.tokenizer import Tokenizer
 
 NUM_CONTEXT_TOKENS = 5
 MAX_WINDOW = 32
-MAX_CHARACTER = 4  # bytes of a character in UTF-8, so also the most tokens that spell one
+MAX_CHARACTER = 4  # bytes of a character in UTF-8, so also the maximum number of tokens per character
 MAX_CONTEXT_TOKENS = NUM_CONTEXT_TOKENS + MAX_CHARACTER - 1
 INCOMPLETE = "\ufffd"
 
@@ -18,9 +18,9 @@ INCOMPLETE = "\ufffd"
 class IncrementalDetokenizer:
     """The text of one request while it grows.
 
-    One character may need several tokens, and how a token decodes may depend on those before. So new tokens are decoded
-    in a window that begins with the last tokens whose text was accepted, and text is accepted up to its last whole
-    character. Bytes that never become a character are accepted once the next tokens cannot change them.
+    One character may need several tokens, and a token's text may depend on the tokens before it. So new tokens are
+    decoded in a window that begins with the last tokens whose text was accepted. Text is accepted up to its last whole
+    character. Bytes that never form a character are accepted once the next tokens cannot change them.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class IncrementalDetokenizer:
         self._stop = stop
         self._include_stop = include_stop_str_in_output
         self._begin(context_of(tokenizer, prompt_token_ids))
-        # A stop string that is complete before this many tokens are known does not end the text.
+        # A stop string that is complete before this many tokens does not end the text.
         self._num_tokens_before_stop = min_tokens
         self._num_held_back = 0 if include_stop_str_in_output else max((len(s) for s in stop), default=1) - 1
 
     def add(self, token_ids: Sequence[int]) -> str | None:
-        """Append tokens; return the stop string that they complete, if any, and cut the text there."""
+        """Append tokens; return the stop string that they complete, if any, and truncate the text there."""
         for token_id in token_ids:
             self._window.append(token_id)
             self._num_tokens_before_stop -= 1
@@ -50,19 +50,19 @@ class IncrementalDetokenizer:
         return None
 
     def finish(self) -> str | None:
-        """Accept an incomplete end: the text is final. Returns a stop string as `add` does."""
+        """Accept an incomplete last character, because the text is final. Returns a stop string like `add`."""
         self._num_held_back = 0
         return self._accept(final=True)
 
     def stable_text(self) -> str:
-        """Return the text so far that can no longer become part of a stop string."""
+        """Return the text so far, except an end that could become part of a stop string."""
         return self.text[: max(0, len(self.text) - self._num_held_back)]
 
     def _begin(self, token_ids: list[int]) -> None:
-        """Begin a window with tokens whose text is accepted."""
+        """Begin a window with tokens whose text has been accepted."""
         self._window, self._num_read = token_ids, len(token_ids)
         self._accepted = self._decode(token_ids)  # of the window's text
-        self._before: list[str] = []  # the window's last texts that ended with an incomplete character
+        self._before: list[str] = []  # the window's most recent texts, while they ended with an incomplete character
 
     def _accept(self, final: bool) -> str | None:
         whole, accepted = self._decode(self._window), self._accepted
@@ -74,9 +74,9 @@ class IncrementalDetokenizer:
         return self._append(whole[num_known:])
 
     def _accept_incomplete(self, whole: str, final: bool) -> str | None:
-        """Accept what can be, where the window's text ends inside a character, or does not continue what was there."""
+        """Accept settled text if the window ends inside a character or its accepted text has changed."""
         if not whole.startswith(self._accepted) and not self._accepted.endswith(INCOMPLETE):
-            # With byte fallback an incomplete character spoils all characters before it that are spelled in bytes.
+            # With byte fallback an incomplete character corrupts all preceding characters that are spelled in bytes.
             self._window, self._num_read, self._accepted, self._before = self._window[self._num_read :], 0, "", []
             whole = self._decode(self._window)
         is_final = final or not whole.endswith(INCOMPLETE) or len(self._window) > 2 * MAX_WINDOW
@@ -90,13 +90,13 @@ class IncrementalDetokenizer:
         return self._append(new_text) if new_text else None
 
     def _settled(self, whole: str) -> str:
-        """Return what was the same with each of the last tokens, as many as a character may have."""
+        """Return the text that the last `MAX_CHARACTER` tokens, the most in one character, left unchanged."""
         if whole not in self._before[-1:]:
             self._before = [*self._before[1 - MAX_CHARACTER :], whole]
         return _common([*self._before, whole[:-1]]) if len(self._before) == MAX_CHARACTER else ""
 
     def _num_known(self, text: str) -> int:
-        """Return how many characters of the window's text were accepted; a prompt may have ended inside one."""
+        """Return how many characters of `text` are already accepted; a prompt may have ended inside a character."""
         if text.startswith(self._accepted):
             return len(self._accepted)
         ends = range(self._num_read - 1, max(0, self._num_read - MAX_CHARACTER), -1)
@@ -104,7 +104,7 @@ class IncrementalDetokenizer:
         return max(len(_common([text, one])) for one in known)
 
     def _shorten(self, whole: str) -> None:
-        """Keep a window short in which no character ends: each token decodes it anew."""
+        """Shorten a window in which no character ends, because every token decodes the window again."""
         num_tokens, num_new = len(self._window), len(whole) - len(self._accepted)
         if num_new == 0 and num_tokens - self._num_read > MAX_CHARACTER and not whole.endswith(INCOMPLETE):
             context, new = self._window[: self._num_read], self._window[self._num_read :]
@@ -113,7 +113,7 @@ class IncrementalDetokenizer:
         elif num_tokens > MAX_WINDOW:
             for start in range(num_tokens - 2 * MAX_CHARACTER, num_tokens - 3 * MAX_CHARACTER, -1):
                 tail = self._decode(self._window[start:])
-                # If every token is an incomplete character of its own, whole ones cannot be told from parts of them.
+                # If every token decodes to one incomplete character, whole characters cannot be told from parts.
                 is_clear = tail.count(INCOMPLETE) < num_tokens - start or num_tokens > MAX_WINDOW + MAX_CHARACTER
                 if is_clear and whole.endswith(tail) and len(tail) > num_new:
                     num_cut = len(whole) - len(tail)
@@ -128,7 +128,7 @@ class IncrementalDetokenizer:
         if not self._stop or self._num_tokens_before_stop > 0:
             return None
         starts = ((self.text.find(stop, max(0, num_old - len(stop) + 1)), stop) for stop in self._stop)
-        # The first to be complete, as if the text had come character by character; the longest of those.
+        # The stop string completed first, as if text arrived character by character; of those, the longest.
         found = min(((start + len(stop), start, stop) for start, stop in starts if start >= 0), default=None)
         if found is None:
             return None
@@ -140,21 +140,21 @@ class IncrementalDetokenizer:
 
 
 def context_of(tokenizer: Tokenizer, prompt_token_ids: Sequence[int]) -> list[int]:
-    """Return the last tokens of a prompt, beginning with a whole character wherever the tokens allow it.
+    """Return the last tokens of a prompt, beginning with a whole character if possible.
 
-    With byte fallback a part of a character would spoil all bytes after it.
+    With byte fallback a partial character would corrupt all bytes after it.
     """
-    for length in (NUM_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS):  # some decoders leave an incomplete character out
+    for length in (NUM_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS):  # some decoders omit an incomplete character
         tail = list(prompt_token_ids[-length:])
         text = tokenizer.decode(tail)
         if text and INCOMPLETE not in text:
             return tail
-    # A blank is visible only after another token.
+    # A blank is visible only after a preceding token.
     shown = (token_id for token_id in reversed(prompt_token_ids) if tokenizer.decode([token_id, token_id]))
     last = list(islice(shown, MAX_CONTEXT_TOKENS))[::-1]
     lengths = (*range(NUM_CONTEXT_TOKENS, MAX_CONTEXT_TOKENS + 1), *range(NUM_CONTEXT_TOKENS - 1, 0, -1))
     for context in (last[-length:] for length in lengths):
-        for num_cut in range(min(MAX_CHARACTER, len(context))):  # the prompt may end inside a character, too
+        for num_cut in range(min(MAX_CHARACTER, len(context))):  # the prompt may also end inside a character
             part = context[: len(context) - num_cut]
             if tokenizer.decode(part).count(INCOMPLETE) < len(part):
                 return context
@@ -162,6 +162,6 @@ def context_of(tokenizer: Tokenizer, prompt_token_ids: Sequence[int]) -> list[in
 
 
 def _common(texts: Sequence[str]) -> str:
-    """Return the longest text with which all begin."""
+    """Return the longest common prefix."""
     first, last = min(texts), max(texts)
     return next((first[:place] for place, char in enumerate(first) if char != last[place]), first)

@@ -1,4 +1,4 @@
-"""What the server and the engine's process tell each other, except outputs."""
+"""Messages between the server and the engine's process, except outputs."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -11,13 +11,13 @@ from mini_vllm.engine.llm_engine import LLMEngine
 
 OpenEngine = Callable[[], LLMEngine]  # a function of a module, a method of a picklable object, or a `partial`
 Tell = Callable[[str], None]
-# Watches the engine where it is. The first argument ends it, with a reason; the second is told what takes long, and an
-# empty text once that has ended.
+# Watches the engine in its process. The first argument ends the engine with a reason. The second reports a call that is
+# taking long, and an empty text when that call ends.
 Watch = Callable[[Tell, Tell], None]
 
 
 class Opened(NamedTuple):
-    """The engine is open: what a server needs to know of it without asking."""
+    """Reports that the engine is open, with the parts that a server keeps in its process."""
 
     config: EngineConfig
     tokenizer: Tokenizer
@@ -25,9 +25,9 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunFunction:
-    """Run a function of the engine between two steps, or during one.
+    """Call a function with the engine, between two steps or during one.
 
-    The function is pickled by itself, so that one which the process cannot import fails alone.
+    The function is pickled separately, so that one that the process cannot import fails only its own call.
     """
 
     function: bytes
@@ -48,7 +48,7 @@ class StepOnce:
 
 @dataclass(frozen=True, slots=True)
 class SetPaused:
-    """Pause the engine after its step, or let it go on."""
+    """Pause the engine after its current step, or resume it."""
 
     is_paused: bool
 
@@ -62,21 +62,21 @@ EngineMessage = RunFunction | AbortRequest | StepOnce | SetPaused | End
 
 
 class Call(NamedTuple):
-    """What the process is to do, in the order of sending, and the number that its reply carries."""
+    """A message to the process, with the number of its reply. Messages are handled in the order of sending."""
 
     call_id: int
     message: EngineMessage
 
 
 class EngineReply(NamedTuple):
-    """What a call returned or raised."""
+    """The result or the error of a call."""
 
     call_id: int
     result: Any
     error: BaseException | None
 
     def complete(self, future: "Future[Any]") -> None:
-        """Pass it on to the caller."""
+        """Give the caller's future the result or the error."""
         if self.error is None:
             future.set_result(self.result)
         else:

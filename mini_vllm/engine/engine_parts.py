@@ -1,4 +1,4 @@
-"""What an engine is made of."""
+"""The parts of an engine."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,10 +15,11 @@ from mini_vllm.engine.structured_output import StructuredOutputManager
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """The parts of an `LLMEngine`, put together by `assembly/build.py`. A resolved `config` goes with them.
+    """The parts of an `LLMEngine`, assembled by `assembly/build.py`. `config` is resolved.
 
-    `clock`, in seconds, stamps arrivals. `adapter_names` are the adapters of a real model; None: the fake model, which
-    invents adapters and images. `model_id` tells the model from others. `repetition_penalty` is for requests without.
+    `clock` returns seconds and stamps arrivals. `adapter_names` are the adapters of a real model; None: the fake model,
+    which accepts any adapter and image. `model_id` identifies the model. `repetition_penalty` is the default for
+    requests.
     """
 
     config: EngineConfig

@@ -1,4 +1,4 @@
-"""An engine in a separate process, whose Python never waits for that of its readers. (vLLM: `core_client.py`.)"""
+"""Runs an engine in a separate process, so that its readers' Python never delays it. (vLLM: `core_client.py`.)"""
 
 import atexit
 import logging
@@ -44,16 +44,16 @@ logger = logging.getLogger(__name__)
 
 
 class EngineProcess:
-    """Starts a process with an `EngineThread` in it, and has its methods. Functions for them must be picklable.
+    """Starts a process with an `EngineThread` and offers the same methods. Functions passed to them must be picklable.
 
-    `deliver`, `on_death` and `notify` are called on a thread of this process. Raises what `open_engine` raises, and
-    `EngineDeadError` if the process ends before there is an engine.
+    `deliver`, `on_death` and `notify` are called on a thread of this process. Raises the errors of `open_engine`, and
+    `EngineDeadError` if the process ends before the engine is open.
     """
 
     def __init__(
         self, open_engine: OpenEngine, deliver: Deliver, on_death: OnDeath, watch: Watch | None, notify: Tell
     ) -> None:
-        # A forked process would believe that torch's threads run, and they would not.
+        # In a forked process torch would wait for threads that do not exist there.
         spawn = multiprocessing.get_context("spawn")
         self._connection, theirs = spawn.Pipe()
         self._clocks: Any = [spawn.Value("d", 0.0, lock=False) for _ in range(2)]
@@ -63,8 +63,8 @@ class EngineProcess:
         # The process ends when this end of the pipe closes, but `multiprocessing` would wait for it before that.
         atexit.register(self.abandon)
         theirs.close()
-        # Callers are on several threads. Reading results must not need the lock for sending: a message that does not
-        # fit into the pipe waits for the process, which may itself wait for its results to be read.
+        # Callers are on several threads. Reading results must not need the lock for sending: sending blocks while the
+        # pipe is full, and the process may itself be blocked until its results are read.
         self._sending, self._noting = threading.Lock(), threading.Lock()
         try:
             opened = self._opened()
@@ -122,13 +122,13 @@ class EngineProcess:
         self._send_unless_ended(End())
 
     def abandon(self) -> None:
-        """Kill the process at once, in the middle of a step, with what was started in it."""
+        """Kill the process and its children at once, even during a step."""
         kill_group(self._process)
 
     def give_up(self, reason: str) -> None:
-        """Kill the process, once it has written its stack to standard error; readers and callers fail with `reason`."""
+        """Fail readers and callers with `reason`, let the process write its stack to standard error, then kill it."""
         self._note_death(EngineDeadError(reason))
-        with suppress(AttributeError, OSError):  # not on Windows, or it is gone
+        with suppress(AttributeError, OSError):  # on Windows, or if the process has ended
             os.kill(self._process.pid or 0, signal.SIGUSR1)
             time.sleep(SECONDS_TO_TRACE)
         self.abandon()
@@ -147,7 +147,7 @@ class EngineProcess:
     def _send(self, message: EngineMessage) -> Future[Any]:
         """Send a message and return the future of its reply. Raises `ShuttingDownError` or `EngineDeadError`."""
         call_id, future = next(self._call_ids), Future[Any]()
-        future.set_running_or_notify_cancel()  # what is sent will be done, even if the caller no longer waits
+        future.set_running_or_notify_cancel()  # the call will run even if the caller stops waiting
         content = pickle.dumps(Call(call_id, message))
         with self._noting:
             if self._error is not None:
@@ -156,12 +156,12 @@ class EngineProcess:
                 raise ShuttingDownError("the engine has shut down")
             self._is_ending = isinstance(message, End)
             self._pending[call_id] = future
-        with self._sending, suppress(OSError):  # if the process is gone, `_read` completes all that is pending
+        with self._sending, suppress(OSError):  # if the process has ended, `_read` fails all pending calls
             self._connection.send_bytes(content)
         return future
 
     def _send_unless_ended(self, message: EngineMessage) -> None:
-        """Send a message unless the engine has ended: it then has no effect to miss."""
+        """Send a message; ignore it if the engine has ended, because it would have no effect."""
         with suppress(ShuttingDownError, EngineDeadError):
             self._send(message)
 
@@ -171,7 +171,7 @@ class EngineProcess:
                 self._handle(self._connection.recv())
         except (EOFError, OSError):
             pass
-        except Exception as error:  # an unreadable message: those after it could not be trusted
+        except Exception as error:  # later messages could not be trusted either
             logger.exception("unreadable message from the engine's process")
             self._note_death(EngineDeadError(f"the engine's process sent an unreadable message: {error}"))
             self.abandon()
@@ -179,18 +179,18 @@ class EngineProcess:
         self._complete_pending()
 
     def _listen(self) -> None:
-        """Give the process up if its heartbeat stops. Looks are counted, because the machine may have slept."""
+        """Give up the process if its heartbeat stops. Checks are counted, not seconds: the machine may have slept."""
         last, num_silent = 0.0, 0
         while not self._over.wait(1.0):
             if not self._process.is_alive():
-                self.abandon()  # what was started in it may have outlived it, and hold its end of the pipe
+                self.abandon()  # its children may still run and keep its end of the pipe open
             num_silent = num_silent + 1 if self._clocks[1].value == last else 0
             last = self._clocks[1].value
             if num_silent == SECONDS_OF_SILENCE:
                 self.give_up(f"the engine's process has not answered for {num_silent} seconds; the log shows its stack")
 
     def _join_process(self) -> None:
-        """Make sure that the process has ended. It ends by itself once it has closed its end of the pipe."""
+        """Wait for the process, which ends after it closes its pipe; kill it after `SECONDS_TO_EXIT`."""
         self._process.join(SECONDS_TO_EXIT)
         self.abandon()
         self._process.join()
@@ -199,13 +199,13 @@ class EngineProcess:
             self._connection.close()
 
     def _handle(self, message: object) -> None:
-        """Handle a message: outputs, the result of a call, or that the engine's thread has ended."""
+        """Handle a message: outputs, a call's reply, a notice or the death of the engine's thread."""
         if isinstance(message, EngineReply):
             with self._noting:
                 future = self._pending.pop(message.call_id, None)
-            if isinstance(message.result, RequestOutput):  # of a request that was aborted
+            if isinstance(message.result, RequestOutput):  # from an aborted request
                 self._pieces.forget(message.result.request_id)
-            if future:  # else its caller has been told of the death
+            if future:  # else `_fail_pending` has failed the call
                 message.complete(future)
         elif isinstance(message, EngineDeadError):
             self._note_death(message)
@@ -218,7 +218,7 @@ class EngineProcess:
             self._deliver([output for output in outputs if output is not None])
 
     def _complete_pending(self) -> None:
-        """Note that the process is gone."""
+        """Fail all pending calls after the end of the process, and report its death."""
         if self._error is None and not self._is_ending:
             self._note_death(self._death_error())
         elif self._error is None:
@@ -248,7 +248,7 @@ class EngineProcess:
 
 
 def kill_group(process: BaseProcess) -> None:
-    """Kill a process that leads a group, and all that was started in it, which may have outlived it."""
-    with suppress(AttributeError, OSError):  # on Windows, before it leads one, or nothing is left
+    """Kill a process that leads a group, with its children, which may have outlived it."""
+    with suppress(AttributeError, OSError):  # on Windows, before it leads a group, or if none is left
         os.killpg(process.pid or 0, signal.SIGKILL)
     process.kill()

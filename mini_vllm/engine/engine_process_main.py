@@ -1,4 +1,4 @@
-"""What runs in the process of an `EngineProcess`. (vLLM: `EngineCoreProc` of `v1/engine/core.py`.)"""
+"""The main function of an `EngineProcess`'s process. (vLLM: `EngineCoreProc` of `v1/engine/core.py`.)"""
 
 import faulthandler
 import gc
@@ -37,9 +37,9 @@ from mini_vllm.outputs import RequestOutput
 def run_engine(
     open_engine: OpenEngine, watch: Watch | None, connection: "Connection[Any, Any]", step: StepClock, beat: StepClock
 ) -> None:
-    """Open the engine, then carry out calls from the pipe until one is `end`, or until its other end is closed.
+    """Open the engine, then execute calls from the pipe until an `End` message or the pipe's closure.
 
-    The clock `beat` is set twice a second, unless native code holds the interpreter's lock.
+    The clock `beat` is updated twice a second, unless native code holds the interpreter's lock.
     """
     lead_group()
     # Ctrl-C reaches every process of a terminal, but the server decides when to end: it lets running requests finish.
@@ -54,14 +54,14 @@ def run_engine(
         error.__dict__["remote_frames"] = list(traceback.extract_tb(error.__traceback__))  # pickle drops them
         connection.send_bytes(pickled(error))
         return
-    # Nothing loaded so far goes away: the garbage collector need not scan torch and the model again, as in vLLM.
+    # Everything loaded so far stays, so the garbage collector need not scan torch and the model again (as in vLLM).
     gc.collect()
     gc.freeze()
     PipeServer(connection).serve(engine, watch, step)
 
 
 def lead_group() -> None:
-    """Let all that a learner's code starts in this process end with it. A copy of the process itself is refused."""
+    """Lead a process group, so that processes started by a learner's code end with this one. Refuse forks."""
     sys.addaudithook(refuse_fork)
     if sys.platform != "win32":
         os.setsid()
@@ -73,14 +73,14 @@ def refuse_fork(event: str, _: object) -> None:
 
 
 def end_group() -> NoReturn:
-    """End this process at once, with all that was started in it."""
+    """End this process at once, with all its children."""
     if sys.platform != "win32":
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
 def end_with_parent(beat: StepClock) -> None:
-    """End this process when the one that started it is gone, even while a model is loading or a step runs."""
+    """End this process when its parent has ended, even while a model is loading or a step is running."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     if sys.platform == "linux":
@@ -98,7 +98,7 @@ def end_with_parent(beat: StepClock) -> None:
 
 
 class PipeServer:
-    """Passes calls from the pipe to the engine's thread, and results and outputs back."""
+    """Passes calls from the pipe to the engine's thread, and sends results and outputs back."""
 
     def __init__(self, connection: "Connection[Any, Any]") -> None:
         self._connection = connection
@@ -106,7 +106,7 @@ class PipeServer:
         self._sending = threading.Lock()
 
     def serve(self, engine: Any, watch: Watch | None, step_clock: StepClock) -> None:
-        """Run the engine until the end."""
+        """Run the engine until an `End` message."""
         thread = EngineThread(engine, self._send_outputs, self._send, step_clock)
         self._send(Opened(thread.config, thread.tokenizer))
         if watch:
@@ -157,7 +157,7 @@ class PipeServer:
 
 
 def pickled(message: object) -> bytes:
-    """Return a message as bytes; one that cannot be pickled becomes an error that names the reason."""
+    """Pickle a message; if that fails, pickle an error with the reason instead."""
     error = message.error if isinstance(message, EngineReply) else message
     try:
         content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)

@@ -1,4 +1,4 @@
-"""The one thread that touches an engine: it takes steps while there is work, and runs calls between them."""
+"""The only thread that uses an engine. It takes steps while there is work and runs calls between them."""
 
 import logging
 import threading
@@ -19,14 +19,15 @@ from mini_vllm.outputs import RequestOutput
 Result = TypeVar("Result")
 Deliver = Callable[[list[RequestOutput]], None]
 OnDeath = Callable[[EngineDeadError], None]
-StepClock = c_double  # when the current step began, 0 between two steps; its memory may be shared with a process
+StepClock = c_double  # start of the current step, 0 between steps; its memory may be shared by processes
 logger = logging.getLogger(__name__)
 
 
 class EngineThread:
-    """Owns an engine. `deliver` gets the outputs of every step, on this thread.
+    """Owns an engine and calls `deliver` on this thread with the outputs of every step.
 
-    A step that raises ends its requests. If ending one raises twice in a row, the thread ends; `on_death` comes last.
+    A step that raises ends its requests. If ending a request raises twice in a row, the thread ends and calls
+    `on_death` last.
     """
 
     def __init__(
@@ -40,10 +41,10 @@ class EngineThread:
         self.error: BaseException | None = None
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._call: Future[Any] = Future()
-        # No call runs after the end, so none may be queued between the last check of the queue and the end.
+        # No call runs after the end, so this lock prevents queueing between the last check of the queue and the end.
         self._ending = threading.Lock()
         self._step_clock = StepClock() if step_clock is None else step_clock
-        # A daemon, because it must not keep a process alive that ends without a call of `end`.
+        # A daemon thread does not keep the process alive if `end` was never called.
         self._thread = threading.Thread(target=self._run, name="mini-vllm-engine", daemon=True)
         self._thread.start()
 
@@ -54,11 +55,11 @@ class EngineThread:
 
     @property
     def seconds_in_step(self) -> float:
-        """How long the current step has lasted, 0 between two steps. More than seconds suggest an endless loop."""
+        """Seconds since the current step began, 0 between two steps. A long time suggests an endless loop."""
         return seconds_since(self._step_clock)
 
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
-        """Run a function of the engine between two steps.
+        """Call `function` with the engine between two steps.
 
         Raises `ShuttingDownError` once the thread is ending, `EngineDeadError` if an error has ended it.
         """
@@ -79,7 +80,7 @@ class EngineThread:
         return future
 
     def call_during_step(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
-        """Run a function that only reads the engine, at once and on the caller's thread."""
+        """Call `function`, which must only read the engine, at once on the caller's thread."""
         future: Future[Result] = Future()
         complete(future, lambda: function(self.engine))
         return future
@@ -89,7 +90,7 @@ class EngineThread:
         return self.call(lambda engine: engine.abort_request(request_id))
 
     def step_once(self) -> Future[None]:
-        """Take one step between two calls, if there is anything to do, and deliver its outputs."""
+        """Take one step if any request is unfinished, and deliver its outputs."""
         return self.call(lambda engine: self.step() if engine.has_unfinished_requests() else None)
 
     def pause(self) -> None:
@@ -101,7 +102,7 @@ class EngineThread:
         self._interrupt_wait()
 
     def step(self) -> None:
-        """Take one step, on the thread itself, and deliver its outputs. If it raises, only its requests end."""
+        """Take one step and deliver its outputs; runs on the engine's thread. A failing step ends only its requests."""
         self._step_clock.value = time.monotonic()
         try:
             outputs = self.engine.step()
@@ -114,20 +115,20 @@ class EngineThread:
         self.deliver(outputs)
 
     def end(self) -> None:
-        """Let the thread end after the calls made so far."""
+        """End the thread after the calls made so far."""
         with self._ending:
             self.is_ending = True
         self._interrupt_wait()
 
     def join(self) -> None:
-        """Wait for the end."""
+        """Wait until the thread has ended."""
         self._thread.join()
 
     def abandon(self) -> None:
-        """Leave the thread alone: Python has no way to end it, and it does not keep the process alive."""
+        """Do nothing: Python cannot kill a thread, and this one does not keep the process alive."""
 
     def give_up(self, reason: str) -> None:
-        """Let every reader and caller fail with `reason`, on any thread and in the middle of a step or a call."""
+        """Fail every reader and caller with `reason`. Any thread may call this, even during a step or a call."""
         self._die(EngineDeadError(reason))
         if not self._call.done():
             self._call.set_exception(self._death_error())
@@ -153,7 +154,7 @@ class EngineThread:
         try:
             return self.engine.abort_request(request_id, error)
         except BaseException:
-            # The code that frees blocks may be what fails. The engine has started over since, with all blocks free.
+            # The code that frees blocks may have failed. The failure has reset the engine, so all blocks are free now.
             return self.engine.abort_request(request_id, error)
 
     def _run(self) -> None:
@@ -184,7 +185,7 @@ class EngineThread:
 
 
 def complete(future: Future[Any], function: Callable[[], Any]) -> None:
-    """Complete a future with what a function returns or raises, unless its caller has had an error meanwhile."""
+    """Complete a future with the function's result or error, unless the future already has an error."""
     with suppress(InvalidStateError):
         try:
             result = function()
@@ -195,6 +196,6 @@ def complete(future: Future[Any], function: Callable[[], Any]) -> None:
 
 
 def seconds_since(step_clock: StepClock) -> float:
-    """Return how many seconds the current step has lasted, 0 between two steps."""
+    """Return the seconds since the current step began, 0 between two steps."""
     began = step_clock.value
     return time.monotonic() - began if began else 0.0

@@ -1,4 +1,4 @@
-"""The errors of an engine besides `ValueError`."""
+"""The errors of an engine, in addition to `ValueError`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ from mini_vllm.core.scheduler import Scheduler
 
 
 class StalledError(RuntimeError):
-    """Deadlock: every request that holds blocks waits for more, or has ended and is never reported as sent."""
+    """Deadlock: every request with blocks waits for more, or has ended and its blocks are never reported as sent."""
 
     @classmethod
     def of(cls, scheduler: Scheduler) -> "StalledError":
@@ -42,7 +42,7 @@ class EngineDeadError(RuntimeError):
 
 
 class RequestIdInUseError(ValueError):
-    """An unfinished request has this id already."""
+    """The id already belongs to an unfinished request."""
 
     @classmethod
     def of(cls, request_id: str) -> "RequestIdInUseError":
@@ -50,10 +50,10 @@ class RequestIdInUseError(ValueError):
 
 
 class ContextLengthError(ValueError):
-    """A request with its `max_tokens` is longer than the model or the whole cache allows, `max_total_tokens`."""
+    """Prompt plus `max_tokens` exceeds `max_total_tokens`, the limit of the model or of the whole cache."""
 
     def __init__(self, message: str, num_prompt_tokens: int, max_tokens: int, max_total_tokens: int) -> None:
-        super().__init__(message, num_prompt_tokens, max_tokens, max_total_tokens)  # all of them, to be pickled
+        super().__init__(message, num_prompt_tokens, max_tokens, max_total_tokens)  # pickling needs all of them
         self.num_prompt_tokens, self.max_tokens = num_prompt_tokens, max_tokens
         self.max_total_tokens = max_total_tokens
 

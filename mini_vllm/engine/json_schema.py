@@ -1,4 +1,4 @@
-"""JSON schemas before llguidance compiles them: annotations are left out, what no grammar can follow is found."""
+"""Prepares JSON schemas for llguidance: drops annotations and rejects schemas that no grammar can follow."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -12,7 +12,7 @@ IN_MAPPINGS = ("properties", "patternProperties", "$defs", "definitions", "depen
 IN_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
 ALONE = ("items", "additionalProperties", "additionalItems", "unevaluatedProperties", "unevaluatedItems",
          "propertyNames", "contains", "not", "if", "then", "else")  # fmt: skip
-MAX_REFS = 1_000  # of more the ends are not looked for: it would take seconds
+MAX_REFS = 1_000  # with more, the search for endless references would take seconds
 UUID = "^[0-9a-f]{{8}}-[0-9a-f]{{4}}-{}[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$"
 # Formats of pydantic, in keywords that llguidance knows. Other formats that it does not know are annotations.
 FORMATS: dict[str, dict[str, Any]] = {
@@ -22,9 +22,9 @@ FORMATS: dict[str, dict[str, Any]] = {
 
 
 def prepare(schema: Any) -> str | None:
-    """Change a schema to one that llguidance reads; return why and where no grammar can follow it, if so.
+    """Rewrite a schema in place for llguidance; return where and why no grammar can follow it, or None.
 
-    Raises `TypeError` or `AttributeError` for what is not a JSON schema.
+    Raises `TypeError` or `AttributeError` for an invalid JSON schema.
     """
     if endless := _endless(schema):
         return f"no value has an end, because what $ref names requires itself: {', '.join(endless)}"
@@ -33,7 +33,7 @@ def prepare(schema: Any) -> str | None:
             if isinstance(pattern, str) and (why := ambiguity(pattern)):
                 return f"pattern at {place}: {why}"
         if node.get("uniqueItems") is False or node.get("maxItems") in (0, 1):
-            node.pop("uniqueItems", None)  # always so
+            node.pop("uniqueItems", None)  # always satisfied
         if "uniqueItems" in node:
             return f"uniqueItems at {place} is not supported, because a grammar does not compare items; leave it out"
         name = node.get("format")
@@ -52,7 +52,7 @@ def _is_known(name: str) -> bool:
 
 
 def _subschemas(node: Any, place: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each schema in a schema with its place, outer ones first."""
+    """Yield each nested schema with its path, outer schemas first."""
     if not isinstance(node, dict):
         return
     yield place, node
@@ -69,12 +69,12 @@ def _subschemas(node: Any, place: str = "#") -> Iterator[tuple[str, dict[str, An
 
 
 def _endless(schema: Any) -> list[str]:
-    """Return the `$ref`s because of which every value would have to contain another one; none if values can end."""
+    """Return the `$ref`s that require themselves, so that no value is finite; return [] if values can end."""
     refs = {node["$ref"] for _, node in _subschemas(schema) if isinstance(node.get("$ref"), str)}
     if len(refs) > MAX_REFS:
         return []
     targets, ends = {ref: _target(schema, ref) for ref in refs}, set[str]()
-    # From what ends by itself to what ends because all in it does.
+    # Start with targets without references, then add those whose required parts can all end.
     while found := {ref for ref, target in targets.items() if ref not in ends and _can_end(target, ends)}:
         ends |= found
     return [] if _can_end(schema, ends) else sorted(refs - ends)
@@ -104,7 +104,7 @@ def _can_end(node: Any, ends: set[str]) -> bool:
 
 
 def _target(schema: Any, ref: str) -> Any:
-    """Return what a `$ref` within the schema names; True, which has an end, for any other."""
+    """Return the target of a `$ref` within the schema, or True (a schema that can end) for any other `$ref`."""
     if not ref.startswith("#"):
         return True
     for name in ref[1:].split("/")[1:]:

@@ -1,4 +1,4 @@
-"""Grammars of llguidance: JSON schemas and Lark grammars, which no DFA can follow. The package is optional."""
+"""Grammars run by llguidance, an optional package: JSON schemas and Lark grammars, which no DFA can follow."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,7 +9,7 @@ from mini_vllm.installation import install_command
 
 
 def llguidance() -> Any:
-    """Return the package. Raises `ValueError` with the command that installs it."""
+    """Return the package. Raises `ValueError` with the command to install it if it is missing."""
     try:
         return import_module("llguidance")
     except ImportError:
@@ -18,7 +18,7 @@ def llguidance() -> Any:
 
 
 def reason_of(error: str) -> str:
-    """Return an error of llguidance as one line: its first line, and what a regex of it has wrong further down."""
+    """Shorten an llguidance error to one line: its first line and, for a regex, the cause from a later line."""
     head, *more = error.splitlines()
     if head.startswith("NoExtension"):
         return "the grammar allows no text"
@@ -30,7 +30,7 @@ def reason_of(error: str) -> str:
 
 
 class LLGuidanceGrammar:
-    """A `Grammar` over an `LLMatcher`. Its methods raise `ValueError` with llguidance's reason if it has failed."""
+    """A `Grammar` over an `LLMatcher`. Its methods raise `ValueError` with llguidance's reason on failure."""
 
     def __init__(self, matcher: Any, eos_token_ids: frozenset[int]) -> None:
         self.matcher = matcher
@@ -45,7 +45,8 @@ class LLGuidanceGrammar:
         for token_id in tokens:
             if self.is_terminated():
                 return False
-            # The end is kept here: a matcher takes only one of several end-of-text tokens, none that its grammar names.
+            # The end is tracked here: a matcher accepts only one of several end-of-text tokens, none named in its
+            # grammar.
             if token_id in self.eos_token_ids:
                 is_allowed = self._allows(token_id)
             else:
@@ -77,8 +78,8 @@ class LLGuidanceGrammar:
             bitmask[row] = -1
             return
         mask = memoryview(bitmask[row]).cast("B")
-        mask[:] = self.matcher.compute_bitmask()[: len(mask)]  # it has a bit more than there are tokens
-        self._require_no_error()  # it would allow the end of the text, and nothing else
+        mask[:] = self.matcher.compute_bitmask()[: len(mask)]  # llguidance's mask has more bits than there are tokens
+        self._require_no_error()  # a failed matcher allows only the end of the text
 
     def _require_no_error(self) -> None:
         if self.matcher.is_error():

@@ -1,4 +1,4 @@
-"""The engine: requests in, steps, outputs out. (vLLM: `v1/engine/core.py` and `llm_engine.py`.)"""
+"""The engine accepts requests, takes steps and returns outputs. (vLLM: `v1/engine/core.py` and `llm_engine.py`.)"""
 
 import random
 import time
@@ -26,11 +26,11 @@ from mini_vllm.outputs import RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
 SECONDS_BETWEEN_LOOKS = 0.001
-MAX_STEPS_TO_SEND = 8  # two are needed with a step in flight
+MAX_STEPS_TO_SEND = 8  # with a step in flight, sending needs two steps
 
 
 class LLMEngine:
-    """One engine over one scheduler and one runner. `assembly/build.py` builds it."""
+    """Serves requests with one scheduler and one runner. `assembly/build.py` builds it."""
 
     def __init__(self, parts: EngineParts) -> None:
         self.config = parts.config
@@ -60,11 +60,11 @@ class LLMEngine:
 
     @property
     def draft_statistics(self) -> DraftStatistics | None:
-        """What became of the drafts; None without them."""
+        """Statistics of the drafts; None without speculative decoding."""
         return next((one for one in self.observers if isinstance(one, DraftStatistics)), None)
 
     def add_observer(self, observer: StepObserver) -> None:
-        """Let an observer see every step from now on."""
+        """Call this observer in every step from now on."""
         self.observers.append(observer)
 
     def add_request(
@@ -80,10 +80,10 @@ class LLMEngine:
         tenant: str = "",
         service_level: ServiceLevel = BEST_EFFORT,
     ) -> None:
-        """Queue a prompt (text or token ids), for an adapter, and with images in place of some of its tokens.
+        """Queue a prompt (text or token ids), with an optional adapter, and images in place of some tokens.
 
-        Raises `ValueError` if the request could never be served, if `request_id` belongs to an unfinished
-        request, or (`QueueFullError`) if `max_num_waiting` requests wait; the engine has then not changed.
+        Raises `ValueError` if the request could never be served or `request_id` belongs to an unfinished request.
+        Raises `QueueFullError` if `max_num_waiting` requests are waiting. The engine is unchanged after an error.
         """
         params = params or SamplingParams()
         params.validate()
@@ -123,9 +123,9 @@ class LLMEngine:
                 observer.request_added(request_id)
 
     def abort_request(self, request_id: str, error: str | None = None) -> RequestOutput | None:
-        """End a request early, because of `error` if there is one; return its last output.
+        """End a request early, with an optional `error`, and return its last output.
 
-        None if no request with this id still has one to come.
+        Returns None if no request with this id has an output pending.
         """
         status = RequestStatus.FINISHED_ABORTED if error is None else RequestStatus.FINISHED_ERROR
         with self._undoing(self._start_over):
@@ -136,15 +136,15 @@ class LLMEngine:
                 for observer in self.observers:
                     observer.request_aborted(request_id)
             now = self.clock()
-            # An interrupted step may have left a stop string unseen, or the end of the request without an output.
+            # An interrupted step may have missed a stop string, or ended the request without an output.
             self._detokenize(request_id, now)
             return self.processor.output(request_id, now, error)
 
     def update_priority(self, request_id: str, priority: int) -> bool:
-        """Change the priority of an unfinished request; return whether there is one.
+        """Change an unfinished request's priority; return False if there is no such request.
 
-        It counts from the next step on: under `policy="priority"` for its place in the queue and as a victim. Raises
-        `ValueError` for a priority that is no integer.
+        Under `policy="priority"` it affects the request's place in the queue and the choice of victims from the next
+        step on. Raises `ValueError` unless the priority is an integer.
         """
         if type(priority) is not int:
             raise ValueError(f"priority must be an integer, got {priority!r}")
@@ -156,18 +156,18 @@ class LLMEngine:
         return True
 
     def requests_in_failed_step(self) -> list[str]:
-        """Return the unfinished requests of the step that raised last; all requests if it had no plan yet."""
+        """Return the unfinished requests of the last failed step, or all requests if it failed before its plan."""
         return [name for name in self._in_step if name in self.processor.states] or list(self.processor.states)
 
     def has_unfinished_requests(self) -> bool:
         return self.scheduler.has_unfinished_requests() or self.processor.is_behind or self._awaits_results()
 
     def step(self) -> list[RequestOutput]:
-        """Plan one batch, run it, apply its tokens; return the output of every request that got some.
+        """Plan a batch, run it, apply its tokens, and return an output for every request with new tokens.
 
-        If anything raises (Ctrl-C too), the step counts as not taken: its requests wait again, no block is lost,
-        and the exception propagates; `step()` may be called again. Raises `StalledError` if no later step could
-        ever schedule anything.
+        If anything raises (even Ctrl-C), the step is undone: its requests wait again, no block is lost, and the
+        exception propagates. `step()` may then be called again. Raises `StalledError` if no later step could schedule
+        anything.
         """
         with self._undoing(self.scheduler.recover):
             scheduler_output = self._plan()
@@ -181,7 +181,7 @@ class LLMEngine:
         for observer in self.observers:
             observer.before_schedule()
         scheduler_output = self.scheduler.schedule()
-        # If nothing could be scheduled, the others wait for the blocks that the running requests hold.
+        # If nothing was scheduled, all other requests wait for the blocks of the running requests.
         self._in_step = list(scheduler_output.num_scheduled_tokens) or [r.request_id for r in self.scheduler.running]
         for observer in self.observers:
             observer.after_schedule(scheduler_output)
@@ -192,11 +192,11 @@ class LLMEngine:
             self._require_sent(gates.requests_being_sent)
             if not gates.awaits_others and not gates.break_stall(self.scheduler.requests.values()):
                 raise StalledError.of(self.scheduler)
-            time.sleep(SECONDS_BETWEEN_LOOKS)  # leaves the processor to what compiles or loads
+            time.sleep(SECONDS_BETWEEN_LOOKS)  # leaves the processor to compiling and loading threads
         return scheduler_output
 
     def _require_sent(self, names: Sequence[str]) -> None:
-        """Raise `StalledError` if idle steps do not report these requests: a worker sends within its step."""
+        """Raise `StalledError` if idle steps never report these requests as sent: a worker sends within its step."""
         self._idle_steps = self._idle_steps + 1 if names and names == self._held else 0
         self._held = names
         transfers = transfers_of(self.scheduler)
@@ -216,13 +216,13 @@ class LLMEngine:
         return self.runner if self.transfers is None or planned is None else self.transfers.of_step(planned.connector)
 
     def _awaits_results(self) -> bool:
-        """Return whether a step was started whose results are still to be applied."""
+        """Return whether results of a started step have not been applied yet."""
         return False
 
     def _answer(
         self, kept: dict[str, list[int]], runner_output: ModelRunnerOutput, scheduler_output: SchedulerOutput
     ) -> list[RequestOutput]:
-        """Turn the tokens of a step into outputs, also for requests that an interrupted step left without one."""
+        """Turn a step's tokens into outputs, including those that an interrupted step missed."""
         now = self.clock()
         errors = only(self.scheduler.requests, runner_output.errors | self.scheduler.gates.take_errors())
         changed = self.processor.requests([*kept, *errors]) | self.processor.behind()
@@ -235,17 +235,17 @@ class LLMEngine:
         return [self.processor.output(request_id, now, errors.get(request_id)) for request_id in changed]
 
     def _detokenize_all(self, changed: Iterable[str], kept: dict[str, list[int]], now: float) -> dict[str, list[int]]:
-        """Turn new tokens into text; return the kept ones up to a stop string."""
+        """Turn new tokens into text; return the kept tokens up to a stop string."""
         num_cut = {request_id: self._detokenize(request_id, now) for request_id in changed}
         return {request_id: tokens[: len(tokens) - num_cut[request_id]] for request_id, tokens in kept.items()}
 
     def _finish_failed(self, errors: Iterable[str]) -> None:
         for request_id in errors:
-            # None of their K and V count as computed: they may be as unusable as the logits.
+            # Their K and V do not count as computed, because they may be as unusable as the logits.
             self.scheduler.finish_request(request_id, RequestStatus.FINISHED_ERROR, num_computed_tokens=0)
 
     def _accept_drafts(self, runner_output: ModelRunnerOutput) -> dict[str, list[int]]:
-        """Give the drafts for the next step to the requests that live on; return these drafts."""
+        """Give unfinished requests their drafts for the next step; return these drafts."""
         drafts = only(self.scheduler.requests, runner_output.draft_token_ids)
         self.scheduler.update_draft_token_ids(drafts)
         return drafts
@@ -256,10 +256,10 @@ class LLMEngine:
         self._in_step = []
 
     def _detokenize(self, request_id: str, now: float) -> int:
-        """Turn new tokens into text; return how many of them follow a stop string, which ends the request."""
+        """Turn new tokens into text; a stop string ends the request. Return the number of tokens after it."""
         stop, num_cut = self.processor.take_new_tokens(request_id, now)
         if stop is not None and not self.scheduler.finish_request(request_id, RequestStatus.FINISHED_STOPPED, stop):
-            # It has ended already, at its maximum length: the stop string comes first.
+            # It already ended at its maximum length, but the stop string takes precedence.
             self.processor.states[request_id].request.finish(RequestStatus.FINISHED_STOPPED, stop)
         return num_cut
 
@@ -267,7 +267,7 @@ class LLMEngine:
     def _undoing(self, undo: Callable[[], None]) -> Iterator[None]:
         try:
             yield
-            # Must come last: an interrupt after it would lose the outputs that it calls delivered.
+            # Must come last, because an interrupt after it would lose the outputs that it marks as delivered.
             self.processor.note_delivered()
         except BaseException as error:
             if not isinstance(error, StalledError):

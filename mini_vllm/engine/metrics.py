@@ -1,4 +1,4 @@
-"""An engine's counts in the shapes of vLLM's `LLM.get_metrics()`, and the line that vLLM logs of them.
+"""Presents an engine's counts like vLLM's `LLM.get_metrics()`, and logs them in vLLM's format.
 
 vLLM: `v1/metrics/reader.py`, and `LoggingStatLogger` of `v1/metrics/loggers.py`.
 """
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Metric:
-    """One metric, told apart from others of its name by its labels."""
+    """One metric; labels distinguish metrics with the same name."""
 
     name: str
     labels: dict[str, str]
@@ -54,7 +54,7 @@ class Gauge(Metric):
 
 @dataclass
 class Histogram(Metric):
-    """`count` values and their sum; `buckets` has by each bound, as text, how many were at most that."""
+    """`count` values and their `sum`; `buckets` maps each bound, as text, to the number of values up to it."""
 
     count: int
     sum: float
@@ -62,7 +62,7 @@ class Histogram(Metric):
 
 
 def get_metrics_snapshot(counts: Counts, model_name: str) -> Iterator[Metric]:
-    """Yield every metric with the labels `model_name` and `engine`, which is 0: there is one engine."""
+    """Yield every metric with the labels `model_name` and `engine` (always 0, because there is one engine)."""
     labels = {"model_name": model_name, "engine": "0"}
     for name, level in counts.gauges.items():
         yield Gauge(f"vllm:{name}", labels, level)
@@ -87,9 +87,9 @@ def _of_drafts(drafts: DraftStatistics, labels: dict[str, str]) -> Iterator[Metr
 
 
 class StatLogger:
-    """Logs what an engine did since the previous line; at level DEBUG when that is nothing, twice in a row.
+    """Logs an engine's work since the previous line, at DEBUG if it and the previous line report no tokens.
 
-    The hit rate is that of the latest 1,000 requests.
+    The hit rate covers the latest 1,000 requests.
     """
 
     def __init__(self, now: float) -> None:
@@ -118,7 +118,7 @@ class StatLogger:
 
 
 class StepLogger(StepObserver):
-    """Logs the line after the first step that ends ten seconds or more after the previous line."""
+    """Logs a line after the first step that ends ten seconds or more after the previous line."""
 
     def __init__(self, engine: LLMEngine, counts: Counts) -> None:
         self.engine, self.counts = engine, counts

@@ -1,4 +1,4 @@
-"""Observers of an engine: they are called at fixed points of a step and change nothing."""
+"""Observers of an engine, which are called at fixed points of a step and change nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from mini_vllm.core.step import SchedulerOutput
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What came of a step.
+    """The results of a step.
 
-    `scheduler_output` was its plan. Of `sampled_token_ids` the requests keep `kept`: nothing after a stop token or
-    string. `ended` are the requests that it finished, `drafts` those that requests got for their next step.
+    `scheduler_output` was its plan. `kept` is `sampled_token_ids` without the tokens after a stop token or string.
+    `ended` holds the requests that the step finished, `drafts` the drafts for the next step.
     """
 
     scheduler_output: SchedulerOutput
@@ -35,7 +35,7 @@ class StepObserver:
         """A request was ended by `abort_request`."""
 
     def priority_updated(self, request_id: str, priority: int) -> None:
-        """A request has another priority."""
+        """A request's priority has changed."""
 
     def before_schedule(self) -> None:
         """A step begins."""
@@ -50,13 +50,13 @@ class StepObserver:
         """The tokens of the oldest step in flight were applied, stop strings included."""
 
     def step_undone(self) -> None:
-        """The step raised, or nothing could be scheduled: it counts as not taken."""
+        """The step raised or nothing could be scheduled, so it counts as not taken."""
 
 
 class DraftStatistics(StepObserver):
-    """What became of the drafts: `num_accepted_tokens_per_pos[i]` is how often draft i was accepted.
+    """Counts accepted drafts: `num_accepted_tokens_per_pos[i]` is how often draft i was accepted.
 
-    `num_drafts` counts requests with drafts in a step, `num_draft_tokens` their drafts. (vLLM: `SpecDecodingStats` in
+    `num_drafts` counts requests with drafts per step, `num_draft_tokens` their drafts. (vLLM: `SpecDecodingStats` in
     `v1/spec_decode/metrics.py`.)
     """
 

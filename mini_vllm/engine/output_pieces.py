@@ -1,4 +1,4 @@
-"""Outputs of an engine's process, in pieces that carry only what is new, and their way to a slow reader."""
+"""Sends outputs of an engine's process as pieces with only the new parts, and merges them for slow readers."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ Logprobs = list[TokenLogprobs | None]
 
 
 class OutputPiece(NamedTuple):
-    """What an output adds to those before it. (vLLM: `EngineCoreOutput` of `v1/engine/__init__.py`.)
+    """The new part of an output. (vLLM: `EngineCoreOutput` of `v1/engine/__init__.py`.)
 
-    Only the first piece of a request has its prompt: the text, if it was one, and the tokens.
+    Only a request's first piece contains the prompt: its text (None if it was token ids) and its tokens.
     """
 
     request_id: str
@@ -27,7 +27,7 @@ class OutputPiece(NamedTuple):
 
 
 def piece_of(output: RequestOutput) -> OutputPiece:
-    """Return what an output adds to the one before it."""
+    """Return the part of an output that is new since the previous output."""
     completion = output.outputs[0]
     first_new = len(completion.token_ids) - output.num_new_tokens
     return OutputPiece(
@@ -55,13 +55,13 @@ class Joined:
 
 
 class PieceJoiner:
-    """Turns pieces back into the outputs that they came from."""
+    """Turns pieces back into the original outputs."""
 
     def __init__(self) -> None:
         self._joined: dict[str, Joined] = {}
 
     def join(self, piece: OutputPiece) -> RequestOutput | None:
-        """Return the output that a piece completes; None if the request has been forgotten."""
+        """Add a piece and return the whole output so far, or None if the request has been forgotten."""
         if piece.prompt is not None:
             self._joined[piece.request_id] = Joined(*piece.prompt)
         joined = self._joined.get(piece.request_id)
@@ -91,15 +91,15 @@ class PieceJoiner:
         )
 
     def forget(self, request_id: str) -> None:
-        """Drop the pieces of a request that no longer has a reader."""
+        """Drop the pieces of a request whose reader has left."""
         self._joined.pop(request_id, None)
 
 
 class OutputCollector:
     """The newest output of one request, until it is read. (vLLM: `RequestOutputCollector`.)
 
-    An output that comes before the previous one is read is merged with it. So a reader holds one output, however slow
-    it is, and the engine never waits for it.
+    A new output is merged with an unread one. So even a slow reader's queue holds one output, and the engine never
+    waits for the reader.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class OutputCollector:
         self._is_there = asyncio.Event()
 
     def put(self, output: RequestOutput) -> None:
-        """Called on the reader's loop."""
+        """Store an output, merged with an unread one. Called on the reader's loop."""
         if self._output is not None:
             output.new_text = self._output.new_text + output.new_text
             output.num_new_tokens += self._output.num_new_tokens
@@ -117,12 +117,12 @@ class OutputCollector:
         self._is_there.set()
 
     def fail(self, error: Exception) -> None:
-        """Let the reader's `get` raise, after an output that has already come. Called on the reader's loop."""
+        """Make the reader's `get` raise `error` after any unread output. Called on the reader's loop."""
         self._error = error
         self._is_there.set()
 
     async def get(self) -> RequestOutput:
-        """Wait for an output and take it."""
+        """Wait for an output and return it. Raises the error of `fail`."""
         await self._is_there.wait()
         output, self._output = self._output, None
         if output is None:

@@ -1,4 +1,4 @@
-"""From accepted tokens to outputs: text, stop strings, metrics. (vLLM: `v1/engine/output_processor.py`.)"""
+"""Turns accepted tokens into outputs with text, stop strings and metrics. (vLLM: `v1/engine/output_processor.py`.)"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from mini_vllm.outputs import CompletionOutput, RequestMetrics, RequestOutput, T
 
 @dataclass(slots=True)
 class RequestState:
-    """What the engine knows of a request beyond what the scheduler needs."""
+    """The engine's data about a request that the scheduler does not need."""
 
     request: Request
     prompt: str | None
@@ -24,10 +24,10 @@ class RequestState:
 
 
 class OutputProcessor:
-    """The states of all requests whose last output is still to come.
+    """Holds the states of all requests whose last output is pending.
 
-    After an interrupted step it `is_behind`: some tokens may not be text yet, and some requests may have ended without
-    an output. Every text is then rebuilt, and the next step outputs what is missing.
+    After an interrupted step `is_behind` is True: some tokens may not be text yet, and some requests may have ended
+    without an output. Every text is then rebuilt, and the next step returns the missing outputs.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -37,7 +37,7 @@ class OutputProcessor:
         self._undelivered: dict[str, tuple[RequestState, int, int]] = {}
 
     def note_delivered(self) -> None:
-        """Note that the caller receives every output so far."""
+        """Mark every output so far as delivered to the caller."""
         self._undelivered = {}
 
     def add_request(self, request: Request, prompt: str | None, now: float) -> None:
@@ -45,14 +45,14 @@ class OutputProcessor:
         self.states[request.request_id] = RequestState(request, prompt, self._detokenizer(request), RequestMetrics(now))
 
     def note_scheduled(self, request_ids: Iterable[str], now: float) -> None:
-        """Note which requests a step computes."""
+        """Record the time of each request's first step."""
         for request_id in request_ids:
             metrics = self.states[request_id].metrics
             if metrics.first_scheduled_time is None:
                 metrics.first_scheduled_time = now
 
     def note_logprobs(self, kept: Mapping[str, Sequence[int]], logprobs: Mapping[str, Sequence[TokenLogprobs]]) -> None:
-        """Note how likely the newest tokens, `kept`, were, for each request with logprobs."""
+        """Store the logprobs of the newest tokens, `kept`, for each request with logprobs."""
         for request_id in kept.keys() & logprobs.keys():
             state, num_new_tokens = self.states[request_id], len(kept[request_id])
             first = state.request.num_output_tokens - num_new_tokens
@@ -65,9 +65,10 @@ class OutputProcessor:
         return {request_id: self.states[request_id].request for request_id in request_ids}
 
     def take_new_tokens(self, request_id: str, now: float) -> tuple[str | None, int]:
-        """Turn a request's new tokens into text; return the stop string that they complete, if any.
+        """Turn a request's new tokens into text; return the completed stop string, if any.
 
-        Tokens after it, which a step with drafts may bring, are removed from the request; also return how many.
+        Tokens after the stop string, possible in a step with drafts, are removed from the request; also return their
+        number.
         """
         state = self.states[request_id]
         request, stop, num_tokens = state.request, None, state.request.num_tokens
@@ -84,7 +85,7 @@ class OutputProcessor:
         return stop, num_tokens - request.num_tokens
 
     def output(self, request_id: str, now: float, error: str | None = None) -> RequestOutput:
-        """Return the request's output so far, and forget the request if it is finished."""
+        """Return the request's output so far, and drop its state if it is finished."""
         state = self.states[request_id]
         self._undelivered[request_id] = state, state.num_tokens_output, state.num_characters_output
         request, metrics = state.request, state.metrics
@@ -114,7 +115,7 @@ class OutputProcessor:
         )
 
     def fall_behind(self) -> None:
-        """Note that a step was interrupted: outputs since the last `note_delivered` did not reach the caller."""
+        """Handle an interrupted step: outputs since the last `note_delivered` did not reach the caller."""
         for request_id, (state, num_tokens, num_characters) in self._undelivered.items():
             state.num_tokens_output, state.num_characters_output = num_tokens, num_characters
             self.states[request_id] = state
@@ -124,7 +125,7 @@ class OutputProcessor:
         self.is_behind = bool(self.states)
 
     def behind(self) -> dict[str, Request]:
-        """Return the requests that an interrupted step left without an output, and catch up with the others."""
+        """Return the requests whose output an interrupted step lost, and update the text of the others."""
         if not self.is_behind:
             return {}
         late = {}
@@ -143,7 +144,7 @@ class OutputProcessor:
         )
 
     def _visible(self, request: Request, token_ids: list[int]) -> list[int]:
-        """Leave out the token that ended the request, unless `include_stop_str_in_output` is set."""
+        """Omit the token that ended the request, unless `include_stop_str_in_output` is set."""
         ended_by_token = request.finish_reason == "stop" and not isinstance(request.stop_reason, str)
         included = request.sampling_params.include_stop_str_in_output
         return token_ids[:-1] if ended_by_token and not included else token_ids

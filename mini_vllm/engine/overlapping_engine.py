@@ -1,4 +1,4 @@
-"""The asynchronous engine: it plans the next step, and writes the text of the last one, while a step is computed.
+"""The asynchronous engine plans the next step and writes the previous step's text while a step is computed.
 
     engine   plan t + 1 | wait for t | apply t, text | plan t + 2 | wait for t + 1 | ...
     runner   compute t ..............| compute t + 1 .............................| ...
@@ -20,7 +20,7 @@ from mini_vllm.outputs import RequestOutput
 
 @dataclass(frozen=True, slots=True)
 class StepInFlight:
-    """A step that was planned, and its result to come."""
+    """A planned step and its pending result."""
 
     scheduler_output: SchedulerOutput
     batch: list[ScheduledRequest]
@@ -36,9 +36,9 @@ class OverlappingEngine(LLMEngine):
         self._in_flight: deque[StepInFlight] = deque()
 
     def step(self) -> list[RequestOutput]:
-        """Plan and start a step, then apply the previous one and return its outputs; the first call returns none.
+        """Start a step, then apply the previous step and return its outputs; the first call returns an empty list.
 
-        Raises what the runner raised in the step that is applied; then no step in flight counts as taken.
+        Raises the runner's error in the applied step; all steps in flight are then undone.
         """
         with self._undoing(self._start_over):
             scheduler_output = self._plan()
@@ -56,10 +56,10 @@ class OverlappingEngine(LLMEngine):
         result = step.result.result()
         if result.kv_connector_output is not None and result.kv_connector_output.invalid_block_ids:
             return self._compute_lost_blocks()
-        # A request may have ended since the step was planned, and a new one may have its id.
+        # A request may have ended since the step was planned, and a new request may have the same id.
         requests = {one.request.request_id: one.request for one in step.batch}
         living = {name for name, request in requests.items() if self.scheduler.requests.get(name) is request}
-        # The drafts stay with the runner: the scheduler has planned stand-ins for them.
+        # The drafts stay with the runner, because the scheduler planned placeholders for them.
         runner_output = ModelRunnerOutput(
             only(living, result.sampled_token_ids), only(living, result.errors), logprobs=only(living, result.logprobs)
         )
@@ -71,7 +71,7 @@ class OverlappingEngine(LLMEngine):
         return outputs
 
     def _compute_lost_blocks(self) -> list[RequestOutput]:
-        """Begin all requests anew: the step that was planned meanwhile reads blocks that have not come."""
+        """Restart all requests, because the step planned meanwhile reads blocks that were not loaded."""
         self._start_over()
         for observer in self.observers:
             observer.step_undone()

@@ -1,4 +1,4 @@
-"""What every engine does with a runner's answer: check it against the batch, and keep the part of some requests."""
+"""Checks a runner's output against the batch, and selects the entries of some requests."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
@@ -14,12 +14,11 @@ Value = TypeVar("Value")
 def checked_answer(
     batch: Sequence[ScheduledRequest], runner_output: ModelRunnerOutput, vocab_size: int
 ) -> ModelRunnerOutput:
-    """Return a runner's answer with every token as an `int`.
+    """Check a runner's output and return it with every token as an `int`.
 
-    Numbers of numpy and torch count as tokens if they are whole by type, because samplers are written with both. A
-    float is refused, even one without a fraction: it would be kept, and fail later where it is used as an id.
-    Raises `RunnerError` unless every request that needs a token got one, or an error. With drafts it may be more
-    tokens, one for each accepted draft.
+    Integer types of numpy and torch are accepted, because samplers use both. A float is refused, even a whole number,
+    because it would fail later when used as an id. Raises `RunnerError` unless every request that needs a token got a
+    token or an error. With drafts it may get more tokens: one for each accepted draft.
     """
     expected = {scheduled.request.request_id for scheduled in batch if scheduled.needs_token}
     limits = {one.request.request_id: 1 + len(one.draft_token_ids) for one in batch if one.draft_token_ids}
@@ -40,7 +39,7 @@ def checked_answer(
 
 
 def _whole(number: object) -> int:
-    """Return a token as an `int`, or -1 for anything that is not a whole number by its type."""
+    """Return a token as an `int`, or -1 unless its type is an integer type."""
     if type(number) is int:
         return number
     try:

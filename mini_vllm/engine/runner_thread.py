@@ -1,4 +1,4 @@
-"""The runner's thread: it computes one step while the next one is planned."""
+"""The runner's thread computes one step while the engine plans the next."""
 
 import sys
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from mini_vllm.electives.async_scheduling import CorrectShare
 from mini_vllm.electives.gates.transferring_runner import run_step
 from mini_vllm.engine.runner_answer import checked_answer
 
-# Every call into torch gives Python's lock back and takes it again, and waits up to this long while the engine's thread
-# writes texts. With Python's own 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
+# Every call into torch releases Python's lock. Taking it again may need this long while the engine's thread writes
+# texts. With Python's default of 5 ms a step in flight was slower on a GPU than none (`mini-vllm bench gpu in-flight`).
 SWITCH_SECONDS = 0.0005
 
 
 class TokensInFlight:
-    """The runner's own copies of the requests, with the tokens that the scheduler does not know yet.
+    """Holds the runner's copies of requests, with tokens that the scheduler does not know yet.
 
-    A step is planned before the previous one is done. What that one sampled and rejected reaches the next step through
-    these copies and not through the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
+    Each step is planned before the previous step ends. So the previous step's sampled and rejected tokens reach the
+    runner through these copies, not through the scheduler. (vLLM: `InputBatch` in `v1/worker/gpu_input_batch.py`.)
     """
 
     def __init__(self, correct_share: CorrectShare) -> None:
@@ -38,7 +38,7 @@ class TokensInFlight:
         return [replace(one, request=self._own(one.request), block_ids=list(one.block_ids)) for one in batch]
 
     def execute_model(self, runner: ModelRunner, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute a batch that was handed over. Called by the runner's thread, one batch after the other.
+        """Compute a batch from `hand_over`. Called by the runner's thread, one batch at a time.
 
         Raises `RunnerError` if the output does not match the batch.
         """
@@ -56,7 +56,7 @@ class TokensInFlight:
         return output
 
     def _has_ended(self, request: Request) -> bool:
-        """Return whether the previous step has ended a request whose next step was already planned."""
+        """Return whether the previous step ended a request that is already planned in this step."""
         is_over = request.num_output_tokens >= request.sampling_params.max_tokens
         return is_over or request.request_id in self._failed
 
@@ -71,11 +71,11 @@ class TokensInFlight:
         if not scheduled.draft_token_ids and not num_rejected:
             return scheduled
         corrected = self.correct_share(scheduled, num_rejected, scheduled.request.spec_token_ids)
-        return replace(corrected, block_tables=scheduled.block_tables)  # phase 8 knows of one table
+        return replace(corrected, block_tables=scheduled.block_tables)  # phase 8 handles one table only
 
 
 class RunnerThread:
-    """Computes steps one after the other in one thread, which ends with this object."""
+    """Computes steps in order on one thread, which ends with this object."""
 
     def __init__(self, correct_share: CorrectShare) -> None:
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
@@ -84,10 +84,10 @@ class RunnerThread:
         self._tokens = TokensInFlight(correct_share)
 
     def start(self, runner: ModelRunner, batch: Sequence[ScheduledRequest]) -> Future[ModelRunnerOutput]:
-        """Compute a batch after those that were started before it. The future raises what the runner raises."""
+        """Compute a batch after all earlier batches. The future raises the runner's error."""
         tokens = self._tokens
         return self._executor.submit(tokens.execute_model, runner, tokens.hand_over(batch))
 
     def forget(self) -> None:
-        """Start over: steps started so far have no effect on later ones."""
+        """Drop the copies, so that steps started so far do not affect later steps."""
         self._tokens = TokensInFlight(self.correct_share)

@@ -1,4 +1,4 @@
-"""Masks of phase 9 for a vocabulary in which bytes are missing: WordPiece, Unigram, byte-level without its alphabet."""
+"""Phase 9's masks for vocabularies without all bytes: WordPiece, Unigram, byte-level without its alphabet."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from mini_vllm.electives.grammar import Bitmask
 
 
 def spelled(masks: Any) -> Any:
-    """Return masks that allow no token after which no tokens lead to an end, though bytes would.
+    """Return masks without tokens that lead to a dead end, which only bytes missing in the vocabulary could leave.
 
-    Raises `ValueError` if no tokens spell any text that matches.
+    Raises `ValueError` if the tokens cannot spell any matching text.
     """
     next_states = {START: frozenset(masks.next_states(START).values())}
     to_visit = [START]
@@ -26,7 +26,7 @@ def spelled(masks: Any) -> Any:
 
 
 class SpelledMasks:
-    """Masks without the tokens that lead to states which are not `alive`."""
+    """Masks that exclude tokens that lead to a state outside `alive`."""
 
     def __init__(self, masks: Any, alive: frozenset[int]) -> None:
         self.masks, self.alive = masks, alive

@@ -1,4 +1,4 @@
-"""What an engine has done so far, counted on its thread under the names of vLLM's metrics.
+"""Counts an engine's work on its thread, under the names of vLLM's metrics.
 
 vLLM: `v1/metrics/stats.py`.
 """
@@ -28,7 +28,7 @@ COUNTERS = {
     "prompt_tokens": "Tokens of prompts, cached ones too.",
     "generation_tokens": "Tokens generated.",
 }
-# The bounds are vLLM's, as the names are. No bounds: 1, 2, 5, 10, 20, 50 ... up to `max_model_len`.
+# Bounds and names are vLLM's. Without bounds: 1, 2, 5, 10, 20, 50 ... up to `max_model_len`.
 FIRST_TOKEN_SECONDS = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
     *(160.0, 640.0, 2560.0),
@@ -60,7 +60,7 @@ CACHE_SETTINGS = (
 ).split()
 WARN_EVERY = 50  # preemptions, as in vLLM V0
 NUM_RECENT = 1_000  # requests of a logged hit rate, as in vLLM
-# The words are those of vLLM's page on optimisation; V1 itself only counts preemptions.
+# The text is from vLLM's page on optimisation; V1 itself only counts preemptions.
 PREEMPTED = (
     "Sequence group %s is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. This "
     "can affect the end-to-end performance. Increase gpu_memory_utilization or tensor_parallel_size to provide more KV "
@@ -70,9 +70,9 @@ logger = logging.getLogger(__name__)
 
 
 class BucketCounts:
-    """Counts values by the smallest bound that is not below them. Written by one thread, read by any.
+    """Counts values by the smallest bound at or above them. One thread writes, any thread may read.
 
-    prometheus_client's own takes six times as long, a price that every token of a step would pay.
+    prometheus_client's histogram takes six times as long, for every token of a step.
     """
 
     __slots__ = ("_bounds", "_counts", "total")
@@ -87,24 +87,25 @@ class BucketCounts:
         self.total += value
 
     def buckets(self) -> dict[str, int]:
-        """Return by each bound in Prometheus' notation the number of values up to it."""
+        """Map each bound, in Prometheus' notation, to the number of values up to it."""
         names = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
         return dict(zip(names, accumulate(self._counts), strict=True))
 
 
 def bounds_1_2_5(maximum: int) -> list[int]:
-    """Return 1, 2, 5, 10, 20, 50 ... as far as `maximum`. (vLLM: `build_1_2_5_buckets`.)"""
+    """Return 1, 2, 5, 10, 20, 50 ... up to `maximum`. (vLLM: `build_1_2_5_buckets`.)"""
     steps = (digit * 10**power for power in range(len(str(maximum))) for digit in (1, 2, 5))
     return list(takewhile(lambda bound: bound <= maximum, steps))
 
 
 @dataclass
 class Counts:
-    """Numbers since the engine has been watched, by their names; the gauges are as of the newest step or request.
+    """An engine's metrics by name, counted since `EngineStatistics` was created.
 
-    `drafts` is None for an engine without speculative decoding. `leak` is about blocks that no request held when none
-    ran. `cache_config` is settings of the cache as text. `recent_lookups` has of each of the latest 1,000 requests how
-    many prompt tokens were looked up in the cache and how many were found.
+    The gauges are as of the newest step or request. `drafts` is None without speculative decoding. `leak` describes
+    blocks that were in use although no request ran. `cache_config` holds the cache settings as strings.
+    `recent_lookups` holds, for each of the latest 1,000 requests, the prompt tokens looked up in the cache and those
+    found.
     """
 
     drafts: DraftStatistics | None
@@ -127,15 +128,15 @@ class Counts:
         )
 
     def recent_hit_rate(self) -> float:
-        """Return which share of the looked-up tokens was found, 0 before the first. (vLLM: `CachingMetrics`.)"""
+        """Return the share of looked-up tokens that were found, 0 before the first lookup. (vLLM: `CachingMetrics`.)"""
         num_queries = sum(queries for queries, _ in self.recent_lookups)
         return sum(hits for _, hits in self.recent_lookups) / max(1, num_queries)
 
 
 class EngineStatistics(StepObserver):
-    """Counts what an engine does, and warns of preemptions. Every step pays for every line here.
+    """Counts an engine's work and warns of preemptions. It runs in every step, so each line costs time.
 
-    `request_params_n` is for a caller that makes several requests of one: the engine does not know.
+    The caller counts `request_params_n`, because the engine does not know which requests belong to one with `n` > 1.
     """
 
     def __init__(self, engine: LLMEngine) -> None:
@@ -195,7 +196,7 @@ class EngineStatistics(StepObserver):
         counters["prompt_tokens"] += state.request.num_prompt_tokens
         num_hits = max(0, state.request.num_cached_tokens)
         counters["prefix_cache_hits"] += num_hits
-        # Once per request, as vLLM exports: what it finds after a preemption is of its own blocks.
+        # Counted once per request, as in vLLM: after a preemption a request finds its own blocks.
         if self.engine.config.enable_prefix_caching and not state.request.sampling_params.skip_reading_prefix_cache:
             counters["prefix_cache_queries"] += state.request.num_prompt_tokens
             self.counts.recent_lookups.append((state.request.num_prompt_tokens, num_hits))
@@ -226,5 +227,5 @@ class EngineStatistics(StepObserver):
         if not scheduler.running:
             self.counts.leak = leak_of(scheduler)
         used = 1 - scheduler.kv.num_free_blocks / scheduler.kv.num_usable_blocks
-        # One assignment: another thread may read them in the middle of a step.
+        # One assignment, because a different thread may read the gauges during a step.
         self.counts.gauges = dict(zip(GAUGES, (len(scheduler.running), len(scheduler.waiting), used), strict=True))

@@ -1,4 +1,4 @@
-"""Grammars for requests: checked at once, compiled in the background. (vLLM: `v1/structured_output/__init__.py`.)"""
+"""Checks requests' grammars at once and compiles them in the background. (vLLM: `v1/structured_output/__init__.py`.)"""
 
 import json
 import re
@@ -21,15 +21,15 @@ from mini_vllm.engine.vocabulary import Vocabulary
 from mini_vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 MAX_CACHED, MAX_SHOWN = 64, 5
-MAX_CHARACTERS = 256 * 1024  # llguidance takes 2 s for that many; the time grows with the square
+MAX_CHARACTERS = 256 * 1024  # llguidance needs 2 s for this many; the time grows quadratically
 ESCAPED = re.compile(r"\\u(?:\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{4}))")  # a character in a Lark grammar
 ASCII = tuple(map(chr, range(32, 127)))
-COMPACT = {"whitespace_flexible": False}  # a model that may write spaces without end sometimes does
+COMPACT = {"whitespace_flexible": False}  # with flexible white space a model may write spaces without end
 Start = Callable[[], Grammar]  # makes the grammar of one request
 
 
 def grammar_of(params: SamplingParams, grammars: "StructuredOutputManager | None") -> Future[Grammar] | None:
-    """Return the grammar of a new request, None if it has none. Raises `ValueError` as `grammar_init` does."""
+    """Return a new request's grammar, or None if it has none. Raises `ValueError` like `grammar_init`."""
     if params.structured_outputs is None:
         return None
     if grammars is None:
@@ -41,15 +41,15 @@ def grammar_of(params: SamplingParams, grammars: "StructuredOutputManager | None
 
 
 def drop_grammar(request: Request) -> None:
-    """Do not compile what only a request that was refused or aborted would have needed."""
+    """Cancel the pending compilation for a refused or aborted request."""
     if request.grammar is not None:
         request.grammar.cancel()
 
 
 class StructuredOutputManager:
-    """Makes the grammars of requests. What is compiled serves every request that asks for the same.
+    """Makes the grammars of requests. Requests with the same parameters share the compiled result.
 
-    `regex` and `choice` run through phase 9, all else through llguidance.
+    Phase 9 handles `regex` and `choice`, llguidance everything else.
     """
 
     def __init__(self, functions: StructuredOutputFunctions, tokenizer: Tokenizer, vocab_size: int) -> None:
@@ -62,9 +62,9 @@ class StructuredOutputManager:
         self._other = lru_cache(MAX_CACHED)(self._compile_other)
 
     def grammar_init(self, params: StructuredOutputsParams) -> Future[Grammar]:
-        """Return the grammar of a new request. Raises `ValueError` as `checked` does.
+        """Start compiling a new request's grammar. Raises `ValueError` like `checked`.
 
-        The future raises `ValueError` if it turns out to be too large.
+        The future raises `ValueError` if the grammar cannot be compiled.
         """
         if not self.eos_token_ids:
             raise ValueError("structured_outputs needs a model with an end-of-text token: no text could end")
@@ -78,7 +78,7 @@ class StructuredOutputManager:
         require_spelled(vocabulary, "choice", choice)
         try:
             nfa = build_nfa(parse_regex(regex))
-            groups = group_bytes(nfa, vocabulary.alphabet)  # [a-z] is one step of the automaton and not 26
+            groups = group_bytes(nfa, vocabulary.alphabet)  # [a-z] is one transition of the automaton instead of 26
             dfa = self.functions.build_dfa(nfa, frozenset(groups))
         except ValueError as error:
             raise ValueError(f"structured_outputs cannot be compiled: {error}") from None
@@ -97,7 +97,7 @@ class StructuredOutputManager:
             require_spelled(self.vocabulary, "json" if is_json else "grammar", sorted(filter(str.isprintable, needed)))
         matcher = llguidance().LLMatcher(self.llguidance_tokenizer, grammar, log_level=0)
         first = matcher.deep_copy()
-        first.compute_bitmask()  # a grammar that allows no text shows it here
+        first.compute_bitmask()  # detects a grammar that allows no text
         if first.is_error():
             raise ValueError(f"structured_outputs cannot be compiled: {reason_of(first.get_error())}")
         return lambda: LLGuidanceGrammar(matcher.deep_copy(), self.eos_token_ids)
@@ -112,9 +112,9 @@ class StructuredOutputManager:
 
 
 def checked(params: StructuredOutputsParams) -> StructuredOutputsParams:
-    """Return the params with what is compiled in `_source`. Raises `ValueError` if what is asked for is wrong.
+    """Check the params and return them with `_source` set. Raises `ValueError` if they are invalid.
 
-    A long grammar takes seconds, in which other threads run: `AsyncLLM` does this outside of the engine's thread.
+    A long grammar takes seconds, but other threads run meanwhile, so `AsyncLLM` calls this outside the engine's thread.
     """
     if params._source is not None:
         return params
@@ -128,7 +128,7 @@ def checked(params: StructuredOutputsParams) -> StructuredOutputsParams:
     return replace(params, _source=source)
 
 
-@lru_cache(MAX_CACHED)  # a client may ask for many answers under one grammar
+@lru_cache(MAX_CACHED)  # a client may send many requests with one grammar
 def error_in(grammar: str) -> str:
     return str(llguidance().LLMatcher.validate_grammar(grammar))
 
@@ -142,7 +142,7 @@ def require_short(name: str, text: str) -> None:
 
 
 def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> None:
-    """Raise `ValueError` naming the first texts that the vocabulary cannot spell."""
+    """Raise `ValueError` with the first texts that the vocabulary cannot spell, if any."""
     if missing := [text for text in texts if not vocabulary.is_spelled(text)]:
         shown = ", ".join(map(repr, missing[:MAX_SHOWN])) + ", ..." * (len(missing) > MAX_SHOWN)
         raise ValueError(
@@ -151,7 +151,7 @@ def require_spelled(vocabulary: Vocabulary, name: str, texts: Iterable[str]) -> 
 
 
 def in_llguidance_format(params: StructuredOutputsParams) -> str:
-    """Return `json`, `json_object` or `grammar` as llguidance reads it. Raises `ValueError` for what is no JSON."""
+    """Convert `json`, `json_object` or `grammar` to llguidance's format. Raises `ValueError` for invalid JSON."""
     if params.grammar is not None:
         require_short("grammar", params.grammar)
         return str(llguidance().LLMatcher.grammar_from_lark(params.grammar))
@@ -160,7 +160,7 @@ def in_llguidance_format(params: StructuredOutputsParams) -> str:
         text = schema if isinstance(schema, str) else json.dumps(schema)
         require_short("json", text)
         schema = json.loads(text)
-        with suppress(AttributeError, TypeError):  # llguidance says what is malformed
+        with suppress(AttributeError, TypeError):  # llguidance reports malformed schemas below
             why = prepare(schema)
         grammar = str(llguidance().LLMatcher.grammar_from_json_schema(schema, overrides=COMPACT))
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Records what an engine decides, step by step."""
+"""Records an engine's decisions, step by step."""
 
 from collections import deque
 
@@ -10,7 +10,7 @@ from mini_vllm.engine.observers import StepObserver, StepResult
 
 
 class StepRecorder(StepObserver):
-    """Writes the `StepRecord` of each step. What is kept of it, and at what cost, is up to the subclass."""
+    """Writes the `StepRecord` of each step. The subclass decides which parts to keep, and thus the cost."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -34,7 +34,7 @@ class StepRecorder(StepObserver):
         self._tables = {r.request_id: len(block_ids(r.request_id)) for r in self.scheduler.running}
 
     def record_plan(self, step: int, scheduler_output: SchedulerOutput) -> StepRecord:
-        """Return the record of the step that was just planned; `record_update` adds the rest."""
+        """Return the record of the newly planned step; `record_update` adds the rest."""
         num_free_blocks = self.scheduler.kv.num_free_blocks
         record = StepRecord(
             step=step,
@@ -62,12 +62,12 @@ class StepRecorder(StepObserver):
         return record
 
     def plan_recorded(self, record: StepRecord) -> None:
-        """Start collecting for the next step, once the record of this one is kept."""
+        """Start collecting for the next step after the current record has been stored."""
         self._in_flight.append(record)
         self._added, self._aborted = [], []
 
     def record_update(self, record: StepRecord, result: StepResult) -> StepRecord:
-        """Write to the newest record what its step applied; return the record of the step that computed it."""
+        """Add the applied results to the newest record; return the record of the step that computed them."""
         applied = self._in_flight.popleft()
         record["update_of"] = applied["step"]
         record["output"] = list(result.kept.items())
@@ -75,7 +75,7 @@ class StepRecorder(StepObserver):
         return applied
 
     def record_end(self, record: StepRecord) -> None:
-        """Write to the newest record what is running after its step."""
+        """Add the running requests after the step to its record."""
         record["aborted_before_update"], self._aborted = self._aborted, []
         record["free_after_update"] = self.scheduler.kv.num_free_blocks
         record["running_after"] = [
@@ -84,7 +84,7 @@ class StepRecorder(StepObserver):
         ]
 
     def was_preempted(self, request: Request) -> bool:
-        """Return whether a request that joins the running ones in this step has run before."""
+        """Return whether a request that starts running in this step has run before."""
         return request.num_preemptions > 0
 
     def _share(self, request_id: str, num_tokens: int, scheduler_output: SchedulerOutput) -> ScheduledRecord:
@@ -117,7 +117,7 @@ class StepRecorder(StepObserver):
 
 
 class TraceRecorder(StepRecorder):
-    """Keeps the record of every step in `steps`, with the whole state of the pool.
+    """Keeps the record of every step in `steps`, including the whole state of the pool.
 
     `evicted` is a list to which the scheduler's prefix cache appends the ids of evicted blocks
     (`ObservedPrefixCache`); each step empties it.
@@ -155,7 +155,7 @@ class TraceRecorder(StepRecorder):
             if record["added"] is not self._added:
                 self._added, self._aborted = record["added"] + self._added, record["aborted"] + self._aborted
         del self.steps[self._num_ended :]
-        for record in self._in_flight:  # the plan counts as not taken, but tokens applied after it count
+        for record in self._in_flight:  # the plan is undone, but tokens applied after it stay
             record["scheduled"], record["total"], record["preempted"], record["evicted"] = [], 0, [], []
         self._in_flight.clear()
 
@@ -181,6 +181,6 @@ class TraceRecorder(StepRecorder):
 
 
 def _has_run(request: Request) -> bool:
-    """Return whether a waiting request was preempted before; it may be loading its K and V since."""
+    """Return whether a waiting request was preempted earlier; it may be loading its K and V now."""
     is_loading = request.status is RequestStatus.WAITING_FOR_REMOTE_KVS
     return request.status is RequestStatus.PREEMPTED or (is_loading and request.num_cached_tokens >= 0)

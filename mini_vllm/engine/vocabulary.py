@@ -1,4 +1,4 @@
-"""The vocabulary as grammars see it: the bytes of each token, and tokens that spell given bytes."""
+"""The vocabulary for grammars: the bytes of each token, and tokens that spell given bytes."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -6,14 +6,14 @@ from functools import cached_property
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.electives.automaton import TrieNode, build_trie
 
-# Every byte of UTF-8. A vocabulary with a token for each can write any text and is never stuck within a character.
+# Every byte of UTF-8. A vocabulary with a token for each byte can write any text and always complete a character.
 UTF_8 = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 0x100)}
 
 
 class Vocabulary:
-    """A tokenizer's tokens of text, by token id up to `vocab_size`. llguidance takes it for a tokenizer.
+    """A tokenizer's text tokens, by token id up to `vocab_size`. llguidance uses it as a tokenizer.
 
-    Control tokens have no bytes. Neither have end-of-text tokens, because they end a text whatever they decode to.
+    Control tokens have empty bytes. So do end-of-text tokens, because they end a text whatever they decode to.
     """
 
     is_tokenizer_wrapper = True
@@ -40,7 +40,7 @@ class Vocabulary:
 
     @property
     def tokens(self) -> list[bytes]:
-        """The tokens as llguidance takes them: control tokens are 0xFF, which is no byte of UTF-8, and their name."""
+        """The tokens in llguidance's format: a control token is 0xFF, which UTF-8 never uses, and its name."""
         names = {token_id: name for name, token_id in self.tokenizer.control_tokens.items()}
         return [
             text or b"\xff" + names.get(token_id, f"<{token_id}>").encode()
@@ -48,23 +48,23 @@ class Vocabulary:
         ]
 
     def __call__(self, text: str) -> list[int]:
-        """Return tokens whose bytes are exactly this text, or its longest beginning that tokens spell.
+        """Return tokens whose bytes are exactly this text, or its longest prefix that tokens can spell.
 
-        The tokenizer's own tokens come first, because the model knows them. But a tokenizer may begin with a blank,
-        change letters (NFC, lower case) and leave out what it does not know.
+        The tokenizer's encoding is preferred, because the model was trained on it. But a tokenizer may prepend a blank,
+        change letters (NFC, lower case) and omit unknown characters.
         """
         known = range(len(self.token_bytes))
         token_ids = [one for one in self.tokenizer.encode(text) if one in known and self.token_bytes[one]]
         return token_ids if self._joined(token_ids) == text.encode() else self.spell(text.encode())
 
     def is_spelled(self, text: str) -> bool:
-        """Return whether some tokens spell a text."""
+        """Return whether tokens can spell the whole text."""
         return self.is_complete or self._joined(self.spell(text.encode())) == text.encode()
 
     def spell(self, text: bytes) -> list[int]:
-        """Return tokens that spell the text or its longest possible beginning: of each two choices the longer token."""
+        """Return tokens that spell the text or its longest possible prefix; longer tokens are preferred."""
         token_ids, ends, options = list[int](), [0], [self._tokens_at(text, 0)]
-        furthest, dead = (0, list[int]()), set[int]()  # nothing that begins at a dead place reaches the end
+        furthest, dead = (0, list[int]()), set[int]()  # no tokens from a dead position reach the end
         while ends[-1] < len(text):
             if options[-1]:
                 token_id, end = options[-1].pop()
@@ -86,7 +86,7 @@ class Vocabulary:
         return b"".join(map(self.token_bytes.__getitem__, token_ids))
 
     def _tokens_at(self, text: bytes, start: int) -> list[tuple[int, int]]:
-        """Return the tokens with which `text[start:]` may begin, each with its end; the longest comes last."""
+        """Return each token that `text[start:]` begins with, and its end; the longest comes last."""
         node, found = self.trie, list[tuple[int, int]]()
         for end, byte in enumerate(text[start : start + self._max_bytes], start=start + 1):
             if byte not in node.children:

@@ -1,1 +1,1 @@
-"""The real model: loading, the paged KV cache and the runner around phase 6. Imports torch."""
+"""The real model: loading, the paged KV cache, and the runner that calls phase 6. Imports torch."""

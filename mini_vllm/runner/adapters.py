@@ -1,7 +1,7 @@
-"""Adapters of the Llama pass: from PEFT's files to a product beside each linear layer.
+"""LoRA adapters for the Llama pass: reads PEFT's files and adds a product to each linear layer.
 
-vLLM: `lora/models.py` reads the files, `lora/layers/` has a layer beside each kind of linear layer. There `max_loras`
-slots on the GPU take turns; here all adapters stay loaded, and `max_loras` is for the scheduler alone.
+vLLM: `lora/models.py` reads the files, `lora/layers/` wraps each kind of linear layer. vLLM swaps adapters in
+`max_loras` GPU slots; here all adapters stay loaded, and only the scheduler uses `max_loras`.
 """
 
 import json
@@ -25,8 +25,8 @@ from mini_vllm.runner.paged_model import ForwardPass
 
 Bgmv = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
 KEY = re.compile(r"base_model\.model\.(model\.layers\.(\d+)\.(?:self_attn|mlp)\.(\w+_proj))\.lora_([AB])\.weight")
-# Settings that tell how an adapter was trained, or what its files show. Others change the product, or more than these
-# layers, so all of them must be off; those that PEFT will have one day, too.
+# These settings describe training, or repeat what the files show. All others, including future ones, must be off,
+# because they may change the product or further layers.
 HARMLESS = frozenset(
     "r lora_alpha rank_pattern alpha_pattern use_rslora target_modules exclude_modules layers_to_transform "
     "layers_pattern fan_in_fan_out lora_dropout "
@@ -37,15 +37,15 @@ OFF: tuple[Any, ...] = (False, None, [], {})
 SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
     "bias": ("none",),
-    "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),  # others change the model's own weights
+    "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),  # others change the base model's weights
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter's A [r, in] and B [out, r] by layer and module, their rank r, and the factor of their product.
+    """An adapter's A [r, in] and B [out, r] by layer and module, their rank r, and their product's factor.
 
-    `everywhere` has the modules that it must change in every layer.
+    `everywhere` holds the modules that the adapter must change in every layer.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Adapter:
 
 
 def load_adapter(name: str, path: str | Path) -> Adapter:
-    """Read a directory that PEFT has saved. Raises `ValueError` for what is none, or not supported."""
+    """Read a directory saved by PEFT. Raises `ValueError` if it is invalid or an option is not supported."""
     folder = Path(path)
     try:
         for file in folder.glob("adapter_*"):
@@ -100,9 +100,10 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
 
 
 def rank_and_scale(config: Mapping[str, Any], path: str, rank: int, alpha: float) -> tuple[int, float]:
-    """Return a module's rank and the factor of its product; `rank` and `alpha` hold unless a pattern matches its path.
+    """Return a module's rank and its product's factor. Patterns that match its path override `rank` and `alpha`.
 
-    peft: `get_pattern_key` and `update_layer`. Raises `ValueError` for values out of range, `re.error` for patterns.
+    peft: `get_pattern_key` and `update_layer`. Raises `ValueError` for values out of range, `re.error` for invalid
+    patterns.
     """
 
     def first_match(setting: str, default: Any) -> Any:
@@ -116,7 +117,7 @@ def rank_and_scale(config: Mapping[str, Any], path: str, rank: int, alpha: float
 
 
 def digest_of(adapters: Sequence[Adapter]) -> bytes:
-    """Return what tells adapters from others with the same names; empty without any."""
+    """Return a digest of the adapters' names, factors and weights, or b"" without adapters."""
     digest = sha256()
     for adapter in adapters:
         digest.update(repr((adapter.name, sorted(adapter.scales.items()))).encode())
@@ -126,7 +127,7 @@ def digest_of(adapters: Sequence[Adapter]) -> bytes:
 
 
 class StepAdapters:
-    """Which adapter each row of the current step has: `indices` [T] int64, -1 for none; None if no row has any."""
+    """The adapter of each row of the current step: `indices` [T] int64, -1 for none; None without any adapter."""
 
     def __init__(self, names: Sequence[str], device: torch.device) -> None:
         self.index_of: dict[str | None, int] = {name: index for index, name in enumerate(names)}
@@ -134,7 +135,7 @@ class StepAdapters:
         self.indices: Tensor | None = None
 
     def start_step(self, batch: Sequence[ScheduledRequest]) -> None:
-        """Set the rows of a step; a request has as many as it computes tokens."""
+        """Set the adapter index of each row of a step; a request has one row per scheduled token."""
         found = [self.index_of.get(one.request.adapter_id, -1) for one in batch]
         counts = torch.tensor([one.num_scheduled_tokens for one in batch])
         indices = torch.tensor(found).repeat_interleave(counts)
@@ -142,14 +143,14 @@ class StepAdapters:
 
 
 def with_adapters(model: ForwardPass, adapters: Sequence[Adapter], bgmv: Bgmv) -> StepAdapters:
-    """Put the adapters beside the layers of a model, in place. Raises `ValueError` if they do not fit it."""
+    """Add adapters to a model's layers, in place. Raises `ValueError` if they do not fit the model."""
     if not isinstance(model, LlamaModel):
         raise ValueError("adapters need a model of the Llama family: Llama, Mistral, Qwen2 or Qwen3")
     step = StepAdapters([adapter.name for adapter in adapters], model.device)
     config, dim = model.model.config, model.head_dim
     hidden, inner, heads = config.hidden_size, config.intermediate_size, model.num_heads * dim
     keys = model.num_kv_heads * dim
-    joined: dict[str, tuple[int, dict[str, int]]] = {  # product: its inputs, and the outputs of its modules in order
+    joined: dict[str, tuple[int, dict[str, int]]] = {  # by product: number of inputs, and outputs by module in order
         "qkv": (hidden, {"q_proj": heads, "k_proj": keys, "v_proj": keys}),
         "output": (heads, {"o_proj": hidden}),
         "gate_up": (hidden, {"gate_proj": inner, "up_proj": inner}),
@@ -170,10 +171,10 @@ def with_adapters(model: ForwardPass, adapters: Sequence[Adapter], bgmv: Bgmv) -
 def stacked(
     adapters: Sequence[Adapter], layer: int, num_inputs: int, outputs: Mapping[str, int]
 ) -> tuple[Tensor, Tensor]:
-    """Return A [N, modules * r, in] and B [N, out, modules * r] of all adapters for modules that are one product.
+    """Stack all adapters' A [N, modules * r, in] and B [N, out, modules * r] for one product.
 
-    Each module has its own rows of A, and B joins them to its own outputs alone. r is the largest rank; what a smaller
-    one leaves is 0. B holds the factor of the product.
+    Each module has separate rows of A, which B maps to that module's outputs only. r is the largest rank; smaller ranks
+    are padded with 0. B includes the product's factor.
     """
     rank = max(rank for adapter in adapters for rank in adapter.ranks.values())
     lora_a = torch.zeros(len(adapters), len(outputs) * rank, num_inputs)
@@ -189,7 +190,7 @@ def stacked(
 
 
 def with_lora(product: Product, lora_a: Tensor, lora_b: Tensor, step: StepAdapters, bgmv: Bgmv) -> Product:
-    """Return the product with the rows' adapters added to it."""
+    """Return a product that also adds each row's adapter."""
 
     def both(inputs: Tensor) -> Tensor:
         output = product(inputs)
@@ -201,7 +202,7 @@ def with_lora(product: Product, lora_a: Tensor, lora_b: Tensor, step: StepAdapte
 
 
 def require_fit(adapters: Sequence[Adapter], num_layers: int, products: Any) -> None:
-    """Raise `ValueError` unless every A [r, in] has its B [out, r], for a layer of the model of that size."""
+    """Raise `ValueError` unless every A [r, in] has a B [out, r] and both fit the model's layer."""
     sizes = {module: (num_inputs, out) for num_inputs, outputs in products for module, out in outputs.items()}
     for adapter in adapters:
         if not adapter.weights:

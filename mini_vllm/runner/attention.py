@@ -1,7 +1,7 @@
-"""Replace a transformers model's attention function by phase 6's, over the paged KV cache.
+"""Replace a transformers model's attention function with phase 6's, which uses the paged KV cache.
 
-The rest of the model does not change: projections, rotary embeddings, norms, MLP. The batch of the step reaches the
-attention function through the model's keyword arguments.
+Projections, rotary embeddings, norms and MLP do not change. The batch of the step reaches the attention function
+through the model's keyword arguments.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ATTENTION_NAME = "mini_vllm_paged"
 
 @dataclass(slots=True)
 class PagedContext:
-    """What the attention function of every layer needs in one step, for each layer.
+    """The per-layer arguments of the attention function in one step.
 
     `key_caches` and `value_caches` are tensors [blocks, block_size, kv_heads, head_dim].
     """

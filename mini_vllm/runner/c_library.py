@@ -1,4 +1,4 @@
-"""Compile a C file for this processor and load it; the engine's own files once per machine."""
+"""Compiles and loads C files for this processor; the engine's own files once per machine."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ def find_compiler() -> str | None:
 
 
 def can_compile() -> bool:
-    """Return whether there is a C compiler that takes our options; not every machine with one has its headers."""
+    """Return whether a C compiler with its headers exists and accepts our options."""
     try:
         trial = '#include "numbers.h"\n#include <math.h>\n'
         compile_library("nothing.c", trial, ("-DIS_BFLOAT16=0",), is_kept=True)
@@ -35,10 +35,11 @@ def can_compile() -> bool:
 
 
 def compile_library(name: str, code: str, options: tuple[str, ...], *, is_kept: bool = False) -> ctypes.CDLL:
-    """Return the library of a file of this name with this code, compiled with these options beside ours.
+    """Compile `code` with our options plus `options` and return the loaded library.
 
-    With `is_kept` it stays in the user's folder of caches, where the next process finds it: whatever it depends on is
-    part of its name. Raises `ValueError` with the compiler's own words if it refuses the code, or if there is none.
+    With `is_kept` the library stays in the user's cache folder for later processes; its file name contains a digest of
+    everything it depends on. Raises `ValueError` with the compiler's message if compiling fails, or if there is no
+    compiler.
     """
     return _library(find_compiler(), name, code, options, is_kept)
 
@@ -61,7 +62,7 @@ def _library(compiler: str | None, name: str, code: str, options: tuple[str, ...
 
 
 def _load(library: Path) -> ctypes.CDLL | None:
-    """Return a library, or None if there is none or a full disk has cut it short."""
+    """Load a library; return None if the file is missing or truncated by a full disk."""
     try:
         return ctypes.CDLL(str(library))
     except OSError:
@@ -73,20 +74,20 @@ def _cache_folder() -> Path:
 
 
 def _digest(compiler: str, code: str, options: tuple[str, ...]) -> str:
-    """Return a digest of all that a library depends on: with another one it is another file."""
+    """Return a digest of everything a library depends on, for its file name."""
     headers = [header.read_text(encoding="utf-8") for header in sorted(HERE.glob("*.h"))]
     return sha256(repr((code, options, OPTIONS, headers, _processor(compiler), torch.__file__)).encode()).hexdigest()
 
 
 @cache
 def _processor(compiler: str) -> str:
-    """Return what a compiler knows of itself and this processor: its version, the instructions that it may use."""
+    """Return the compiler's predefined macros: its version and the instructions that it may use here."""
     command = [compiler, "-march=native", "-E", "-dM", "-x", "c", os.devnull]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def _keep(library: Path, kept: Path) -> None:
-    """Copy a library into the cache, whole or not at all; a folder that cannot be written keeps nothing."""
+    """Copy a library into the cache atomically; do nothing if the folder is not writable."""
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=kept.parent) as folder:
@@ -97,17 +98,17 @@ def _keep(library: Path, kept: Path) -> None:
 
 
 def torch_threads() -> list[str]:
-    """Return the path of the OpenMP library whose threads torch computes on, if it is GCC's; macOS has another one."""
+    """Return the path of torch's OpenMP library if it is GCC's, else an empty list (macOS uses a different one)."""
     return sorted(map(str, (Path(torch.__file__).parent / "lib").glob("libgomp*")))[:1]
 
 
 def _compile(compiler: str, source: Path, options: tuple[str, ...], library: Path) -> str:
-    """Compile a file to a library; return what the compiler says if it does not."""
+    """Compile a file to a library; return "" or the compiler's error."""
     compiled = library.with_suffix(".o")
-    # The threads of torch compute, and no further ones: two pools would wait for each other.
+    # Use torch's threads, because a second thread pool would compete with them.
     threads = torch_threads()
     openmp = ["-fopenmp"] if threads else []
-    # Two steps, since a library that is linked with -ffast-math turns off subnormal numbers in the whole process.
+    # Compile and link separately, because linking with -ffast-math turns off subnormals in the whole process.
     for arguments in (
         [*OPTIONS, *openmp, f"-I{HERE}", *options, str(source), "-o", str(compiled)],
         ["-shared", str(compiled), *threads, "-lm", "-o", str(library)],

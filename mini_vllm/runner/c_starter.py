@@ -1,4 +1,4 @@
-"""Whether a C file still has the line that stands for its body: known without a compiler, and without torch."""
+"""Checks whether a C file still has its `#error` line, without a compiler and without torch."""
 
 import re
 
@@ -6,6 +6,6 @@ UNWRITTEN = re.compile(r'^#error "(Phase \d+, task \d+: .+)"$', re.MULTILINE)
 
 
 def unwritten_task(code: str) -> str | None:
-    """Return what the code's `#error` says is not written, or None."""
+    """Return the unwritten task that the code's `#error` line names, or None."""
     found = UNWRITTEN.search(code)
     return found and found.group(1)

@@ -1,7 +1,7 @@
-"""Chats through a model's template: every message arrives in the prompt, or words say why not.
+"""Encodes chats with a model's template, and explains in an error if a message would be lost.
 
-vLLM: `entrypoints/chat_utils.py`. It reads from a template's syntax whether the template wants the content of a message
-as a string or as a list of parts; here each is tried, with a mark before and after every text.
+vLLM: `entrypoints/chat_utils.py`. vLLM infers from a template's syntax whether a message's content must be a string or
+a list of parts. This module tries both forms, with a mark before and after every text.
 """
 
 import re
@@ -16,7 +16,7 @@ from mini_vllm.core.tokenizer import Message, Tool
 Chat = list[dict[str, Any]]
 Form = Callable[[str], Any]
 FORMS: tuple[Form, ...] = (str, lambda text: [{"type": "text", "text": text}])
-REPR = r"""['"]text['"]: ?['"]"""  # of a part that was printed as it is
+REPR = r"""['"]text['"]: ?['"]"""  # a part that was printed as a Python or JSON literal
 NO_TEMPLATE = (
     "this model has no chat template, in tokenizer_config.json or chat_template.jinja: send prompts as plain text "
     "(generate --no-chat, /v1/completions), or add the template from its model card to its folder"
@@ -24,17 +24,17 @@ NO_TEMPLATE = (
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
-    """Return the tokens of a chat, up to where the answer begins, by a transformers tokenizer.
+    """Encode a chat with a transformers tokenizer, up to the start of the answer.
 
-    As in vLLM, the name of a control token in a message becomes that token, unless the tokenizer encodes messages
-    itself (mistral-common). Raises `ValueError` if there is no template, it refuses the messages or leaves a text out.
+    As in vLLM, a control token's name in a message becomes that token, unless the tokenizer encodes messages itself
+    (mistral-common). Raises `ValueError` if there is no template, or if it refuses the messages or omits a text.
     """
     for number, message in enumerate(messages, start=1):
         if not all(isinstance(message.get(name), str) for name in ("role", "content")):
             raise ValueError(f"message {number} must have a role and a content, both strings, got {message!r:.200}")
     if has_template(tokenizer) and not tokenizer.chat_template:
         raise ValueError(NO_TEMPLATE)
-    reasons: list[tuple[bool, str]] = []  # whether the template is made for this form, and what is wrong
+    reasons: list[tuple[bool, str]] = []  # whether the template expects this form, and the fault
     for form in FORMS:
         try:
             lost = _lost(tokenizer, messages, form, tools)
@@ -49,14 +49,14 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Too
 
 
 def has_template(tokenizer: Any) -> bool:
-    """Return whether a tokenizer encodes the text that a template makes, or the messages themselves."""
+    """Return whether a tokenizer uses a template; if not, it encodes messages itself."""
     return getattr(type(tokenizer), "apply_chat_template", None) is PreTrainedTokenizerBase.apply_chat_template
 
 
 def _encode(tokenizer: Any, chat: Chat, tools: Sequence[Tool]) -> list[int]:
     if has_template(tokenizer):
         return list(tokenizer.encode(_text(tokenizer, chat, tools), add_special_tokens=False))
-    # Control tokens in a text of such a tokenizer would be encoded as plain text.
+    # Such a tokenizer would encode control tokens in a rendered text as plain text.
     extra = {"tools": [*tools]} if tools else {}
     return list(
         tokenizer.apply_chat_template(chat, tokenize=True, add_generation_prompt=True, return_dict=False, **extra)
@@ -71,7 +71,7 @@ def _text(tokenizer: Any, chat: Chat, tools: Sequence[Tool]) -> str:
 
 
 def _lost(tokenizer: Any, messages: Sequence[Message], form: Form, tools: Sequence[Tool]) -> list[int]:
-    """Return the places of the messages whose text does not arrive whole, or not as text."""
+    """Return the indices of messages whose text is missing, incomplete or printed as a literal."""
     begins, ends = ([f"7{side}{place:07}{side}4" for place in range(len(messages))] for side in (386, 915))
     marked = [
         f"{begin}{one['content']}{end}" if one["content"].strip() else one["content"]
@@ -81,7 +81,7 @@ def _lost(tokenizer: Any, messages: Sequence[Message], form: Form, tools: Sequen
     text = _text(tokenizer, chat, tools)
     lost = []
     for place, one in enumerate(messages):
-        # Many templates leave out what an earlier answer thought, which comes first in it.
+        # Many templates omit the reasoning at the start of earlier answers.
         needed = [ends[place]] if one["role"] == "assistant" else [begins[place], ends[place]]
         is_there = all(mark in text for mark in needed) and not re.search(REPR + begins[place], text)
         if one["content"].strip() and not is_there:
@@ -90,7 +90,7 @@ def _lost(tokenizer: Any, messages: Sequence[Message], form: Form, tools: Sequen
 
 
 def _in_words(error: Exception) -> str:
-    """Return an error in one line."""
+    """Return an error's message in one line."""
     if isinstance(error, TemplateSyntaxError):
         return f"line {error.lineno} of the template: {error.message}"
     text = (str(error).strip() or "no reason given").splitlines()[0]

@@ -1,4 +1,4 @@
-"""Phase 6 in C, compiled for the model and this processor: its second optional task, and the reference's kernels."""
+"""Phase 6 in C, compiled for this model and processor: the second optional task and the reference's kernels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -25,7 +25,7 @@ CFunction = Callable[..., None]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the compiler knows of a model: the sizes of its heads and blocks, and its dtype."""
+    """A model's compile-time constants: the sizes of its heads and blocks, and its dtype."""
 
     num_kv_heads: int
     group: int
@@ -45,7 +45,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class CFile:
-    """A C file as it was when an engine was made: an edit is for the next one. `is_ours`: it is not a learner's."""
+    """A C file as read when the engine was built; later edits affect new engines only. `is_ours`: not a learner's."""
 
     name: str
     code: str
@@ -58,10 +58,10 @@ class CFile:
 
 @cache
 def compiled_function(name: str, file: CFile, sizes: Sizes) -> CFunction:
-    """Return a function of a file, compiled for these sizes when it is first needed.
+    """Compile a file for these sizes, once, and return one of its functions.
 
-    Raises `NotImplementedError` while the code has its line `#error`, and `ValueError` with the compiler's own words
-    if it refuses it.
+    Raises `NotImplementedError` while the code still has its `#error` line, and `ValueError` with the compiler's
+    message if compiling fails.
     """
     if unwritten := unwritten_task(file.code):
         raise NotImplementedError(unwritten)
@@ -72,9 +72,9 @@ def compiled_function(name: str, file: CFile, sizes: Sizes) -> CFunction:
 
 
 def in_c(steps: RunnerSteps, decodes: Path, kernels: Path | None = None) -> RunnerSteps:
-    """Return steps in which requests with few tokens attend through the function of a C file.
+    """Return steps in which decoding requests use the attention function of a C file.
 
-    The reference has a second file, `kernels`, through which chunks attend, and K and V are written.
+    The reference's second file, `kernels`, computes the attention of chunks and writes K and V.
     """
     if kernels is None:
         return replace(steps, paged_attention=compiled_attention(steps.paged_attention, CFile.read(decodes)))
@@ -86,7 +86,7 @@ def in_c(steps: RunnerSteps, decodes: Path, kernels: Path | None = None) -> Runn
 def compiled_attention(
     in_torch: PagedAttention, decodes_file: CFile, chunks_file: CFile | None = None
 ) -> PagedAttention:
-    """Return an attention through C; `in_torch` serves chunks that have no file, and other dtypes."""
+    """Return an attention function in C; `in_torch` handles other dtypes, and chunks without `chunks_file`."""
 
     def paged_attention(
         query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float
@@ -125,7 +125,7 @@ def compiled_attention(
 def attend_rows(
     attend: CFunction, query: Tensor, key_cache: Tensor, value_cache: Tensor, decodes: Decodes, scale: float
 ) -> Tensor:
-    """Return the attention of rows [N, heads, head_dim], each over the blocks of its own table."""
+    """Return the attention of rows [N, heads, head_dim], each over the blocks of its table."""
     output = torch.empty(query.shape, dtype=query.dtype)
     attend(
         *_query_and_caches(query, key_cache, value_cache),
@@ -144,7 +144,7 @@ def _query_and_caches(query: Tensor, key_cache: Tensor, value_cache: Tensor) -> 
 
 
 def compiled_write_kv(in_torch: WriteKV, file: CFile) -> WriteKV:
-    """Return a `write_kv` through C; `in_torch` serves other dtypes, and heads that are no neighbours."""
+    """Return a `write_kv` in C; `in_torch` handles other dtypes and non-contiguous heads."""
 
     def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor) -> None:
         are_neighbours = key.stride() == value.stride() and key.stride()[1:] == (key.shape[2], 1)

@@ -1,7 +1,7 @@
-"""The forward pass of a Llama with its layers in C (`llama_layer.c`), where there is a compiler.
+"""A Llama's forward pass with its layers in C (`llama_layer.c`), if there is a compiler.
 
-In torch a layer is dozens of operators, and starting them costs a small model more than its arithmetic. Here it is two
-calls, with phase 6 between them.
+In torch a layer is dozens of operators, and launching them costs a small model more than its arithmetic. Here a layer
+is two calls, with phase 6 between them.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.steps import FlatBatch, RunnerSteps
 
 DTYPES = (torch.float32, torch.bfloat16)
-MIN_SHARED_WORK = 1_000_000  # multiplications of a layer from which threads gain more than they wait for each other
-START = (LENGTH, LENGTH, NUMBER)  # rows, threads, and what a norm adds to the mean square
+MIN_SHARED_WORK = 1_000_000  # multiplications above which several threads are faster than one
+START = (LENGTH, LENGTH, NUMBER)  # rows, threads, and the epsilon of the norms
 SIGNATURES = {
     "columns_of_a_panel": (),
     "pack": (POINTER, LENGTH, LENGTH, POINTER),
@@ -35,7 +35,7 @@ SIGNATURES = {
 
 @cache
 def layer_functions(dtype: torch.dtype) -> Any:
-    """Return the functions of `llama_layer.c` for numbers of this dtype."""
+    """Return the functions of `llama_layer.c`, compiled for this dtype."""
     source = HERE / "llama_layer.c"
     options = (f"-DIS_BFLOAT16={int(dtype is torch.bfloat16)}",)
     library = compile_library(source.name, source.read_text(encoding="utf-8"), options, is_kept=True)
@@ -46,7 +46,7 @@ def layer_functions(dtype: torch.dtype) -> Any:
 
 
 def can_be_compiled(model: Any) -> bool:
-    """Return whether C computes this model's layers: a Llama on a CPU, without biases but those of Q, K and V."""
+    """Return whether C can compute this model: a Llama on a CPU without biases except in Q, K and V."""
     if not is_llama(model) or model.device.type != "cpu" or model.dtype not in DTYPES:
         return False
     if not torch_threads() or not can_compile():  # on one thread it would be slower than torch on all
@@ -54,13 +54,13 @@ def can_be_compiled(model: Any) -> bool:
     decoder = model.model.layers[0]
     has_biases = any(layer.bias is not None for layer in (decoder.self_attn.o_proj, decoder.mlp.down_proj))
     columns, sizes = layer_functions(model.dtype).columns_of_a_panel(), decoder.self_attn.o_proj.weight.shape
-    # A panel of the gate's columns has one of its partner's beside it; a pair of bfloat16 is one number to C.
+    # The gate's and the up projection's panels must cover the same columns, and C reads bfloat16 numbers in pairs.
     return not has_biases and model.config.intermediate_size % columns == 0 and all(size % 2 == 0 for size in sizes)
 
 
 @dataclass(frozen=True, slots=True)
 class PanelProduct:
-    """The product of linear layers with the same input, their `weight` packed as C reads it."""
+    """The product of linear layers with the same input, with `weight` packed for the C code."""
 
     weight: Tensor
     bias: Tensor | None
@@ -79,7 +79,7 @@ class PanelProduct:
         return cls(weight, torch.cat(biases) if biases else None, depth, width)
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        """Multiply inputs [rows, depth], for a layer that adapters are added to."""
+        """Multiply inputs [rows, depth]; used for a layer with adapters."""
         inputs = inputs.contiguous()
         output = torch.empty(len(inputs), self.width, dtype=inputs.dtype)
         layer_functions(inputs.dtype).linear(
@@ -93,17 +93,17 @@ class PanelProduct:
 
 
 def threads_for(work: int) -> int:
-    """Return how many threads share this many multiplications."""
+    """Return the number of threads for this many multiplications."""
     return torch.get_num_threads() if work >= MIN_SHARED_WORK else 1
 
 
 def addresses(*tensors: Tensor | None) -> list[int | None]:
-    """Return where the numbers of tensors begin."""
+    """Return the tensors' data pointers; None stays None."""
     return [None if tensor is None else tensor.data_ptr() for tensor in tensors]
 
 
 class CompiledLlama(LlamaModel):
-    """A `LlamaModel` with its layers in C. The weights of the model's own linear layers are freed."""
+    """A `LlamaModel` with its layers in C. The original weights of the linear layers are freed."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -112,19 +112,19 @@ class CompiledLlama(LlamaModel):
         self.weights_of_layer: int = config.hidden_size * (heads + 3 * config.intermediate_size)
 
     def product(self, *layers: Any) -> PanelProduct:
-        """Return one product for linear layers with the same input, whose own weights are freed."""
+        """Return one product for linear layers with the same input, and free their original weights."""
         product = PanelProduct.of(*layers)
         for layer in layers:
-            if layer.weight is not self.embedding:  # the embedding is also a table, to look tokens up in
+            if layer.weight is not self.embedding:  # the embedding also serves as the lookup table
                 layer.weight.data = torch.empty(0, dtype=layer.weight.dtype)
         return product
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
+        """Compute a step; return logits [S, vocab] of the rows in `logits_indices`."""
         panels = [[one for one in layer.products if isinstance(one, PanelProduct)] for layer in self.layers]
         if any(len(found) < len(layer.products) for found, layer in zip(panels, self.layers, strict=True)):
-            return super().forward(flat)  # adapters are added to the products within a layer
+            return super().forward(flat)  # adapters must be added to the products inside a layer
         hidden = embedding(flat.input_ids, self.embedding)  # [T, hidden size]
         angles = flat.positions[:, None] * self.inv_freq
         turns = [(numbers * self.rotary_scale).contiguous() for numbers in (angles.cos(), angles.sin())]  # [T, D / 2]
@@ -181,7 +181,7 @@ class CompiledLlama(LlamaModel):
 
 
 def packed_model(loaded: LoadedModel, steps: RunnerSteps, num_blocks: int, block_size: int) -> PagedModel:
-    """Return a model over its own cache with its weights reordered for this CPU; it can no longer be saved."""
+    """Return a paged model with its weights reordered for this CPU; the loaded model can no longer be saved."""
     if can_be_compiled(loaded.model):
         return CompiledLlama(loaded, steps.write_kv, steps.paged_attention, num_blocks, block_size, steps.windows)
     pack_linear_layers(loaded.model)

@@ -1,4 +1,4 @@
-"""The reference's sampler in C, where there is a compiler."""
+"""The reference's sampler in C, used if there is a compiler."""
 
 from array import array
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from mini_vllm.runner.compiled import DTYPES, CFile
 from mini_vllm.sampling_params import SamplingParams
 
 Sample = Callable[[Tensor, Sequence[SamplingParams], Sequence[float]], list[int]]
-MIN_SHARED_LOGITS = 32_768  # from which threads gain more than they wait for each other
+MIN_SHARED_LOGITS = 32_768  # above this, several threads are faster than one
 
 
 @cache
@@ -25,9 +25,9 @@ def _compiled(file: CFile, dtype: torch.dtype) -> Any:
 
 
 def compiled_sample(in_torch: Sample, file: CFile) -> Sample:
-    """Return a `sample` through C, compiled when it is first needed; `in_torch` serves other dtypes.
+    """Return a `sample` in C, compiled on first use; `in_torch` handles other dtypes.
 
-    It raises `MemoryError` if there is no room for a row in float64.
+    It raises `MemoryError` if a row in float64 does not fit in memory.
     """
 
     def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[float]) -> list[int]:

@@ -1,10 +1,10 @@
-"""Check that a model's attention goes through the function that transformers lets us replace, and texts stay apart.
+"""Checks that a model uses transformers' replaceable attention function and keeps texts in one row separate.
 
-The paged cache puts several requests into one row, with each token's position in its own request, and replaces
-only the attention function. A model that adds biases elsewhere, counts positions itself or never calls the function
-would still run, but generate wrong text. So before it is used it computes two short texts in one row, through an
-attention function that uses nothing but its arguments. The logits must equal those of each text alone: once when both
-begin, and once when the second ends at the last position, because some models take angles or tables from the largest.
+The paged cache puts several requests into one row, with each token's position in its request, and replaces only the
+attention function. A model that adds biases elsewhere, counts positions itself or never calls the function would still
+run, but generate wrong text. So this check computes two short texts in one row, with an attention function that uses
+only its arguments. The logits must equal those of each text alone. The check runs twice: with both texts at position 0,
+and with the second ending at the last position, because some models derive angles or tables from the largest position.
 """
 
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ from transformers.cache_utils import Cache
 CONTRACT_NAME = "mini_vllm_contract"
 TEXT_OF_TOKEN = (1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1)  # interleaved: distances in the row differ from those in the text
 UNSUPPORTED = ("softcap", "s_aux", "position_bias", "alibi")
-TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}  # of two logits, by the largest
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 2e-2}  # difference, relative to the largest logit
 
 
 @dataclass(slots=True)
 class AttentionShape:
-    """What the attention function has seen: the layers in call order, their windows, and [heads, size] of K and V.
+    """Records the attention function's calls: layers in call order, their windows, and [heads, size] of K and V.
 
-    `text_of_token` [T] is given: the text of the row that each token belongs to.
+    `text_of_token` [T] is an input: the number of the text that each token belongs to.
     """
 
     text_of_token: Tensor
@@ -36,7 +36,7 @@ class AttentionShape:
 
 
 class PretendedPast(Cache):
-    """An empty cache that claims `num_tokens`: a model takes from it the position at which a text goes on."""
+    """An empty cache that reports `num_tokens`, from which a model derives the position of the next token."""
 
     def __init__(self, num_tokens: int) -> None:
         super().__init__(layers=[])
@@ -52,7 +52,7 @@ class PretendedPast(Cache):
 
 
 def refuse_unsupported_options(model_type: str, kwargs: dict[str, Any]) -> None:
-    """Raise `ValueError` if the attention function is called with an option beyond a scale and a window."""
+    """Raise `ValueError` if the attention function is called with an option that the cache does not support."""
     for name in UNSUPPORTED:
         if kwargs.get(name) is not None:
             raise ValueError(f"{model_type} calls its attention with {name}, which the cache does not support")
@@ -69,7 +69,7 @@ def attend_in_one_row(
     sliding_window: int | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend causally within each text of the row; shapes as in `attention.attend`. Raises `ValueError`."""
+    """Attend causally within each text of the row; shapes as in `attend`. Raises `ValueError` for an unfit model."""
     model_type = type(module).__name__
     if contract is None:
         raise ValueError(f"{model_type} does not pass on keyword arguments, so a batch cannot reach its attention")
@@ -88,7 +88,7 @@ def attend_in_one_row(
 
 
 def require_replaceable_attention(model: Any) -> None:
-    """Raise `ValueError` if a model's attention is its own."""
+    """Raise `ValueError` if a model's attention function cannot be replaced."""
     if not model._can_set_attn_implementation():
         raise ValueError(
             f"{model.config.model_type} does not let its attention be replaced (no transformers AttentionInterface)"
@@ -97,9 +97,9 @@ def require_replaceable_attention(model: Any) -> None:
 
 @torch.inference_mode()
 def check_attention_contract(model: Any, longest: int) -> AttentionShape:
-    """Return the shape of a model's attention; raise `ValueError` with the reason if it cannot be paged.
+    """Return the shape of a model's attention. Raises `ValueError` with the reason if it cannot be paged.
 
-    `longest` is how many tokens its longest text has. A model without numbers (`meta`) has no logits to compare.
+    `longest` is the model's maximum length in tokens. On the `meta` device there are no logits to compare.
     """
     before = model.config._attn_implementation
     try:

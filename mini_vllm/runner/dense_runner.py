@@ -1,7 +1,7 @@
-"""Readable text while phase 6 is absent: a plain forward pass over each request's whole text, without a KV cache.
+"""Runs a plain forward pass over each request's whole text without a KV cache, while phase 6 is absent.
 
 It reads the tokens from the request and not from the blocks, so a wrong block table changes nothing here. Grading
-therefore runs on the fake model, which reads what the blocks hold.
+therefore uses the fake model, which reads the blocks.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from mini_vllm.runner.token_logprobs import token_logprobs
 
 
 class DenseModelRunner:
-    """A `ModelRunner` that computes a request from its first token in every step: right, and slow."""
+    """A `ModelRunner` that recomputes each request from its first token in every step: correct but slow."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded

@@ -1,4 +1,4 @@
-"""The tokens that end a text: generation config, model config and tokenizer are looked at, in this order."""
+"""Finds the tokens that end a text: in the generation config, the model config or the tokenizer, in this order."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,24 +7,24 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class EndTokens:
-    """The end tokens of a model, the file that they come from, and what the others name instead."""
+    """A model's end tokens, the file that names them, and further tokens that other files name."""
 
     token_ids: frozenset[int]
     source: str
     unused: dict[str, frozenset[int]]
 
     def __str__(self) -> str:
-        """Return what is used and what is not, in one line."""
+        """Return the used and unused end tokens in one line."""
         shown = ", ".join(map(str, sorted(self.token_ids))) or "none: a text ends at its longest length"
         others = "; ".join(f"not {sorted(ids)} of {source}" for source, ids in self.unused.items())
         return f"{shown} ({self.source}{f'; {others}' if others else ''})" if self.token_ids else shown
 
 
 def find_end_tokens(folder: Path, named: dict[str, Any], vocab_size: int) -> EndTokens:
-    """Return the end tokens that the first source names; `named` has each source's `eos_token_id`, first come first.
+    """Return the end tokens of the first source that has any; `named` maps sources, in order, to `eos_token_id`.
 
-    The first is what transformers' `generate` uses. A model whose first source names none would never end a text.
-    Raises `ValueError` for a value that is not a token id of the model's vocabulary.
+    transformers' `generate` uses only the first source; if that source had no end token, a text would never end. Raises
+    `ValueError` for a value outside the model's vocabulary.
     """
     found: dict[str, frozenset[int]] = {}
     for source, value in named.items():
@@ -34,7 +34,7 @@ def find_end_tokens(folder: Path, named: dict[str, Any], vocab_size: int) -> End
                 f"{folder / source}: the end token (eos_token_id) must be from 0 to {vocab_size - 1}, the model's "
                 f"vocabulary; got {wrong[0]!r}"
             )
-        if usable := frozenset(one for one in ids if one >= 0):  # -1 says none
+        if usable := frozenset(one for one in ids if one >= 0):  # -1 means no end token
             found[source] = usable
     if not found:
         return EndTokens(frozenset(), "", {})

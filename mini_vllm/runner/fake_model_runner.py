@@ -1,9 +1,8 @@
-"""A fake model on integers: no weights, no torch, and any wrong slot changes the generated text.
+"""A fake model on integers, without weights and torch, whose text changes with any wrong slot.
 
-Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the
-request *as read back through its block table*: a wrong block, slot, position or prefix hit changes the text,
-deterministically. So does an image that was taken for a
-different one: what is stored for its tokens is its content.
+Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the request *as
+read back through its block table*: a wrong block, slot, position or prefix hit changes the text, deterministically. So
+does a mixed-up image, because the slots of an image's tokens store its content.
 """
 
 from array import array
@@ -19,7 +18,7 @@ LETTERS = b" abcdefghijklmnopqrstuvwxyz"
 
 
 class FakeModelRunner:
-    """A `ModelRunner` over `num_blocks` blocks that generates tokens out of `answers`."""
+    """A `ModelRunner` with `num_blocks` blocks that generates tokens from `answers`."""
 
     vocab_size = 1000
 
@@ -36,7 +35,7 @@ class FakeModelRunner:
         self.slots = array("q", [-1]) * (num_blocks * block_size)
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Write the tokens of all requests, then read back and sample, in this order as in one forward pass."""
+        """Write the tokens of all requests, then read them back and sample, in the order of a forward pass."""
         batch = [scheduled.with_drafts() for scheduled in batch]
         for scheduled in batch:
             self._write(scheduled)
@@ -77,7 +76,7 @@ class FakeModelRunner:
 
 
 def contents_of(request: Request) -> Sequence[int]:
-    """Return what the model reads at each place: a token, or a part of an image."""
+    """Return the model's input at each position: a token, or a part of an image."""
     if not request.mm_features:
         return request.all_token_ids
     contents = list(request.all_token_ids)
@@ -90,7 +89,7 @@ def contents_of(request: Request) -> Sequence[int]:
 def fake_continuation(
     token_ids: Sequence[int], num_tokens: int, answers: Sequence[int] = range(100, 1000)
 ) -> list[int]:
-    """Return what the fake model generates after `token_ids`, computed without a cache: the expected text."""
+    """Return the fake model's correct tokens after `token_ids`, computed without a cache."""
     seen = array("q", token_ids)
     for _ in range(num_tokens):
         seen.append(answers[crc32(seen.tobytes()) % len(answers)])

@@ -1,4 +1,4 @@
-"""Fill a model's parameters from a folder's tensors, or refuse with the names: no parameter stays random."""
+"""Fills a model's parameters from a folder's tensors. Missing or unknown tensors raise an error with their names."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -14,7 +14,7 @@ from transformers.utils import logging
 from mini_vllm.runner.model_files import DTYPES, KNOWN_NUMBERS, StoredTensor, one_line, some
 from mini_vllm.runner.stored_tensors import without_numbers
 
-# What wrappers of training scripts leave in names: DDP, torch.compile, FSDP, activation checkpointing, PEFT.
+# Parts of names left by training wrappers: DDP, torch.compile, FSDP, activation checkpointing, PEFT.
 WRAPPERS = re.compile(
     r"^(module\.|base_model\.model\.)+|_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\."
 )
@@ -22,7 +22,7 @@ WRAPPERS = re.compile(
 
 @contextmanager
 def quiet(*, bar: bool = False) -> Iterator[None]:
-    """Print nothing that transformers reports while it loads, except its progress bar if `bar` is set."""
+    """Suppress transformers' output while it loads, except the progress bar if `bar` is True."""
     before, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     if not bar:
@@ -36,9 +36,9 @@ def quiet(*, bar: bool = False) -> Iterator[None]:
 
 
 def plain_names(folder: Path, names: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """Return each tensor's name without wrappers. Raises `ValueError` if two would fill the same parameter.
+    """Map each tensor's name to its name without wrappers. Raises `ValueError` if two name the same parameter.
 
-    `prefix` is the name of the part below the head, as in `model.layers`, which transformers adds or takes away.
+    `prefix` is the name of the part below the head, such as `model` in `model.layers`; transformers adds or removes it.
     """
     found = {name: WRAPPERS.sub("", name) for name in names}
     seen: dict[str, str] = {}
@@ -51,7 +51,7 @@ def plain_names(folder: Path, names: Mapping[str, Any], prefix: str) -> dict[str
 
 
 def skeleton(folder: Path, config: Any, stored: Mapping[str, StoredTensor], dtype: str) -> Any:
-    """Return the model without numbers, on the device `meta`. Raises `ValueError` as `fill` does."""
+    """Return the model without numbers, on the device `meta`. Raises `ValueError` like `fill` or if quantized."""
     if small := sorted(name for name, one in stored.items() if one.dtype not in KNOWN_NUMBERS):
         raise _quantized(folder, small, stored)
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
@@ -64,10 +64,10 @@ def skeleton(folder: Path, config: Any, stored: Mapping[str, StoredTensor], dtyp
 
 
 def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, device: str | None = None) -> Any:
-    """Return the model of a config with these tensors. Raises `ValueError` with the names unless they fill it exactly.
+    """Build a config's model from these tensors. Raises `ValueError` with the names unless they fill it exactly.
 
-    Exactly: each parameter and each persistent buffer has its tensor in its shape, or is tied to one that has; and
-    each tensor is used, unless the class of the model lists it as ignored.
+    The fill is exact if each parameter and persistent buffer has a tensor of its shape, or is tied to one that has, and
+    if each tensor is used, unless the model's class lists it as ignored.
     """
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     try:
@@ -81,7 +81,7 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
             output_loading_info=True,
             trust_remote_code=False,
         )
-    except Exception as error:  # settings that do not fit each other raise anything
+    except Exception as error:  # incompatible settings may raise any error
         if "conversion of the weights" in str(error):  # transformers joins the tensors of experts
             raise ValueError(
                 f"the weights in {folder} are not those of its config.json ({kind.__name__}): some experts of a layer "
@@ -102,7 +102,7 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
 
 
 def ignored_tensors(model: Any, names: Collection[str]) -> list[str]:
-    """Return the tensors that the class of a model lists as ignored, and that it does not have."""
+    """Return the tensors that the model lacks and that its class lists as ignored."""
     state, prefix = model.state_dict(), f"{model.base_model_prefix}."
     patterns = [*(model._keys_to_ignore_on_load_unexpected or ()), r"rotary_emb\.inv_freq", r"(^|\.)position_ids$"]
     plain = {name: WRAPPERS.sub("", name) for name in names}
@@ -111,7 +111,7 @@ def ignored_tensors(model: Any, names: Collection[str]) -> list[str]:
 
 
 def require_finite(folder: Path, model: Any, dtype: str) -> None:
-    """Raise `ValueError` with the names of the weights that hold NaN or infinities."""
+    """Raise `ValueError` with the names of weights that contain NaN or infinity, if any."""
     broken = [
         name
         for name, weight in model.state_dict().items()

@@ -1,6 +1,6 @@
-"""Settings in a model's generation_config.json that change its texts: one is applied, the others are named at load.
+"""Reads a model's generation_config.json: applies the repetition penalty and warns of other settings.
 
-transformers' `generate` applies all of them, vLLM the repetition penalty and what draws tokens.
+transformers' `generate` applies all settings; vLLM applies the repetition penalty and the sampling settings.
 """
 
 import logging
@@ -8,7 +8,7 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-# What changes greedy texts unless it is unset or has this value.
+# Settings that change greedy texts unless they are unset or have this value.
 GREEDY_SETTINGS: dict[str, float | None] = {
     "no_repeat_ngram_size": 0,
     "encoder_no_repeat_ngram_size": 0,
@@ -48,7 +48,7 @@ LONGEST_VALUE = 40  # characters
 
 
 def own_repetition_penalty(generation_config: Any) -> float:
-    """Return the penalty for requests that set none. Raises `ValueError` unless it is over 0 and at most 2."""
+    """Return the default repetition penalty for requests. Raises `ValueError` unless it is over 0 and at most 2."""
     value = getattr(generation_config, "repetition_penalty", None)
     if value is None:
         return 1.0
@@ -58,7 +58,7 @@ def own_repetition_penalty(generation_config: Any) -> float:
 
 
 def ignored_settings(generation_config: Any) -> list[str]:
-    """Return which settings are not applied, in one line for greedy texts and in one for drawn ones."""
+    """List the settings that are not applied, in one line for greedy texts and one for sampled texts."""
     told = []
     if changed := _changed(generation_config, GREEDY_SETTINGS):
         told.append(f"generation_config.json: not applied, so texts differ from transformers' generate: {changed}")
@@ -68,7 +68,7 @@ def ignored_settings(generation_config: Any) -> list[str]:
 
 
 def warn_of_settings(generation_config: Any) -> None:
-    """Log which settings are not applied."""
+    """Log the settings that are not applied."""
     for line in ignored_settings(generation_config):
         logger.warning("%s", line)
 

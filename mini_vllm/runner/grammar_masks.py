@@ -1,7 +1,7 @@
-"""What grammars change in a step: logits of tokens that they forbid, and drafts. (vLLM: `apply_grammar_bitmask`.)
+"""Masks the logits of tokens that grammars forbid, also after drafts. (vLLM: `apply_grammar_bitmask`.)
 
-The runner moves grammars on, by the tokens that it finds in the requests: so they are right with a step in flight,
-after a preemption, and after a step that failed.
+The runner advances grammars by the tokens in the requests. So they are correct with a step in flight, after a
+preemption and after a failed step.
 """
 
 import numpy as np
@@ -16,14 +16,14 @@ MAX_KEPT_BYTES = 32 << 20  # 5,457 masks of the embedded model's 1,537 tokens
 
 
 class GrammarMasks:
-    """Masks the logits of steps. Most masks come again in a later step, so each is kept as what it adds to a row."""
+    """Masks the logits of steps. Most masks recur, so each is cached as the row that it adds to the logits."""
 
     def __init__(self, functions: StructuredOutputFunctions) -> None:
         self.functions = functions
         self._kept: dict[bytes, Tensor] = {}  # [vocab] by the bits of a mask: 0, or minus infinity
 
     def apply(self, rows: Rows, logits: Tensor) -> tuple[Tensor, dict[str, str]]:
-        """Return logits [S, vocab] with minus infinity where a grammar forbids a token, and errors by request id.
+        """Return logits [S, vocab] with minus infinity for forbidden tokens, and errors by request id.
 
         The logits are a copy, or `logits` itself if no request has a grammar. Rows of a request with an error are not
         masked: their tokens must not be used.
@@ -36,7 +36,7 @@ class GrammarMasks:
             added = [self._kept[mask] for mask in masks]
         except KeyError:
             for row, mask in enumerate(masks):
-                if not any(mask):  # never kept, so it comes here
+                if not any(mask):  # an empty mask is never cached, so it is found here
                     errors.setdefault(rows[row][0].request.request_id, DEAD_END)
                     masks[row] = b"\xff" * len(mask)
             self._keep(masks, logits)
@@ -44,11 +44,11 @@ class GrammarMasks:
         return torch.stack(added).add_(logits), errors
 
     def _fill(self, rows: Rows, num_words: int) -> tuple[Bitmask, dict[str, str]]:
-        """Return a mask for each row [S, num_words], all ones where no grammar is, and errors by request id."""
+        """Return a mask for each row [S, num_words], all ones without a grammar, and errors by request id."""
         bitmask, errors = np.full((len(rows), num_words), -1, dtype=np.int32), dict[str, str]()
         for row, (scheduled, num_drafts) in enumerate(rows):
             request = scheduled.request
-            if num_drafts or request.grammar is None:  # the rows after drafts come with the one before them
+            if num_drafts or request.grammar is None:  # a request's draft rows follow its first row
                 continue
             try:
                 grammar = request.compiled_grammar()
@@ -59,7 +59,7 @@ class GrammarMasks:
         return bitmask, errors
 
     def _keep(self, masks: list[bytes], logits: Tensor) -> None:
-        """Work out what masks add to a row of logits. What is kept is forgotten when it becomes too much."""
+        """Compute and cache the rows that masks add to logits. A full cache is emptied first."""
         new = dict.fromkeys(mask for mask in masks if mask not in self._kept)
         if (len(self._kept) + len(new)) * logits[0].nbytes > MAX_KEPT_BYTES:
             self._kept, new = {}, dict.fromkeys(masks)

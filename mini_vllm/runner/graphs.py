@@ -1,7 +1,7 @@
-"""Decode steps as CUDA graphs: record the kernel launches of a forward pass once, replay them in each step.
+"""Runs decode steps as CUDA graphs: records a forward pass's kernel launches once and replays them in each step.
 
-A graph replays the same kernels on the same addresses, so it has one batch size and its own input tensors. There is
-one graph per size in `bucket_sizes`; a batch is padded to the next size. (vLLM: `cudagraph_capture_sizes`.)
+A graph replays the same kernels on the same addresses, so each graph has a fixed batch size and separate input tensors.
+There is one graph per size in `bucket_sizes`; a batch is padded to the next size. (vLLM: `cudagraph_capture_sizes`.)
 """
 
 from bisect import bisect_left
@@ -15,17 +15,17 @@ from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.steps import FlatBatch, dummy_batch
 
 WARM_UP_STEPS = 2
-MAX_GRAPH_REQUESTS = 256  # a larger batch computes for so long that its launches no longer count
+MAX_GRAPH_REQUESTS = 256  # for a larger batch the launches are cheap compared with its arithmetic
 
 
 def bucket_sizes(max_num_seqs: int) -> list[int]:
-    """Return the batch sizes to record: 1, 2, 4, then multiples of 8, and the largest, which is at most 256."""
+    """Return the batch sizes to record: 1, 2, 4, multiples of 8, and the largest, which is at most 256."""
     largest = min(max_num_seqs, MAX_GRAPH_REQUESTS)
     return sorted({size for size in (1, 2, 4, *range(8, largest, 8), largest) if size <= largest})
 
 
 def bucket_for(flat: FlatBatch, sizes: list[int]) -> int | None:
-    """Return the smallest size that holds a batch; None if it is too large or not every request decodes and samples."""
+    """Return the smallest size that holds a batch, or None if it is too large or contains prefills."""
     num_requests = len(flat.query_lens)
     if len(flat.input_ids) != num_requests or len(flat.logits_indices) != num_requests or num_requests > sizes[-1]:
         return None
@@ -33,7 +33,7 @@ def bucket_for(flat: FlatBatch, sizes: list[int]) -> int | None:
 
 
 def fill(static: FlatBatch, flat: FlatBatch) -> None:
-    """Copy a step of decodes into the first rows of `static`, in place; the rest becomes padding again."""
+    """Copy a decode step into the first rows of `static`, in place; reset the other rows to padding."""
     _put(flat.input_ids, static.input_ids, padding=0)
     _put(flat.positions, static.positions, padding=0)
     _put(flat.slot_mapping, static.slot_mapping, padding=0)
@@ -49,7 +49,7 @@ def _put(source: Tensor, target: Tensor, padding: int) -> None:
 
 @dataclass(slots=True)
 class RecordedStep:
-    """One graph, the tensors that it reads and the logits that it writes."""
+    """One graph, its input tensors and its output logits."""
 
     graph: torch.cuda.CUDAGraph
     inputs: FlatBatch
@@ -59,13 +59,13 @@ class RecordedStep:
 class GraphedModel:
     """A `ForwardPass` on a GPU that replays decode steps from graphs, and runs all other steps directly.
 
-    The attention of `model` must read only `block_tables` and `seq_lens`, as the Triton kernel does: `groups` belong
-    to one batch, and a graph would replay them for every other batch. `replays` counts the steps of each size, and at 0
-    those that ran directly.
+    The attention of `model` must read only `block_tables` and `seq_lens`, as the Triton kernel does: `groups` depend on
+    the batch, but a graph would replay the recorded ones. `replays` counts the steps of each size; key 0 counts the
+    steps that ran directly.
     """
 
     def __init__(self, model: ForwardPass, max_num_seqs: int, longest_table: int) -> None:
-        """Record all sizes, the largest first: the smaller ones then reuse its memory."""
+        """Record all sizes, the largest first, so that the smaller ones reuse its memory."""
         self.model = model
         self.device, self.vocab_size, self.block_size = model.device, model.vocab_size, model.block_size
         self.kv_caches = model.kv_caches
@@ -87,7 +87,7 @@ class GraphedModel:
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
+        """Compute a step; return logits [S, vocab] of the rows in `logits_indices`."""
         size = bucket_for(flat, self.sizes)
         self.replays[size or 0] += 1
         if size is None:
@@ -99,9 +99,9 @@ class GraphedModel:
 
 
 def with_graphs(model: ForwardPass, max_num_seqs: int, longest_table: int) -> GraphedModel:
-    """Return the model with graphs. Raises `ValueError` if something in it cannot be recorded.
+    """Return the model with graphs. Raises `ValueError` if a part of the model cannot be recorded.
 
-    Running on without them would be slow at small batches, and nothing would show why.
+    Running without graphs would be slow at small batches, and the reason would stay hidden.
     """
     try:
         return GraphedModel(model, max_num_seqs, longest_table)

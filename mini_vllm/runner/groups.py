@@ -1,6 +1,6 @@
-"""Group requests of similar lengths, so that one attention call serves many of them with little padding.
+"""Groups requests of similar lengths, so that one attention call handles many with little padding.
 
-vLLM's kernels take requests of different lengths in one launch and need no groups. torch's attention wants
+vLLM's kernels handle requests of different lengths in one launch and need no groups. torch's attention needs
 rectangles: the same number of queries and of keys for every request in a call.
 """
 
@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = NDArray[np.int64]
-MAX_GROUP_SLOTS = 4096  # what a group copies out of the KV cache is in the CPU's cache when attention reads it
-MAX_PIECE_QUERIES = 128  # a longer chunk is cut into pieces, because the tokens of a piece need no keys of later pieces
-MAX_WASTED_PAIRS = 512  # pairs of a query and a key in a group's padding, before another group is cheaper
+MAX_GROUP_SLOTS = 4096  # so that a group's copied K and V stay in the CPU's cache until attention reads them
+MAX_PIECE_QUERIES = 128  # a longer chunk is cut, because the tokens of a piece need no keys of later pieces
+MAX_WASTED_PAIRS = 512  # query-key pairs of padding in a group, above which a new group is cheaper
 
 
 @dataclass(frozen=True, slots=True)
 class RequestGroup:
-    """N requests, or pieces of long chunks, as a rectangle: Q tokens each, over B blocks, which are S slots.
+    """A rectangle of N requests, or pieces of long chunks, with Q tokens each, over B blocks (S slots).
 
-    `rows` [N, Q] int64 are the rows of their tokens in the flat batch; a request with fewer than Q tokens repeats
-    its last row. `block_tables` [N, B] int64 are cut to the longest; a shorter one continues with the padding of
-    the batch's table. `mask` [N, 1, Q, S] float32 is 0 where a token may attend and minus infinity elsewhere.
+    `rows` [N, Q] int64 are the tokens' rows in the flat batch; a request with fewer than Q tokens repeats its last row.
+    `block_tables` [N, B] int64 are cut to the longest; shorter tables keep the padding of the batch's table. `mask`
+    [N, 1, Q, S] float32 is 0 where a token may attend and minus infinity elsewhere.
     """
 
     rows: Tensor
@@ -34,7 +34,7 @@ class RequestGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """Chunks of at most MAX_PIECE_QUERIES tokens: their request, start row, length, and number of blocks they read."""
+    """Chunks of at most `MAX_PIECE_QUERIES` tokens: their requests, start rows, lengths and numbers of blocks read."""
 
     requests: Integers
     starts: Integers
@@ -45,10 +45,10 @@ class _Pieces:
 def group_requests(
     query_lens: Sequence[int], seq_lens: Sequence[int], block_tables: Tensor, positions: Tensor, block_size: int
 ) -> list[RequestGroup]:
-    """Return all tokens of a step in groups.
+    """Group all tokens of a step.
 
-    The lengths are Python integers: reading them from a GPU would wait for the device. There is a loop over the
-    groups, which are few, and none over the requests.
+    The lengths are Python integers, because reading them from a GPU would wait for the device. The loop runs over the
+    few groups, not over the requests.
     """
     if not query_lens:
         return []
@@ -57,7 +57,7 @@ def group_requests(
     groups = []
     for members in _similar(pieces, MAX_GROUP_SLOTS // block_size, MAX_WASTED_PAIRS / block_size):
         lengths, num_blocks = pieces.lengths[members, None], int(pieces.blocks[members].max())
-        # Repeating the last token fills the rectangle; its result is written twice, the same both times.
+        # Repeating the last token fills the rectangle; its equal results are written to the same row.
         places = pieces.starts[members, None] + np.minimum(np.arange(lengths.max()), lengths - 1)
         rows, requests = (torch.from_numpy(numbers).to(device) for numbers in (places, pieces.requests[members]))
         hidden = torch.arange(num_blocks * block_size, device=device) > positions[rows][:, None, :, None]
@@ -67,7 +67,7 @@ def group_requests(
 
 
 def _cut(queries: Integers, seq_lens: Integers, block_size: int) -> _Pieces:
-    """Cut long chunks into pieces; any other chunk is one piece."""
+    """Cut long chunks into pieces; a short chunk is one piece."""
     counts = -(-queries // MAX_PIECE_QUERIES)
     owners = np.repeat(np.arange(len(queries)), counts)
     offsets = (np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)) * MAX_PIECE_QUERIES
@@ -77,7 +77,7 @@ def _cut(queries: Integers, seq_lens: Integers, block_size: int) -> _Pieces:
 
 
 def _similar(pieces: _Pieces, max_blocks: int, max_waste: float) -> Iterator[Integers]:
-    """Yield the pieces of one group at a time, as indices: longest first, as many as fit with little padding."""
+    """Yield each group as indices of its pieces, longest first; a group takes pieces while padding is small."""
     order = np.lexsort((pieces.blocks, pieces.lengths))[::-1]
     while len(order):
         lengths, blocks = pieces.lengths[order], pieces.blocks[order]

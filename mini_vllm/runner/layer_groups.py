@@ -1,4 +1,4 @@
-"""Which layers of a model share a block table: those with full attention, and those with a sliding window."""
+"""Groups a model's layers by block table: layers with full attention, and layers with a sliding window."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class LayerGroups:
     """The window of each layer; None is full attention. (vLLM: `KVCacheConfig.kv_cache_groups`.)
 
-    All windows are equally long. Layers of two groups share a tensor of the KV cache, since they never hold the same
-    block: there are as many tensors as the larger group has layers.
+    All windows are equally long. Layers of different groups share a tensor of the KV cache, because they never hold the
+    same block. So the number of tensors is the number of layers in the larger group.
     """
 
     window_of_layer: tuple[int | None, ...]

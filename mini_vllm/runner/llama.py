@@ -1,8 +1,8 @@
-"""The forward pass of a Llama, written out: what a server runs instead of the model's own modules.
+"""A Llama's forward pass, written out to replace transformers' modules.
 
-transformers' modules serve every architecture; their bookkeeping costs as much as the arithmetic of a small batch.
-Llama, Mistral, Qwen2 and Qwen3 compute the same few lines. (vLLM: `model_executor/models/llama.py`; nano-vLLM has the
-same idea.)
+transformers' modules support every architecture; their overhead costs as much as the arithmetic of a small batch.
+Llama, Mistral, Qwen2 and Qwen3 need the same few lines. (vLLM: `model_executor/models/llama.py`; nano-vLLM does the
+same.)
 """
 
 from collections.abc import Callable
@@ -28,10 +28,10 @@ Product = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class LlamaLayer:
-    """The weights of one layer. H query heads and K K/V heads have D numbers each.
+    """The weights of one layer with H query heads and K key/value heads of D numbers each.
 
     `qkv` computes (H + 2 K) * D columns from the hidden state, `gate_up` both halves of the MLP. `head_norm`
-    [H + K, D], in Qwen3 alone, scales each query and key head after its norm.
+    [H + K, D], only in Qwen3, scales each query and key head after its norm.
     """
 
     attention_norm: Tensor
@@ -93,16 +93,16 @@ class LlamaModel(PagedModel):
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
+        """Compute a step; return logits [S, vocab] of the rows in `logits_indices`."""
         cos, sin = self._rotary(flat.positions)
         hidden = embedding(flat.input_ids, self.embedding)  # [T, hidden size]
         for number, layer in enumerate(self.layers):
             hidden += self._attention(number, hidden, cos, sin, flat)
             hidden += self._mlp(layer, hidden)
-        # Only the rows that a token is sampled from: the product with the vocabulary is the largest of all.
+        # Only rows that sample a token, because the product with the vocabulary is the largest of all.
         return self.logits(self._norm(hidden[flat.logits_indices], self.last_norm))
 
-    # Methods, because what a layer computes on the way is freed when they return: the next layer needs as much again.
+    # Separate methods free a layer's intermediate tensors on return, so that the next layer can reuse the memory.
     def _attention(self, number: int, hidden: Tensor, cos: Tensor, sin: Tensor, flat: FlatBatch) -> Tensor:
         layer, batch = self.layers[number], flat.of_layers(self.group_of_layer[number])
         key_cache, value_cache = self.key_caches[number], self.value_caches[number]
@@ -124,20 +124,20 @@ class LlamaModel(PagedModel):
         return rms_norm(numbers, numbers.shape[-1:], weight, self.norm_eps)
 
     def _rotary(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine [T, 1, D] of the angles by which heads turn at these positions."""
+        """Return the cosine and sine [T, 1, D] of the rotary angles at these positions."""
         angles = (positions[:, None] * self.inv_freq).repeat(1, 2)[:, None]
         dtype = self.embedding.dtype
         return (angles.cos() * self.rotary_scale).to(dtype), (angles.sin() * self.rotary_scale).to(dtype)
 
 
 def rotated(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (i, i + D / 2) of the numbers of every head; heads [T, heads, D]."""
+    """Rotate each pair (i, i + D / 2) of every head's numbers; heads [T, heads, D]."""
     first, second = heads.chunk(2, dim=-1)
     return torch.addcmul(heads * cos, torch.cat((-second, first), dim=-1), sin)
 
 
 def joined(*layers: Any) -> Product:
-    """Return one product for linear layers with the same input; the layers stay, as views of its weights."""
+    """Return one product for linear layers with the same input; the layers become views of its weights."""
     if isinstance(layers[0], SharedColumns):
         return layers[0].shared.product
     weight = torch.cat([layer.weight.detach() for layer in layers])
@@ -148,7 +148,7 @@ def joined(*layers: Any) -> Product:
 
 
 def is_llama(model: Any) -> bool:
-    """Return whether this file computes what the modules of a model compute."""
+    """Return whether this file computes the same result as the model's modules."""
     config = model.config
     return (
         type(model).__name__ in ARCHITECTURES
@@ -158,6 +158,6 @@ def is_llama(model: Any) -> bool:
 
 
 def paged_model(loaded: LoadedModel, steps: RunnerSteps, num_blocks: int, block_size: int) -> PagedModel:
-    """Return a model over its own cache: computed here if it is of the Llama family, else by transformers' modules."""
+    """Return a model with a KV cache: a `LlamaModel` for the Llama family, else transformers' modules."""
     kind = LlamaModel if is_llama(loaded.model) else PagedModel
     return kind(loaded, steps.write_kv, steps.paged_attention, num_blocks, block_size, steps.windows)

@@ -1,4 +1,4 @@
-"""Load a model and its tokenizer from a directory or a hub name; refuse models the paged cache cannot serve."""
+"""Loads a model and its tokenizer from a directory or hub; refuses models that the paged cache cannot serve."""
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -28,9 +28,9 @@ NUM_COMPARED_WEIGHTS = 64
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A transformers model and the sizes that the KV cache depends on. `digest` tells it from others.
+    """A transformers model and the sizes that determine its KV cache. `digest` identifies its weights.
 
-    `repetition_penalty` is for requests that set none.
+    `repetition_penalty` is the default for requests.
     """
 
     model: Any
@@ -61,32 +61,32 @@ def pick_device() -> torch.device:
 def load_model(
     name_or_path: str | None = None, dtype: str = "float32", *, prepack_weights: bool = False
 ) -> tuple[LoadedModel, ModelTokenizer]:
-    """Load a decoder-only model by `AutoModelForCausalLM`; None is the embedded one.
+    """Load a decoder-only model and its tokenizer; None is the embedded model.
 
-    `prepack_weights` makes it faster on a CPU; it can then no longer be saved or trained.
-    Raises `ValueError` if it cannot be found, or if the paged cache does not support its attention.
+    `prepack_weights` makes the model faster on a CPU, but it can then no longer be saved or trained. Raises
+    `ValueError` if the model cannot be found, or if the paged cache does not support its attention.
     """
     keep_freed_memory()
     folder, tokenizer, ends = open_model(name_or_path)
     loaded = replace(_load_weights(folder, dtype), eos_token_ids=ends.token_ids)
     warn_of_settings(folder.generation_config)
-    use_one_thread_if_small(loaded.model)  # before packing: packed weights are no parameters, and not counted
+    use_one_thread_if_small(loaded.model)  # before packing, because packed weights are not counted as parameters
     if prepack_weights:
         pack_linear_layers(loaded.model)
     return loaded, ModelTokenizer(tokenizer, ends.token_ids)
 
 
 def open_model(name_or_path: str | None, *, download: bool = True) -> tuple[ModelFolder, Any, EndTokens]:
-    """Open a model's folder, its tokenizer and its end tokens, without a weight. Raises `ValueError` as a load does."""
+    """Open a model's folder, tokenizer and end tokens without its weights. Raises `ValueError` like `load_model`."""
     folder = open_folder(find_folder(str(name_or_path or EMBEDDED_MODEL), download=download))
     tokenizer = open_tokenizer(folder)
     return folder, tokenizer, folder.end_tokens(tokenizer)
 
 
 def load_draft_model(config: EngineConfig) -> LoadedModel:
-    """Load the model that proposes drafts; it reads the target's tokens.
+    """Load the draft model, which uses the target's tokenizer.
 
-    Raises `ValueError` as `load_model` does, and for a model with sliding windows.
+    Raises `ValueError` like `load_model`, and for a model with sliding windows.
     """
     assert config.speculative_config is not None
     path = find_folder(config.speculative_config.model or str(EMBEDDED_DRAFT_MODEL))
@@ -99,7 +99,7 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
 def use_one_thread_if_small(model: Any) -> None:
     """Run a small model on one thread, unless OMP_NUM_THREADS is set.
 
-    Its matrices are too small to split: on a busy machine, threads that waited for each other made it 100 times slower.
+    Its matrices are too small to split: on a busy machine, threads waiting for each other made it 100 times slower.
     """
     num_parameters = sum(weight.numel() for weight in model.parameters())
     if num_parameters < SMALL_MODEL_PARAMETERS and not NUM_THREADS.get():
@@ -107,17 +107,17 @@ def use_one_thread_if_small(model: Any) -> None:
 
 
 def _load_weights(folder: ModelFolder, dtype: str) -> LoadedModel:
-    folder.skeleton(dtype)  # refuses before any weight is read
+    folder.skeleton(dtype)  # raises before any weight is read
     model = folder.load(dtype, bar=not folder.path.is_relative_to(EMBEDDED_MODEL))
     return described(folder, model.to(pick_device()).eval())
 
 
 def inspect(folder: ModelFolder) -> tuple[Any, LoadedModel | None]:
-    """Return the model without numbers and its sizes; None instead if its code looks at numbers.
+    """Return the model without numbers and its sizes, or None for the sizes if its code needs numbers.
 
-    Raises `ValueError` as a load does.
+    Raises `ValueError` like `load_model`.
     """
-    model = folder.skeleton("bfloat16")  # transformers computes experts in no other dtype without numbers
+    model = folder.skeleton("bfloat16")  # without numbers, transformers computes experts only in this dtype
     try:
         return model, describe_model(model)
     except ValueError as error:
@@ -127,18 +127,18 @@ def inspect(folder: ModelFolder) -> tuple[Any, LoadedModel | None]:
 
 
 def described(folder: ModelFolder, model: Any) -> LoadedModel:
-    """Return what `describe_model` does. Raises `ValueError` with the folder's name, whatever the model raises."""
+    """Call `describe_model`; turn any error into a `ValueError` with the folder's name."""
     try:
         return describe_model(model)
-    except Exception as error:  # a config may describe what cannot be computed
+    except Exception as error:  # a config may describe a model that cannot be computed
         raise ValueError(f"{folder.path}: {one_line(error)}") from error
 
 
 def describe_model(model: Any) -> LoadedModel:
-    """Return a model with the sizes that the KV cache needs. Raises `ValueError` if it cannot run on the cache.
+    """Return a model with the sizes that the KV cache needs. Raises `ValueError` if the cache cannot serve it.
 
     The model computes a few tokens, because a config does not show how the attention behaves. Without numbers (on the
-    device `meta`) it shows its sizes and which function it calls.
+    device `meta`) only its sizes and function calls are checked.
     """
     config = model.config
     require_replaceable_attention(model)
@@ -161,7 +161,7 @@ def describe_model(model: Any) -> LoadedModel:
 
 
 def digest_of(model: Any) -> str:
-    """Return a digest of the first weights of every layer: another model, fine-tuning or dtype has another one."""
+    """Return a digest of every parameter's first weights, which differs between models, fine-tunings and dtypes."""
     digest = sha256()
     for name, weight in model.named_parameters():
         first = weight.detach().flatten()[:NUM_COMPARED_WEIGHTS].float().cpu()
@@ -170,9 +170,9 @@ def digest_of(model: Any) -> str:
 
 
 def layer_groups(config: Any, windows: list[int | None], longest: int) -> LayerGroups:
-    """Return the groups of layers that were called with these windows. Raises `ValueError` if they do not fit config.
+    """Group layers by these observed windows. Raises `ValueError` if the windows contradict the config.
 
-    A window that is as long as the `longest` text is none.
+    A window at least as long as the `longest` text counts as full attention.
     """
     types = getattr(config, "layer_types", None) or ["full_attention" if one is None else SLIDING for one in windows]
     told = [config.sliding_window if one == SLIDING else None for one in types]

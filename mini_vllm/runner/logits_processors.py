@@ -1,7 +1,7 @@
-"""What changes logits before a token is sampled, and the distribution that it is drawn from.
+"""Changes logits before a token is sampled, and computes the distribution to draw from.
 
-`min_tokens`, `logit_bias` and the three penalties are ours; temperature, top-k and top-p are transformers' own. The
-sampler of phase 6 gets the result. (vLLM: `v1/sample/logits_processor/builtin.py` and `v1/sample/ops/penalties.py`.)
+`min_tokens`, `logit_bias` and the three penalties are implemented here; temperature, top-k and top-p are transformers'.
+Phase 6's sampler receives the result. (vLLM: `v1/sample/logits_processor/builtin.py` and `v1/sample/ops/penalties.py`.)
 """
 
 import math
@@ -17,11 +17,11 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.draws import draw
 from mini_vllm.sampling_params import SamplingParams
 
-Rows = Sequence[tuple[ScheduledRequest, int]]  # each row's request, and how many of its drafts the token follows
+Rows = Sequence[tuple[ScheduledRequest, int]]  # each row's request, and the number of drafts before the row's token
 
 
 def processed_logits(rows: Rows, logits: Tensor) -> Tensor:
-    """Return logits [S, vocab] changed as the requests ask for: a copy, or `logits` itself if none does."""
+    """Apply the requests' settings to logits [S, vocab]; return a copy, or `logits` itself if nothing changes."""
     chosen = [index for index, (one, _) in enumerate(rows) if one.request.sampling_params.changes_logits]
     if not chosen:
         return logits
@@ -44,7 +44,7 @@ def _process_row(logits: Tensor, request: Request, output_token_ids: Sequence[in
         seen = list({*request.prompt_token_ids, *output_token_ids})
         old = logits[seen]
         changed = torch.where(old > 0, old / params.repetition_penalty, old * params.repetition_penalty)
-        logits[seen] = changed.clamp(max=torch.finfo(old.dtype).max)  # a penalty near 0 makes infinity
+        logits[seen] = changed.clamp(max=torch.finfo(old.dtype).max)  # a penalty near 0 would give infinity
     if params.frequency_penalty or params.presence_penalty:
         counts = Counter(output_token_ids)
         times = torch.tensor(list(counts.values()), dtype=logits.dtype, device=logits.device)
@@ -58,7 +58,7 @@ def _stop_token_ids(request: Request, vocab_size: int) -> list[int]:
 
 
 def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
-    """Return the probability of each token [rows, vocab] in float64. The temperature is over 0."""
+    """Return the probability of each token [rows, vocab] in float64. The temperature must be over 0."""
     chosen = LogitsProcessorList([TemperatureLogitsWarper(params.temperature)])
     if params.top_k:
         chosen.append(TopKLogitsWarper(params.top_k))
@@ -69,7 +69,7 @@ def probabilities(logits: Tensor, params: SamplingParams) -> Tensor:
 
 
 def draw_token(probs: Tensor, request: Request) -> int:
-    """Return the request's next token, drawn from probabilities [vocab]."""
+    """Draw the request's next token from probabilities [vocab]."""
     sums = probs.cumsum(dim=-1)
-    # Rounding may leave the last sum below 1. Divided by it, the last one is 1 and every draw lies below it.
+    # Rounding may leave the last sum below 1. Dividing by it makes the last sum 1, above every draw.
     return int(torch.searchsorted(sums / sums[-1], draw(request), right=True))

@@ -1,6 +1,6 @@
-"""Choose the number of blocks of the KV cache from the memory that is free.
+"""Chooses the number of KV cache blocks from the free memory.
 
-On a GPU the largest step runs once before, to measure what it needs. (vLLM: `profile_run` of `GPUModelRunner` and
+On a GPU the largest step runs once first, to measure its memory. (vLLM: `profile_run` of `GPUModelRunner` and
 `determine_available_memory` of its worker.)
 """
 
@@ -17,7 +17,7 @@ CPU_KV_CACHE_BYTES = 4 * 2**30
 
 
 def memory_of(device: torch.device) -> tuple[int, int]:
-    """Return (total, free) bytes of the GPU, or of the main memory for the CPU."""
+    """Return (total, free) in bytes of the GPU's memory, or of main memory for the CPU."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         return total, free
@@ -28,11 +28,11 @@ def memory_of(device: torch.device) -> tuple[int, int]:
 def size_kv_cache(
     config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps, draft_model: LoadedModel | None = None
 ) -> int:
-    """Return the number of blocks, null block included: what fits, but no more than could ever be used.
+    """Return the number of blocks, including the null block, that fit and could ever be used.
 
-    On a GPU the memory that the largest step needs besides the weights stays free. On a CPU the cache is also limited
-    to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these
-    limits. A `draft_model` stores its own K and V in every block.
+    On a GPU the memory of the largest step, in addition to the weights, stays free. On a CPU the cache is also limited
+    to 4 GiB, because other programs use the same memory. `kv_cache_memory_bytes` replaces these limits. A `draft_model`
+    also stores its K and V in every block.
     """
     bytes_per_number = torch.empty((), dtype=loaded.dtype).element_size()
     block_bytes = sum(
@@ -64,9 +64,9 @@ def _blocks_of(num_bytes: int, block_bytes: int) -> int:
 
 
 def largest_batch(num_tokens: int, num_requests: int, longest: int, block_size: int, device: torch.device) -> FlatBatch:
-    """Return a step of at most `num_tokens` prompt tokens, spread evenly over requests that all need a token.
+    """Return a step of at most `num_tokens` prompt tokens, divided evenly among requests that all need a token.
 
-    None has more than `longest` tokens: a model may have no positions for more.
+    No request has more than `longest` tokens, because a model may lack positions beyond that.
     """
     num_tokens = min(num_tokens, num_requests * longest)
     num_requests = min(num_requests, num_tokens)
@@ -76,7 +76,7 @@ def largest_batch(num_tokens: int, num_requests: int, longest: int, block_size: 
 
 
 def peak_bytes_of_a_step(config: EngineConfig, loaded: LoadedModel, steps: RunnerSteps) -> int:
-    """Return the peak bytes of the largest step of `config` on a GPU, besides weights and KV cache."""
+    """Return the peak bytes of the config's largest step on a GPU, excluding weights and KV cache."""
     device = loaded.device
     model = paged_model(loaded, steps, num_blocks=1, block_size=config.block_size)
     longest = config.max_model_len or loaded.max_model_len

@@ -1,4 +1,4 @@
-"""The files of a model's folder: JSON, and the headers of safetensors. Imports no torch, so that `info` is quick."""
+"""Reads a model folder's JSON and safetensors headers. Does not import torch, so that `info` is quick."""
 
 import json
 from collections.abc import Collection
@@ -12,7 +12,7 @@ GIT_LFS_POINTER = b"version https://git-lfs"
 GENERATION = "generation_config.json"
 TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "tekken.json", "*.tiktoken")
 TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")  # transformers takes the first that is there
+SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")  # transformers uses the first that exists
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' name: torch's
 KNOWN_NUMBERS = DTYPES | {
     "BOOL": "bool",
@@ -22,7 +22,7 @@ KNOWN_NUMBERS = DTYPES | {
     "I32": "int32",
     "I64": "int64",
 }
-FOREIGN = (  # weights that are not in transformers' format, by pattern
+FOREIGN = (  # weight files that are not in transformers' format, by pattern
     ("*.gguf", "the format of llama.cpp"),
     ("consolidated*", "the format of the model's authors"),
     ("adapter_model.*", "an adapter"),
@@ -38,7 +38,7 @@ FOREIGN = (  # weights that are not in transformers' format, by pattern
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """Where a tensor is stored, as which numbers (safetensors' names of types), and in which shape."""
+    """A tensor's file, dtype (safetensors' name) and shape."""
 
     file: Path
     dtype: str
@@ -46,20 +46,20 @@ class StoredTensor:
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
-    """Return what an error of a library says, as one line of at most `limit` characters."""
+    """Return a library's error message in one line of at most `limit` characters."""
     text = " ".join(str(error).split())
     text = f"{type(error).__name__} {text}".strip() if isinstance(error, LookupError) or not text else text
     return text if len(text) <= limit else f"{text[:limit]} ..."
 
 
 def some(names: Collection[str], limit: int = 5) -> str:
-    """Return at most five names, and how many more there are."""
+    """List up to `limit` names and the number of further names."""
     shown = sorted(names)[:limit]
     return ", ".join(shown) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
 def require_content(file: Path) -> None:
-    """Raise `ValueError` if a file cannot be read, is empty, or is git-lfs's pointer to what was not downloaded."""
+    """Raise `ValueError` if a file is unreadable, empty or a git-lfs pointer to a file not yet downloaded."""
     try:
         with file.open("rb") as opened:
             start = opened.read(len(GIT_LFS_POINTER))
@@ -72,7 +72,7 @@ def require_content(file: Path) -> None:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return the object of a JSON file. Raises `ValueError` with the file and the reason if it holds none."""
+    """Return the object in a JSON file. Raises `ValueError` with the file and the reason if there is none."""
     require_content(file)
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -84,7 +84,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the files with a model's weights. Raises `ValueError` if there are none, or if one is missing."""
+    """Return a model's weight files. Raises `ValueError` if there are none, or if a file is missing."""
     for name in SINGLE_FILES:
         index = folder / f"{name}.index.json"
         if (folder / name).exists() or (folder / name).is_symlink():
@@ -110,7 +110,7 @@ def _files_of_index(index: Path) -> list[Path]:
 
 
 def read_header(file: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a safetensors file by name. Raises `ValueError` if its header or its length is wrong."""
+    """Return a safetensors file's tensors by name. Raises `ValueError` if the file is truncated or damaged."""
     try:
         with safe_open(file, framework="numpy") as opened:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)

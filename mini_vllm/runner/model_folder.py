@@ -1,4 +1,4 @@
-"""A model's folder, opened without reading a weight: what it is, what it lacks, or why it is refused."""
+"""Opens a model's folder without reading weights, and reports missing or unsupported parts."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -31,9 +31,9 @@ SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A folder with a model that the engine knows: its settings, and which tensors are where.
+    """The folder of a supported model: its settings, and the location of its tensors.
 
-    `raw` is config.json as it is, without the defaults that transformers adds to `config`.
+    `raw` is the content of config.json, without the defaults that transformers adds to `config`.
     """
 
     path: Path
@@ -43,7 +43,7 @@ class ModelFolder:
     stored: dict[str, StoredTensor]
 
     def skeleton(self, dtype: str) -> Any:
-        """Return the model without numbers. Raises `ValueError` with the names unless the tensors fill it exactly."""
+        """Build the model without numbers. Raises `ValueError` with the names unless the tensors fill it exactly."""
         with quiet():
             model = skeleton(self.path, self.config, self.stored, dtype)
         model.generation_config = self.generation_config
@@ -52,7 +52,7 @@ class ModelFolder:
         return model
 
     def load(self, dtype: str, *, bar: bool) -> Any:
-        """Return the model on the CPU. Raises `ValueError` as `skeleton` does, and for weights that are not finite."""
+        """Load the model on the CPU. Raises `ValueError` like `skeleton`, and for weights that are not finite."""
         with quiet(bar=bar):
             names = plain_names(self.path, self.stored, "")
             tensors = {names[name]: tensor for name, tensor in opened_tensors(self.path).items()}
@@ -62,7 +62,7 @@ class ModelFolder:
         return model
 
     def end_tokens(self, tokenizer: Any = None) -> EndTokens:
-        """Return the tokens that end a text. Raises `ValueError` for those that the model cannot write."""
+        """Return the tokens that end a text. Raises `ValueError` for tokens outside the vocabulary."""
         named = {
             GENERATION: self.generation_config.eos_token_id if (self.path / GENERATION).exists() else None,
             "config.json": self.raw.get("eos_token_id"),  # LlamaConfig would add a 2, which may be any token
@@ -72,7 +72,7 @@ class ModelFolder:
 
 
 def find_folder(name: str, *, download: bool = True) -> Path:
-    """Return the folder of a model, downloaded if `name` is one of the hub. Raises `ValueError` if there is none."""
+    """Return a model's folder; download it if `name` is a hub name. Raises `ValueError` if it is not found."""
     path = Path(name).expanduser()
     try:
         if path.exists():
@@ -82,7 +82,7 @@ def find_folder(name: str, *, download: bool = True) -> Path:
         return found if any(found.glob("*.safetensors")) else Path(fetch(allow_patterns=[*PICKLED]))
     except PermissionError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
-    except (OSError, ValueError) as error:  # no such name, no network
+    except (OSError, ValueError) as error:  # unknown name, or no network
         raise ValueError(
             f"no model at {name!r}: it is not a local directory with config.json and weights, and the hub returned "
             f"none. Without a network, pass the path of a `save_pretrained` directory, download the model once "
@@ -91,9 +91,9 @@ def find_folder(name: str, *, download: bool = True) -> Path:
 
 
 def open_folder(path: Path) -> ModelFolder:
-    """Read a folder's settings and the headers of its weights. Raises `ValueError` for what cannot be served.
+    """Read a folder's settings and weight headers. Raises `ValueError` if the model cannot be served.
 
-    No code of the folder runs, and nothing is asked on the terminal.
+    This never runs code from the folder and never prompts on the terminal.
     """
     try:
         raw, config = open_config(path)
@@ -120,18 +120,18 @@ def open_tokenizer(folder: ModelFolder) -> Any:
     try:
         with quiet():
             tokenizer: Any = AutoTokenizer.from_pretrained(path, config=folder.config, trust_remote_code=False)
-    except Exception as error:  # a damaged file raises whatever the library meets
+    except Exception as error:  # a damaged file may raise any error
         for file in (file for file in there if file.suffix == ".json"):
             read_json(file)
         raise ValueError(f"the tokenizer in {path} cannot be read: {one_line(error)}") from error
     files = {name for name in getattr(tokenizer, "vocab_files_names", {}).values() if isinstance(name, str)}
-    if files and not any((path / name).exists() for name in files):  # transformers makes an empty one
+    if files and not any((path / name).exists() for name in files):  # transformers would build an empty tokenizer
         raise ValueError(f"{path} has no tokenizer that {type(tokenizer).__name__} reads: {', '.join(sorted(files))}")
     return tokenizer
 
 
 def open_config(path: Path) -> tuple[dict[str, Any], Any]:
-    """Return config.json of a folder as it is, and as transformers reads it. Raises `ValueError` as `open_folder`."""
+    """Return a folder's config.json, unchanged and as transformers reads it. Raises `ValueError` like `open_folder`."""
     raw, file = read_config(path), path / "config.json"
     try:
         with quiet():
@@ -158,7 +158,7 @@ def open_config(path: Path) -> tuple[dict[str, Any], Any]:
 
 
 def _generation_config(path: Path) -> Any:
-    """Return transformers' generation config: from generation_config.json, else what an old config.json has of it."""
+    """Return transformers' generation config from generation_config.json, or from an old config.json."""
     own = path / GENERATION
     if own.exists():
         read_json(own)

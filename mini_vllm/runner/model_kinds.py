@@ -1,4 +1,4 @@
-"""What a folder is, by its JSON files and names: a model that writes text, or something else, which is refused."""
+"""Recognises a folder's kind by its JSON files and names, and refuses all except text models."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ SERVES = "the engine serves decoder-only models of text"
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return config.json of a folder with a model of text. Raises `ValueError` that says what else it is."""
+    """Return a text model's config.json. Raises `ValueError` that names the kind of any other folder."""
     file = folder / "config.json"
     if folder.is_file():
         raise ValueError(f"{folder} is a file: a model is a folder with config.json, weights and a tokenizer")
@@ -45,7 +45,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def names_code(config: dict[str, Any]) -> str:
-    """Return the code of the folder that `auto_map` names; empty without any."""
+    """Return the code references in `auto_map`, joined with commas, or "" if there are none."""
     named = config.get("auto_map")
     found = named.values() if isinstance(named, dict) else [named]
     flat = [part for one in found for part in (one if isinstance(one, list) else [one]) if part]
@@ -110,7 +110,7 @@ def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
 
 
 def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:
-    """Raise `ValueError` if the first architecture is for another task. A bare model (`LlamaModel`) may be served."""
+    """Raise `ValueError` if the first architecture is for a different task. A bare model (`LlamaModel`) is accepted."""
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,

@@ -1,4 +1,4 @@
-"""What a model's config says before any weight is read: whether the cache can hold it, and its longest text."""
+"""Checks a model's config before weights are read: whether the cache supports it, and its longest text."""
 
 import logging
 from typing import Any
@@ -8,7 +8,7 @@ SLIDING = "sliding_attention"
 
 
 def check_config(config: Any) -> None:
-    """Raise `ValueError`, in one line, if the engine cannot serve a model with this config, whatever its weights."""
+    """Raise a one-line `ValueError` if the engine cannot serve any model with this config."""
     require_decoder(config)
     require_equal_layers(config)
     require_known_attention(config)
@@ -16,13 +16,13 @@ def check_config(config: Any) -> None:
 
 
 def require_decoder(config: Any) -> None:
-    """Raise `ValueError` if a model has an encoder, whose text its decoder would attend to."""
+    """Raise `ValueError` if a model has an encoder that its decoder attends to."""
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(f"{config.model_type} has an encoder; the engine serves decoder-only models")
 
 
 def require_equal_layers(config: Any) -> None:
-    """Raise `ValueError` if layers differ by `per_layer_config`, as the heads of Gemma 4 do."""
+    """Raise `ValueError` if layers differ by `per_layer_config`, as in Gemma 4, whose heads differ."""
     differing = set(getattr(config, "per_layer_attributes", None) or ())
     if getattr(config, "is_heterogeneous", False) and any(layer.skip for layer in config.per_layer_config):
         differing.add("skip")
@@ -34,7 +34,7 @@ def require_equal_layers(config: Any) -> None:
 
 
 def require_known_attention(config: Any) -> None:
-    """Raise `ValueError` naming the reason if a layer does not attend to its last tokens, with a window or without."""
+    """Raise `ValueError` with the reason if a layer uses neither full nor sliding-window attention."""
     others = set(getattr(config, "layer_types", None) or ()) - {"full_attention", SLIDING}
     if others:
         raise ValueError(
@@ -48,11 +48,11 @@ def require_known_attention(config: Any) -> None:
 
 
 def longest_exact_text(config: Any) -> tuple[int, str]:
-    """Return the tokens of the longest text that is right whatever shares its forward passes, and where that ends.
+    """Return the longest text, in tokens, that other texts in its steps cannot change, and the reason for this limit.
 
-    Two scalings of rotary embeddings take their angles from the largest position of a forward pass, so a text depends
-    on others: `longrope` above its original length, `dynamic` above `max_position_embeddings`. Raises `ValueError`
-    if the config names no length. (vLLM: `_get_and_verify_max_len`.)
+    Two scalings of rotary embeddings derive their angles from the largest position in a forward pass, so a text depends
+    on others: `longrope` above its original length, `dynamic` above `max_position_embeddings`. Raises `ValueError` if
+    the config has no maximum length. (vLLM: `_get_and_verify_max_len`.)
     """
     named = getattr(config, "max_position_embeddings", None)
     if type(named) is not int or named < 2:
@@ -65,9 +65,10 @@ def longest_exact_text(config: Any) -> tuple[int, str]:
 
 
 def served_length(config: Any, asked: int | None = None) -> int:
-    """Return how many tokens a text may have: `asked`, else all that are exact.
+    """Return the maximum length of a text in tokens: `asked`, or `longest_exact_text`.
 
-    Logs a warning if that is less than the config names. Raises `ValueError` if `asked` is more.
+    Logs a warning if that is less than the config's maximum. Raises `ValueError` if `asked` exceeds
+    `longest_exact_text`.
     """
     longest, why = longest_exact_text(config)
     if asked is not None and asked > longest:
@@ -78,7 +79,7 @@ def served_length(config: Any, asked: int | None = None) -> int:
 
 
 def rope_parameters(config: Any) -> list[dict[str, Any]]:
-    """Return the parameters of the rotary embeddings: one set for all layers, one per type of layer, or none."""
+    """Return the rotary embeddings' parameters: one set for all layers, one per layer type, or an empty list."""
     given = getattr(config, "rope_parameters", None) or {}
     nested = [one for one in given.values() if isinstance(one, dict)]
     return nested or ([given] if given else [])

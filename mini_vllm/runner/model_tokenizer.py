@@ -1,4 +1,4 @@
-"""A transformers tokenizer for the engine. Imports no torch: a server's process needs text and no tensors."""
+"""Adapts a transformers tokenizer. Does not import torch, because a server's process needs no tensors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,12 +16,12 @@ class ModelTokenizer:
     def __init__(self, tokenizer: Any, eos_token_ids: frozenset[int]) -> None:
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
-        decoder = getattr(tokenizer, "added_tokens_decoder", None)  # mistral-common's has a method, which raises
+        decoder = getattr(tokenizer, "added_tokens_decoder", None)  # in mistral-common it is a method that raises
         special = decoder.items() if isinstance(decoder, Mapping) else ()
         added = {str(one): token_id for token_id, one in special if one.special}
         self.control_tokens = added | dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
         backend: Any = getattr(tokenizer, "backend_tokenizer", None)
-        # For byte-pair encodings transformers makes the same call, after checks that cost more than the decoding.
+        # For byte-pair encodings transformers makes the same call after checks that cost more than decoding.
         is_plain = type(getattr(backend, "model", None)) is BPE
         self._decode = backend.decode if is_plain else tokenizer.decode if backend is not None else self._decode_known
 
@@ -32,7 +32,7 @@ class ModelTokenizer:
         return str(self._decode(token_ids, skip_special_tokens=True))
 
     def _decode_known(self, token_ids: Sequence[int], **settings: bool) -> str:
-        """Decode with a tokenizer in Python, which raises for a token that only the model has."""
+        """Decode with a Python tokenizer, which would raise for token ids that only the model has; omit those."""
         known = [token_id for token_id in token_ids if token_id < len(self.tokenizer)]
         return str(self.tokenizer.decode(known, **settings))
 
@@ -40,5 +40,5 @@ class ModelTokenizer:
         return bytes_of_tokens(self.tokenizer, self.decode)
 
     def apply_chat_template(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        """Return the tokens of a chat. Raises `ValueError` if its messages cannot all arrive in the prompt."""
+        """Return the tokens of a chat. Raises `ValueError` if the template would lose a message."""
         return encode_chat(self.tokenizer, messages, tools)

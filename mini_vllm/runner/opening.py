@@ -1,4 +1,4 @@
-"""Open a model by name, without its KV cache, whose size depends on the whole engine."""
+"""Opens a model without its KV cache, whose size depends on the whole engine."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -20,10 +20,10 @@ from mini_vllm.runner.steps import RunnerSteps
 
 
 class OpenedModel:
-    """A loaded model (a directory or hub name; None is the embedded one), with a draft model if the config asks for it.
+    """A loaded model (a directory or hub name; None is the embedded model) and the config's draft model, if any.
 
-    `num_gpu_blocks` comes from the config, or is what the memory allows; null block included. Raises `ValueError` if a
-    model cannot be found or served.
+    `num_gpu_blocks` comes from the config or from the free memory, and includes the null block. Raises `ValueError` if
+    a model cannot be found or served.
     """
 
     def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps) -> None:
@@ -43,9 +43,9 @@ class OpenedModel:
         self.num_gpu_blocks = config.num_gpu_blocks or size_kv_cache(config, self.loaded, steps, self.draft_model)
 
     def with_cache(self, num_blocks: int, block_size: int) -> ForwardPass:
-        """Return the model over a cache of `num_blocks` blocks, null block included.
+        """Return the model with a cache of `num_blocks` blocks, including the null block.
 
-        With the Triton kernels decode steps become CUDA graphs, unless the config sets `enforce_eager`.
+        With the Triton kernels, decode steps run as CUDA graphs unless the config sets `enforce_eager`.
         """
         paged = self.make_model(self.loaded, self.steps, num_blocks, block_size)
         if not self.records_graphs:
@@ -53,22 +53,22 @@ class OpenedModel:
         return with_graphs(paged, self.max_num_seqs, longest_table=cdiv(self.max_model_len, block_size))
 
     def draft_model_with_cache(self, num_blocks: int, block_size: int) -> ForwardPass:
-        """Return the draft model over its own cache, with as many blocks."""
+        """Return the draft model with a separate cache of `num_blocks` blocks."""
         assert self.draft_model is not None
         return self.make_model(self.draft_model, self.steps, num_blocks, block_size)
 
     def disk_store(self, path: str, max_bytes: int, block_size: int, adapters: bytes = b"") -> DiskBlockStore:
-        """Return the blocks of this model under `path`: those of others, in other weights, lie beside them.
+        """Return the store of this model's blocks, in a subfolder of `path` named after its weights.
 
-        `adapters` is a digest of what it is served with: a block's hash has an adapter's name alone.
+        `adapters` is a digest of the served adapters, because a block's hash contains only an adapter's name.
         """
         weights = sha256(repr(self.loaded.model.config).encode() + adapters)
-        for parameter in self.loaded.model.parameters():  # embeddings and norms, if the linear layers are packed
+        for parameter in self.loaded.model.parameters():  # only embeddings and norms if the linear layers are packed
             weights.update(parameter.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return DiskBlockStore(Path(path) / weights.hexdigest()[:16], max_bytes, self.block_like(block_size))
 
     def block_like(self, block_size: int) -> torch.Tensor:
-        """Return a tensor without content that has the shape and the dtype of a stored block: K and V of all layers."""
+        """Return an empty tensor with the shape and dtype of a stored block: K and V of all layers."""
         loaded = self.loaded
         shape = (2 * loaded.num_layers, block_size, loaded.num_kv_heads, loaded.head_dim)
         return torch.empty(shape, dtype=loaded.dtype, device="meta")

@@ -1,9 +1,9 @@
 """Linear layers with weights reordered for the CPU's matrix products.
 
-A decode step multiplies every weight by a handful of rows. oneDNN does that about twice as fast with weights
-reordered once, ahead of time. Layers with the same input (q, k and v; gate and up) become one product. A single row
-is faster by the plain product, whose weights small layers keep besides. The two operators are private to torch: where
-they are missing, nothing is packed. Model code may read `weight`, `bias` and sizes of a packed layer.
+A decode step multiplies every weight by a few rows. oneDNN does that about twice as fast if the weights are reordered
+once, ahead of time. Layers with the same input (q, k and v; gate and up) become one product. For a single row the plain
+product is faster, so small layers also keep their plain weights. The two operators are private to torch; if they are
+missing, nothing is packed. Model code may read `weight`, `bias` and sizes of a packed layer.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-ROWS_HINT = 32  # number of rows the order is optimized for; measured best or equal from 1 to 2048 rows
+ROWS_HINT = 32  # the order is optimised for this number of rows; it was best or equal from 1 to 2048 rows
 SAME_INPUT = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-MAX_PLAIN_BYTES = 2 * 2**20  # of a layer that keeps its plain weights too, for steps of one row
+MAX_PLAIN_BYTES = 2 * 2**20  # largest layer that also keeps its plain weights, for steps of one row
 PACKED_DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -30,7 +30,7 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 class PackedLinear(nn.Module):
-    """One product that replaces one or several `nn.Linear` with the same input, without keeping the layers."""
+    """One product that replaces one or several `nn.Linear` layers with the same input and does not keep them."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class PackedLinear(nn.Module):
 
     @cached_property
     def weight(self) -> Tensor:
-        """The plain weights, to the bit; kept from the first time that model code reads them."""
+        """The exact plain weights, kept after model code has first read them."""
         return self.packed.to_dense() if self.plain is None else self.plain.t()
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -56,10 +56,10 @@ class PackedLinear(nn.Module):
 
 
 class SharedProduct:
-    """The columns of one product: computed on the first `take`, dropped when every layer has taken its own.
+    """Computes a product on the first `take` and drops it after every layer has taken its columns.
 
-    A `take` with a different input, or a second one for the same layer, computes the product again, so the result
-    always belongs to the input.
+    A `take` with a different input, or a second `take` for the same layer, recomputes the product, so the result always
+    matches the input.
     """
 
     def __init__(self, product: PackedLinear) -> None:
@@ -100,10 +100,10 @@ class SharedColumns(nn.Module):
 
 
 def pack_linear_layers(model: Any) -> int:
-    """Replace the linear layers of a model by packed ones, in place; return the number of products.
+    """Replace a model's linear layers with packed ones, in place; return the number of products.
 
-    The plain weights are freed, except one that is tied to an embedding. Without the operators, on a GPU
-    or in any other dtype the model does not change and the result is 0.
+    The plain weights are freed, except those tied to an embedding. Without the operators, on a GPU or for unsupported
+    dtypes, the model does not change and the result is 0.
     """
     if not can_pack(torch.device(model.device), model.dtype):
         return 0

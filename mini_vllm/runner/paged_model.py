@@ -1,4 +1,4 @@
-"""A model with its KV cache: one step's tensors in, logits out."""
+"""A model with its KV cache, which turns a step's tensors into logits."""
 
 from functools import partial
 from typing import Protocol
@@ -13,7 +13,7 @@ from mini_vllm.runner.steps import FlatBatch, PagedAttention, WriteKV
 
 
 class ForwardPass(Protocol):
-    """What the runner uses of a model, whatever devices it computes on."""
+    """The interface between the runner and a model on any device."""
 
     @property
     def device(self) -> torch.device: ...
@@ -27,15 +27,15 @@ class ForwardPass(Protocol):
         ...
 
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
+        """Compute a step; return logits [S, vocab] of the rows in `logits_indices`."""
         ...
 
 
 class PagedModel:
-    """A transformers model over its own cache, on one device.
+    """A transformers model with its KV cache, on one device.
 
-    `num_blocks` includes the null block. The cache has per layer two tensors
-    [num_blocks, block_size, kv_heads, head_dim], for K and V; layers of two groups share theirs.
+    `num_blocks` includes the null block. Each layer has two cache tensors, K and V, of shape
+    [num_blocks, block_size, kv_heads, head_dim]. Layers of different groups share tensors.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class PagedModel:
 
     @torch.inference_mode()
     def forward(self, flat: FlatBatch) -> Tensor:
-        """Compute a step; return the logits of the rows in `logits_indices` [S, vocab]."""
+        """Compute a step; return logits [S, vocab] of the rows in `logits_indices`."""
         output = self.model(
             input_ids=flat.input_ids[None],
             position_ids=flat.positions[None],

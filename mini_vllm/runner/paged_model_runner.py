@@ -1,4 +1,4 @@
-"""The paged model runner: one forward pass for all requests of a step, over a KV cache in blocks."""
+"""The paged model runner computes all requests of a step in one forward pass with a KV cache in blocks."""
 
 from collections.abc import Sequence
 
@@ -20,10 +20,10 @@ from mini_vllm.runner.token_logprobs import token_logprobs
 
 
 class PagedModelRunner:
-    """A `ModelRunner` for any transformers decoder with full attention in all layers.
+    """A `ModelRunner` for any transformers decoder that the paged cache supports.
 
-    A request with drafts has several rows of logits, and `speculation` decides which of their tokens count. With
-    `structured` a request may have a grammar, with `adapters` an adapter.
+    A request with drafts has several rows of logits; `speculation` decides which of their tokens to keep. `structured`
+    enables grammars, and `adapters` enables adapters.
     """
 
     def __init__(
@@ -69,20 +69,20 @@ class PagedModelRunner:
         return ModelRunnerOutput(sampled, errors, logprobs=token_logprobs(rows, logits, sampled))
 
     def sample(self, rows: Rows, logits: Tensor) -> list[int]:
-        """Return a token for each row of logits [S, vocab]: the one after the request's first k drafts."""
+        """Sample a token for each row of logits [S, vocab]; a row (request, k) follows the request's first k drafts."""
         params = [one.request.sampling_params for one, _ in rows]
         draws = [draw(one.request, k) if one.request.sampling_params.temperature else 0.0 for one, k in rows]
         return self.steps.sample(logits, params, draws)
 
 
 def hide_unusable(logits: Tensor) -> Tensor:
-    """Set rows of logits [S, vocab] that are not finite to 0, in place; return which are finite [S], on the host.
+    """Zero non-finite rows of logits [S, vocab], in place; return whether each row was finite [S], on the host.
 
-    From a GPU the answer has arrived once anything else of the step was read, the tokens for example.
+    From a GPU the result is valid only after a later read from the GPU, for example of the tokens.
     """
-    # The largest and the smallest are finite only if all are, and finding them costs less than a test per logit.
+    # The largest and the smallest logits are finite only if all are, and finding them costs less than a test per logit.
     usable = torch.maximum(logits.amax(dim=-1), -logits.amin(dim=-1)).isfinite()
-    # A GPU is not asked: it would be waited for twice in a step, once here and once for the tokens.
+    # Checking `usable` is skipped on a GPU, where it would add a second device sync per step.
     if logits.device.type != "cpu" or not usable.all():
         logits.masked_fill_(~usable[:, None], 0.0)
     return usable.to("cpu", non_blocking=True)

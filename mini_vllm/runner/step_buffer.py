@@ -1,6 +1,6 @@
-"""Memory for the integers of a step, reused by every step; one copy moves all of them to the device.
+"""Memory for a step's integers, reused by every step; one copy moves all integers to the device.
 
-vLLM: `CpuGpuBuffer` in `v1/utils.py`, of which `GPUModelRunner` has one per tensor.
+vLLM: `CpuGpuBuffer` in `v1/utils.py`; `GPUModelRunner` has one buffer per tensor.
 """
 
 from collections.abc import Sequence, Sized
@@ -14,7 +14,7 @@ Numbers = Sequence[int] | Sequence[Sequence[int]]
 
 
 class StepBuffer:
-    """A row of int64 on the host and, if the model runs on a different device, a copy there."""
+    """A row of int64 on the host, with a copy on the model's device if that differs."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -23,8 +23,8 @@ class StepBuffer:
     def stage(self, parts: Sequence[Numbers]) -> list[Tensor]:
         """Return each part, a row or a rectangle of numbers, as a tensor on the device.
 
-        The tensors are valid until the next call, which overwrites them. Nothing waits for the copy here: reading
-        the step's logits waits for it. Raises `ValueError` if the rows of a rectangle differ in length.
+        The tensors are valid until the next call, which overwrites them. This does not wait for the copy, but reading
+        the step's logits does. Raises `ValueError` if the rows of a rectangle differ in length.
         """
         shapes = [_shape(part) for part in parts]
         ends = list(accumulate(map(prod, shapes)))

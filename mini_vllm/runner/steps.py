@@ -1,4 +1,4 @@
-"""Phase 6 as the runner uses it: its functions, and the tensors between them."""
+"""Phase 6's functions for the runner, and the tensors that they exchange."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,20 +19,19 @@ from mini_vllm.runner.step_buffer import Numbers, StepBuffer
 from mini_vllm.sampling_params import SamplingParams
 
 Booleans = NDArray[np.bool_]
-MAX_DECODE_TOKENS = 8  # a request with more is a chunk; with fewer it is a token to compute, or drafts to check
+MAX_DECODE_TOKENS = 8  # a request with more tokens is a chunk; with fewer it decodes one token or verifies drafts
 
 
 @dataclass
 class FlatBatch:
     """All tokens of one step in one row, without padding.
 
-    T tokens of R requests, of which S need a token:
-    `input_ids`, `positions`, `slot_mapping` [T] int64; `query_start_loc` [R + 1] int64, where each
-    request's tokens begin; `seq_lens` [R] int64, tokens in the cache after this step;
-    `block_tables` [R, longest table] int64, padded with block 0; `logits_indices` [S] int64.
-    `query_lens` and `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting
-    for a GPU. `groups` are the same requests, grouped by their lengths. `others` are the same tokens with the slots and
-    block tables of the other groups of layers.
+    T tokens of R requests, of which S need a token: `input_ids`, `positions`, `slot_mapping` [T] int64;
+    `query_start_loc` [R + 1] int64, where each request's tokens begin; `seq_lens` [R] int64, tokens in the cache after
+    this step; `block_tables` [R, longest table] int64, padded with block 0; `logits_indices` [S] int64. `query_lens`
+    and `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting for a GPU. `groups` are the
+    same requests, grouped by length. `others` are the same tokens with the slots and block tables of the other layer
+    groups.
     """
 
     input_ids: Tensor
@@ -48,7 +47,7 @@ class FlatBatch:
     others: tuple["FlatBatch", ...] = ()
 
     def of_layers(self, group: int) -> "FlatBatch":
-        """Return the batch as a group of layers reads it; in a dummy batch all read the same."""
+        """Return the batch for a group of layers; in a dummy batch all groups share one."""
         return self.others[group - 1] if group and self.others else self
 
     @cached_property
@@ -57,7 +56,7 @@ class FlatBatch:
 
     @cached_property
     def decodes_and_chunks(self) -> tuple["Decodes", "Chunks | None"]:
-        """The same requests, apart: those with few tokens row by row, and those with many, if there are any."""
+        """The requests split in two: those with few tokens as single rows, and those with many, or None."""
         lengths = np.asarray(self.query_lens)
         is_long = lengths > MAX_DECODE_TOKENS
         if len(lengths) == len(self.input_ids):
@@ -90,7 +89,7 @@ class FlatBatch:
 
 @dataclass(frozen=True, slots=True)
 class Decodes:
-    """Rows of a step that attend each for itself: their places [N], block tables [N, longest], and lengths [N]."""
+    """Rows of a step that attend separately: their indices [N], block tables [N, longest] and lengths [N]."""
 
     rows: Tensor
     block_tables: Tensor
@@ -99,9 +98,9 @@ class Decodes:
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """The rows of a step's chunks, their requests' places in it, and the batch of these alone.
+    """The rows of a step's chunks, the indices of their requests, and a batch with only these requests.
 
-    Its `logits_indices` are the whole step's.
+    The `logits_indices` of `batch` are those of the whole step.
     """
 
     rows: Tensor
@@ -110,9 +109,9 @@ class Chunks:
 
 
 def dummy_batch(query_lens: list[int], longest_table: int, block_size: int, device: torch.device) -> FlatBatch:
-    """Return a step of prompts of these lengths that all need a token.
+    """Return a step of prompts with these lengths, which all need a token.
 
-    All their slots are in the null block: the results are meaningless, but cost as much as any others.
+    All slots are in the null block, so the results are meaningless but cost as much as real ones.
     """
     lengths = torch.tensor(query_lens, device=device)
     starts = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))
@@ -145,7 +144,7 @@ class PagedAttention(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunnerSteps:
-    """The functions of phase 6 as one value, and those of phase 12 for layers with windows.
+    """The functions of phase 6, and those of phase 12 for layers with windows.
 
     `can_be_recorded`: attention in decode steps reads only `block_tables` and `seq_lens`, as CUDA graphs require.
     """
@@ -163,7 +162,7 @@ class RunnerSteps:
     windows: WindowFunctions | None = None
 
     def flat_batch(self, batch: Sequence[ScheduledRequest], block_size: int, buffer: StepBuffer) -> FlatBatch:
-        """Turn a batch into tensors in `buffer`, valid until `buffer` is used for the next step."""
+        """Turn a batch into tensors in `buffer`, which are valid until the next use of `buffer`."""
         input_ids, positions, query_start_loc = self.flatten_tokens(batch)
         seq_lens = [scheduled.num_computed_tokens + scheduled.num_scheduled_tokens for scheduled in batch]
         parts: dict[str, Numbers] = {

@@ -1,4 +1,4 @@
-"""The tensors of a model's weight files: their shapes without numbers, and the numbers."""
+"""Reads the tensors of a model's weight files, either their shapes only or their numbers."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from mini_vllm.runner.model_files import KNOWN_NUMBERS, StoredTensor, read_heade
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of a folder's weight files by name. Raises `ValueError` with the file and the reason."""
+    """Return the headers of a folder's tensors by name. Raises `ValueError` with the file and reason if unreadable."""
     found: dict[str, StoredTensor] = {}
     for file in weight_files(folder):
         require_content(file)
@@ -22,18 +22,18 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
 
 
 def without_numbers(stored: StoredTensor) -> torch.Tensor:
-    """Return a tensor of this shape and type that takes no memory."""
+    """Return a tensor of this shape and dtype that uses no memory."""
     return torch.empty(stored.shape, dtype=getattr(torch, KNOWN_NUMBERS[stored.dtype]), device="meta")
 
 
 def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
-    """Return the tensors of a `.bin` file; nothing but tensors is unpickled, so no code of it runs.
+    """Return the tensors of a `.bin` file. Only tensors are unpickled, so none of the file's code runs.
 
     Raises `ValueError` if it holds anything else or is damaged.
     """
     try:
         found = torch.load(file, map_location=device, weights_only=True)
-    except Exception as error:  # a damaged file raises whatever its bytes happen to mean
+    except Exception as error:  # a damaged file may raise any error
         raise ValueError(
             f"{file} is damaged, or holds more than tensors, which could be code: save it as model.safetensors"
         ) from error
@@ -43,7 +43,7 @@ def load_pickled(file: Path, device: str) -> dict[str, torch.Tensor]:
 
 
 def opened_tensors(folder: Path) -> dict[str, Any]:
-    """Return the tensors of a folder by name, those of safetensors files unread: transformers reads them one by one."""
+    """Return a folder's tensors by name; transformers reads those of safetensors files later, one by one."""
     found: dict[str, Any] = {}
     for file in weight_files(folder):
         if file.suffix == ".bin":

@@ -1,4 +1,4 @@
-"""The bytes that each token adds to a text, found by decoding it among others. Every kind of decoder is asked alike."""
+"""Finds the bytes that each token adds to a text by decoding it between others, with any kind of decoder."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,26 +11,26 @@ BYTE_OF = {chr(byte): byte for byte in VISIBLE} | {chr(256 + place): byte for pl
 
 
 def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
-    """Return what each token of a transformers tokenizer adds in the middle of a text, by token id.
+    """Return the bytes that each token of a transformers tokenizer adds in the middle of a text, by token id.
 
-    Empty for control tokens, which are not decoded. Also empty for tokens whose text depends on the tokens around them,
-    such as the second of two equal tokens of CTC: their joined bytes would not be the text.
+    The bytes are empty for control tokens, which are not decoded. They are also empty for tokens whose text depends on
+    their neighbours, such as the second of two equal CTC tokens, because joining their bytes would not give the text.
     """
     names: list[str | None] = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    for token_id in {*tokenizer.all_special_ids} & {*range(len(names))}:  # SentencePiece decodes <unk> to a sign
+    for token_id in {*tokenizer.all_special_ids} & {*range(len(names))}:  # SentencePiece decodes <unk> to a symbol
         names[token_id] = None
     words = (i for i, name in enumerate(names) if name and name.isascii() and name.isalpha() and decode([i]))
     anchor = next(words, None)
     if anchor is None:
         return [b""] * len(names)
-    # What ends a real text may end in a mark that becomes a blank when something follows.
+    # The last token of a real text may contain an end mark that becomes a blank before further tokens.
     last = [anchor, *(token_id for token_id in tokenizer.encode("One day") if decode([token_id]))][-1]
     before, name_bytes = decode([anchor]), _name_bytes(tokenizer)
     after = "".join(decode([anchor, one])[len(before) :] for one in (last, anchor))
 
     def bytes_of(token_id: int, name: str) -> bytes:
         at_end = decode([anchor, token_id])
-        if INCOMPLETE in at_end:  # the token is a part of a character, or this character itself
+        if INCOMPLETE in at_end:  # the token is part of a character, or U+FFFD itself
             return name_bytes(token_id, name)
         text = at_end.removeprefix(before)
         is_same = decode([anchor, token_id, token_id, last, anchor]) == before + text + text + after
@@ -40,7 +40,7 @@ def bytes_of_tokens(tokenizer: Any, decode: Decode) -> list[bytes]:
 
 
 def _name_bytes(tokenizer: Any) -> Callable[[int, str], bytes]:
-    """Return what finds the bytes of a part of a character: a tokenizer has a token's bytes, or its name tells them."""
+    """Return a function that finds the bytes of a partial character, in the tokenizer or from the token's name."""
     if hasattr(tekken := _of_mistral_common(tokenizer), "id_to_byte_piece"):
         return lambda token_id, name: bytes(tekken.id_to_byte_piece(token_id))
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -55,12 +55,12 @@ def _of_mistral_common(tokenizer: Any) -> Any:
 
 
 def _byte_level(name: str) -> bytes:
-    """GPT-2 names bytes that are no visible character by characters from 256 on, in the order of the bytes."""
+    """Decode a GPT-2 name, which writes invisible bytes as characters from 256 on, in the order of the bytes."""
     return bytes(map(BYTE_OF.__getitem__, name)) if BYTE_OF.keys() >= set(name) else name.encode()
 
 
 def _with_byte_fallback(name: str) -> bytes:
-    """SentencePiece names a byte that no token has by its number."""
+    """Decode a SentencePiece name, which writes a single byte as `<0xNN>`."""
     if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
         return bytes([int(name[3:5], 16)])
     return name.replace("\u2581", " ").encode() if INCOMPLETE in name else b""

@@ -1,4 +1,4 @@
-"""How likely the sampled tokens were by the model's own logits, before any penalty, bias or temperature.
+"""Log probabilities of sampled tokens from the model's logits, before any penalty, bias or temperature.
 
 vLLM: `gather_logprobs` in `v1/sample/sampler.py`, with its default `logprobs_mode`, `raw_logprobs`.
 """
@@ -15,7 +15,7 @@ from mini_vllm.runner.logits_processors import Rows
 def token_logprobs(
     rows: Rows, logits: Tensor, sampled_token_ids: Mapping[str, Sequence[int]]
 ) -> dict[str, list[TokenLogprobs]]:
-    """Return the logprobs of each sampled token, of the requests that ask for them. `logits` are [S, vocab]."""
+    """Return the logprobs of each sampled token, for requests with `logprobs`. `logits` are [S, vocab]."""
     found: dict[str, list[TokenLogprobs]] = {}
     for index, (one, num_drafts) in enumerate(rows):
         sampled, num_likeliest = sampled_token_ids[one.request.request_id], one.request.sampling_params.logprobs
@@ -31,5 +31,5 @@ def _logprobs_of_row(logits: Tensor, token_id: int, num_likeliest: int) -> Token
     values, token_ids = torch.topk(logprobs, min(num_likeliest, len(logprobs)))
     likeliest = zip(token_ids.tolist(), values.tolist(), strict=True)
     ranked = {other: Logprob(value, rank) for rank, (other, value) in enumerate(likeliest, start=1)}
-    # A token among the likeliest keeps its rank there: among equal values, counting the larger ones would differ.
+    # A token among the likeliest keeps its rank from `topk`, because counting larger values would differ for ties.
     return {token_id: ranked.get(token_id) or Logprob(own, int((logprobs > own).sum()) + 1)} | ranked

@@ -1,1 +1,1 @@
-"""Drafts for the next step, made where the tokens of this one become known: after the forward pass."""
+"""Drafts for the next step, made after the forward pass, when the tokens of the current step are known."""

@@ -13,15 +13,15 @@ from mini_vllm.runner.drafts.proposer import cost_of_a_row
 from mini_vllm.sampling_params import SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0)
-COST_OF_A_PASS = 0.3  # measured with the embedded model and its draft model; a larger target makes it smaller
+COST_OF_A_PASS = 0.3  # measured with the embedded model and its draft model; smaller for a larger target
 
 
 class DraftModel:
-    """A `Proposer` that runs a small model over the same block tables: a slot holds K and V of both models.
+    """A `Proposer` that runs a small model with the target's block tables; slots hold both models' K and V.
 
-    Its first pass computes what the target has computed, and the sampled token; each further pass computes the newest
-    draft. Wrong or missing K and V cost accepted drafts here, but never make a token wrong. A text of more than
-    `longest` tokens, which the small model cannot read, gets no drafts.
+    Its first pass computes the target's latest tokens and the sampled token; each further pass computes the newest
+    draft. Wrong or missing K and V lower the acceptance rate here, but never make a token wrong. A text of more than
+    `longest` tokens, the small model's limit, gets no drafts.
     """
 
     def __init__(self, runner: ModelRunner, block_size: int, longest: int = sys.maxsize) -> None:
@@ -32,7 +32,7 @@ class DraftModel:
         self._num_computed_tokens: dict[str, int] = {}
 
     def cost_of_a_draft(self, num_requests: int) -> float:
-        """Return the cost of a pass of the small model, and of verifying its draft."""
+        """Return the cost of one pass of the small model plus that of verifying its draft."""
         return COST_OF_A_PASS + cost_of_a_row(num_requests)
 
     def propose(
@@ -49,13 +49,13 @@ class DraftModel:
             request_id = scheduled.request.request_id
             sampled = sampled_token_ids.get(request_id, ())
             share = self._share(scheduled, sampled)
-            # Computing draft i takes the slot of the token before it.
+            # Computing draft i needs the slot of the token before it.
             num_slots = min(len(scheduled.block_ids) * self.block_size, self.longest)
             limits[request_id] = min(num_drafts.get(request_id, 0), num_slots - share.request.num_tokens + 1)
             share.needs_token = bool(sampled) and limits[request_id] > 0
             if sampled and not share.needs_token:
                 share.num_scheduled_tokens -= 1  # the sampled token may have no slot yet
-            # Others may share the blocks of a prompt. A decode that gets no drafts can catch up later.
+            # Prompts are always computed: others may share their blocks. A decode without drafts can catch up later.
             is_prompt = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids) > 1
             is_short = share.num_computed_tokens + share.num_scheduled_tokens <= self.longest
             is_computed = (share.needs_token or is_prompt) and is_short
@@ -65,27 +65,27 @@ class DraftModel:
         return self._draft(shares, limits)
 
     def own_copy(self, request: Request) -> Request:
-        """Return a copy of a request as this model reads it: greedy."""
+        """Return a copy of a request for this model, with greedy sampling."""
         own = copy(request)
         own.sampling_params = GREEDY
         return own
 
     def _forget_all_but(self, request_ids: set[str]) -> None:
-        """Forget how far other requests were computed. A live one that is not in this step loses a few good drafts."""
+        """Forget the progress of all other requests. Unfinished requests outside this step lose a few good drafts."""
         known = self._num_computed_tokens
         self._num_computed_tokens = {name: known[name] for name in request_ids & known.keys()}
 
     def _share(self, scheduled: ScheduledRequest, sampled: Sequence[int]) -> ScheduledRequest:
-        """Return what this model has to compute of a request, up to the sampled token or as far as the target."""
+        """Return this model's share of a request: up to the sampled token, or as far as the target."""
         request = self.own_copy(scheduled.request.followed_by(sampled))
-        # This cache lags the target after a pause and leads it after a preemption.
+        # This model's cache lags behind the target's after a pause and is ahead of it after a preemption.
         known = self._num_computed_tokens.get(request.request_id, scheduled.num_computed_tokens)
         first = min(scheduled.num_computed_tokens, known)
         end = request.num_tokens if sampled else scheduled.num_computed_tokens + scheduled.num_scheduled_tokens
         return ScheduledRequest(request, first, end - first, scheduled.block_ids, needs_token=False)
 
     def _draft(self, shares: list[ScheduledRequest], limits: Mapping[str, int]) -> dict[str, list[int]]:
-        """Run passes until every request has its drafts; one whose logits are unusable gets no more."""
+        """Run passes until every request has its drafts. A request with unusable logits gets no further drafts."""
         drafts: dict[str, list[int]] = {}
         while shares:
             guessed = self.runner.execute_model(shares).sampled_token_ids

@@ -1,4 +1,4 @@
-"""A runner that returns, with the tokens of a step, drafts for the next one, and how many drafts pay."""
+"""Wraps a runner to return drafts for the next step, and decides how many drafts are worthwhile."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +10,12 @@ from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
 from mini_vllm.electives.grammar import follow
 from mini_vllm.runner.drafts.proposer import Proposer
 
-FADING = 0.8  # the weight of a step in the estimate, relative to the step after it
+FADING = 0.8  # weight of a step in the estimate, relative to the next step
 LONGEST_PAUSE = 32
 
 
 class DraftingRunner:
-    """A `ModelRunner` that wraps one. (vLLM: `propose_draft_token_ids` in `v1/worker/gpu_model_runner.py`.)"""
+    """A `ModelRunner` that adds drafts. (vLLM: `propose_draft_token_ids` in `v1/worker/gpu_model_runner.py`.)"""
 
     def __init__(self, inner: ModelRunner, proposer: Proposer, config: SpeculativeConfig, max_model_len: int) -> None:
         self.inner = inner
@@ -29,7 +29,7 @@ class DraftingRunner:
         return self.inner.vocab_size
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute the batch; return the new tokens of each request with `needs_token`, and its next drafts."""
+        """Compute the batch; return new tokens and next drafts of each request with `needs_token`."""
         probs = self.proposer.draft_probs
         if probs:
             batch = [_with_probs(one, probs) for one in batch]
@@ -44,7 +44,7 @@ class DraftingRunner:
     def _num_drafts(
         self, batch: Sequence[ScheduledRequest], sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> dict[str, int]:
-        """Return how many drafts each request of a batch gets. Forgets the lengths of requests that are not in it."""
+        """Return the number of drafts for each request of a batch. Forgets the lengths of all other requests."""
         if self.config.disable_by_batch_size is not None and len(batch) > self.config.disable_by_batch_size:
             return {}
         lengths, self._lengths = self._lengths, {}
@@ -60,7 +60,7 @@ class DraftingRunner:
                 if scheduled.draft_token_ids:
                     length.observe(len(scheduled.draft_token_ids), num_sampled - 1)
                 limit = length.next_length()
-            # A step brings one token more than its drafts, and none is kept after the last possible token.
+            # A step yields one token more than its drafts, and tokens beyond the request's limit are not kept.
             num_tokens = request.num_tokens + num_sampled
             limit = min(limit, request.max_total_tokens(self.max_model_len) - num_tokens - 1)
             if limit > 0:
@@ -71,9 +71,9 @@ class DraftingRunner:
 def _legal(
     scheduled: ScheduledRequest, sampled: Mapping[str, Sequence[int]], drafts: Mapping[str, Sequence[int]]
 ) -> list[int]:
-    """Return the drafts of a request with a grammar, up to the first one that it forbids.
+    """Return the drafts of a request with a grammar, up to the first draft that the grammar forbids.
 
-    None where the grammar fails: the next step's mask fails as well, and ends this request alone.
+    The list is empty if the grammar fails; the next step's mask then fails too and ends only this request.
     """
     request = scheduled.request
     if request.grammar is None or not drafts.get(request.request_id):
@@ -95,18 +95,18 @@ def _with_probs(scheduled: ScheduledRequest, draft_probs: Mapping[str, Any]) -> 
 
 
 class AdaptiveDraftLength:
-    """How many drafts one request gets next: as many as pay, at most `max_drafts`; none for a while if none pays.
+    """Chooses a request's next number of drafts, at most `max_drafts`; pauses if drafts are not worthwhile.
 
-    Let a be the share of right drafts so far, among those whose predecessors were right. A step with k drafts brings
-    1 + a + ... + a^k tokens and costs 1 + k * `cost_of_a_draft` steps; the k with the best ratio is taken
-    (Leviathan 2023, section 3.3). Pauses last 1, 2, 4, ... up to 32 steps, until a draft pays again. vLLM 0.13.0 has
-    no such rule: every request gets all drafts, always.
+    Let a be the share of correct drafts so far, among those whose predecessors were correct. A step with k drafts
+    yields 1 + a + ... + a^k tokens and costs 1 + k * `cost_of_a_draft` steps. The k with the best ratio is used
+    (Leviathan 2023, section 3.3). Pauses last 1, 2, 4, ... up to 32 steps, until drafts are worthwhile again. vLLM
+    0.13.0 lacks this rule and always gives every request all drafts.
     """
 
     def __init__(self, max_drafts: int, cost_of_a_draft: float) -> None:
         self.max_drafts = max_drafts
         self.cost_of_a_draft = cost_of_a_draft
-        # Nothing is known of the text yet: start with drafts, but with few if they are expensive.
+        # The text is still unknown, so start with drafts, but with few if they are expensive.
         self.num_right, self.num_tried = 1.4, 2.0
         self.pause = 0
         self.next_pause = 1
@@ -119,14 +119,14 @@ class AdaptiveDraftLength:
         return max(1, self._best_length())
 
     def observe(self, num_draft_tokens: int, num_accepted_tokens: int) -> None:
-        """Note how many of the drafts of a step were accepted. There was at least one draft."""
+        """Record how many of a step's drafts were accepted. The step must have had at least one draft."""
         was_one_wrong = num_accepted_tokens < num_draft_tokens
         self.num_right = FADING * self.num_right + num_accepted_tokens
         self.num_tried = FADING * self.num_tried + num_accepted_tokens + was_one_wrong
         if self._best_length() > 0:
             self.next_pause = 1
         else:
-            # A text that cannot be guessed often stays so: each failed try doubles the time to the next one.
+            # An unpredictable text often stays unpredictable, so each failed attempt doubles the pause before the next.
             self.pause, self.next_pause = self.next_pause, min(2 * self.next_pause, LONGEST_PAUSE)
 
     def _best_length(self) -> int:

@@ -1,4 +1,4 @@
-"""What proposes drafts: one seam, and the proposer that needs no model."""
+"""The interface of draft proposers, and the proposer that needs no model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -7,21 +7,21 @@ from mini_vllm.config import SpeculativeConfig
 from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.electives.speculation import ProposeByLookup
 
-FREE_ROWS = 9  # measured with the embedded model on a CPU; a GPU has many more
+FREE_ROWS = 9  # measured with the embedded model on a CPU; far higher on a GPU
 
 
 class Proposer(Protocol):
-    """Guesses how the texts of a batch continue.
+    """Predicts how the texts of a batch continue.
 
-    `draft_probs` are the tensors [drafts, vocab] that the last drafts were drawn from, for requests whose drafts were
-    drawn at random.
+    `draft_probs` holds, for requests with random drafts, the tensors [drafts, vocab] from which the last drafts were
+    drawn.
     """
 
     @property
     def draft_probs(self) -> Mapping[str, Any]: ...
 
     def cost_of_a_draft(self, num_requests: int) -> float:
-        """Return the time to propose and verify one for each of so many requests, as a share of a step without."""
+        """Return the time for one draft per request, proposed and verified, relative to a step without drafts."""
         ...
 
     def propose(
@@ -30,23 +30,24 @@ class Proposer(Protocol):
         sampled_token_ids: Mapping[str, Sequence[int]],
         num_drafts: Mapping[str, int],
     ) -> dict[str, list[int]]:
-        """Return drafts by request id, to follow the sampled tokens of a batch that was just computed.
+        """Return drafts by request id, to follow the sampled tokens of the newly computed batch.
 
-        A request gets at most `num_drafts[request_id]`, none if it is not in `num_drafts`.
+        A request gets at most `num_drafts[request_id]` drafts, or none if it is not in `num_drafts`.
         """
         ...
 
 
 def cost_of_a_row(num_requests: int) -> float:
-    """Return what one row more for each of so many requests adds to a step, as a share of it.
+    """Return the cost of one extra row per request, relative to a step without it.
 
-    Half of the time of a step with `FREE_ROWS` rows goes to what its rows share: plans, operators, reading the weights.
+    Half of the time of a step with `FREE_ROWS` rows is spent on work that the rows share: planning, operators, reading
+    the weights.
     """
     return num_requests / (num_requests + FREE_ROWS)
 
 
 class PromptLookup:
-    """Looks up the newest tokens in the request's own text. (vLLM: `NgramProposer`.)"""
+    """Looks up the newest tokens in the request's text. (vLLM: `NgramProposer`.)"""
 
     def __init__(self, config: SpeculativeConfig, look_up: ProposeByLookup) -> None:
         self.config = config
@@ -54,7 +55,7 @@ class PromptLookup:
         self.draft_probs: dict[str, Any] = {}
 
     def cost_of_a_draft(self, num_requests: int) -> float:
-        """Return the cost of verifying one; looking it up costs nothing beside that."""
+        """Return the cost of verifying a draft; the lookup costs almost nothing."""
         return cost_of_a_row(num_requests)
 
     def propose(

@@ -1,4 +1,4 @@
-"""Drafts drawn at random, as the target draws its tokens: likely tokens are proposed often."""
+"""Draws drafts at random, as the target samples its tokens, so that likely tokens are proposed often."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ from mini_vllm.runner.paged_model_runner import PagedModelRunner
 class RandomDraftRunner(PagedModelRunner):
     """The runner of a draft model that keeps the distribution of each draft. Greedy requests get greedy drafts."""
 
-    drawn_from: dict[str, list[Tensor]]  # the distribution [vocab] of each draft since it was emptied, by request id
+    drawn_from: dict[str, list[Tensor]]  # the distribution [vocab] of each draft in the current step, by request id
 
     def sample(self, rows: Sequence[tuple[ScheduledRequest, int]], logits: Tensor) -> list[int]:
         """Return a draft for each row of logits [S, vocab]."""
@@ -31,10 +31,10 @@ class RandomDraftRunner(PagedModelRunner):
 
 
 class RandomDraftModel(DraftModel):
-    """A `DraftModel` whose drafts are drawn by each request's own settings; the target accepts by rejection sampling.
+    """A `DraftModel` that draws drafts with each request's settings; the target uses rejection sampling.
 
-    More of them are accepted than of greedy drafts. The text differs from the one without drafts, but comes from the
-    same distribution.
+    More random drafts are accepted than greedy ones. The text differs from the text without drafts, but has the same
+    distribution.
     """
 
     def __init__(self, runner: RandomDraftRunner, block_size: int, longest: int) -> None:
@@ -47,7 +47,7 @@ class RandomDraftModel(DraftModel):
         sampled_token_ids: Mapping[str, Sequence[int]],
         num_drafts: Mapping[str, int],
     ) -> dict[str, list[int]]:
-        """Return drafts by request id, and keep what they were drawn from in `draft_probs`."""
+        """Return drafts by request id, and keep their distributions in `draft_probs`."""
         self.random_runner.drawn_from = {}
         drafts = super().propose(batch, sampled_token_ids, num_drafts)
         self.draft_probs = {name: torch.stack(rows) for name, rows in self.random_runner.drawn_from.items()}

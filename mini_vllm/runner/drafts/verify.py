@@ -1,4 +1,4 @@
-"""Which drafts are accepted: those that the model has sampled too, or those that rejection sampling keeps."""
+"""Accepts drafts that the model has also sampled, or that rejection sampling keeps."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,9 +13,9 @@ from mini_vllm.runner.logits_processors import Rows, probabilities
 def verify_drafts(
     functions: SpeculationFunctions, rows: Rows, logits: Tensor, sampled_token_ids: Mapping[str, Sequence[int]]
 ) -> dict[str, list[int]]:
-    """Return the tokens of the requests with drafts: the accepted drafts, then one token of the model's own.
+    """Return the tokens of requests with drafts: the accepted drafts, then one token from the model.
 
-    `rows` and `logits` [S, vocab] as in `PagedModelRunner.sample`.
+    `rows` and `logits` [S, vocab] are those of `PagedModelRunner.sample`.
     """
     kept = {}
     for index, (one, num_drafts_before) in enumerate(rows):
@@ -32,7 +32,7 @@ def _accept(
     drafts, request = scheduled.draft_token_ids, scheduled.request
     if scheduled.draft_probs is None:
         return functions.accept_drafts(drafts, sampled)
-    # Sampling uses the first draw of a place, so acceptance uses the second.
+    # Sampling uses the first draw of a position, so acceptance uses the second.
     draws = [draw_twice(request, place)[::-1] for place in range(len(drafts) + 1)]
     target_probs = probabilities(logits, request.sampling_params)
     return functions.rejection_sample(drafts, scheduled.draft_probs, target_probs, draws)

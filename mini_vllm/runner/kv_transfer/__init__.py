@@ -1,1 +1,1 @@
-"""Where K and V can lie besides the KV cache."""
+"""Storage and transfer of K and V outside the KV cache."""

@@ -1,4 +1,4 @@
-"""Blocks on disk: one file of safetensors each, named after the hash of the block."""
+"""Stores each block on disk in a safetensors file named after the block's hash."""
 
 import os
 import re
@@ -21,13 +21,13 @@ SECONDS_BETWEEN_LOOKS, SECONDS_OF_A_WRITE = 1.0, 60.0
 
 
 class DiskBlockStore:
-    """A `BlockStore` in a folder of at most `max_bytes`. The files that were unused for longest are deleted first.
+    """A `BlockStore` in a folder of at most `max_bytes`; it deletes the least recently used files first.
 
-    All blocks have the shape and the dtype of `like`.
-    A file appears whole or not at all, whenever the process dies: it is written under another name, then renamed. One
-    that is not what its name says counts as missing and is deleted. Files under other names are left alone. Several
-    engines may share a folder: each counts the files of all once a second, and until then may write too many. Writing
-    stops without an error when the disk is full. (vLLM: `ExampleConnector`.)
+    All blocks have the shape and the dtype of `like`. Files are written under a temporary name, then renamed, so a
+    crash never leaves a partial block. A file whose content does not match its name counts as missing and is deleted.
+    Files with foreign names are left alone. Several engines may share a folder: each counts all files once a second,
+    and may exceed the limit between counts. Writing stops without an error when the disk is full. (vLLM:
+    `ExampleConnector`.)
     """
 
     def __init__(self, folder: Path, max_bytes: int, like: Tensor) -> None:
@@ -35,8 +35,8 @@ class DiskBlockStore:
         self.folder = folder
         self.max_bytes = max_bytes
         self.like = like
-        self.num_bytes_of: dict[str, int] = {}  # keeps the order of insertion: the first one is the next to go
-        self._unfinished = f".{token_hex(4)}{UNFINISHED}"  # of this store alone
+        self.num_bytes_of: dict[str, int] = {}  # in order of use: the first file is deleted next
+        self._unfinished = f".{token_hex(4)}{UNFINISHED}"  # unique to this store
         self._next_look = 0.0
         self._make_room(0)
 
@@ -50,12 +50,12 @@ class DiskBlockStore:
     def get(self, block_hash: bytes) -> Tensor | None:
         path = self.folder / (block_hash.hex() + SUFFIX)
         try:
-            with path.open("rb") as file:  # read, not mapped: a mapped file that is cut ends its reader
+            with path.open("rb") as file:  # read, not mapped, because truncating a mapped file kills its reader
                 content = bytearray(file.read(self.like.nbytes + MAX_HEADER))
             block = torch.frombuffer(content[-self.like.nbytes :], dtype=self.like.dtype).view(self.like.shape)
-            os.utime(path)  # the next engine goes by the times of the files
+            os.utime(path)  # later engines order the files by their times
             is_whole = content == content_of(path, block)
-        except (OSError, ValueError, RuntimeError):  # torch raises the last two for a file that is too short
+        except (OSError, ValueError, RuntimeError):  # torch raises the last two if a file is too short
             is_whole = False
         if is_whole:
             return block
@@ -86,10 +86,10 @@ class DiskBlockStore:
             self._delete(next(iter(self.num_bytes_of)))
 
     def _look(self) -> None:
-        """Take note of what other engines have written and deleted, and delete what a crash has left unfinished."""
+        """Update the list of files after other engines' changes, and delete unfinished files left by crashes."""
         self._next_look = time.monotonic() + SECONDS_BETWEEN_LOOKS
         found = list[tuple[float, str, int]]()
-        with suppress(OSError):  # the folder may be gone, and between two looks every file
+        with suppress(OSError):  # the folder or any file may vanish between two checks
             for entry in os.scandir(self.folder):
                 if OURS.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     with suppress(OSError):
@@ -102,11 +102,11 @@ class DiskBlockStore:
 
     def _delete(self, name: str) -> None:
         self.num_bytes_of.pop(name, None)
-        with suppress(OSError):  # what cannot be deleted is forgotten all the same
+        with suppress(OSError):  # a file that cannot be deleted is forgotten too
             (self.folder / name).unlink()
 
 
 def content_of(path: Path, block: Tensor) -> bytes:
-    """Return the file of a block. The checksum counts its name, too: no block is taken for another one."""
+    """Return a block's file content. The checksum includes the name, so that swapped files are detected."""
     numbers = block.contiguous().view(torch.uint8).numpy().tobytes()
     return save({"kv": block}, {"crc32": str(crc32(numbers, crc32(path.name.encode())))})

@@ -1,4 +1,4 @@
-"""The fake model's blocks for a KV connector: its slots as tensors. Torch is imported by the first use."""
+"""The fake model's slots as tensors for a KV connector. Torch is imported on first use."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 def fake_kv_caches(runner: FakeModelRunner) -> "Sequence[Tensor]":
-    """Return the slots as one cache [blocks, block_size, 1, 1] over the same memory."""
+    """Return the slots as one cache [blocks, block_size, 1, 1] that shares their memory."""
     import torch
 
     return [torch.frombuffer(runner.slots, dtype=torch.int64).view(-1, runner.block_size, 1, 1)]
 
 
 def fake_block_like(block_size: int) -> "Tensor":
-    """Return a block [1, block_size, 1, 1] without content."""
+    """Return an empty block [1, block_size, 1, 1] on the device `meta`."""
     import torch
 
     return torch.empty((1, block_size, 1, 1), dtype=torch.int64, device="meta")
 
 
 def fake_disk_store(path: str, max_bytes: int, block_size: int) -> "DiskBlockStore":
-    """Return the fake model's blocks under `path`."""
+    """Return the store of the fake model's blocks under `path`."""
     from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
 
     return DiskBlockStore(Path(path) / "fake", max_bytes, fake_block_like(block_size))

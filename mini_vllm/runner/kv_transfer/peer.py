@@ -1,4 +1,4 @@
-"""Two processes that send each other prompts and blocks, through gloo."""
+"""Exchanges prompts and blocks between two processes with gloo."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,7 +14,7 @@ FOR_EVER, TO_SEND = timedelta(days=365), timedelta(minutes=1)
 
 
 class Peer:
-    """One end of the connection. Every method raises `RuntimeError` if the other process is gone or does not answer."""
+    """One end of the connection. Every method raises `RuntimeError` if the other process has ended or is silent."""
 
     def __init__(self, rendezvous: Any, rank: int, timeout: timedelta) -> None:
         self.other = 1 - rank
@@ -25,34 +25,34 @@ class Peer:
         self.group.send([tensor.contiguous()], self.other, 0).wait(self.timeout)
 
     def receive(self, like: Tensor, timeout: timedelta | None = None) -> Tensor:
-        tensor = torch.zeros_like(like, device="cpu")  # gloo takes a shorter message, and leaves the rest as it is
+        tensor = torch.zeros_like(like, device="cpu")  # gloo accepts a shorter message and does not change the rest
         self.group.recv([tensor], self.other, 0).wait(timeout or self.timeout)
         return tensor
 
     def send_prompt(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> None:
-        """Send a prompt and the hashes of its full blocks, at least one, all equally long."""
+        """Send a prompt and the hashes of its full blocks: at least one hash, all of the same length."""
         self.send(torch.tensor([len(token_ids), len(block_hashes), len(block_hashes[0])]))
         self.send(torch.tensor(token_ids))
         self.send(torch.frombuffer(bytearray(b"".join(block_hashes)), dtype=torch.uint8))
 
     def receive_prompt(self) -> tuple[list[int], list[bytes]]:
-        """Wait for a prompt, however long."""
+        """Wait for a prompt, practically without a time limit."""
         num_tokens, num_blocks, size = self.receive(torch.zeros(3, dtype=torch.int64), FOR_EVER).tolist()
         token_ids = self.receive(torch.zeros(num_tokens, dtype=torch.int64)).tolist()
         joined = bytes(self.receive(torch.zeros(num_blocks * size, dtype=torch.uint8)).tolist())
         return token_ids, [joined[start : start + size] for start in range(0, len(joined), size)]
 
     def send_blocks(self, blocks: Sequence[Tensor]) -> None:
-        """Send how many blocks there are, of which size and shape, and then one after the other."""
+        """Send the number, size and shape of the blocks, then each block."""
         form = [blocks[0].nbytes, *blocks[0].shape] if blocks else [0] * (1 + MAX_DIMENSIONS)
         self.send(torch.tensor([len(blocks), *form]))
         for block in blocks:
             self.send(block)
 
     def receive_num_blocks(self, like: Tensor, num_asked: int) -> int:
-        """Return how many blocks come. Raises `RuntimeError` if they are not like `like`, or too many come.
+        """Return the announced number of blocks. Raises `RuntimeError` for too many blocks or blocks unlike `like`.
 
-        They must be as large as announced: gloo ends this process at a message that is too long.
+        The size is checked first, because gloo kills the receiving process if a message is too long.
         """
         num_blocks, *form = self.receive(torch.zeros(2 + MAX_DIMENSIONS, dtype=torch.int64)).tolist()
         if num_blocks and form != (wanted := [like.nbytes, *like.shape]):
@@ -63,9 +63,9 @@ class Peer:
 
 
 def serve(port: int, compute: Callable[[list[int]], None], store: Any) -> None:
-    """The loop of a prefill process: a prompt comes, `compute` puts its blocks into the store, and they go.
+    """Run a prefill process: receive prompts, let `compute` fill the store, and send the blocks.
 
-    Returns when the other process is gone.
+    Returns when the other process has ended.
     """
     with suppress(RuntimeError):
         rendezvous = distributed.TCPStore("127.0.0.1", port, 2, is_master=False)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Asks another process for the K and V of prompts. (vLLM: a decode engine with its `NixlConnector`.)"""
+"""Requests the K and V of prompts from a prefill process. (vLLM: a decode engine with its `NixlConnector`.)"""
 
 import atexit
 import logging
@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 class PrefillClient:
-    """Starts a prefill process and puts the blocks that it sends into a store, in a thread, one prompt after the other.
+    """Starts a prefill process and stores the blocks that it sends, on a thread, one prompt at a time.
 
-    A process that ends, does not answer within `timeout` seconds, or sends another shape than that of `like` is never
-    asked again. `opening` is what the process reads to build its engine.
+    A process that ends, does not answer within `timeout` seconds, or sends blocks unlike `like` gets no further
+    prompts. The process reads `opening` to build its engine.
     """
 
     def __init__(self, module: str, opening: bytes, store: BlockStore, like: Tensor, timeout: float) -> None:
@@ -36,7 +36,7 @@ class PrefillClient:
         command = [sys.executable, "-m", module, str(self._rendezvous.port)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE)
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it stays open: its end tells the process that this one is gone
+        with suppress(BrokenPipeError):  # the pipe stays open; closing it signals the end of this process
             self.process.stdin.write(opening)
             self.process.stdin.flush()
         self._asked: SimpleQueue[tuple[Future[None], Sequence[int], Sequence[bytes]]] = SimpleQueue()
@@ -46,17 +46,17 @@ class PrefillClient:
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing comes any more. A process that ends while it connects is not noticed by gloo."""
+        """Whether no more blocks will arrive. gloo does not notice a process that ends while it connects."""
         return self._is_given_up or self.process.poll() is not None
 
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
-        """Ask for the blocks of a prompt. The future is done when all have come, or when none will come any more."""
+        """Request the blocks of a prompt. The future is done when all blocks have arrived."""
         future = Future[None]()
         self._asked.put((future, list(token_ids), list(block_hashes)))
         return future
 
     def close(self) -> None:
-        """End the process; what is asked from now on does not come."""
+        """End the process; later requests are never answered."""
         self._is_given_up = True
         self.process.kill()
         self.process.wait()
@@ -76,7 +76,7 @@ class PrefillClient:
                     for block_hash in block_hashes[: peer.receive_num_blocks(self.like, len(block_hashes))]:
                         self.store.put(block_hash, peer.receive(self.like))
                     future.set_result(None)
-        except Exception as error:  # of the store, too: without this thread every request would wait in vain
+        except Exception as error:  # also the store's: without this thread requests would wait in vain
             if not self._is_given_up:
                 logger.warning("the prefill process is given up, prompts are computed here: %s", error)
             self._is_given_up = True

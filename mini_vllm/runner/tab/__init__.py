@@ -1,1 +1,1 @@
-"""The embedded model in a browser's tab, where there is no torch: tokens, arrays, and JavaScript that computes."""
+"""Runs the embedded model in a browser tab without torch, with a forward pass in JavaScript."""

@@ -1,4 +1,4 @@
-"""The embedded model's tokenizer in plain Python: what `tokenizers` does with its tokenizer.json."""
+"""The embedded model's tokenizer in plain Python, equivalent to `tokenizers` with its tokenizer.json."""
 
 import json
 import re
@@ -11,16 +11,16 @@ from unicodedata import category
 from mini_vllm.core.tokenizer import Message, Tool
 
 CONTRACTION = re.compile("'(?:s|t|re|ve|m|ll|d)")
-# GPT-2's pattern over kinds of characters: a letter, a number, a blank, other white space, anything else.
+# GPT-2's pattern over kinds of characters: letter (a), number (0), blank, other white space (_), anything else (.).
 WORD = re.compile(r" ?a+| ?0+| ?\.+|[ _]+(?![^ _])|[ _]+")
 WHITE_SPACE = {*map(chr, range(9, 14)), "\x85", "\xa0", "\u1680", *map(chr, range(0x2000, 0x200B)), "\u2028", "\u2029"}
 WHITE_SPACE |= {"\u202f", "\u205f", "\u3000"}
 
 
 class BPETokenizer:
-    """Byte-level BPE with control tokens, each digit a word of its own; `folder` has tokenizer.json.
+    """Byte-level BPE with control tokens and one word per digit; `folder` has tokenizer.json.
 
-    Raises `OSError` if the file is missing.
+    Raises `OSError` if tokenizer.json or generation_config.json is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class BPETokenizer:
         return token_ids
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return the text; bytes that are not a whole character become U+FFFD."""
+        """Return the text; incomplete characters become U+FFFD."""
         known = (self._bytes[token_id] for token_id in token_ids if 0 <= token_id < len(self._bytes))
         return b"".join(known).decode(errors="replace")
 
@@ -62,7 +62,7 @@ class BPETokenizer:
         return self.encode("".join(turns) + "<|im_start|>assistant\n")
 
     def _merge(self, word: str) -> list[int]:
-        """Join the pair that was learnt first, again and again."""
+        """Encode a word: repeatedly merge the pair that was learnt first."""
         parts = [self._names[byte] for byte in word.encode(errors="replace")]
         while len(parts) > 1:
             ranks = [self.ranks.get(pair, len(self.ranks)) for pair in pairwise(parts)]
@@ -75,7 +75,7 @@ class BPETokenizer:
 
 
 def words_of(text: str) -> Iterator[str]:
-    """Yield the words of a text, none with more than one number in it; nothing is merged beyond a word."""
+    """Yield the words of a text, each with at most one numeric character; BPE never merges across words."""
     for piece in pieces_of(text):
         kinds, at = "".join(map(kind_of, piece)), 0
         while at < len(piece):
@@ -104,7 +104,7 @@ def kind_of(char: str) -> str:
 
 
 def byte_names() -> list[str]:
-    """GPT-2 names bytes that are no visible character by characters from 256 on, in the order of the bytes."""
+    """Return GPT-2's names of the bytes: invisible bytes are characters from 256 on, in the order of the bytes."""
     visible = {*range(33, 127), *range(161, 173), *range(174, 256)}
     hidden = [byte for byte in range(256) if byte not in visible]
     return [chr(byte) if byte in visible else chr(256 + hidden.index(byte)) for byte in range(256)]

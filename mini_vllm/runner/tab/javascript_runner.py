@@ -1,4 +1,4 @@
-"""A `ModelRunner` whose forward pass is JavaScript in the same worker: `llama.js`, over a paged KV cache of its own."""
+"""A `ModelRunner` whose forward pass and paged KV cache are JavaScript in the same worker (`llama.js`)."""
 
 from array import array
 from collections.abc import Callable, Sequence
@@ -11,11 +11,11 @@ from mini_vllm.electives.speculation import AcceptDrafts
 from mini_vllm.runner.draws import draw
 
 PROGRAM = Path(__file__).parent / "llama.js"
-Numbers: TypeAlias = "array[int] | array[float]"  # Python 3.11 has no subscripts of it
+Numbers: TypeAlias = "array[int] | array[float]"  # Python 3.11 cannot subscript `array`
 
 
 class JavaScriptModel(Protocol):
-    """`LlamaModel` of `llama.js`, as Pyodide shows it."""
+    """`LlamaModel` of `llama.js`, as seen through Pyodide."""
 
     vocab: int
     maxLen: int  # noqa: N815
@@ -25,10 +25,10 @@ class JavaScriptModel(Protocol):
 
 
 class JavaScriptRunner:
-    """Computes a step's whole batch in one call; the arrays of a step go there and its tokens come back.
+    """Computes a step's whole batch in one JavaScript call, which takes arrays and returns tokens.
 
-    `to_js` makes a typed array of an array. Not computed: penalties, `logit_bias`, `min_tokens`, logprobs, grammars,
-    adapters and images; a request that asks for one ends with an error that says so.
+    `to_js` converts an array to a typed array. Penalties, `logit_bias`, `min_tokens`, logprobs, grammars, adapters and
+    images are not supported; a request with one of them ends with an error that names it.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class JavaScriptRunner:
         model.allocate(num_blocks, block_size)
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute the batch; return the tokens of each request that samples, and an error for one that cannot."""
+        """Compute the batch; return the tokens of each sampling request, and errors for unsupported requests."""
         output = ModelRunnerOutput({})
         if not batch:
             return output
@@ -68,10 +68,11 @@ class JavaScriptRunner:
 def step_arrays(
     batch: Sequence[ScheduledRequest], rows: Sequence[tuple[ScheduledRequest, int]], block_size: int
 ) -> tuple[Numbers, ...]:
-    """Return a step as `executeModel` reads it: input_ids, positions and slot_mapping [T], query_start_loc [R + 1],
-    block_tables [R, longest], logits_indices [S], and temperature, top_k, top_p and draw of each row [S, 4].
+    """Return a step's arrays for `executeModel`.
 
-    Raises `RuntimeError` for a token whose block is not in its request's table.
+    They are input_ids, positions and slot_mapping [T], query_start_loc [R + 1], block_tables [R, longest],
+    logits_indices [S], and temperature, top_k, top_p and draw of each row [S, 4]. Raises `RuntimeError` for a token
+    whose block is missing in its request's table.
     """
     input_ids, positions, slots, starts = array("i"), array("i"), array("i"), array("i", [0])
     tables, indices, sampling = list[list[int]](), array("i"), array("d")
@@ -100,7 +101,7 @@ def step_arrays(
 
 
 def not_computed(one: ScheduledRequest) -> str:
-    """Return what a request asks for and the JavaScript does not compute, as a sentence; empty if it computes all."""
+    """Return an error that names a request's unsupported features, or "" if there are none."""
     request, params = one.request, one.request.sampling_params
     asked = {
         "penalties, logit_bias and min_tokens": params.changes_logits,

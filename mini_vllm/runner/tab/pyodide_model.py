@@ -1,4 +1,4 @@
-"""Opens the embedded model inside Pyodide: JavaScript beside Python, in one worker."""
+"""Opens the embedded model inside Pyodide, with JavaScript and Python in one worker."""
 
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,10 @@ MODEL_FILE = "model.safetensors"
 
 
 def open_model(folder: Path = EMBEDDED) -> JavaScriptModel:
-    """Return the model of a folder, with no KV cache yet.
+    """Open the model of a folder, without a KV cache.
 
-    Its numbers are read from the folder, or where they are not there fetched from beside Pyodide's own files. Raises
-    `ValueError` if they are in neither place or are no model.
+    Its weights are read from the folder or, if missing there, fetched from the folder of Pyodide's files. Raises
+    `ValueError` if the weights are in neither place or invalid.
     """
     from pyodide.code import run_js
     from pyodide.ffi import JsException, to_js
@@ -29,7 +29,7 @@ def open_model(folder: Path = EMBEDDED) -> JavaScriptModel:
 
 
 def fetched(name: str) -> Any:
-    """Return a file from the folder of Pyodide's own files, as a Uint8Array. Waits for it. Raises `ValueError`."""
+    """Fetch a file from Pyodide's folder synchronously, as a Uint8Array. Raises `ValueError` on failure."""
     from js import Uint8Array, XMLHttpRequest
     from pyodide.ffi import JsException
     from pyodide_js import lockfileBaseUrl
