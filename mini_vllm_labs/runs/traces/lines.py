@@ -123,7 +123,7 @@ class LineRecorder:
         if frame.f_code in OF_REQUESTS:
             self._note(OF_REQUESTS[frame.f_code], [frame.f_locals["self"].request_id], frame)
         file, name = place_of(frame.f_code.co_filename), frame.f_code.co_name
-        if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):  # now, because the call may change its argument
+        if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):  # now: the call may change its argument
             self._note(OF_BLOCKS[name], numbers_in(argument(frame)), frame.f_back)
         return self._on_line if file else None
 
