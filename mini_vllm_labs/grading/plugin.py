@@ -183,7 +183,7 @@ def fork_patiently() -> int | None:
 
 
 def wait(child: int, seconds: float) -> int | None:
-    """Wait for a child and return its exit status (a signal is negative), or None if it had to be killed.
+    """Wait for a child and return its exit status (negative for a signal), or None if it was killed here.
 
     A child that disables its own limit of `seconds` is killed a little later, by the same two clocks.
     """

@@ -115,7 +115,7 @@ def check_as_json(check: EngineCheck) -> dict[str, Any]:
 
 
 def as_junit(grade: Grade) -> str:
-    """Return the grade as JUnit XML: a suite per phase, a case per test, and one each for oracle and stack.
+    """Return the grade as JUnit XML: a suite per phase, a case per test, oracle and stack.
 
     pytest's `--junitxml` cannot write it, because a phase may take several workers. A test that ends its worker, runs
     out of time or is never reached has a result in the grade but not in any run of pytest.

@@ -94,7 +94,7 @@ def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Lock the folder, created if missing, for one call; a killed call releases it. Windows has no lock.
+    """Lock the folder, created if missing, for one call; a killed call releases it. Does not lock on Windows.
 
     Raises `FolderError` if a different call holds the lock or a file cannot be written.
     """

@@ -17,7 +17,7 @@ class ElasticBudget(Around):
     it delays every decode, so the times of steps vary more. Raises `ValueError` unless the share is over 0 and at
     most 1.
 
-    This is an exercise of a public course, which asks for the variance of the step time.
+    This is an exercise of a public course about the variance of the step time.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None, share: float = 0.25) -> None:

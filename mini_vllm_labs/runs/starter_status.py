@@ -20,7 +20,7 @@ def lab_folder(phase: int) -> str:
 
 
 def phase_in(folder: str) -> int:
-    """Return the phase of a folder in `labs/`, or 0 if the folder has no phase."""
+    """Return the phase of a folder in `labs/`, or 0 if it is not a phase's folder."""
     return next((phase for phase in LABS if lab_folder(phase) == folder), 0)
 
 

@@ -87,7 +87,7 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
 
 
 def least_deviations(rows: "NDArray[np.float64]") -> list[float]:
-    """Return x >= 0 such that `rows` times x is as close to 1 as possible; a few outliers barely count.
+    """Return x >= 0 that brings `rows` times x as close to 1 as possible; a few outliers barely count.
 
     The method is iteratively reweighted least squares: a row with a large residual weighs less in the next round. If
     coefficients would be negative, the most negative one is left out.

@@ -92,7 +92,7 @@ def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
 
 
 def roofline(gpu: Gpu, model: ModelShape, num_gpus: int = 1, bytes_per_number: int = BYTES_PER_NUMBER) -> CostModel:
-    """Return the lower bound of a step's time: a data sheet's figures without overhead, GPUs treated as one."""
+    """Return the cost model that no step can beat: data-sheet figures without overhead, GPUs treated as one."""
     return CostModel(
         **model_counts(model, bytes_per_number),
         bandwidth=gpu.bandwidth * num_gpus,

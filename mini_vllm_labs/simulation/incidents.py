@@ -1,4 +1,4 @@
-"""The incident game: a figure is bad at 03:10, and a simulation of each of four knobs decides which was right."""
+"""The incident game: a figure is bad at 03:10, and simulations decide which of four knobs is right."""
 
 import random
 import tomllib

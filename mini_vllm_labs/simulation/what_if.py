@@ -108,7 +108,7 @@ class _WhatIf:
             self._start_decode(index)
 
     def _decode_on(self) -> None:
-        """Run all steps up to the next arrival or finish: a fast path of `_step`."""
+        """Run all steps before the next possible arrival or finish: a fast path of `_step`."""
         served, step_seconds, add_gap = self.served, self.cost.step_seconds, self.served.gaps.append
         now, count, context = self.now, self.num_decoding, self.decode_context
         next_arrival = math.inf

@@ -29,7 +29,7 @@ from mini_vllm_labs.pictures.policy_comparison.comparison import BY_GUESSES
 
 TOUR = "00_tour"
 POLICIES = "09_policies"
-BENCH_SETTINGS = (  # settings of a question, which the bench would compute
+BENCH_SETTINGS = (  # settings of the notebook's questions, as the bench serves them
     PolicyComparison(prediction_sigma=2, policies=(BY_GUESSES,)),
     PolicyComparison(workload="chat"),
 )

@@ -1,7 +1,7 @@
 """Writes CSV files for the gradebooks of Canvas and Moodle: a line per student id, a column per phase.
 
-They contain no names from submissions, because Canvas looks for a student of that name if it does not know the id, and
-reads a line called "Points Possible" as the maxima. A teacher's CSV file, the roster, maps submissions to ids.
+They contain no names from submissions: Canvas would look for a student of that name if it did not know the id, and
+would read a line called "Points Possible" as the maxima. A teacher's CSV file, the roster, maps submissions to ids.
 """
 
 import csv

@@ -43,7 +43,7 @@ class RecordError(ValueError):
 
 
 class Record:
-    """Results by name, kept in memory and, given a path, in a file that also stores the settings of its run."""
+    """Keeps results by name in memory and, given a path, in a file with the settings of its run."""
 
     def __init__(self, settings: JudgeSettings, path: Path | None = None) -> None:
         self._path = path

@@ -1,6 +1,6 @@
 """The jail: bubblewrap around a worker, without network or other processes, and only with the files it needs.
 
-Nothing in it is writable, because no limit counts the memory of files in an in-memory file system.
+It has no writable files, because no limit counts the memory of an in-memory file system.
 """
 
 import compileall

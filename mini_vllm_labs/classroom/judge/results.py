@@ -36,7 +36,7 @@ class GroupResult(TypedDict):
 
 
 class PhaseResult(TypedDict):
-    """A phase alone. `sha256` is the file's, None without a file; `error` states why no situation was played."""
+    """The result of one phase alone. `sha256` is None without a file; `error` states why no situation was played."""
 
     phase: int
     sha256: str | None

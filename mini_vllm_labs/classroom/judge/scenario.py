@@ -96,6 +96,6 @@ def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Scenar
 
 
 def name_maker(rng: Random) -> Iterator[str]:
-    """Return request ids in an order that a queue cannot rely on."""
+    """Return request ids whose order does not match the order of arrival."""
     first = rng.randrange(20, 60)
     return (f"r{(first + 37 * number) % 97}" for number in count())

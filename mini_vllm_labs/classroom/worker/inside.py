@@ -36,7 +36,7 @@ PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 def main() -> None:
     """Answer the judge's questions on stdin and stdout, in a fresh process whenever the judge requests one.
 
-    The first process loads shared modules but no learner's file, and only waits for its children, one at a time.
+    The first process loads shared modules but none of the learner's files. It then only waits for one child at a time.
     `sys.argv` holds a module to import in advance (or nothing), the filter against more processes in hexadecimal, and
     the uid to run as in a jail (0 without one).
     """
@@ -99,7 +99,7 @@ def end_like(status: int) -> None:
 def answer(files: dict[int, Any], message: Message) -> Message:
     """Load a file or answer a question about it; return the answer, or explain the exception.
 
-    The answer to an echo is the echoed text, which shows that the process is ready and the pipe holds no older answer.
+    The answer to an echo is the echoed text, which shows that the process responds and older answers are read.
     """
     try:
         if "fresh" in message:

@@ -13,7 +13,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 REFERENCE = "solution:1-5,solution:7-8,solution:11"
 NUM_SEEDS = 100
 FIRST_AHEAD = 40
-"""From this seed on, each step is planned while the one before it is computed, with three drafts per request."""
+"""From this seed on, each step is planned while the previous one is computed, with three drafts per request."""
 FIRST_GATED = 80
 """From this seed on, requests have adapters, but a step takes only one: requests with a different one are skipped."""
 ADAPTERS = ("boat", "kite", None, "garden")

@@ -14,7 +14,7 @@ class OutOfTime(BaseException):
 
 
 class UnusableAnswerError(Exception):
-    """The test cannot continue with what the learner's code returned or changed. The message is complete."""
+    """The learner's code returned or changed a value so that the test cannot continue. The message is complete."""
 
 
 class StarterNotLoadedError(Exception):

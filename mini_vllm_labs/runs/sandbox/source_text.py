@@ -48,7 +48,7 @@ NEWER = (
 
 
 def complaint_about_content(content: bytes) -> str:
-    """Name the format of a file that is not Python text in UTF-8, and the remedy; empty if it is text."""
+    """Name the format of a file that is not UTF-8 Python text, and the remedy; empty if it is."""
     start = content.lstrip()[:64].lower()
     for signature, kind, what_to_do in KINDS:
         if content.startswith(signature) or (signature.isascii() and start.startswith(signature.lower())):

@@ -1,4 +1,4 @@
-"""Phases 7 and 8 in simulated time: drafts for the fake model's text, and a step in flight without a second thread."""
+"""Runs phases 7 and 8 in simulated time: drafts for the fake model, and a step in flight without a thread."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future

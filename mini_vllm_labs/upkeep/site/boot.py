@@ -59,7 +59,7 @@ def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
 
 
 class ExecutorHere(concurrent.futures.Executor):
-    """Computes at once in the calling thread, the browser's only one. The course needs no order of threads."""
+    """Computes at once in the calling thread, the browser's only one. The course does not depend on thread order."""
 
     def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "") -> None:
         pass

@@ -18,7 +18,7 @@ VOCABULARY, CONTEXT, TOKENS_PER_STEP = 2048, 2048, 4096
 
 
 def pieces(made: Document) -> list[tuple[str, bool]]:
-    """Split a document into (text, carries loss). Questions carry none, because random text teaches nothing."""
+    """Split a document into (text, carries loss). Questions carry no loss, because random text teaches nothing."""
     if made.text:
         return [(made.text + END_OF_TEXT, True)]
     parts: list[tuple[str, bool]] = []

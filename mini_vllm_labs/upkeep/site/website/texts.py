@@ -63,7 +63,7 @@ def up(path: str) -> str:
 
 
 def with_hints(text: str, hints: dict[str, Sequence[tuple[str, str]]]) -> str:
-    """Add each task's hint at the end of the task in a handout, with each step folded inside the previous one."""
+    """Add hints at the ends of a handout's tasks, with each step folded inside the previous one."""
     for task in reversed(list(TASK.finditer(text))):
         end = next(
             (found.start() for found in HEADING.finditer(text, task.end()) if not in_code(text, found.start())), -1
