@@ -1,1 +1,1 @@
-"""For teachers: judging a class, and the student edition."""
+"""Tools for teachers: the judge of a class, and the student edition."""

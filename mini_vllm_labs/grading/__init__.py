@@ -1,1 +1,1 @@
-"""`mini-vllm grade`: the learner's starters, graded in worker processes against a plan made with the reference."""
+"""`mini-vllm grade`: grades the learner's starters in worker processes, against a plan made with the reference."""

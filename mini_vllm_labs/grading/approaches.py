@@ -1,9 +1,9 @@
 """Other fair ways to write a task, sealed until it passes.
 
-`approaches/phaseN.json` has one text per task, enciphered by a key from the tests of the task and the answers that the
-reference gave to them. Opening the files, searching them or turning their letters shows nothing, and none of their code
-can be imported. It is a seal and not a lock: the recorded answers are in the course too, so a call of `unsealed` shows
-the text without the task being written. The commands that show it grade the task first.
+`approaches/phaseN.json` has one text per task, enciphered with a key from the task's tests and the reference's answers.
+Opening or searching the files shows nothing, nor does rotating their letters, and their code cannot be imported. It is
+a seal and not a lock: the course includes the recorded answers, so a call to `unsealed` shows the text of an unsolved
+task. The commands that show it grade the task first.
 """
 
 import base64
@@ -22,7 +22,7 @@ ANSWERS = CHECKOUT / "mini_vllm_labs" / "grading" / "labtest" / "recorded_answer
 
 @dataclass(frozen=True)
 class Approach:
-    """A fair alternative: its name, a sentence on what it costs or gains, and its code."""
+    """A fair alternative: its name, a sentence on its cost or gain, and its code."""
 
     name: str
     cost: str
@@ -30,13 +30,13 @@ class Approach:
 
 
 def sealed(task: str, found: list[Approach]) -> str:
-    """Return the approaches of a task such as "1.2" as a text that `unsealed` can read."""
+    """Return the approaches to a task such as "1.2" as a text that `unsealed` can read."""
     plain = zlib.compress(json.dumps([vars(one) for one in found]).encode(), 9)
     return base64.b85encode(enciphered(plain, key_of(task))).decode()
 
 
 def unsealed(task: str) -> list[Approach]:
-    """Return the approaches of a task, none if it has none. Raises `ValueError` if the seal belongs to other tests."""
+    """Return the approaches to a task; the list may be empty. Raises `ValueError` if the tests have changed."""
     path = FOLDER / f"phase{task.partition('.')[0]}.json"
     texts: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if task not in texts:
@@ -61,13 +61,13 @@ def key_of(task: str) -> bytes:
 
 
 def enciphered(text: bytes, key: bytes) -> bytes:
-    """Return a text enciphered or deciphered, which is the same: it is added to a stream of bytes from the key."""
+    """Encipher or decipher `text`: XOR with a stream of bytes from the key does both."""
     stream = shake_256(key).digest(len(text))
     return bytes(one ^ other for one, other in zip(text, stream, strict=True))
 
 
 def task_named(task: str) -> tuple[PlannedPhase, int]:
-    """Return the phase and the number of a task such as "1.2". Raises `ValueError` if there is none."""
+    """Return the phase and number of a task such as "1.2". Raises `ValueError` if the task does not exist."""
     tasks = {f"{phase.number}.{one.number}": (phase, one.number) for phase in load_whole_plan() for one in phase.tasks}
     if task not in tasks:
         raise ValueError(f"there is no task {task}; there are {', '.join(tasks)}")

@@ -1,6 +1,6 @@
 """Checks of whole engines with the learner's phases, on seeded workloads.
 
-`python -m mini_vllm_labs.grading.engine_checks` does one of them in a worker that `grader.py` starts.
+`python -m mini_vllm_labs.grading.engine_checks` runs one check in a worker that `grader.py` starts.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ NUM_REQUESTS = 10
 MAX_STEPS = 1000
 REAL_PROMPTS = ("Tell me a story about Mina and a kite.", "What is the capital of Norway?", "Count from 3 to 9.")
 REAL_TOKENS = 16
-# From prompt lookup, and as many as allowed: the fake model repeats little, and a pause would hide a wrong answer.
+# Prompt lookup always drafts as many tokens as allowed: the fake model repeats little, and a pause would hide errors.
 DRAFTS = SpeculativeConfig(prompt_lookup_min=1, adaptive=False)
 
 
@@ -53,7 +53,7 @@ def check_stack(mine: Lineup, reference: Lineup | None) -> EngineCheck:
 
 
 def check_oracle(mine: Lineup, reference: Lineup) -> EngineCheck:
-    """Compare the decisions of an engine that has one phase of the learner with the reference's, step by step."""
+    """Compare an engine that has one of the learner's phases with the reference, decision by decision."""
     for seed in SEEDS:
         config = with_electives(settings_for(seed), mine, DRAFTS)
         divergence = first_divergence(make_workload(seed, NUM_REQUESTS), config, mine, reference)
@@ -72,7 +72,7 @@ def check_model(mine: Lineup) -> EngineCheck:
     prompts = [tokenizer.apply_chat_template([{"role": "user", "content": text}]) for text in REAL_PROMPTS]
     config = EngineConfig(
         max_num_batched_tokens=32,
-        long_prefill_token_threshold=7,  # short prompts come in several chunks
+        long_prefill_token_threshold=7,  # splits even short prompts into chunks
         max_model_len=96,
         block_size=4,
         num_gpu_blocks=24,
@@ -108,7 +108,7 @@ def possible_settings(seed: int, lineup: Lineup) -> EngineConfig:
 
 
 def policies_of(lineup: Lineup) -> Sequence[Callable[[], SchedulingPolicy | None]]:
-    """Return what makes each scheduling policy under which a lineup is checked: the config's own, or phase 13's."""
+    """Return one factory per scheduling policy to check a lineup under: the config's own, or phase 13's two."""
     classes = policy_classes_for(lineup.policies)
     return [lambda: None] if classes is None else [classes.virtual_token_counter, classes.least_slack_first]
 
@@ -119,7 +119,7 @@ def output_problem(
     lineup: Lineup,
     make_policy: Callable[[], SchedulingPolicy | None] = lambda: None,
 ) -> str:
-    """Run a workload and describe what is wrong with it; return an empty text if nothing is."""
+    """Run a workload and describe the first problem; return an empty text if there is none."""
     outputs: dict[str, list[int]] = {arrival.request_id: [] for arrival in arrivals}
     number = 0
     try:
@@ -149,7 +149,7 @@ def output_problem(
 
 
 def divergence_failure(seed: int, divergence: Divergence) -> EngineCheck:
-    """Return the first difference between two engines, described and with its last steps."""
+    """Turn the first difference between two engines into a failed check with their last steps."""
     if divergence.error is not None:
         message = explain(divergence.error, {})
         return EngineCheck(
@@ -174,7 +174,7 @@ def text_of(token_ids: list[int]) -> str:
 
 
 def main() -> None:
-    """Run the check of the order and send what was found."""
+    """Receive an order, run its check and send the result."""
     channel = take_stdio()
     order = channel.receive()
     limit_resources(LIMITS)
@@ -206,9 +206,9 @@ def do(order: dict[str, Any]) -> EngineCheck:
 
 
 def not_loaded(channel: Channel, mine: Lineup) -> EngineCheck | None:
-    """Import the learner's files of a lineup; return what is wrong with the first that does not load, None if all do.
+    """Import a lineup's starters; return a check for the first that does not load, None if all do.
 
-    An event precedes each import: if one ends the process, it is known which.
+    An event precedes each import, so that the grader knows which file ended the process.
     """
     for phase in load_whole_plan():
         if mine[phase.number] == "starter":
@@ -220,7 +220,7 @@ def not_loaded(channel: Channel, mine: Lineup) -> EngineCheck | None:
 
 
 def complaint_about_starter(phase: PlannedPhase) -> str:
-    """Import the learner's file; return what is wrong with it, empty if nothing is."""
+    """Import the learner's file; return the reason why it cannot be used, or an empty text."""
     path = CHECKOUT / phase.starter
     if complaint := complaint_about_file(path):
         return complaint

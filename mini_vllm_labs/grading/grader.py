@@ -1,6 +1,6 @@
-"""The whole grade: every phase's tests, the checks of whole engines, and the phase at fault when the two disagree.
+"""Makes the whole grade from tests and checks of whole engines, and names the phase at fault if they disagree.
 
-Of the two checks of a phase in whole engines, the oracle tests it alone, the stack with the phases before it.
+Two checks run a phase in whole engines: the oracle with the reference's other phases, the stack with the learner's.
 """
 
 import os
@@ -27,11 +27,11 @@ START_SECONDS = 30.0
 MAX_WAITING = 300.0
 MODEL_FILE = CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors"
 RUNNER_PHASE = 6
-DECIDE_NOTHING = (RUNNER_PHASE, 13)  # the runner plans no step, and no policy is set in the settings of the oracle
+DECIDE_NOTHING = (RUNNER_PHASE, 13)  # the runner plans no steps, and the oracle's settings set no policy
 
 
 def oracle_check(phase: int, stop: threading.Event) -> EngineCheck:
-    """Compare one phase with the reference, all others being the reference's. Needs `solutions/`."""
+    """Compare an engine with one phase of the learner against the reference. Needs `solutions/`."""
     if phase in DECIDE_NOTHING or not solutions_exist():
         return NOT_CHECKED
     reference = stack_of("solution", max(phase, RUNNER_PHASE - 1))
@@ -47,7 +47,7 @@ def stack_check(phase: int, stop: threading.Event) -> EngineCheck:
 
 
 def phases_of_stack(phase: int) -> list[int]:
-    """Return the phases that run together when `phase` is checked, itself last."""
+    """Return the phases that run together when `phase` is checked; `phase` comes last."""
     return [*range(1, min(phase, RUNNER_PHASE)), phase]
 
 
@@ -56,7 +56,7 @@ def stack_of(impl: str, phase: int) -> Lineup:
 
 
 def find_culprits(phase: int, stop: threading.Event) -> list[int]:
-    """Return the phases that fix a stack when the reference's code replaces them one at a time. Needs `solutions/`."""
+    """Replace one phase of a stack at a time by the reference's; return those that fix it. Needs `solutions/`."""
     mine = stack_of("starter", phase)
     return [
         number
@@ -67,7 +67,7 @@ def find_culprits(phase: int, stop: threading.Event) -> list[int]:
 
 def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck:
     if phase == RUNNER_PHASE:
-        # A fault of the phases before shows sooner and plainer without the real model.
+        # A fault in an earlier phase shows sooner and more clearly without the real model.
         on_fake_model = check_lineup(replace(mine, runner="absent"), phase - 1, stop)
         if on_fake_model.status != "passed":
             return on_fake_model
@@ -78,7 +78,7 @@ def check_lineup(mine: Lineup, phase: int, stop: threading.Event) -> EngineCheck
 
 
 def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.Event) -> EngineCheck:
-    """Do one check in a worker. Raises `StoppedError` when `stop` is set."""
+    """Run one check in a worker. Raises `StoppedError` when `stop` is set."""
     seconds = SECONDS[kind]  # of CPU time
     order = {"kind": kind, "mine": str(mine), "reference": str(reference or ""), "seconds": seconds}
     patience = START_SECONDS + min(waiting_seconds(seconds), MAX_WAITING)
@@ -99,7 +99,7 @@ OnProgress = Callable[[int, int, str], None]
 
 
 class Grader:
-    """Grades phases. `on_progress` is called with a phase, the number of its finished tests, and its activity."""
+    """Grades phases. Calls `on_progress` with a phase, the number of its finished tests, and its activity."""
 
     def __init__(self, on_progress: OnProgress = lambda phase, done, what: None, *, forks: bool | None = None) -> None:
         self.on_progress = on_progress
@@ -116,8 +116,8 @@ class Grader:
                 grades = list(pool.map(self.grade_alone, reversed(plan)))
                 grades = list(pool.map(lambda grade: self.grade_in_stack(grade, grades), grades))[::-1]
                 grades = list(pool.map(lambda grade: self.name_culprits(grade, grades), grades))
-            except BaseException:  # Ctrl-C, too
-                self.stop.set()  # what already runs is not cancelled by the next line
+            except BaseException:  # also Ctrl-C
+                self.stop.set()  # the next line does not cancel workers that already run
                 pool.shutdown(cancel_futures=True)
                 raise
         return Grade(grades, monotonic() - start)
@@ -136,7 +136,7 @@ class Grader:
         return grade
 
     def grade_in_stack(self, grade: PhaseGrade, grades: Sequence[PhaseGrade]) -> PhaseGrade:
-        """Run one phase with those before it, unless one of these is known not to load."""
+        """Run one phase with the phases before it, unless one of those is known not to load."""
         number, total = grade.plan.number, len(grade.plan.tests)
         if grade.can_run:
             broken = sorted(other.plan.number for other in grades if other.error)
@@ -160,9 +160,9 @@ class Grader:
         return replace(grade, stack=replace(grade.stack, culprits=culprits))
 
     def suspects(self, number: int, grades: dict[int, PhaseGrade]) -> list[int]:
-        """Return the first phase whose own stack fails or cannot run: the stacks before it work.
+        """Return the first earlier phase whose own stack fails or cannot run.
 
-        If all of them work, the phase itself is at fault, or an earlier one that fails its own tests.
+        If all earlier stacks work, return this phase and every earlier phase that fails its own tests.
         """
         failing = []
         for earlier in phases_of_stack(number)[:-1]:
@@ -182,7 +182,7 @@ def grade_tests(
     forks: bool | None = None,
     on_progress: Callable[[int], None] = lambda num_done: None,
 ) -> PhaseGrade:
-    """Run the tests of a phase, or of those of its tasks that `phase` has; no engine. Raises `StoppedError`."""
+    """Run the tests of the tasks in `phase`, without engine checks. Raises `StoppedError`."""
     if forks is None:
         forks = can_fork() and GRADE_FORK.get()
     run = run_tests(phase, stop, forks=forks, on_progress=on_progress)
@@ -195,7 +195,7 @@ def grade_tests(
 
 
 def hinted(task: str, results: list[TestResult]) -> list[TestResult]:
-    """Return the results of a task; if they show a known mistake, its hint replaces the tests' questions."""
+    """Replace the questions of failed tests by the hint for a known mistake, if the answers show one."""
     hint = hint_for(task, {result.id: result.answer for result in results if result.outcome != "passed"})
     return [
         result if result.outcome == "passed" else replace(result, message=with_hint(result.message, hint))

@@ -1,4 +1,4 @@
-"""Hints for known mistakes: a mistake is recognised by all the wrong answers it gives to the tests of a task.
+"""Hints for known mistakes. A mistake is recognised by all its wrong answers to the tests of a task.
 
 `recorded_hints/phaseN.json` maps the task and the digest of those answers to the hint. It is recorded by running every
 known mistake on the graded tests. If two mistakes give the same answers but have different hints, neither is recorded.
@@ -20,11 +20,11 @@ ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 def answer_of(error: BaseException) -> str:
-    """Return a digest of what a failed test shows, without its rule and question; the same on every machine."""
+    """Digest a failed test's output without its rule and question; the digest is the same on every machine."""
     parts = getattr(error, "parts", None)
     if parts is not None:
         shown = [*parts.situation, *(text for row in parts.rows for text in row), *parts.calls]
-    elif isinstance(error, AssertionError):  # pytest writes more or less of its text, by its options
+    elif isinstance(error, AssertionError):  # how much of the text pytest writes depends on its options
         shown = ["AssertionError"]
     else:
         notes = "\n".join([str(error), *getattr(error, "__notes__", [])]).partition(HINT)[0].splitlines()
@@ -34,27 +34,27 @@ def answer_of(error: BaseException) -> str:
 
 
 def digest_of_task(answers: Mapping[str, str]) -> str:
-    """Return the digest of the wrong answers to a task, each test's id to `answer_of` its failure."""
+    """Return one digest of a task's wrong answers; `answers` maps a test's id to `answer_of` its failure."""
     return digest(json.dumps(sorted(answers.items())))  # tests may run in any order
 
 
 def digest(text: str) -> str:
-    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]  # a text may hold half a character
+    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:12]  # a text may contain a lone surrogate
 
 
 @cache
 def recorded(phase: int) -> dict[str, dict[str, str]]:
-    """Return the hints of a phase by task, such as "5.1", and digest."""
+    """Return the hints of a phase by task, such as "5.1", then by digest."""
     path = FOLDER / f"phase{phase}.json"
     hints: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return hints
 
 
 def hint_for(task: str, answers: Mapping[str, str]) -> str:
-    """Return the hint for these wrong answers to all the tests of a task, empty if no known mistake gives them."""
+    """Return the hint for all the wrong answers to a task; empty if no known mistake gives them."""
     return recorded(int(task.partition(".")[0])).get(task, {}).get(digest_of_task(answers), "") if answers else ""
 
 
 def with_hint(text: str, hint: str) -> str:
-    """Return the text of a failure with this hint in place of its question."""
+    """Replace the question in the text of a failure by `hint`, unless it is empty."""
     return text.rstrip().partition(HINT)[0] + HINT + hint if hint else text

@@ -1,7 +1,7 @@
 """The graded tests by phase and task, with points.
 
-`plan.json` is made with the reference (`python -m mini_vllm_labs.grading.plan`), so that nothing a learner writes
-changes which tests count.
+`plan.json` is made with the reference (`python -m mini_vllm_labs.grading.plan`), so that a learner's code cannot
+change which tests count.
 """
 
 import inspect
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PLAN_FILE = Path(__file__).with_name("plan.json")
 POINTS_PER_TASK = 10
-DUNDERS = ("__init__", "__len__", "__iter__")  # part of what a class promises
+DUNDERS = ("__init__", "__len__", "__iter__")  # part of a class's public interface
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class PlannedPhase:
 
     @property
     def test_files(self) -> list[str]:
-        """The files of the tests, relative to the checkout."""
+        """Paths of the test files, relative to the checkout."""
         return [f"{self.folder}/{file}" for file in dict.fromkeys(test.partition("::")[0] for test in self.tests)]
 
     @property
@@ -82,24 +82,24 @@ class PlannedPhase:
 
     @property
     def starter(self) -> str:
-        """Its file, relative to the checkout."""
+        """Path of the learner's file, relative to the checkout."""
         return f"{self.folder}/starter.py"
 
 
 def task_command(phase: PlannedPhase, task: PlannedTask) -> str:
-    """Return what runs the tests of one task on the learner's file: a command, in a browser's notebook a line."""
+    """Return the command that tests one task of the learner's file; in a browser, a line for a notebook cell."""
     if IN_BROWSER:
         return cell_command(phase.number, task.number)
     return f"{impl_prefix()}pytest {phase.folder} -m task{phase.number}_{task.number}"
 
 
 def cell_command(phase: int, task: int) -> str:
-    """Return the line of a cell that runs the tests of a task in any notebook."""
+    """Return a line for a notebook cell that runs the tests of a task."""
     return f"Lab({phase}).test({task})"
 
 
 def impl_prefix() -> str:
-    """Return the prefix that makes pytest grade the learner's file where the default is the reference."""
+    """Return the prefix that makes pytest grade the learner's file; empty where that is the default."""
     return "LAB_IMPL=starter " if solutions_exist() else ""
 
 
@@ -114,7 +114,7 @@ def load_whole_plan() -> list[PlannedPhase]:
 
 
 def make_plan() -> list[PlannedPhase]:
-    """Collect the graded tests with the reference. Raises `ValueError` if a test belongs to no task or to several."""
+    """Collect the graded tests with the reference. Raises `ValueError` unless each test belongs to one task."""
     if not solutions_exist():
         raise ValueError("the plan is made with the reference solutions, and this checkout has none")
     tests: dict[tuple[str, int], list[str]] = defaultdict(list)
@@ -136,7 +136,7 @@ def make_plan() -> list[PlannedPhase]:
 
 def collect() -> dict[str, list[str]]:
     """Return every test under `labs/` with the names of its markers."""
-    # Options in the caller's environment would change what is collected.
+    # Options in the caller's environment would change the collection.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "tests.json"
@@ -156,7 +156,7 @@ def collect() -> dict[str, list[str]]:
 
 
 def pytest_collection_finish(session: "pytest.Session") -> None:
-    """As a plugin of pytest's: write the ids of the collected tests, with their markers, to a file."""
+    """Write the ids of the collected tests with their markers to a file; a hook of pytest."""
     tests = {item.nodeid: sorted({marker.name for marker in item.iter_markers()}) for item in session.items}
     Path(COLLECT.get()).write_text(json.dumps(tests), encoding="utf-8")
 

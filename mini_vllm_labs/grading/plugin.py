@@ -1,7 +1,7 @@
-"""A pytest plugin for the worker: imports the learner's file, runs the tests, sends the result of each.
+"""A pytest plugin for the worker: imports the learner's file, runs the tests, and sends each result.
 
-Where the system can fork, every test runs in a separate process: it gets a fresh module, and whatever it does to the
-process ends with it. Elsewhere the module is reloaded before each test.
+Where the system can fork, each test runs in a separate process with a fresh module, so that its side effects end with
+it. Elsewhere the module is reloaded before each test.
 """
 
 import gc
@@ -28,9 +28,9 @@ from mini_vllm_labs.runs.sandbox.watch import Watchdog, waiting_seconds
 
 SLOW_TESTS_ALLOWED = 3
 SHORT_SECONDS = 1.0  # after several slow tests the next ones are likely the same loop
-SENT = 73  # no signal, and no code that Python or pytest ends with
-GRACE_SECONDS = 2.0  # the test's own limit comes first, because it can name the line
-NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # in five seconds old processes of the account may end
+SENT = 73  # neither a signal nor an exit code of Python or pytest
+GRACE_SECONDS = 2.0  # the test's own limit must fire first, because it can name the line
+NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # within five seconds, old processes of the account may end
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
 Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()
@@ -83,7 +83,7 @@ class GradingPlugin:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if call.excinfo is not None and failure_key not in item.stash:  # the first: a teardown may fail by it
+        if call.excinfo is not None and failure_key not in item.stash:  # keep the first: it may make the teardown fail
             item.stash[failure_key] = self.failure(call.excinfo.value)
             item.stash[answer_key] = answer_of(call.excinfo.value)
         if call.when == "call":
@@ -96,7 +96,7 @@ class GradingPlugin:
         self.watch.clear()
         self.watch.start(self.import_seconds)
         try:
-            refused_import(self.starter.read_bytes())  # the fixture of each forked test asks again, and is answered
+            refused_import(self.starter.read_bytes())  # fills the cache: each forked test's fixture calls it again
             module = import_starter(self.module_name)
         except BaseException as error:
             send_event(self.channel, NotGradable(complaint_about_import(error, self.starter)))
@@ -134,14 +134,14 @@ class GradingPlugin:
             self.send_result(item, outcome, message, start)
 
     def run_in_child(self, item: pytest.Item, start: float, seconds: float) -> NoReturn:
-        """Run one test in the forked process. The exit code `SENT` means that the result was sent."""
+        """Run one test in the forked process; exit with `SENT` if the result was sent."""
         code = 1
         try:
             self.watch.start(seconds)
             self.run_here(item, None, start)
             code = SENT
         finally:
-            os._exit(code)  # without pytest's own end, which is the parent's
+            os._exit(code)  # skip pytest's shutdown, which is the parent's job
 
     def run_here(self, item: pytest.Item, next_item: pytest.Item | None, start: float) -> None:
         """Run one test in this process and send its result."""
@@ -149,7 +149,7 @@ class GradingPlugin:
         message = ""
         try:
             reports = runtestprotocol(item, log=False, nextitem=next_item)
-        except BaseException as error:  # which pytest does not catch: KeyboardInterrupt, pytest.exit
+        except BaseException as error:  # pytest does not catch KeyboardInterrupt and pytest.exit
             outcome, message = self.failure(error)
         else:
             if not all(report.passed for report in reports):
@@ -163,7 +163,7 @@ class GradingPlugin:
         send_event(self.channel, TestResult(test, outcome, message, seconds, answer, module))
 
     def failure(self, error: BaseException) -> Failure:
-        """Return outcome and message for an exception that ended a test."""
+        """Return the outcome and message for an exception that ended a test."""
         if isinstance(error, pytest.skip.Exception):
             return "not run", f"skipped: {error.msg}"
         if isinstance(error, pytest.fail.Exception):
@@ -173,7 +173,7 @@ class GradingPlugin:
 
 
 def fork_patiently() -> int | None:
-    """Fork, trying for some seconds while the system starts no more processes; return None if it never does."""
+    """Fork, retrying for five seconds while the system refuses new processes; return None if it never allows one."""
     for _ in range(NUM_TRIES):
         try:
             return os.fork()
@@ -183,9 +183,9 @@ def fork_patiently() -> int | None:
 
 
 def wait(child: int, seconds: float) -> int | None:
-    """Wait for a child and return its exit status, below 0 a signal; None if it had to be killed.
+    """Wait for a child and return its exit status (negative for a signal), or None if it was killed here.
 
-    A child that switches off its own limit of `seconds` is killed a little later, by the same two clocks.
+    A child that disables its own limit of `seconds` is killed a little later, by the same two clocks.
     """
     cpu_clock = ~child << 3 | 2  # as clock_getcpuclockid(3) computes it
     deadline, pause = time.monotonic() + waiting_seconds(seconds) + GRACE_SECONDS, 0.0005
@@ -194,7 +194,7 @@ def wait(child: int, seconds: float) -> int | None:
         if pid:
             return os.waitstatus_to_exitcode(status)
         time.sleep(pause)
-        pause = min(0.01, pause * 1.3)  # most tests end at once, and a long one needs no busy loop
+        pause = min(0.01, pause * 1.3)  # most tests end at once; a long one must not cause a busy loop
     os.kill(child, 9)
     os.waitpid(child, 0)
     return None

@@ -13,7 +13,7 @@ MAX_CHARACTERS = 4000
 
 
 def as_markdown(grade: Grade) -> str:
-    """Return the page. Texts from a learner's file are preformatted, so that nothing in them is markup."""
+    """Return the Markdown page. Texts from a learner's file are preformatted, so they cannot contain markup."""
     what, command = next_step(grade)
     lines = [
         f"## {'; '.join(line.removesuffix(', 10 a task') for line in point_lines(grade))}",
@@ -40,7 +40,7 @@ def row(phase: PhaseGrade) -> str:
 
 
 def failures(phase: PhaseGrade) -> Iterator[tuple[str, str]]:
-    """Yield title and message of what failed first in each task that was begun, else of the whole engine."""
+    """Yield the title and message of each begun task's first failure, then of the failed engine checks."""
     if phase.error:
         yield f"Phase {phase.plan.number} could not be graded", phase.error
         return
@@ -55,7 +55,7 @@ def failures(phase: PhaseGrade) -> Iterator[tuple[str, str]]:
 
 
 def preformatted(text: str) -> str:
-    """Return a preformatted text, cut if it is long; a job summary takes at most 1 MiB."""
+    """Return `text` preformatted, cut if it is long, because a job summary takes at most 1 MiB."""
     shown = clean(text)
     cut = shown if len(shown) <= MAX_CHARACTERS else f"{shown[:MAX_CHARACTERS]}\n..."
     return f"<pre>{escape(cut)}</pre>"
@@ -115,10 +115,10 @@ def check_as_json(check: EngineCheck) -> dict[str, Any]:
 
 
 def as_junit(grade: Grade) -> str:
-    """Return the grade as JUnit XML: a suite per phase, a case per test, and one each for oracle and stack.
+    """Return the grade as JUnit XML: a suite per phase, a case per test, oracle and stack.
 
-    pytest's `--junitxml` cannot write it: a phase may take several workers, and a test that ends its worker, runs
-    out of time or was never reached has a result in the grade and none in any run of pytest.
+    pytest's `--junitxml` cannot write it, because a phase may take several workers. A test that ends its worker, runs
+    out of time or is never reached has a result in the grade but not in any run of pytest.
     """
     root = ElementTree.Element("testsuites", name="mini-vllm grade")
     for phase in grade.phases:
@@ -134,7 +134,7 @@ def as_junit(grade: Grade) -> str:
 
 
 def add_test(suite: ElementTree.Element, phase: PhaseGrade, task: TaskGrade, test: TestResult) -> None:
-    """Add the case of one graded test; without a graded file every case is an error."""
+    """Add the case of one graded test; if the file could not be graded, every case is an error."""
     name = f"{phase.plan.number}.{task.plan.number}"
     case = ElementTree.SubElement(
         suite, "testcase", classname=f"task {name}", name=clean(test.id), time=f"{test.seconds:.3f}"

@@ -1,4 +1,4 @@
-"""The results of grading, as plain data, and which failures have one cause."""
+"""The results of grading as plain data, and a rule that groups failures by cause."""
 
 import re
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ PLACE = re.compile(r"^  labs/\w+/starter\.py:\d+", re.MULTILINE)
 
 
 def mistake_in(text: str) -> str:
-    """Return what two failures have in common if they have one cause.
+    """Return a key that is equal for two failures with the same cause.
 
-    That is the exception and its place, or the exception and the call after whose answer a test could not go on, or
-    rule and question.
+    The key is the exception and its place, or the exception and the call whose answer stopped the test, or the rule
+    and question.
     """
     if answer := UNUSABLE.search(text):
         return f"{answer[1]} {answer[2]}"
@@ -30,7 +30,7 @@ def mistake_in(text: str) -> str:
 
 
 def alike_line(tests: Sequence[str]) -> str:
-    """Return a line about tests, given by their ids, that fail like one that is shown."""
+    """Return a line that names the other tests, given by id, that fail like the one shown."""
     names = [test.rpartition("::")[2] for test in tests]
     count = "One more test fails" if len(names) == 1 else f"{len(names)} more tests fail"
     return f"{count} like this: {', '.join(names[:MAX_NAMES])}" + (" ..." if len(names) > MAX_NAMES else "")
@@ -42,7 +42,7 @@ Status = Literal["passed", "failed", "not started", "error"]
 
 @dataclass(frozen=True)
 class TestResult:
-    """One graded test. `answer` is the digest of a wrong answer, `module` the file that was tested, if any was."""
+    """One graded test. `answer` is the digest of a wrong answer, `module` the tested file, if any."""
 
     id: str
     outcome: Outcome
@@ -72,7 +72,7 @@ class TaskGrade:
 
     @property
     def first_failure(self) -> TestResult | None:
-        """The first failed test that is informative: one that only reaches an unwritten task comes last."""
+        """The first informative failed test; a test that only reaches an unwritten task comes last."""
         failures = [test for test in self.tests if test.outcome != "passed"]
         informative = [test for test in failures if test.outcome != "not started"]
         return next(iter(informative or failures), None)
@@ -80,10 +80,10 @@ class TaskGrade:
 
 @dataclass(frozen=True)
 class EngineCheck:
-    """The result of the oracle or of a stack. `culprits` are the phases at fault, as far as known.
+    """The result of the oracle or of a stack. `culprits` are the phases known to be at fault.
 
-    "not yet": the engine reached an unwritten task of the culprit; "not graded": the culprits do not load. `steps` are
-    the last steps of both sides if two engines differ.
+    "not yet": the engine reached an unwritten task of the culprit; "not graded": the culprits do not load. `steps`
+    holds the last steps of both sides if two engines differ.
     """
 
     status: Literal["passed", "failed", "not yet", "not graded", "not checked"]
@@ -97,7 +97,7 @@ NOT_CHECKED, PASSED = EngineCheck("not checked"), EngineCheck("passed")
 
 @dataclass(frozen=True)
 class PhaseGrade:
-    """One phase. `error`: why the learner's file was not graded."""
+    """One phase. `error` states why the learner's file was not graded."""
 
     plan: PlannedPhase
     sha256: str
@@ -127,7 +127,7 @@ class PhaseGrade:
 
     @property
     def alone(self) -> Status:
-        """The tests, and the decisions compared with the reference's."""
+        """The status of the phase by its tests and the oracle, without the learner's other phases."""
         if self.error:
             return "error"
         if self.is_untouched:
@@ -135,7 +135,7 @@ class PhaseGrade:
         return "passed" if self.is_complete and self.oracle.status != "failed" else "failed"
 
     def alike(self, shown: TestResult) -> list[TestResult]:
-        """Return the other tests that fail by the mistake of one that is shown."""
+        """Return the other tests that fail by the same mistake as `shown`."""
         mistake = mistake_in(shown.message)
         failed = [test for task in self.tasks for test in task.tests if test.outcome not in ("passed", "not started")]
         return [test for test in failed if test is not shown and mistake_in(test.message) == mistake]
@@ -143,7 +143,7 @@ class PhaseGrade:
 
 @dataclass(frozen=True)
 class Grade:
-    """All phases that were graded. The points of electives are counted apart."""
+    """All graded phases. The points of electives are counted separately."""
 
     phases: list[PhaseGrade]
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""The learner's file: whether it exists, its content, and why it cannot be imported."""
+"""Checks the learner's file: whether it exists, what it contains, and why it cannot be imported."""
 
 import hashlib
 import importlib
@@ -19,7 +19,7 @@ def sha256(path: Path) -> str:
 
 
 def complaint_about_file(path: Path) -> str:
-    """Return what is wrong with a file before it is imported; empty if it can be read and imports only what it may."""
+    """Return why a file must not be imported; empty if it is readable and imports only allowed modules."""
     name = shown_path(path)
     if not path.is_file():
         restore = f"git checkout -- {name}" if (CHECKOUT / ".git").exists() else "mini-vllm start --update"
@@ -35,7 +35,7 @@ def complaint_about_file(path: Path) -> str:
 
 
 def import_starter(module: str) -> ModuleType:
-    """Import a learner's file from its source: bytecode of an older version may look current."""
+    """Import a learner's file from its source, because bytecode of an older version may look current."""
     before, sys.pycache_prefix = sys.pycache_prefix, "/dev/null"
     try:
         return importlib.import_module(module)
@@ -57,12 +57,12 @@ def complaint_about_import(error: BaseException, path: Path) -> str:
 
 
 def missing_names(module: ModuleType, names: Sequence[str]) -> list[str]:
-    """Return a sentence for every public name of the phase that the module does not have."""
+    """Return a sentence for every public name of the phase that the module lacks."""
     sentences = []
     for name in names:
         owner, _, inner = name.rpartition(".")
         holder = getattr(module, owner, None) if owner else module
-        if holder is None or hasattr(holder, inner):  # of a missing class only the class itself is named
+        if holder is None or hasattr(holder, inner):  # for a missing class, name only the class and not its methods
             continue
         others = [other for other in vars(holder) if (f"{owner}.{other}" if owner else other) not in names]
         similar = get_close_matches(inner, others, 1, 0.6)

@@ -1,4 +1,4 @@
-"""The graded tests of one phase, run on the learner's file in worker processes until each has a result."""
+"""Runs the graded tests of one phase on the learner's file, in worker processes, until each has a result."""
 
 import sys
 import threading
@@ -27,16 +27,16 @@ from mini_vllm_labs.runs.sandbox.watch import waiting_seconds
 
 SECONDS_PER_TEST = GRADE_SECONDS.get()  # of CPU time; a slow machine may need more
 IMPORT_SECONDS = 4 * SECONDS_PER_TEST  # torch is imported here
-SECONDS_PER_PHASE = 600.0  # by the clock: enough for a loop in every test of phase 1 on a machine shared by four
+SECONDS_PER_PHASE = 600.0  # wall time: enough for an endless loop in every test of phase 1 on a machine shared by four
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
-MAX_WORKERS = 40  # each loses one test to a crash; a file in which every test crashes must end
+MAX_WORKERS = 40  # each crash costs one worker and one test; a file where every test crashes must end
 PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "mini_vllm_labs.grading.plugin"]
-OFF = ["cacheprovider", "faulthandler", "debugging"]  # the worker has its own fault handler, and no terminal
+OFF = ["cacheprovider", "faulthandler", "debugging"]  # the worker has its own fault handler and no terminal
 
 
 @dataclass
 class TestRun:
-    """The results so far, and the state of the file. With an `error`, no result counts."""
+    """The results so far, and the state of the file. If `error` is set, no result counts."""
 
     phase: PlannedPhase
     sha256: str = ""
@@ -84,7 +84,10 @@ def run_tests(
 
 
 def leave_out(run: TestRun) -> None:
-    """Give every test of an untouched starter the result that it would have, as a test of the course proves."""
+    """Give every test of an untouched starter the result "not started" without running it.
+
+    A test of the course proves that running them gives the same.
+    """
     for task in run.phase.tasks:
         message = f"Not written yet: Phase {run.phase.number}, task {task.number}"
         for test in task.tests:
@@ -94,7 +97,7 @@ def leave_out(run: TestRun) -> None:
 def run_worker(
     run: TestRun, stop: threading.Event, deadline: float, forks: bool, on_progress: Callable[[int], None]
 ) -> bool:
-    """Run the tests without a result in one worker. Return whether all is done."""
+    """Run the tests that have no result yet in one worker. Return whether the run is complete."""
     order = {
         "phase": run.phase.number,
         "folder": run.phase.folder,
@@ -161,7 +164,7 @@ def finish(run: TestRun, result: TestResult) -> None:
 
 
 def charge_silent(run: TestRun) -> None:
-    """Fail a test whose process ended normally without a result: the code under test ended it."""
+    """Fail the test whose process ended normally without a result, because the code under test ended it."""
     if run.running is not None:
         finish(run, TestResult(run.running, "crashed", "Your code ended the whole process."))
 
@@ -179,5 +182,5 @@ def require_starter(run: TestRun, file: str) -> None:
 
 
 def can_fork() -> bool:
-    """Return whether each test can run in a forked process: elsewhere there is no fork, or it is unsafe with torch."""
+    """Return whether each test can run in a forked process. Outside Linux, fork is absent or unsafe with torch."""
     return sys.platform == "linux"

@@ -1,4 +1,4 @@
-"""The grade for people: one screen, then what failed first in each phase, then the next thing to do."""
+"""The grade for people: one screen of results, each phase's first failure, then the next step."""
 
 from collections.abc import Sequence
 from math import floor
@@ -32,7 +32,7 @@ def next_step(grade: Grade) -> tuple[str, str]:
 
 
 def beside_next_step(grade: Grade) -> str:
-    """Return what the learner can do besides phase 6, once phases 1 to 5 are finished; empty before and after."""
+    """Return a suggestion besides phase 6 if only phase 6 is unfinished, else an empty text."""
     unfinished = [phase.plan.number for phase in grade.course if step_in_phase(phase)]
     if len(grade.course) == len(PHASE_NAMES) and unfinished == [len(PHASE_NAMES)]:
         return f"Your phases 1 to 5 run {NOTEBOOKS}: mini-vllm lab"
@@ -40,7 +40,7 @@ def beside_next_step(grade: Grade) -> str:
 
 
 def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
-    """Return the next step in a phase, None if it is finished."""
+    """Return the next step in a phase, or None if the phase is finished."""
     number = grade.plan.number
     if grade.error:
         return f"Phase {number}: fix {grade.plan.starter}, then", f"mini-vllm grade --phase {number}"
@@ -99,7 +99,7 @@ def show_grade(console: Console, grade: Grade) -> None:
     show_not_graded(console, grade.phases)
     for phase in grade.phases:
         others = set(phase.stack.culprits) - {phase.plan.number}
-        if not others & shown:  # else the failure of the phase at fault is shown
+        if not others & shown:  # otherwise the failure of the phase at fault is already shown
             show_failure(console, phase)
     what, command = next_step(grade)
     console.print()
@@ -113,7 +113,7 @@ def show_grade(console: Console, grade: Grade) -> None:
 
 
 def point_lines(grade: Grade) -> list[str]:
-    """Return the points of the course, and those of electives if any was graded."""
+    """Return a line with the points of the course, and one for electives if any were graded."""
     lines = [f"{number(grade.points)} of {grade.max_points} points, 10 a task"] if grade.course else []
     if grade.electives:
         lines.append(f"electives: {number(grade.elective_points)} of {grade.max_elective_points} points")
@@ -121,7 +121,7 @@ def point_lines(grade: Grade) -> list[str]:
 
 
 def summary(grade: Grade) -> Table:
-    """Return a row per phase with a cell per task."""
+    """Return a table with a row per phase and a cell per task."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("phase", no_wrap=True)
     num_tasks = max(len(phase.tasks) for phase in grade.phases)
@@ -143,7 +143,7 @@ def summary(grade: Grade) -> Table:
 
 
 def task_cell(phase: PhaseGrade, task: TaskGrade) -> Text:
-    """Return the points of a task; a dash if nothing of it is written or can be graded."""
+    """Return the points of a task, or a dash if the task is not started or cannot be graded."""
     if phase.error or task.status == "not started":
         return Text("-", STYLES["error" if phase.error else "not started"])
     return Text(number(task.points), STYLES[task.status])
@@ -159,7 +159,7 @@ def number(points: float) -> str:
 
 
 def show_verdict(console: Console, phase: PhaseGrade) -> None:
-    """Print the phase at fault if a phase passes alone and fails in the stack."""
+    """Name the phase at fault if `phase` passes alone and fails in the stack."""
     if phase.stack.culprits and phase.stack.status == "failed":
         names = " or ".join(map(str, phase.stack.culprits))
         own = phase.stack.culprits == [phase.plan.number]
@@ -169,19 +169,19 @@ def show_verdict(console: Console, phase: PhaseGrade) -> None:
 
 
 def show_not_graded(console: Console, phases: Sequence[PhaseGrade]) -> None:
-    """Print which stacks could not run for the sake of another phase, and why, once for each reason."""
+    """Print the stacks that could not run because of a different phase, grouped by reason."""
     reasons = {phase.plan.number: why_not_graded(phase.stack) for phase in phases}
     for reason in dict.fromkeys(filter(None, reasons.values())):
         waiting = [phase for phase in phases if reasons[phase.plan.number] == reason]
         numbers = [phase.plan.number for phase in waiting]
         names = f"phase{'s' * (len(numbers) > 1)} {enumeration(numbers)}"
         console.print(f"Not graded in the stack: {names}, because {reason}.", style="red", soft_wrap=True)
-        if not set(waiting[0].stack.culprits) & set(reasons):  # else the file that does not load is shown
+        if not set(waiting[0].stack.culprits) & set(reasons):  # otherwise the message of that phase is shown later
             show_text(console, waiting[0].stack.message)
 
 
 def why_not_graded(check: EngineCheck) -> str:
-    """Return which phase has to load or be written before this stack can run; empty if that is not the reason."""
+    """Name the phases that must load or be written before this stack can run; empty if none must."""
     names = enumeration(check.culprits) if check.culprits else ""
     several = len(check.culprits) > 1
     match check.status:
@@ -217,7 +217,7 @@ def show_failure(console: Console, phase: PhaseGrade) -> None:
 
 
 def with_missing_names(phase: PhaseGrade, message: str) -> str:
-    """Return a test's message after the names that the file lacks, without repeating one."""
+    """Put sentences on the names that the file lacks before a test's message, without repeating one."""
     first, _, rest = message.partition("\n")
     is_repeated = any(sentence.startswith(first.removesuffix(".")) for sentence in phase.missing)
     return "\n".join([*phase.missing, *([rest] if is_repeated and rest else [] if is_repeated else [message])])
@@ -237,7 +237,7 @@ def show_text(console: Console, text: str) -> None:
 
 
 def show_check(console: Console, check: EngineCheck) -> None:
-    """Print the first difference from the reference: the last steps of both, and what differs."""
+    """Print a failed check: its message, the last steps of both engines, and the difference."""
     show_text(console, check.message)
     if check.steps is None:
         return

@@ -1,4 +1,4 @@
-"""A worker for the learner's code: the environment it runs in, and the events that it sends, a line of JSON each."""
+"""A worker for the learner's code: its environment, and the events it sends as lines of JSON."""
 
 import contextlib
 import os
@@ -21,8 +21,8 @@ SETTINGS = {
     "PYTHONHASHSEED": "0",  # sets are shown in one order, so equal answers have equal digests
     "PYTHONUTF8": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONBREAKPOINT": "0",  # no one is there to debug: a breakpoint would wait for ever
-    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # whatever else is installed must not change a grade
+    "PYTHONBREAKPOINT": "0",  # a breakpoint would wait for ever, because no one is there to debug
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # other installed plugins must not change a grade
     "OMP_NUM_THREADS": "1",  # two phases are graded at once
     "CUDA_VISIBLE_DEVICES": "",  # the same numbers on every machine
     "HF_HUB_OFFLINE": "1",
@@ -33,7 +33,7 @@ TICK_SECONDS = 0.05  # how soon Ctrl-C is noticed
 
 @dataclass(frozen=True)
 class Importing:
-    """A learner's file is about to be imported, that of `phase` if a worker imports several."""
+    """A learner's file is about to be imported; `phase` is set if the worker imports several."""
 
     phase: int = 0
 
@@ -47,7 +47,7 @@ class NotGradable:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The learner's file is imported: where it was found, and a sentence for each name that it lacks."""
+    """The learner's file is imported. `missing` has a sentence for each name that the file lacks."""
 
     file: str
     sha256: str
@@ -61,7 +61,7 @@ class TestStarted:
 
 @dataclass(frozen=True)
 class End:
-    """The worker has done all of its order."""
+    """The worker has finished its order."""
 
 
 Event = Importing | NotGradable | Loaded | TestStarted | TestResult | EngineCheck | End
@@ -78,9 +78,9 @@ def send_event(channel: Channel, event: Event) -> None:
 
 
 def receive_events(worker: WorkerProcess, silence: float, deadline: float, stop: threading.Event) -> Iterator[Event]:
-    """Yield events up to `End`, or until the worker has ended, sends nothing for `silence` seconds, or is late.
+    """Yield events up to `End`, or until the worker ends, is silent for `silence` seconds, or is late.
 
-    Lines that are no messages are ignored: they cost the learner nothing. Raises `StoppedError`.
+    Lines that are not messages are ignored and cost the learner nothing. Raises `StoppedError`.
     """
     last = time.monotonic()
     while not stop.is_set():
@@ -100,7 +100,7 @@ def receive_events(worker: WorkerProcess, silence: float, deadline: float, stop:
 
 
 def shorten(text: str) -> str:
-    """Return a text that can be shown and sent: cut in the middle if it is very long, broken characters escaped."""
+    """Make a text safe to show and send: cut the middle of a very long text and escape lone surrogates."""
     text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= MAX_CHARACTERS:
         return text
@@ -114,12 +114,12 @@ class GradingWorker(WorkerProcess):
     def __init__(self, arguments: list[str], order: dict[str, Any]) -> None:
         super().__init__([sys.executable, *arguments], env=environment())
         self._trace = self.folder / "trace.txt"
-        with contextlib.suppress(ChannelError):  # it has ended already: `receive` raises then, `output` shows why
+        with contextlib.suppress(ChannelError):  # a worker that has ended: `receive` raises, `output` shows why
             self.send(order | {"trace": str(self._trace)})
 
     @property
     def trace(self) -> str:
-        """What the fault handler wrote: where each thread was. Empty if it wrote nothing."""
+        """The fault handler's output, which shows where each thread was; empty if there is none."""
         try:
             return self._trace.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -127,7 +127,7 @@ class GradingWorker(WorkerProcess):
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a worker: no setting of the caller's Python or pytest, no old bytecode."""
+    """Return the environment of a worker, without the caller's settings for Python and pytest."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     for name in NOT_INHERITED:
         kept.pop(name, None)

@@ -1,1 +1,1 @@
-"""The learner's phases 1 to 5 as the scheduler of vLLM 0.13.0; runs only where vLLM is installed."""
+"""Runs the learner's phases 1 to 5 as the scheduler of vLLM 0.13.0; needs an installed vLLM."""

@@ -1,4 +1,4 @@
-"""The scheduler class that vLLM takes: every decision is the lineup's, the messages are vLLM's."""
+"""A scheduler class for vLLM: the lineup makes every decision, the messages are vLLM's."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
@@ -26,20 +26,20 @@ from mini_vllm_labs.inside_vllm.translation import engine_config, reason_to_refu
 from mini_vllm_labs.runs.sandbox.frames import learners_frames, place_of
 from mini_vllm_labs.runs.starter_status import describe
 
-Answers = list[tuple[int, EngineCoreOutput]]  # each with the number of the client that asked
+Answers = list[tuple[int, EngineCoreOutput]]  # each with the number of its client
 logger = init_logger("vllm.mini_vllm_labs")  # below vLLM's logger, so that its settings apply
 
 
 class LearnerScheduler(SchedulerInterface):
     """The scheduler of `LAB_IMPL`, phases 1 to 5 (7 for drafts, 8 for asynchronous scheduling), inside vLLM 0.13.0.
 
-    The lineup decides who runs, who waits, who is preempted, how many tokens of whom a step computes, in which blocks
-    they lie, what is found in the prefix cache, and when a request ends. vLLM's are the requests that come in, the
-    message to its workers, and the outputs that go back. Each vLLM request has a twin of ours.
+    The lineup decides which requests run, wait or are preempted, each request's tokens and blocks in a step, the prefix
+    cache hits, and when a request ends. Incoming requests, messages to workers and outputs are vLLM's. Each vLLM
+    request has a twin of ours.
 
     After every step the invariants of our engine are checked, unless `LAB_CHECKS=0`. A request that the lineup cannot
-    serve (images, grammars, adapters, embeddings) ends with an error in words and leaves the others alone. Raises
-    `ValueError` for a setting that it cannot serve. (vLLM: `v1/core/sched/interface.py`.)
+    serve (images, grammars, adapters, embeddings) ends with an error message and does not affect the others. Raises
+    `ValueError` for an unsupported setting. (vLLM: `v1/core/sched/interface.py`.)
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class LearnerScheduler(SchedulerInterface):
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
         self.vllm_config = vllm_config
-        self.connector = self.ec_connector = None  # vLLM's engine looks for them here
+        self.connector = self.ec_connector = None  # vLLM's engine reads these attributes
         self._in_flight: deque[own.SchedulerOutput] = deque()
         self._workers = Workers()
         self._refused: Answers = []
         self._hits = PrefixCacheStats()
-        self._checks = LAB_CHECKS.get()  # without them, for measuring
+        self._checks = LAB_CHECKS.get()  # off for measurements
 
     @property
     def running(self) -> list[Request]:
@@ -125,7 +125,7 @@ class LearnerScheduler(SchedulerInterface):
         self, scheduler_output: SchedulerOutput, model_runner_output: Any
     ) -> dict[int, EngineCoreOutputs]:
         plan, output = self._in_flight.popleft(), model_runner_output
-        # A request that was aborted during the forward pass is gone.
+        # A request aborted during the forward pass is gone.
         twins = {name: self.scheduler.requests[name] for name in plan.num_scheduled_tokens if name in self.requests}
         rows = output.sampled_token_ids or [[]] * len(output.req_ids)
         found = {name: rows[output.req_id_to_index[name]] for name in twins}
@@ -145,7 +145,7 @@ class LearnerScheduler(SchedulerInterface):
         return self._sent(answers, drafts)
 
     def _answer(self, request: Request, twin: Any, token_ids: list[int], output: Any) -> EngineCoreOutput:
-        """Return what the front end hears of a request, and note its end."""
+        """Return a request's output for the front end, and note its end."""
         request.append_output_token_ids(list(token_ids))
         if twin.is_finished:
             self._end(request, RequestStatus[twin.status.name], twin.stop_reason)
@@ -165,7 +165,7 @@ class LearnerScheduler(SchedulerInterface):
         )
 
     def _sent(self, answers: Answers, drafts: list[tuple[int, int]]) -> dict[int, EngineCoreOutputs]:
-        """Return the answers by client; with the first one go the figures, of drafts how many and how many accepted."""
+        """Group the answers by client; attach the statistics, including drafts proposed and accepted, to the first."""
         sent = defaultdict[int, EngineCoreOutputs](EngineCoreOutputs)
         for client, answer in answers:
             sent[client].outputs.append(answer)
@@ -200,10 +200,10 @@ class LearnerScheduler(SchedulerInterface):
         self.scheduler.update_draft_token_ids(alive)
 
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
-        """Forget all cached blocks; return False while a request uses some, unless those may be preempted."""
+        """Forget all cached blocks; return False if requests run, unless they may be preempted."""
         if self.scheduler.running and not reset_running_requests:
             return False
-        # The tokens of steps in flight are dropped: their requests compute them again.
+        # Drop the tokens of steps in flight; their requests will compute them again.
         self._in_flight = deque(own.SchedulerOutput(token_budget=0) for _ in self._in_flight)
         for request in self.running:
             self._mirror_preemption(request.request_id)
@@ -233,11 +233,11 @@ class LearnerScheduler(SchedulerInterface):
         return bool(self.finished_req_ids)
 
     def shutdown(self) -> None:
-        """Nothing is held besides memory."""
+        """Do nothing: the scheduler holds only memory."""
 
     @contextmanager
     def _naming_the_line(self) -> Iterator[None]:
-        """Add to an error whose code ran, and the last line of a lab that it passed through."""
+        """Add notes to an error: whose code ran, and the last line of a lab in its traceback."""
         try:
             yield
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The message of a step, as vLLM's workers read it: of a new request everything, of the others what has changed."""
+"""Builds a step's message to vLLM's workers: new requests in full, changes of the others."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,24 +9,24 @@ from mini_vllm.core import step as own
 
 
 class Workers:
-    """What the workers have been told of each request. (vLLM: `NewRequestData`, `CachedRequestData`.)"""
+    """Tracks what the workers know of each request. (vLLM: `NewRequestData`, `CachedRequestData`.)"""
 
     def __init__(self) -> None:
         self.in_last_step: set[str] = set()
         self._num_blocks: dict[str, int] = {}  # by request; 0 after a preemption
 
     def forget(self, name: str) -> None:
-        """A request has ended."""
+        """Forget a finished request."""
         self._num_blocks.pop(name, None)
 
     def lose_blocks(self, name: str) -> None:
-        """A request was preempted: its next block table is sent whole."""
+        """Note that a request was preempted, so that its next block table is sent in full."""
         self._num_blocks[name] = 0
 
     def message(
         self, plan: own.SchedulerOutput, shares: Sequence[own.ScheduledRequest], requests: Mapping[str, Request]
     ) -> SchedulerOutput:
-        """Return the message of a plan. The requests' `num_computed_tokens` are as before the step."""
+        """Return the message for a plan. `num_computed_tokens` of the requests must still be the values before it."""
         new = [share for share in shares if share.request.request_id not in self._num_blocks]
         old = [share for share in shares if share.request.request_id in self._num_blocks]
         message = SchedulerOutput.make_empty()
@@ -56,7 +56,7 @@ class Workers:
             changes.req_ids.append(name)
             changes.new_block_ids.append((list(fresh),) if fresh else None)
             changes.num_computed_tokens.append(share.num_computed_tokens)
-            # The token that this very step will bring is a placeholder of ours already, and not yet one of vLLM's.
+            # We already count a placeholder for the token that this step will sample; vLLM does not yet.
             num_pending = twin.num_output_placeholders - bool(twin.num_output_placeholders and share.needs_token)
             changes.num_output_tokens.append(twin.num_output_tokens + num_pending)
             if name not in self.in_last_step:

@@ -1,4 +1,4 @@
-"""vLLM's settings and requests as ours. What the learner's phases do not do is refused in words."""
+"""Translates vLLM's settings and requests into ours, and refuses unsupported ones with a message."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ DRAFTERS_WITHOUT_BLOCKS = ("ngram", "suffix", "medusa", "mlp_speculator")
 
 
 def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size: int) -> EngineConfig:
-    """Return a vLLM engine's settings as ours. Raises `ValueError` naming one that phases 1 to 5, 7, 8 do not cover."""
+    """Translate a vLLM engine's settings. Raises `ValueError` naming a setting that phases 1 to 5, 7, 8 lack."""
     for name in MUST_BE_NONE:
         if (value := getattr(config, name)) is not None:
             raise ValueError(f"{name} must be None with a learner's scheduler, got {value!r}")
@@ -52,13 +52,13 @@ def _speculative_config(config: VllmConfig) -> SpeculativeConfig | None:
         return None
     if config.scheduler_config.async_scheduling:
         raise ValueError("async_scheduling must be off with speculative_config and a learner's scheduler")
-    # All that counts here is whether drafts need slots of their own.
+    # Only one property matters here: whether drafts need their own slots.
     method: DraftMethod = "ngram" if theirs.method in DRAFTERS_WITHOUT_BLOCKS else "draft_model"
     return SpeculativeConfig(method, num_speculative_tokens=theirs.num_speculative_tokens)
 
 
 def reason_to_refuse(request: VllmRequest) -> str | None:
-    """Return why the learner's phases cannot serve a request, naming the setting; None if they can."""
+    """Return why the learner's phases cannot serve a request, naming the setting, or None if they can."""
     asked = [name for name in NOT_SERVED if getattr(request, name) is not None]
     if request.mm_features:
         asked.append("mm_features")
@@ -68,7 +68,7 @@ def reason_to_refuse(request: VllmRequest) -> str | None:
 
 
 def twin_of(request: VllmRequest) -> Request:
-    """Return the request as the learner's phases see it; `reason_to_refuse` has let it pass."""
+    """Return our twin of a request that `reason_to_refuse` has accepted."""
     params = request.sampling_params
     return Request(
         request.request_id,

@@ -1,4 +1,4 @@
-"""What the package for learners installs: `mini-vllm`, which unpacks the course into a folder and runs it there.
+"""Provides the installed command `mini-vllm`, which unpacks the course into a folder and runs it there.
 
-Nothing else of the course is installed, so the code that runs is always that of the learner's folder.
+Nothing else of the course is installed, so the code that runs always comes from the learner's folder.
 """

@@ -1,4 +1,4 @@
-"""The learner's folder: written once, finished after a kill, and brought up to date without touching their work."""
+"""Writes the learner's folder, resumes after a kill, and updates it without touching the learner's work."""
 
 import hashlib
 import json
@@ -17,17 +17,17 @@ PART = ".being-written"
 STARTERS = "labs/*/starter*"
 COURSE = ("labs/conftest.py", "mini_vllm/__init__.py")
 COMMANDS = "mini_vllm_labs/cli/__main__.py"
-COMMANDS_OF_0_2 = "cli/__main__.py"  # up to release 0.2 a folder of the course held ten packages
+COMMANDS_OF_0_2 = "cli/__main__.py"  # up to release 0.2, a course folder contained ten packages
 Ours = Mapping[str, list[str]]
 
 
 class FolderError(ValueError):
-    """Nothing was written, or not all; the message says why, and what to type."""
+    """The folder was not written, or only in part; the message gives the reason and the next command."""
 
 
 @dataclass(frozen=True)
 class Marker:
-    """The hashes of the files that we have written, by path, and whether a call was ended before its last one."""
+    """The hashes of the files that we wrote, by path, and whether the last call was interrupted."""
 
     ours: Ours
     unfinished: bool
@@ -35,7 +35,7 @@ class Marker:
 
 @dataclass
 class Changes:
-    """What a call did, as paths: `kept` are the learner's, with the name of ours beside each."""
+    """The paths that a call changed. `kept` maps the learner's files to the names of our new versions."""
 
     written: list[str] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)
@@ -48,14 +48,14 @@ def is_course(folder: Path) -> bool:
 
 
 def course_around(place: Path) -> Path | None:
-    """Return the innermost course folder that holds a place, None if there is none."""
+    """Return the innermost course folder that contains `place`, or None."""
     return next((folder for folder in (place, *place.parents) if is_course(folder)), None)
 
 
 def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
-    """Write the edition into a new or an empty folder, or finish a folder that a call has left unfinished.
+    """Write the edition into a new or empty folder, or finish one that an earlier call left unfinished.
 
-    Raises `FolderError` if there is anything else in it.
+    Raises `FolderError` if the folder contains anything else.
     """
     if folder.exists() and not folder.is_dir():
         raise FolderError(f"{folder} is a file: nothing was written; name a new folder")
@@ -78,10 +78,10 @@ def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
 
 
 def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
-    """Bring a folder's handouts, tests and helpers up to date. Raises `FolderError` if it is no folder of the course.
+    """Update a folder's handouts, tests and helpers. Raises `FolderError` if it is not a course folder.
 
-    Starters are left as they are, and so is what the learner has changed: where we have something newer it lies beside
-    it, as FILE.new.
+    Starters and files that the learner changed stay as they are; a newer version of ours is written next to them as
+    FILE.new.
     """
     if not is_course(folder):
         raise FolderError(f"{folder} is no folder of the course: mini-vllm start {folder} makes one")
@@ -94,9 +94,9 @@ def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold the folder, which is made if need be, for one call; a killed one lets go of it. Windows holds nothing.
+    """Lock the folder, created if missing, for one call; a killed call releases it. Does not lock on Windows.
 
-    Raises `FolderError` if another call holds it, or if something cannot be written.
+    Raises `FolderError` if a different call holds the lock or a file cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
-    """Write what is missing or ours and old. Killed at any moment, the same call again finishes it."""
+    """Write missing files and outdated ones of ours. If killed at any moment, repeating the call finishes it."""
     now = {path: digest(content) for path, content in edition.items()}
     both = {path: [*before.get(path, []), *([now[path]] if path in now else [])] for path in {*before, *now}}
     changes = Changes()
@@ -139,14 +139,14 @@ def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
 
 
 def remove_empty_folders(top: Path, folder: Path) -> None:
-    """Remove the folders, up to `top`, in which at most compiled files are left."""
+    """Remove folders, up to `top`, that contain nothing except compiled files."""
     while folder != top and not any(path.name != "__pycache__" for path in folder.iterdir()):
         shutil.rmtree(folder)
         folder = folder.parent
 
 
 def bring_file(folder: Path, path: str, content: bytes, before: list[str], changes: Changes) -> None:
-    """Write one file, or `.new` beside the learner's if ours has changed since it was handed out."""
+    """Write one file, or FILE.new next to the learner's if ours has changed since it was handed out."""
     target = folder / path
     if not os.path.lexists(target):
         write_whole(target, content)
@@ -163,7 +163,7 @@ def bring_file(folder: Path, path: str, content: bytes, before: list[str], chang
 
 
 def write_beside(target: Path, content: bytes) -> Path:
-    """Write ours beside the learner's file, as FILE.new; as FILE.new2 if that name is taken."""
+    """Write our version next to the learner's file as FILE.new, or FILE.new2 if that name is taken."""
     names = (target.with_name(f"{target.name}.new{number if number > 1 else ''}") for number in count(1))
     place = next(name for name in names if not os.path.lexists(name) or name.read_bytes() == content)
     write_whole(place, content)
@@ -171,7 +171,7 @@ def write_beside(target: Path, content: bytes) -> Path:
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Write a file so that it is there as a whole or not at all."""
+    """Write a file atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + PART)
     part.write_bytes(content)
@@ -179,7 +179,7 @@ def write_whole(target: Path, content: bytes) -> None:
 
 
 def digest(content: bytes) -> str:
-    """Return the SHA-256 of a file. Git on Windows may have given its lines other ends: those do not count."""
+    """Return the SHA-256 of a file, ignoring the line ends that Git on Windows may have changed."""
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
 
 
@@ -189,7 +189,7 @@ def write_marker(folder: Path, ours: Ours, *, unfinished: bool) -> None:
 
 
 def read_marker(folder: Path) -> Marker | None:
-    """Return what the folder's marker says, None without one. Raises `FolderError` if it cannot be read."""
+    """Return the folder's marker, or None without one. Raises `FolderError` if it cannot be read."""
     path = folder / MARKER
     if not path.is_file():
         return None

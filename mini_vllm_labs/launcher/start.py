@@ -1,7 +1,7 @@
-"""`mini-vllm` of the installed package: makes a folder of the course, and runs the commands of the one it is called in.
+"""The installed `mini-vllm`: creates a course folder, and runs the commands of the folder it is called in.
 
-A command runs in a Python of its own, because the folder holds a package with the name of this one. The folder comes
-first in the path there and in every process that is started from there.
+A command runs in a separate Python process, because the folder contains a package with this package's name. The folder
+comes first in the path of that process and of every process it starts.
 """
 
 import argparse
@@ -22,7 +22,7 @@ Then `mini-vllm demo` says what comes first, and `mini-vllm --help` lists the co
 
 
 def main() -> None:
-    """Run one command. Exits with 2 and words outside a folder, and where `start` refuses."""
+    """Run one command. Exits with 2 and a message outside a course folder, or if `start` refuses."""
     arguments = sys.argv[1:]
     try:
         if arguments[:1] == ["start"]:
@@ -47,7 +47,7 @@ def run() -> None:
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), path]))
     command = [sys.executable, "-P", "-m", "mini_vllm_labs.cli", *sys.argv[1:]]
-    if sys.platform == "win32":  # where a process that replaces itself returns to the shell at once
+    if sys.platform == "win32":  # there, a process that replaces itself returns to the shell at once
         sys.exit(subprocess.call(command))
     os.execv(sys.executable, command)
 
@@ -75,7 +75,7 @@ def start_command(arguments: Sequence[str]) -> None:
 
 
 def edition() -> dict[str, bytes]:
-    """Return the files of the course, by path. Raises `FolderError` where the package was not built from an edition."""
+    """Return the files of the course, by path. Raises `FolderError` if the package was not built from an edition."""
     if not ARCHIVE.is_file():
         raise FolderError(
             "this installation is a checkout of the course and holds no archive to unpack: work in the checkout, or "
@@ -86,7 +86,7 @@ def edition() -> dict[str, bytes]:
 
 
 def told(folder: Path, changes: Changes, *, is_update: bool) -> list[str]:
-    """Return what was done in lines, and what to type next."""
+    """Describe the changes in lines, with the next command to type."""
     lines = [f"{len(changes.written)} files written in {folder.resolve()}."]
     if changes.removed:
         lines.append(f"Removed, no longer part of the course: {', '.join(changes.removed)}")

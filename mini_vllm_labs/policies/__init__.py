@@ -1,1 +1,1 @@
-"""Scheduling policies of research and of vLLM's proposals, each a class of 20 to 60 lines."""
+"""Scheduling policies from research and from proposals to vLLM, each a class of 20 to 60 lines."""

@@ -1,4 +1,4 @@
-"""Policies that add one rule to any other: which of decodes and prompts go first, and static batches as before Orca."""
+"""Policies that add one rule to any other: decodes first, prompts first, or static batches as before Orca."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,15 +45,15 @@ class Around(SchedulingPolicy):
 
 
 def decodes(request: Request) -> bool:
-    """Return whether a request runs and has no more than its newest token, and what follows it, to compute."""
+    """Return whether a running request has only its newest token and any drafts left to compute."""
     return request.status is RequestStatus.RUNNING and request.num_computed_tokens >= request.num_tokens - 1
 
 
 class DecodeFirst(Around):
-    """Serves decodes before chunks of prompts, so that a prompt never delays a decode for want of budget.
+    """Serves decodes before chunks of prompts, so that a prompt never takes the budget of a decode.
 
-    The order of "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve" (arXiv 2403.02310); its choice
-    of the budget is not here.
+    The order comes from "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve" (arXiv 2403.02310),
+    whose choice of the budget is not implemented.
     """
 
     def serve_order(self, running: list[Request]) -> list[Request]:
@@ -61,11 +61,11 @@ class DecodeFirst(Around):
 
 
 class PrefillFirst(Around):
-    """V0's way: while a prompt is unfinished or the first waiting request can be admitted, decodes sit out.
+    """Pauses decodes while a prompt is unfinished or the first waiting request can be admitted, like vLLM V0.
 
-    A request is admitted when the blocks of all its tokens are free. (vLLM 0.5: `Scheduler._schedule_default`, from
-    "Efficient Memory Management for Large Language Model Serving with PagedAttention", arXiv 2309.06180.) Prompts may
-    still be split into chunks here.
+    A request is admitted when enough blocks for all its tokens are free. Unlike in V0, prompts may be split into
+    chunks. (vLLM 0.5: `Scheduler._schedule_default`, from "Efficient Memory Management for Large Language Model
+    Serving with PagedAttention", arXiv 2309.06180.)
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:
@@ -95,10 +95,10 @@ class PrefillFirst(Around):
 
 
 class StaticBatches(Around):
-    """Admits requests only when none was running at the start of the step: a batch ends with its longest output.
+    """Admits requests only if none was running at the start of the step, so a batch ends with its longest output.
 
-    What "Orca: A Distributed Serving System for Transformer-Based Generative Models" (OSDI 2022) replaced by
-    iteration-level scheduling. Requests of a batch leave it when they finish, but their seats stay empty.
+    "Orca: A Distributed Serving System for Transformer-Based Generative Models" (OSDI 2022) replaced this by
+    iteration-level scheduling. Requests leave a batch when they finish, but their seats stay empty.
     """
 
     is_open = False

@@ -1,4 +1,4 @@
-"""More drafts for requests that need their tokens fast."""
+"""Gives more drafts to requests that need their tokens fast."""
 
 from collections.abc import Mapping
 
@@ -9,12 +9,12 @@ DEFAULT_LIMITS = {"urgent": 8, "normal": 2, "batch": 0}
 
 
 class DraftsByClass(SchedulingPolicy):
-    """A request verifies at most as many drafts per step as its service level has, `others` without an entry.
+    """Limits a request's drafts per step by its service level; levels without a limit get `others`.
 
-    The idea of AdaServe ("SLO-customized speculation", arXiv 2501.12162): drafts cost computation that all requests
-    of a step share, so those with a tight limit per token get many and the rest few. AdaServe chooses tokens of a
-    draft tree by how likely each is to be accepted; here a class has a length, and the first drafts are kept. It is
-    no grouping of requests by class, as some write-ups have it.
+    The idea is AdaServe's ("SLO-customized speculation", arXiv 2501.12162). Drafts cost computation that all requests
+    of a step share, so requests with a tight limit per token get many drafts and the rest few. AdaServe chooses tokens
+    of a draft tree by their chance of acceptance; here each class has a length, and the first drafts are kept.
+    AdaServe does not group requests by class, although some write-ups claim so.
 
     Raises `ValueError` for a negative limit.
     """

@@ -1,4 +1,4 @@
-"""A step's budget that grows when WAITING is empty, and one that follows the time to first token."""
+"""Policies that change a step's token budget: by the length of WAITING, or by the time to first token."""
 
 from statistics import fmean
 
@@ -11,12 +11,13 @@ LESS, MORE = 0.8, 1.2
 
 
 class ElasticBudget(Around):
-    """Gives a step a share of the engine's `max_num_batched_tokens` while requests wait, and all of it when none does.
+    """Uses a share of `max_num_batched_tokens` while requests wait, and all of it while none does.
 
-    When the queue is empty, prompts under way finish in one oversized step. No waiting request is delayed, but each
-    decoding one is: the times of steps vary more. Raises `ValueError` for a share that is not over 0 and at most 1.
+    When the queue is empty, unfinished prompts are computed in one oversized step. This delays no waiting request, but
+    it delays every decode, so the times of steps vary more. Raises `ValueError` unless the share is over 0 and at
+    most 1.
 
-    An exercise of a public course, which asks for the variance of the step's time.
+    This is an exercise of a public course about the variance of the step time.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None, share: float = 0.25) -> None:
@@ -39,12 +40,13 @@ class ElasticBudget(Around):
 class BudgetController(Around):
     """Changes the token budget of a step every `period` seconds.
 
-    It is multiplied by 0.8 if the mean time to first token of the period is over `target_ttft` seconds; if it is not,
-    and fewer tokens per second came than in the period before, by 1.2. It stays between `min_num_batched_tokens` and
-    the engine's `max_num_batched_tokens`. Raises `ValueError` for a parameter that is not over 0.
+    If the period's mean time to first token is over `target_ttft` seconds, the budget is multiplied by 0.8. Otherwise,
+    if fewer tokens per second were produced than in the previous period, it is multiplied by 1.2. It stays between
+    `min_num_batched_tokens` and the engine's `max_num_batched_tokens`. Raises `ValueError` unless every parameter is
+    over 0.
 
-    A rule of thumb from guides to vLLM, which has no such controller. Under overload it is wrong: requests wait for
-    their first token because too little is computed, and a smaller budget computes less.
+    This is a rule of thumb from guides to vLLM, which has no such controller. It is wrong under overload: requests
+    wait for their first token because too little is computed, and a smaller budget computes even less.
     """
 
     def __init__(

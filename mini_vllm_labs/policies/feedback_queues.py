@@ -9,15 +9,14 @@ from mini_vllm_labs.policies.settings import require_positive
 
 
 class FeedbackQueues(SchedulingPolicy):
-    """Short outputs first without knowing which they are: a request that has used up its level's share sinks a level.
+    """Favours short outputs without knowing their lengths: a request that uses up its level's share sinks a level.
 
-    "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). Level n holds a request for
-    `quantum * 2**n` output tokens. A prompt that takes as long as several of these skips their levels when it joins
+    From "Fast Distributed Inference Serving for Large Language Models" (arXiv 2305.05920). Level n holds a request for
+    `quantum * 2**n` output tokens. A long prompt skips the levels whose output would take as long to compute
     (`prefill_rate`: prompt tokens in the time of one output token). A request that has waited `starvation_seconds`
-    goes back to the top level. A waiting request of a better level takes the seat of a running one of a worse level.
-    Not here: FastServe keeps the K and V of preempted requests in host memory; here they are computed again.
-
-    Raises `ValueError` for a parameter that is not over 0.
+    returns to the top level. A waiting request of a better level takes the seat of a running one of a worse level.
+    FastServe keeps the K and V of preempted requests in host memory; here they are computed again.
+    Raises `ValueError` unless every parameter is over 0.
     """
 
     rank_is_fixed = False
@@ -31,7 +30,7 @@ class FeedbackQueues(SchedulingPolicy):
         self.starvation_seconds = starvation_seconds
         self._now = 0.0
         self._last_served: dict[str, float] = {}
-        self._promoted_at: dict[str, int] = {}  # output tokens that a promoted request had by then
+        self._promoted_at: dict[str, int] = {}  # the request's output tokens when it was promoted
 
     def start_step(self, step: StepView) -> None:
         self._now = step.now
@@ -44,7 +43,7 @@ class FeedbackQueues(SchedulingPolicy):
                 self._last_served[request.request_id] = step.now
 
     def level(self, request: Request) -> int:
-        """Return the queue in which a request stands, 0 the best."""
+        """Return the level of a request; 0 is the best."""
         promoted_at = self._promoted_at.get(request.request_id)
         if promoted_at is None:
             served = request.num_output_tokens + request.num_prompt_tokens // self.prefill_rate

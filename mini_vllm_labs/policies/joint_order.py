@@ -1,4 +1,4 @@
-"""Waiting and running requests in one order."""
+"""Sorts waiting and running requests in one order."""
 
 from collections.abc import Callable, Sequence
 from heapq import nsmallest
@@ -12,21 +12,21 @@ READY = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
 def can_run(request: Request) -> bool:
-    """Return whether a waiting request could use a seat: one that waits for a grammar or a transfer could not."""
+    """Return whether a waiting request could use a seat, which it cannot while it waits for a grammar or transfer."""
     return request.status in READY
 
 
 def worst_first(running: Sequence[Request], rank: Callable[[Request], Any]) -> list[Request]:
-    """Return the running requests by descending rank, of equal ones the last in line first."""
+    """Return the running requests by descending rank; among equal ranks, the last one comes first."""
     found = list(running[::-1])
-    found.sort(key=rank, reverse=True)  # leaves equal ones as they are
+    found.sort(key=rank, reverse=True)  # keeps the order of equal ranks
     return found
 
 
 def outranked(
     step: StepView, rank: Callable[[Request], Any], may_go: Callable[[Request], bool] = lambda request: True
 ) -> list[Request]:
-    """Return the running requests whose seats waiting ones of smaller rank are to take, the largest rank first."""
+    """Return the running requests, largest rank first, that must give their seats to waiting ones of smaller rank."""
     ready = list(filter(can_run, step.waiting))
     if not ready:
         return []
@@ -39,14 +39,15 @@ def outranked(
 class JointOrder(Around):
     """Sorts waiting and running requests together by another policy's rank: the first `max_num_seqs` get the seats.
 
-    vLLM issue 6077 proposed it for priorities; its scheduler sorts the waiting queue alone. Here running requests give
-    way when seats are short, not when blocks are, and only once they have got a token: if ranks change, two of them
-    would else take turns for ever. The victims of a lack of blocks and the order of service are the other policy's.
+    vLLM issue 6077 proposed it for priorities; vLLM's scheduler sorts only the waiting queue. Here running requests
+    give way when seats are short, not blocks. They give way only after they got a token; otherwise two requests with
+    changing ranks could take turns for ever. The other policy chooses the victims when blocks run out and the order of
+    service.
     """
 
     def __init__(self, inner: SchedulingPolicy | None = None) -> None:
         super().__init__(inner)
-        self._num_outputs: dict[str, int] = {}  # of running requests, when they were admitted
+        self._num_outputs: dict[str, int] = {}  # of running requests, at admission
 
     def start_step(self, step: StepView) -> None:
         super().start_step(step)

@@ -1,4 +1,4 @@
-"""The policies by name, for command lines and notebooks."""
+"""Maps names to policies, for command lines and notebooks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ from mini_vllm_labs.policies.shortest_first import ShortestFirst
 from mini_vllm_labs.policies.two_classes import TwoClasses
 from mini_vllm_labs.policies.victims import CheapestVictim, LeastComputedFirst
 
-OutputLengths = Mapping[str, int]  # the true length of each output, by request id: for predictors alone
-SIGMA = 0.3  # of the noisy predictions: two of three within a factor of 1.35
+OutputLengths = Mapping[str, int]  # true output lengths by request id, used only by predictors
+SIGMA = 0.3  # of noisy predictions: two of three are within a factor of 1.35
 
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """What a policy does in one sentence, and how a fresh one is made for a run."""
+    """A policy's description in one sentence, and a function that makes a fresh one for a run."""
 
     text: str
     make: Callable[[OutputLengths], SchedulingPolicy]
 
     @property
     def is_written(self) -> bool:
-        """Whether it can be made: `vtc` and `least-slack` are the learner's own where there are no solutions."""
+        """Whether `make` works: without solutions, `vtc` and `least-slack` are the learner's own."""
         try:
             self.make({})
         except NotImplementedError:
@@ -41,9 +41,9 @@ class NamedPolicy:
 
 
 def phase13() -> PolicyClasses:
-    """Return the policies that the lineup of `LAB_IMPL` names, else the reference's, or yours where there is none.
+    """Return phase 13's policies: those of `LAB_IMPL`, otherwise the reference's, otherwise the learner's.
 
-    Called when a policy is made: a learner's file that Python cannot read must not break the other policies.
+    It is called only when a policy is made, so that a learner's broken file does not break the other policies.
     """
     chosen = policy_classes_for(lineup_from_env().policies)
     classes = chosen or policy_classes_for("solution" if solutions_exist() else "starter")
@@ -106,7 +106,7 @@ POLICIES: dict[str, NamedPolicy] = {
 
 
 def find_policy(name: str) -> NamedPolicy:
-    """Return the policy of a name. Raises `ValueError` that lists the names."""
+    """Return the policy called `name`. Raises `ValueError` with a list of names if there is none."""
     if name not in POLICIES:
         raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {name!r}")
     return POLICIES[name]

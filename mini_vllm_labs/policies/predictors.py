@@ -1,4 +1,4 @@
-"""How long an output will be, as an engine might guess it: the truth, the truth with an error, or a trained ranker."""
+"""Predicts the length of an output: by the truth, the truth with an error, or a trained ranker."""
 
 import json
 import math
@@ -13,12 +13,12 @@ WEIGHTS = Path(__file__).with_name("length_ranker.json")
 
 
 def oracle(lengths: Mapping[str, int]) -> Predict:
-    """Return the true length of each output, by request id: what no engine knows, and the best that one could."""
+    """Predict the true length of each output, which no engine knows: the best possible predictor."""
     return lambda request: lengths[request.request_id]
 
 
 def noisy(lengths: Mapping[str, int], sigma: float, seed: int = 0) -> Predict:
-    """Return the true lengths times a lognormal error: two of three guesses are within a factor of exp(`sigma`).
+    """Predict the true lengths times a lognormal error; two of three are within a factor of exp(`sigma`).
 
     Raises `ValueError` for a negative `sigma`.
     """
@@ -33,11 +33,11 @@ def noisy(lengths: Mapping[str, int], sigma: float, seed: int = 0) -> Predict:
 
 
 class LengthRanker:
-    """Scores a prompt: the higher, the longer its answer. Only the order of scores means anything.
+    """Scores a prompt: a higher score means a longer answer. Only the order of scores matters.
 
-    Learning to rank (arXiv 2408.15792): shortest job first needs no lengths, only which of two answers is the longer
-    one. There a small language model ranks prompts; here it is a sum of one weight per prompt token, trained on the
-    embedded model's own answers.
+    This is learning to rank (arXiv 2408.15792): shortest job first only needs to know which of two answers is longer.
+    The paper ranks prompts with a small language model. Here the score is a sum of one weight per prompt token, trained
+    on the embedded model's own answers.
     """
 
     def __init__(self, weights: Mapping[int, float]) -> None:
@@ -45,7 +45,7 @@ class LengthRanker:
 
     @classmethod
     def trained(cls) -> "LengthRanker":
-        """Return the one that comes with the course."""
+        """Return the ranker that comes with the course."""
         stored = json.loads(WEIGHTS.read_text(encoding="utf-8"))
         return cls({int(token_id): weight for token_id, weight in stored["weights"].items()})
 

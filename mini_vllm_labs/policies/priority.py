@@ -12,11 +12,11 @@ URGENCY = attrgetter("priority", "arrival_time", "request_id")
 
 
 class Priority(SchedulingPolicy):
-    """The lowest `priority` first, then the earliest. The last of that order is preempted.
+    """Serves the lowest `priority` first, then the earliest arrival. Preempts the last in that order.
 
     vLLM: `--scheduling-policy priority`, `PriorityRequestQueue` in `v1/core/sched/request_queue.py`.
-    Of equal priorities and equal arrival times it preempts the one that came first; when memory is short, two such
-    requests can take each other's blocks in turn for ever. The rule is vLLM's, whose clock hardly stamps two alike.
+    If priorities and arrival times are equal, it preempts the request that came first. When memory is short, two such
+    requests can take each other's blocks in turn for ever. This is vLLM's rule; its clock rarely produces ties.
     """
 
     uses_priority = True
@@ -25,16 +25,16 @@ class Priority(SchedulingPolicy):
         return URGENCY(request)
 
     def victims(self, running: list[Request]) -> list[Request]:
-        # Reversed, a sort still leaves equal requests in their order: vLLM preempts the first of them.
+        # A reversed sort keeps the order of equal requests: vLLM preempts the first of them.
         return sorted(running, key=lambda request: (request.priority, request.arrival_time), reverse=True)
 
 
 class Ageing(SchedulingPolicy):
-    """The lowest priority first, where every `seconds_per_level` since arrival count as one level.
+    """Serves the lowest priority first; every `seconds_per_level` since arrival lower it by one level.
 
-    A request is passed only by those that arrive within `seconds_per_level` for each level between them, so none
-    starves: the classical remedy of operating systems, continuous here. (vLLM: none; its `priority` never changes by
-    itself.) Raises `ValueError` unless `seconds_per_level` is over 0.
+    A request can be overtaken only by requests that arrive within `seconds_per_level` per level of difference, so none
+    starves. This is the classical remedy of operating systems, made continuous. vLLM has no ageing: its `priority`
+    never changes by itself. Raises `ValueError` unless `seconds_per_level` is over 0.
     """
 
     uses_priority = True
@@ -44,7 +44,7 @@ class Ageing(SchedulingPolicy):
         self.seconds_per_level = seconds_per_level
 
     def rank(self, request: Request) -> float:
-        # All grow older alike: the order never changes, and `now` is not needed.
+        # All requests age equally, so the order never changes and `now` is not needed.
         return request.priority + request.arrival_time / self.seconds_per_level
 
     def victims(self, running: list[Request]) -> list[Request]:

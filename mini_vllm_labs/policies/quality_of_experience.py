@@ -1,4 +1,4 @@
-"""Andes: memory goes to those whose readers gain most by it."""
+"""Andes: gives memory to the requests whose readers gain most by it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,23 @@ from mini_vllm_labs.policies.settings import require_positive
 
 @dataclass(slots=True)
 class Reading:
-    """How many token seconds a reader had up to now, and expected: the areas under the two curves of tokens by time."""
+    """A reader's token seconds up to now, got and expected: the areas under the curves of tokens over time."""
 
     got: float = 0.0
     expected: float = 0.0
 
 
 class QualityOfExperience(SchedulingPolicy):
-    """The request that gains most quality of experience per KV block comes first; that of least gain is preempted.
+    """Serves the request that gains most quality of experience per KV block first, and preempts the one of least gain.
 
     A reader expects the first token after `ttft` and one more every `tpot` seconds; the limits of a service level
     replace both. The gain compares a request that gets a token every `seconds_per_token` over the next `horizon`
-    seconds with one that gets none. When the blocks do not suffice for the best waiting request, running ones of less
-    gain give way, each at most `max_preemptions` times. Raises `ValueError` for a parameter that is not over 0.
+    seconds with one that gets none. If there are not enough blocks for the best waiting request, running requests of
+    less gain give way, each at most `max_preemptions` times. Raises `ValueError` unless every parameter is over 0.
 
-    Andes ("Defining and Enhancing Quality-of-Experience in LLM-Based Text Streaming Services", arXiv 2404.16283): its
-    greedy packing by gain per token of context is here; its search for the batch size and the pacing client are not.
+    From Andes ("Defining and Enhancing Quality-of-Experience in LLM-Based Text Streaming Services", arXiv 2404.16283).
+    Its greedy packing by gain per token of context is implemented; its search for the batch size and its pacing client
+    are not.
     """
 
     rank_is_fixed = False
@@ -58,7 +59,7 @@ class QualityOfExperience(SchedulingPolicy):
             reading.expected += seconds * due
 
     def num_due(self, request: Request, time: float) -> float:
-        """Return how many tokens the reader expects to have by then."""
+        """Return how many tokens the reader expects to have at `time`."""
         level = request.service_level
         ttft = level.ttft if isfinite(level.ttft) else self.ttft
         tpot = level.tpot if isfinite(level.tpot) else self.tpot
@@ -66,7 +67,7 @@ class QualityOfExperience(SchedulingPolicy):
         return min(1 + late / tpot, request.sampling_params.max_tokens) if late >= 0 else 0.0
 
     def gain(self, request: Request) -> float:
-        """Return by how much service over the horizon raises the quality, per KV block."""
+        """Return how much service over the horizon raises the quality, per KV block."""
         reading, middle = self.readings.get(request.request_id, Reading()), self.now + self.horizon / 2
         due, got = self.num_due(request, middle), request.num_output_tokens
         served = min(due, got + self.horizon / 2 / self.seconds_per_token)
@@ -91,7 +92,7 @@ class QualityOfExperience(SchedulingPolicy):
         return given if num_free >= self._num_blocks(first) else ()
 
     def victims(self, running: list[Request]) -> list[Request]:
-        # The longest-running one goes last: gains go up and down, and it alone is sure to come to an end.
+        # The longest-running request goes last: gains fluctuate, and this way at least one is sure to finish.
         return [*sorted(running[:0:-1], key=self.gain), *running[:1]]
 
     def _num_blocks(self, request: Request) -> int:

@@ -1,4 +1,4 @@
-"""The check that most policies need for their parameters."""
+"""Checks the parameters of policies."""
 
 
 def require_positive(**settings: float) -> None:

@@ -9,12 +9,12 @@ from mini_vllm_labs.policies.predictors import Predict
 
 
 class ShortestFirst(SchedulingPolicy):
-    """Waiting requests in the order of what is left of their predicted output; the longest is preempted first.
+    """Serves waiting requests by their remaining predicted output, shortest first; preempts the longest.
 
-    Minimises the mean time in the system if the predictions are right, and lets long outputs wait without a bound
-    (Schrage 1968; for language models "Efficient LLM Scheduling by Learning to Rank", arXiv 2408.15792, where
-    starving requests are promoted, which `Ageing` does here). With `preempts` a running request gives its seat to a
-    waiting one that is at least `margin` times shorter: recomputing costs, so a little shorter is not enough.
+    If the predictions are right, this minimises the mean time in the system, but long outputs may wait without bound
+    (Schrage 1968). For language models see "Efficient LLM Scheduling by Learning to Rank" (arXiv 2408.15792), which
+    promotes starving requests; here `Ageing` does that. With `preempts` a running request gives its seat to a waiting
+    one that is at least `margin` times shorter, because recomputing has a cost.
 
     Raises `ValueError` for a margin under 1.
     """

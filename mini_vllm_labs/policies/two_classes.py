@@ -1,4 +1,4 @@
-"""Urgent requests beside normal ones."""
+"""Serves urgent requests before normal ones."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,14 @@ from mini_vllm_labs.policies.joint_order import can_run
 
 
 class TwoClasses(SchedulingPolicy):
-    """Requests of the service level `urgent` go first, and a share of each step's budget is theirs alone.
+    """Serves requests of service level `urgent` first and reserves a share of each step's budget for them.
 
-    While an urgent request lives, at most `urgent_batch_limit` requests are in a step (None: no limit), the rest sit
-    out: small batches make short steps. With `preempts` an urgent request that waits takes the seat of the normal one
-    that came last. ("SLO-Aware Scheduling for Large Language Model Inferences", arXiv 2504.14966, limits the batch and
-    preempts for the urgent.)
+    While an urgent request is unfinished, a step has at most `urgent_batch_limit` requests (None: no limit) and the
+    rest sit out, because small batches make short steps. With `preempts` a waiting urgent request takes the seat of
+    the normal request that came last. ("SLO-Aware Scheduling for Large Language Model Inferences", arXiv 2504.14966,
+    limits the batch and preempts for urgent requests.)
 
-    Raises `ValueError` for a share that is not from 0 to under 1, or a limit under 1.
+    Raises `ValueError` unless the share is at least 0 and under 1 and the limit is at least 1.
     """
 
     def __init__(

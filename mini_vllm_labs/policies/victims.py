@@ -1,4 +1,4 @@
-"""Other choices of victims when blocks run out; requests are admitted in order of arrival."""
+"""Policies that choose different victims when blocks run out; requests are admitted in order of arrival."""
 
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
@@ -7,16 +7,16 @@ from mini_vllm_labs.policies.joint_order import worst_first
 
 
 class LeastComputedFirst(SchedulingPolicy):
-    """Preempts the request with the fewest computed tokens, of equals the last to be admitted. (vLLM issue 54644.)"""
+    """Preempts the request with the fewest computed tokens; if tied, the last admitted. (vLLM issue 54644.)"""
 
     def victims(self, running: list[Request]) -> list[Request]:
         return worst_first(running, lambda request: -request.num_computed_tokens)
 
 
 class CheapestVictim(SchedulingPolicy):
-    """Preempts the request with the fewest tokens to compute again per block that it frees, unless it is nearly done.
+    """Preempts the request with the fewest tokens to recompute per freed block, unless it is nearly done.
 
-    The score of vLLM's proposal in pull request 56897. A policy does not see which blocks are shared: here the prefix
+    The score is proposed in vLLM's pull request 56897. A policy does not see which blocks are shared, so the prefix
     hit of the first admission counts as neither computed nor freed.
     """
 
@@ -27,11 +27,11 @@ class CheapestVictim(SchedulingPolicy):
         self.block_size = step.block_size
 
     def cost(self, request: Request) -> float:
-        """Return the tokens to compute again per block freed, over the share of the output that is still to come."""
+        """Return the tokens to recompute per freed block, divided by the remaining share of the output."""
         num_own = max(0, request.num_computed_tokens - max(0, request.num_cached_tokens))
         share_left = 1 - request.num_output_tokens / request.sampling_params.max_tokens
         return num_own / cdiv(num_own, self.block_size) / share_left if num_own else 0.0
 
     def victims(self, running: list[Request]) -> list[Request]:
-        # The longest-running one goes last: costs go up and down, and it alone is sure to come to an end.
+        # The longest-running request goes last: costs fluctuate, and this way at least one is sure to finish.
         return [*sorted(running[:0:-1], key=self.cost), *running[:1]]

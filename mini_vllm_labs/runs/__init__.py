@@ -1,1 +1,1 @@
-"""What runs an engine for the course: sandbox, workloads, traces, oracle, parity."""
+"""Runs engines for the course: sandbox, workloads, traces, oracle, parity."""

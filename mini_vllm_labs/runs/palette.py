@@ -1,4 +1,4 @@
-"""One colour and one label per request, in every picture."""
+"""Gives each request the same colour and label in every picture."""
 
 from string import ascii_uppercase
 
@@ -33,5 +33,5 @@ def ink_on(index: int) -> str:
 
 
 def lap(index: int) -> int:
-    """Return how many earlier requests have the colour of request `index`: its number of marks."""
+    """Return the number of marks on request `index`: how many earlier requests share its colour."""
     return index // len(OKABE_ITO)

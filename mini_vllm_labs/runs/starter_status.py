@@ -1,6 +1,6 @@
-"""Which phases the learner has written, read from the starters without running them.
+"""Finds the phases that the learner has written, by reading the starters without running them.
 
-A function is unwritten while our `NotImplementedError("Phase 3, task 2: ...")` can still be reached in it.
+A function is unwritten while it can still reach our `NotImplementedError("Phase 3, task 2: ...")`.
 """
 
 import ast
@@ -15,12 +15,12 @@ LABS = range(1, len(ALL_NAMES) + 1)
 
 
 def lab_folder(phase: int) -> str:
-    """Return the name of a phase's folder in `labs/`, which is that of its module in `solutions/`."""
+    """Return the name of a phase's folder in `labs/`, which its module in `solutions/` shares."""
     return f"phase{phase}_{ALL_NAMES[phase - 1]}".lower().replace(" ", "_")
 
 
 def phase_in(folder: str) -> int:
-    """Return the phase of a folder in `labs/`, 0 if it has none."""
+    """Return the phase of a folder in `labs/`, or 0 if it is not a phase's folder."""
     return next((phase for phase in LABS if lab_folder(phase) == folder), 0)
 
 
@@ -29,14 +29,14 @@ def starter_path(phase: int, checkout: Path = CHECKOUT) -> Path:
 
 
 def starter_stamps(checkout: Path = CHECKOUT) -> tuple[int, ...]:
-    """Return what changes when a starter is saved: the times of all of them."""
+    """Return the modification times of all starters, which change when one is saved."""
     return tuple(path.stat().st_mtime_ns for path in sorted(checkout.glob("labs/*/starter.py")))
 
 
 def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
     """Return the unwritten tasks, such as `Phase 1, task 1: clamp`, in the order of the tasks.
 
-    A file that is missing or that Python cannot parse is one entry with the reason.
+    A file that is missing or cannot be parsed gives one entry with the reason.
     """
     path = starter_path(phase, checkout)
     try:
@@ -60,9 +60,9 @@ def written_electives(checkout: Path = CHECKOUT) -> list[int]:
 
 
 def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
-    """Return the lineup of all written phases that can run together; None without phase 1, which plans every step.
+    """Return the lineup of all written phases that can run together, or None without phase 1.
 
-    Written electives are in it: an engine uses them where its settings ask for drafts or a step in flight.
+    It includes written electives; an engine uses them if its settings enable drafts or a step in flight.
 
     A prefix cache (phase 4) without a block pool (phase 2) is left out.
     """
@@ -74,7 +74,7 @@ def written_lineup(checkout: Path = CHECKOUT) -> Lineup | None:
 
 
 def describe(lineup: Lineup) -> str:
-    """Return the lineup as `Lineup.describe` does, but nothing is called yours that is not written."""
+    """Return the lineup as `Lineup.describe` does, but call only written code yours."""
     items = lineup.describe().split(", ")
     for index, item in enumerate(items):
         phase = int(item.partition(" ")[0])
@@ -84,7 +84,7 @@ def describe(lineup: Lineup) -> str:
 
 
 def is_begun(phase: int) -> bool:
-    """Return whether something of a starter is written; false if there is no such file."""
+    """Return whether the learner has begun a starter; false if the file does not exist."""
     try:
         return bool(touched_functions(phase))
     except OSError:
@@ -94,7 +94,7 @@ def is_begun(phase: int) -> bool:
 
 
 def touched_functions(phase: int, checkout: Path = CHECKOUT) -> list[str]:
-    """Return the names of the starter's functions that are more than a docstring and our error.
+    """Return the names of the starter's functions that hold more than a docstring and our error.
 
     Raises `OSError` or `SyntaxError` if the file cannot be read.
     """
@@ -102,7 +102,7 @@ def touched_functions(phase: int, checkout: Path = CHECKOUT) -> list[str]:
 
 
 def touched_in(path: Path) -> list[str]:
-    """Return the same for one file."""
+    """Return the same names as `touched_functions` for one file."""
     tree = ast.parse(path.read_bytes())
     touched = []
     for function in functions(tree):
@@ -129,7 +129,7 @@ def message_of(statement: ast.stmt) -> str | None:
 
 
 def _reached(body: Sequence[ast.stmt]) -> Iterator[str]:
-    """Yield the messages of our errors in a body, up to the first statement that always leaves it."""
+    """Yield the messages of our errors in a body, up to the first statement that always exits it."""
     for statement in body:
         message = message_of(statement)
         if message is not None:

@@ -1,1 +1,1 @@
-"""Simulated serving on hardware that is not present: a cost model on a virtual clock, without torch."""
+"""Simulates serving on absent hardware: a cost model on a virtual clock, without torch."""

@@ -14,7 +14,7 @@ CHECKED_ON: tuple[WorkloadName, ...] = ("burst", "documents", "shared-prefix")
 CHECK_LOAD = 0.5
 TOLERANCE = 0.15
 NUM_ROUNDS = 5
-"""Rounds of fit and comparison. The median ratio counts, because computers have slow phases of some seconds."""
+"""Rounds of fit and comparison. The median ratio counts, because computers are slow for some seconds at times."""
 LATENCIES: dict[str, Callable[[Served], float]] = {
     "median TTFT": lambda served: served.time_to_first_token([50])[0],
     "median ITL": lambda served: served.inter_token_latency([50])[0],
@@ -26,7 +26,7 @@ THROUGHPUT: dict[str, Callable[[Served], float]] = {"tokens/s": lambda served: s
 class FigureComparison:
     """One figure of one workload, measured and predicted, in seconds or tokens per second.
 
-    `ratios` are those of all rounds in ascending order, if this is the median of several rounds.
+    If this is the median of several rounds, `ratios` holds the ratios of all rounds in ascending order.
     """
 
     workload: str
@@ -48,7 +48,7 @@ class FigureComparison:
 def calibrate_and_compare(
     engine: MeasuredEngine, lineup: Lineup, on_progress: Callable[[str], None], num_rounds: int = NUM_ROUNDS
 ) -> tuple[Calibration, list[FigureComparison]]:
-    """Fit and compare in rounds; return the fit with the smallest error, and of each figure the median round.
+    """Fit and compare in rounds; return the fit with the smallest error, and each figure's median round.
 
     All rounds use the arrival rates of a first, rough fit.
     """
@@ -57,7 +57,7 @@ def calibrate_and_compare(
     rates = {workload: CHECK_LOAD * engine.sustainable_rate(workload, rough) for workload in CHECKED_ON}
     rounds = []
     for number in range(num_rounds):
-        # Bound as a default: a closure would read the loop's variable whenever it is called.
+        # `prefix` is a default argument, because a closure would read the loop variable only when called.
         def report(text: str, prefix: str = f"Round {number + 1} of {num_rounds}") -> None:
             on_progress(f"{prefix}: {text}")
 
@@ -77,11 +77,11 @@ def one_round(
     """Serve the workloads that are not part of the fit, and predict their figures.
 
     Latencies are measured on a stream at these `rates`. Throughput is measured with all requests at once, because the
-    arrivals alone determine that of a stream. The steps to fit are measured before and after, so that a computer that
-    slows down affects both.
+    arrivals alone determine a stream's throughput. The steps to fit are measured before and after, so that a slower
+    phase of the computer affects both.
     """
     steps, checks = engine.steps_to_fit(rate, on_progress, text), []
-    # From 10 on, because fits use the seeds below.
+    # Seeds start at 10, because fits use the lower ones.
     for seed, (workload, arriving) in enumerate(rates.items(), start=10):
         for how, asked, number, figures in (
             ("as a stream", arriving, seed, LATENCIES),

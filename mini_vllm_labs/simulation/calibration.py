@@ -1,4 +1,4 @@
-"""Fit a cost model to measured steps; read and write it as a file."""
+"""Fits a cost model to measured steps; reads and writes it as a file."""
 
 import json
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-NEVER = 1e30  # a rate at which a part of a step takes no time
+NEVER = 1e30  # at this rate a part of a step takes no time
 NUM_ROUNDS = 30
-MIN_RESIDUAL = 1e-3  # a row that fits exactly would weigh infinitely much
+MIN_RESIDUAL = 1e-3  # an exact fit would give a row infinite weight
 MIN_STEPS = 20
 
 
@@ -44,12 +44,13 @@ class Calibration:
 
 
 def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int) -> CostModel:
-    """Return the cost model whose rates and overheads fit the steps best, reading and computing one after the other.
+    """Return the cost model whose rates and overheads fit the steps best, if reads and computation do not overlap.
 
-    Every step reads the weights, so no fit can tell that from overhead: the weights are read at the rate of K and V,
-    what remains is overhead. Copying K and V out of the cache takes longer than reading them, and attention reaches a
-    lower rate than products with weights. So a byte of K and V, or an operation of attention, counts as the number of
-    weight bytes or operations that take as long. Raises `ValueError` for fewer than 20 steps (`MIN_STEPS`).
+    Every step reads the weights, so a fit cannot separate that time from overhead. It assumes that weights are read at
+    the rate of K and V; the rest is overhead. Copying K and V from the cache is slower than reading weights, and
+    attention is slower than products with weights. A byte of K and V, or an operation of attention, therefore counts as
+    the number of weight bytes or operations that take as long. Raises `ValueError` for fewer than 20 steps
+    (`MIN_STEPS`).
     """
     import numpy as np
 
@@ -67,7 +68,7 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
         for counts, _ in steps
     ]
     seconds = np.array([step.seconds for step in steps])
-    # Divided by the seconds, so that a short step's error counts as much as a long one's.
+    # Dividing by the seconds gives the errors of short and long steps the same weight.
     constant, request, kv_byte, operation, attention = least_deviations(np.array(parts) / seconds[:, None])
     weight_byte = min(kv_byte, constant / plain.weight_bytes)
     byte, flop = weight_byte or kv_byte, operation or attention
@@ -80,21 +81,21 @@ def fit(steps: Sequence[MeasuredStep], shape: ModelShape, bytes_per_number: int)
         flops_per_pair=plain.flops_per_pair * (attention / flop if flop else 1.0),
         bandwidth=1 / byte if byte else NEVER,
         flop_rate=1 / flop if flop else NEVER,
-        seconds_per_step=max(0.0, constant - weight_byte * plain.weight_bytes),  # no remainder can round below 0
+        seconds_per_step=max(0.0, constant - weight_byte * plain.weight_bytes),  # never below 0 by rounding
         seconds_per_request=request,
     )
 
 
 def least_deviations(rows: "NDArray[np.float64]") -> list[float]:
-    """Return x >= 0 such that `rows` times x is as close to 1 as possible; a few outliers barely count.
+    """Return x >= 0 that brings `rows` times x as close to 1 as possible; a few outliers barely count.
 
-    Iteratively reweighted least squares: a row with a large residual weighs less in the next round. Where a
-    coefficient would be negative, the most negative one is left out.
+    The method is iteratively reweighted least squares: a row with a large residual weighs less in the next round. If
+    coefficients would be negative, the most negative one is left out.
     """
     import numpy as np
 
     scale = np.abs(rows).max(axis=0)
-    scale[scale == 0] = 1.0  # a part that no step has
+    scale[scale == 0] = 1.0  # no step has this part
     scaled, weights = rows / scale, np.ones(len(rows))
     for _ in range(NUM_ROUNDS):
         chosen = list(range(rows.shape[1]))
@@ -118,7 +119,7 @@ def write_calibration(path: str, calibration: Calibration) -> None:
 
 
 def read_calibration(path: str) -> Calibration:
-    """Read a file of `write_calibration`. Raises `ValueError` if it is missing or something else."""
+    """Read a file of `write_calibration`. Raises `ValueError` if it is missing or invalid."""
     try:
         record = json.loads(Path(path).read_text())
         cost = CostModel(**record.pop("cost"))

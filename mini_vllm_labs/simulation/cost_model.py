@@ -1,4 +1,4 @@
-"""The time of a step: its bytes over the bandwidth, its operations over the compute rate, and overhead."""
+"""Models the time of a step: bytes over bandwidth, operations over compute rate, and overhead."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from mini_vllm_labs.simulation.gpus import Gpu
 from mini_vllm_labs.simulation.model_shapes import ModelShape
 from mini_vllm_labs.simulation.roofline import BYTES_PER_NUMBER, attention_flops_per_pair, kv_bytes_per_token
 
-# Assumed, not measured: the share of a data sheet's figures that good kernels reach, and the overhead of a step.
+# Assumed, not measured: good kernels' share of a data sheet's figures, and the overhead of a step.
 BANDWIDTH_EFFICIENCY = 0.8
 COMPUTE_EFFICIENCY = 0.6
 GPU_SECONDS_PER_STEP = 1e-3
@@ -18,13 +18,13 @@ GPU_SECONDS_PER_REQUEST = 5e-6
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """The seconds of a step, computed from five counts of it.
+    """Computes the seconds of a step from its five counts.
 
     `weight_bytes` are read once per step, `kv_bytes_per_token` for every token attended to. `flops_per_token`,
     `flops_per_logits_row`, `flops_per_pair`: operations per computed token, per sampled token, per pair of query
     and key. `bandwidth` (bytes/s) and `flop_rate` (operations/s) are the rates reached, not those of a data sheet;
-    a fitted model weights bytes and operations by the time they take. `overlaps`: a GPU reads while it computes,
-    so the longer of the two counts; if False, the two are added.
+    a fitted model weights bytes and operations by the time they take. With `overlaps` a GPU reads while it computes,
+    so the longer time counts; otherwise the two are added.
     """
 
     weight_bytes: float
@@ -52,7 +52,7 @@ class CostModel:
         return self.seconds_per_step + self.seconds_per_request * num_requests + work
 
     def work(self, num_tokens: int, num_context_tokens: int, num_pairs: int, num_sampled: int) -> tuple[float, float]:
-        """Return the bytes that a step reads, and its operations; the arguments are those of `step_seconds`."""
+        """Return the bytes that a step reads and its operations. Takes the arguments of `step_seconds`."""
         num_bytes = self.weight_bytes + self.kv_bytes_per_token * num_context_tokens
         flops = (
             self.flops_per_token * num_tokens
@@ -82,7 +82,7 @@ def count_batch(batch: Sequence[ScheduledRequest]) -> StepCounts:
         num_tokens += n
         num_context_tokens += row.num_computed_tokens + n
         num_pairs += pairs(row.num_computed_tokens, n)
-        num_sampled += row.needs_token * (1 + len(row.draft_token_ids))  # each draft needs logits to be checked
+        num_sampled += row.needs_token * (1 + len(row.draft_token_ids))  # verifying a draft needs its logits
     return StepCounts(len(batch), num_tokens, num_context_tokens, num_pairs, num_sampled)
 
 
@@ -92,7 +92,7 @@ def pairs(num_computed_tokens: int, num_new_tokens: int) -> int:
 
 
 def roofline(gpu: Gpu, model: ModelShape, num_gpus: int = 1, bytes_per_number: int = BYTES_PER_NUMBER) -> CostModel:
-    """Return the bound that no step beats: a data sheet's figures without overhead, `num_gpus` GPUs treated as one."""
+    """Return the cost model that no step can beat: data-sheet figures without overhead, GPUs treated as one."""
     return CostModel(
         **model_counts(model, bytes_per_number),
         bandwidth=gpu.bandwidth * num_gpus,
@@ -114,7 +114,7 @@ def gpu_cost_model(gpu: Gpu, model: ModelShape, *, num_gpus: int = 1) -> CostMod
 
 
 def model_counts(model: ModelShape, bytes_per_number: int) -> dict[str, float]:
-    """Return the fields of a `CostModel` that depend on the model alone: its bytes and operations."""
+    """Return the fields of a `CostModel` that depend only on the model: its bytes and operations."""
     return {
         "weight_bytes": model.num_parameters_read * bytes_per_number,
         "kv_bytes_per_token": kv_bytes_per_token(model, bytes_per_number),

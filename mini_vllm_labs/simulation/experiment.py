@@ -39,7 +39,7 @@ class Experiment:
     """
 
     workload: str = "chat"
-    num_requests: int = 10_000  # ten times as many take over a minute
+    num_requests: int = 10_000  # ten times as many requests take over a minute
     rate: float | None = None
     seed: int = 0
     gpu: str = "H100"
@@ -57,7 +57,7 @@ class Experiment:
         return gpu_cost_model(find_gpu(self.gpu), find_model_shape(self.model), num_gpus=self.num_gpus)
 
     def resolved_engine(self) -> EngineConfig:
-        """Return the engine's settings with `max_model_len` and as many blocks as fit and can be used."""
+        """Return the engine's settings with `max_model_len` and as many blocks as fit and are usable."""
         if self.calibrated is not None:
             return self.engine.resolved(self.calibrated.max_model_len, self.calibrated.num_gpu_blocks)
         shape = find_model_shape(self.model)
@@ -70,7 +70,7 @@ class Experiment:
             max_num_batched_tokens=self.engine.max_num_batched_tokens,
         )
         longest = self.engine.max_model_len or shape.max_model_len
-        # Blocks that can never be in use would only make the free queue longer.
+        # Blocks that can never be used would only lengthen the free queue.
         num_useful = self.engine.max_num_seqs * cdiv(longest, self.engine.block_size) + 1
         return self.engine.resolved(shape.max_model_len, min(num_fitting, num_useful))
 
@@ -82,7 +82,7 @@ class Experiment:
         return replace(self, rate=float(f"{DEFAULT_LOAD * bearable:.2g}"))
 
     def run(self, lineup: Lineup, on_progress: Callable[[int], None] = lambda num_finished: None) -> Served:
-        """Simulate. Raises `ValueError` for incompatible settings, `StalledError` as `simulate`."""
+        """Run the simulation. Raises `ValueError` for incompatible settings and `StalledError` like `simulate`."""
         settled = self.with_rate()
         assert settled.rate is not None
         requests = scaled(make_requests(self.workload, self.num_requests, settled.rate, self.seed), self.scale)
@@ -90,7 +90,7 @@ class Experiment:
         return simulate_under(self.policy, marked, self.resolved_engine(), self.cost, lineup, on_progress)
 
     def require_legal(self) -> None:
-        """Raise `ValueError` for an unknown name or a model that does not fit its GPU."""
+        """Raise `ValueError` for an illegal setting, an unknown name or a model that does not fit its GPU."""
         if self.num_gpus < 1:
             raise ValueError(f"num_gpus must be at least 1, got {self.num_gpus}")
         scaled(make_requests(self.workload, min(1, self.num_requests), self.rate or 1.0, self.seed), self.scale)
@@ -110,9 +110,9 @@ class Experiment:
 
 
 def sustainable_rate(sample: list[TimedRequest], config: EngineConfig, cost: CostModel) -> float:
-    """Return about how many such requests can be served per second without prefix-cache hits.
+    """Estimate how many such requests can be served per second without prefix-cache hits.
 
-    A request costs its prefill and its share of the decode steps of a batch as large as memory allows.
+    A request costs its prefill and its share of the decode steps of the largest batch that fits in memory.
     """
     assert config.num_gpu_blocks is not None
     prompt, answer = (fmean(r.num_prompt_tokens for r in sample), fmean(r.num_output_tokens for r in sample))

@@ -1,4 +1,4 @@
-"""A few GPUs with the three figures of a roofline, from the vendor's data sheets."""
+"""A few GPUs with the three figures that a roofline needs, from the vendor's data sheets."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ GIGA, TERA = 10**9, 10**12
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU by its data sheet.
+    """One GPU as its data sheet describes it.
 
-    `memory_bytes`: a sheet's "80 GB" are 80 GiB of memory chips, counted as such.
-    `bandwidth`: bytes per second between memory and chip. `peak_flops`: bfloat16 operations per second on
-    the tensor cores, dense (the sheets print twice that, "with sparsity").
+    `memory_bytes` counts a sheet's "80 GB" as 80 GiB, the size of the memory chips. `bandwidth` is in bytes per second
+    between memory and chip. `peak_flops` is in dense bfloat16 operations per second on the tensor cores; the sheets
+    print twice that, "with sparsity".
     """
 
     name: str
@@ -34,10 +34,11 @@ GPUS = (
 
 
 def default_budget(gpu: Gpu, *, serves: bool) -> tuple[int, int]:
-    """Return the `max_num_batched_tokens` and `max_num_seqs` that vLLM 0.13.0 chooses where none are given.
+    """Return the default `max_num_batched_tokens` and `max_num_seqs` of vLLM 0.13.0.
 
-    `serves`: for its server, else for its `LLM` class. A100s are excepted: there a large budget costs throughput, it
-    says. (vLLM: `EngineArgs.get_batch_defaults` in `engine/arg_utils.py`.)
+    `serves` selects the defaults of its server, otherwise of its `LLM` class. A100s get the smaller defaults, because
+    vLLM states that a large budget costs them throughput. (vLLM: `EngineArgs.get_batch_defaults` in
+    `engine/arg_utils.py`.)
     """
     if gpu.memory_bytes >= 70 * GIB and not gpu.name.startswith("A100"):
         return (8192 if serves else 16384), 1024
@@ -45,7 +46,7 @@ def default_budget(gpu: Gpu, *, serves: bool) -> tuple[int, int]:
 
 
 def find_gpu(name: str) -> Gpu:
-    """Return the GPU of that name in any case. Raises `ValueError` that lists the names."""
+    """Return the GPU called `name`, in upper or lower case. Raises `ValueError` with a list of names."""
     for gpu in GPUS:
         if gpu.name.lower() == name.lower():
             return gpu

@@ -1,4 +1,4 @@
-"""The incident game: a figure is bad at 03:10, four knobs, and a run after each decides which one was right."""
+"""The incident game: a figure is bad at 03:10, and simulations decide which of four knobs is right."""
 
 import random
 import tomllib
@@ -16,12 +16,12 @@ from mini_vllm_labs.simulation.summary import Summary, summarize
 CARDS = Path(__file__).with_suffix(".toml")
 NUM_REQUESTS = 300
 POINTS = 10  # per incident
-LOAD = ("workload", "rate", "num_requests", "gpu", "model", "num_gpus")  # named in another part of the sentence
+LOAD = ("workload", "rate", "num_requests", "gpu", "model", "num_gpus")  # named elsewhere in the sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of a run: where it is in a summary, and how it is written."""
+    """A figure of a run: its place in a summary, and a function that formats it."""
 
     path: str
     text: Callable[[float], str]
@@ -59,7 +59,7 @@ FIGURES = {
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What runs, the name of the figure that paged, and the knobs: a setting and value, with what to say of it."""
+    """An experiment, the figure that triggered the page, and the knobs: setting and value, with an explanation."""
 
     title: str
     time: str
@@ -70,7 +70,7 @@ class Incident:
     why: Mapping[str, str]
 
     def run(self, lineup: Lineup) -> "Runs":
-        """Run it as it is, then with each knob turned."""
+        """Run the experiment unchanged, then with each knob turned."""
         experiments = [self.experiment, *(turn(self.experiment, knob) for knob in self.knobs)]
         before, *after = (summarize(experiment.run(lineup), Slo()) for experiment in experiments)
         return Runs(self, before, after)
@@ -78,7 +78,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """An incident with its runs: as it was paged, and after each knob."""
+    """An incident with its runs: before any change, and after each knob."""
 
     incident: Incident
     before: Summary
@@ -90,11 +90,11 @@ class Runs:
 
     @property
     def best(self) -> int:
-        """The knob whose run has the lowest figure; of equal ones the first."""
+        """The knob whose run has the lowest figure; if tied, the first."""
         return min(range(len(self.after)), key=lambda knob: self.figure.of(self.after[knob]))
 
     def points(self, knob: int) -> int:
-        """Return 0 to 10: the share of the best knob's improvement that this one brings."""
+        """Return 0 to 10: the share of the best knob's improvement that `knob` achieves."""
         worst, best = self.figure.of(self.before), self.figure.of(self.after[self.best])
         share = (worst - self.figure.of(self.after[knob])) / (worst - best) if worst > best else 0.0
         return round(POINTS * max(0.0, share))
@@ -104,7 +104,7 @@ class Runs:
         return {name.removeprefix("the number of "): figure.shown(self.before) for name, figure in FIGURES.items()}
 
     def symptom(self) -> str:
-        """Return the page: time, figure, load and settings."""
+        """Return the text of the page: time, figure, load and settings."""
         incident, experiment = self.incident, self.incident.experiment
         settings = ", ".join(f"{name} {value}" for name, value in incident.start.items() if name not in LOAD)
         return (
@@ -125,13 +125,13 @@ class Runs:
 
 
 def turn(experiment: Experiment, knob: str) -> Experiment:
-    """Return the experiment with a knob, `setting=value`, turned."""
+    """Return the experiment with one knob, `setting=value`, turned."""
     name, (value,) = parse_sweep(knob)
     return experiment.with_setting(name, value)
 
 
 def incidents(seed: int) -> list[Incident]:
-    """Return the ten incidents of a seed, which draws their order, that of their knobs, and the requests.
+    """Return ten incidents; `seed` decides their order, the order of their knobs, and the requests.
 
     Raises `ValueError` for a seed below 0.
     """

@@ -1,4 +1,4 @@
-"""A real engine, measured step by step on named workloads, on a clock that advances only by the time of its steps."""
+"""Measures a real engine step by step on named workloads, with a clock that advances only during steps."""
 
 import random
 import time
@@ -19,7 +19,7 @@ from mini_vllm_labs.simulation.served import Served
 from mini_vllm_labs.simulation.workloads import WorkloadName, make_requests, prompt_of, scaled
 
 FITTED_ON: WorkloadName = "mixed"
-LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5  # steps of a few requests, and full ones
+LIGHT_LOAD, HEAVY_LOAD = 0.4, 1.5  # for small steps and for full ones
 LONGEST_REQUEST = 12_400  # tokens: the longest document and its longest answer
 NUM_WARM_UP_REQUESTS = 12
 ALL_AT_ONCE = 1e9  # requests per second: all arrive before the first step ends
@@ -44,9 +44,9 @@ def measure(
 ) -> tuple[Served, list[MeasuredStep]]:
     """Serve the requests, in order of `arrival_time`; return the latencies and the seconds of every step.
 
-    The clock advances only while the engine steps; idle time is skipped without sleeping. `name` keeps the
-    request ids of several measurements on one engine apart. Not for multi-turn workloads: the model's outputs are
-    not those that a later turn repeats.
+    The clock advances only while the engine steps; idle time is skipped without sleeping. `name` distinguishes the
+    request ids of several measurements on one engine. It does not suit multi-turn workloads, because later turns would
+    not repeat the model's real outputs.
     """
     clock, runner = VirtualClock(), CountingRunner(engine.runner)
     served = Served(requests, [0.0] * len(requests), [0.0] * len(requests))
@@ -89,7 +89,7 @@ def measure(
 
 
 def prompt_in_vocabulary(timed: TimedRequest, vocab_size: int) -> list[int]:
-    """Return token ids of a real vocabulary that agree between requests exactly where their synthetic ones do."""
+    """Return real token ids that agree between requests exactly where their synthetic ids do."""
     prompt = prompt_of(timed)
     shared = min(prompt.num_shared_tokens, len(prompt))
     common, own = random.Random(f"shared {prompt.shared_prefix}"), random.Random(f"own {prompt.conversation}")
@@ -122,14 +122,14 @@ class MeasuredEngine:
         return self.fitted(self.steps_to_fit(self.warm_up(on_progress), on_progress))
 
     def warm_up(self, on_progress: Callable[[str], None]) -> float:
-        """Serve a few requests twice; return an estimate of the sustainable rate, in requests per second."""
+        """Serve a few requests twice; estimate the sustainable rate, in requests per second."""
         on_progress("Warming up ...")
         self.measure(self.requests(FITTED_ON, ALL_AT_ONCE, 1, num_requests=NUM_WARM_UP_REQUESTS))
         _, steps = self.measure(self.requests(FITTED_ON, ALL_AT_ONCE, 2, num_requests=NUM_WARM_UP_REQUESTS))
         return self.sustainable_rate(FITTED_ON, self.fitted(steps).cost)
 
     def steps_to_fit(self, rate: float, on_progress: Callable[[str], None], text: int = 0) -> list[MeasuredStep]:
-        """Measure steps at a light and a heavy load, and with all requests at once. `rate` is the sustainable rate."""
+        """Measure steps at light load, at heavy load and with all requests at once. `rate` is the sustainable one."""
         steps: list[MeasuredStep] = []
         for seed, arriving in enumerate((LIGHT_LOAD * rate, HEAVY_LOAD * rate, ALL_AT_ONCE), start=3):
             load = "all at once" if arriving == ALL_AT_ONCE else f"at {arriving / rate:.0%} of the sustainable rate"
@@ -166,5 +166,5 @@ class MeasuredEngine:
         return requests
 
     def sustainable_rate(self, workload: str, cost: CostModel) -> float:
-        """Return about how many requests of a workload the engine can serve per second."""
+        """Estimate how many requests of a workload the engine can serve per second."""
         return sustainable_rate(self.requests(workload, 1.0, seed=0, num_requests=1_000), self.config, cost)

@@ -1,4 +1,4 @@
-"""The shapes of a few decoder-only models from their published configs, and their parameter counts."""
+"""Shapes of a few decoder-only models, from their published configs, and their parameter counts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The numbers of a Llama-like model that determine its serving cost.
+    """The dimensions of a Llama-like model that determine its serving cost.
 
     `head_dim` is per head; `num_heads` query heads share the K and V of `num_kv_heads` heads. `has_qkv_bias` and
-    `has_qk_norm` are small differences of Qwen2 and Qwen3 that count only as parameters.
+    `has_qk_norm` mark small differences in Qwen2 and Qwen3 that affect only the number of parameters.
     """
 
     name: str
@@ -40,7 +40,7 @@ class ModelShape:
 
     @property
     def num_parameters(self) -> int:
-        """All parameters, norms and biases included."""
+        """All parameters, including norms and biases."""
         vectors = 2 * self.hidden_size
         if self.has_qkv_bias:
             vectors += (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
@@ -56,7 +56,7 @@ class ModelShape:
 
     @property
     def num_parameters_read(self) -> int:
-        """Parameters that a step reads. Of an untied input embedding it reads only a few rows."""
+        """Parameters that a step reads. It reads only a few rows of an untied input embedding."""
         return self.num_parameters - (0 if self.tied_embeddings else self.num_embedding_parameters)
 
 
@@ -73,7 +73,7 @@ MODEL_SHAPES = (
 
 
 def find_model_shape(name: str) -> ModelShape:
-    """Return the model of that name in any case. Raises `ValueError` that lists the names."""
+    """Return the model called `name`, in upper or lower case. Raises `ValueError` with a list of names."""
     for shape in MODEL_SHAPES:
         if shape.name.lower() == name.lower():
             return shape
@@ -89,7 +89,7 @@ def shape_of_config(name: str, config: Any) -> ModelShape:
             hidden_size=config.hidden_size,
             num_heads=config.num_attention_heads,
             num_kv_heads=config.num_key_value_heads,
-            # Older configs lack it, and some have it as None.
+            # Older configs lack `head_dim`, and in some it is None.
             head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
             intermediate_size=config.intermediate_size,
             vocab_size=config.vocab_size,

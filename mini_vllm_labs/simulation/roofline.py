@@ -1,7 +1,7 @@
-"""The limits of a model on a GPU: its bytes and operations, memory, concurrency. The time of a step is `CostModel`'s.
+"""The limits of a model on a GPU: bytes, operations, memory, concurrency. `CostModel` computes a step's time.
 
-Several GPUs (`num_gpus`, tensor parallel) count as one with that many times the memory, the bandwidth and the
-compute rate; communication between them is not counted.
+Several GPUs (`num_gpus`, tensor parallel) count as one with `num_gpus` times the memory, bandwidth and compute rate;
+communication between them is ignored.
 """
 
 from mini_vllm.core.cdiv import cdiv
@@ -10,8 +10,8 @@ from mini_vllm_labs.simulation.model_shapes import ModelShape
 
 BYTES_PER_NUMBER = 2  # bfloat16
 WORKSPACE_BYTES = 1848 * 2**20
-"""What a GPU holds besides weights, activations, K and V: its context, libraries, logits, CUDA graphs. A rough guess:
-with 2,048 tokens of Llama-3.1-8B it makes 2 GiB. An engine measures both at start."""
+"""GPU memory besides weights, activations, K and V: context, libraries, logits, CUDA graphs. A rough guess: with the
+activations of 2,048 tokens of Llama-3.1-8B it makes 2 GiB. An engine measures both at startup."""
 
 
 def weight_bytes(model: ModelShape, bytes_per_number: int = BYTES_PER_NUMBER) -> int:
@@ -29,11 +29,11 @@ def kv_bytes_per_block(model: ModelShape, block_size: int = 16, bytes_per_number
 
 
 def activation_bytes(model: ModelShape, num_tokens: int, num_gpus: int = 1) -> int:
-    """Return the bytes that a step of `num_tokens` holds at once beside weights, K and V, without its logits.
+    """Return the peak bytes of activations of a step of `num_tokens`, without its logits.
 
-    The widest moment is in an MLP: the residual, its input, gate and up, and their product. A layer's activations are
-    freed before the next one's, so the number of layers does not count. Every GPU holds the first two whole and its
-    part of the others. They have 16 bits, whatever the weights have.
+    The peak is in an MLP: the residual, its input, gate and up, and their product. A layer's activations are freed
+    before the next layer's, so the number of layers does not matter. Every GPU holds all of the first two and its part
+    of the others. Activations have 16 bits, whatever the weights have.
     """
     return num_tokens * (2 * num_gpus * model.hidden_size + 3 * model.intermediate_size) * BYTES_PER_NUMBER
 
@@ -48,9 +48,9 @@ def num_kv_blocks(
     bytes_per_number: int = BYTES_PER_NUMBER,
     max_num_batched_tokens: int = 2048,
 ) -> int:
-    """Return how many blocks fit beside weights, activations and workspace, the null block included.
+    """Return how many blocks, including the null block, fit after weights, activations and workspace.
 
-    Raises `ValueError` if fewer than two fit, with the bytes that they need and the GPU has.
+    Raises `ValueError` with the needed and available bytes if fewer than two fit.
     """
     usable = int(gpu.memory_bytes * num_gpus * gpu_memory_utilization)
     weights, workspace = weight_bytes(model, bytes_per_number), WORKSPACE_BYTES * num_gpus
@@ -72,16 +72,16 @@ def max_concurrency(num_blocks: int, context_len: int, block_size: int = 16) -> 
 
 
 def saturation_batch(gpu: Gpu, bytes_per_number: int = BYTES_PER_NUMBER) -> float:
-    """Return the tokens per step above which a matrix product takes longer to compute than its weights to read.
+    """Return the tokens per step above which computing a matrix product takes longer than reading its weights.
 
-    A weight of b bytes takes b / bandwidth seconds to read and 2 / peak seconds per token to use. With two
-    bytes that makes peak / bandwidth tokens, whatever the model.
+    A weight of b bytes takes b / bandwidth seconds to read and 2 / peak seconds per token to use. With two bytes the
+    result is peak / bandwidth tokens for every model.
     """
     return bytes_per_number * gpu.peak_flops / (2 * gpu.bandwidth)
 
 
 def flops_per_token(model: ModelShape, context_len: int) -> int:
-    """Return the operations to compute one token, with its logits, that attends to `context_len` tokens."""
+    """Return the operations for one token that attends to `context_len` tokens, including its logits."""
     return (
         2 * (model.num_matrix_parameters + model.num_embedding_parameters)
         + attention_flops_per_pair(model) * context_len
@@ -89,5 +89,5 @@ def flops_per_token(model: ModelShape, context_len: int) -> int:
 
 
 def attention_flops_per_pair(model: ModelShape) -> int:
-    """Return the operations for one token to attend to one token, in all layers: a score, and its share of V."""
+    """Return the operations for one (query, key) pair in all layers: a score, and its share of V."""
     return 4 * model.num_layers * model.num_heads * model.head_dim

@@ -1,4 +1,4 @@
-"""The result of a simulation: the times of each request's first and last token, and the gaps between tokens."""
+"""The result of a simulation: each request's first and last token times, and the gaps between tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,9 +27,9 @@ class Slo:
 class Served:
     """The times of a served workload, in seconds on the virtual clock; lists are in order of arrival.
 
-    `gaps` are times from one token to the next, each with the number of tokens that had this gap: all decodes
-    of a step share it. `peak_context_tokens` is the largest number of tokens that one step attended to.
-    `hit_rate` is the share of the prompts' tokens that were found in the prefix cache at first admissions.
+    `gaps` holds times from one token to the next, each with the number of tokens that had this gap, because all decodes
+    of a step share it. `peak_context_tokens` is the largest number of tokens that one step attended to. `hit_rate` is
+    the share of prompt tokens found in the prefix cache at first admission.
     """
 
     requests: Sequence[TimedRequest]
@@ -63,7 +63,7 @@ class Served:
 
     @property
     def seconds(self) -> float:
-        """From the first arrival to the last token."""
+        """Seconds from the first arrival to the last token."""
         return max(self.finished_times) - self.requests[0].arrival_time
 
     @property

@@ -1,13 +1,13 @@
-"""How far apart the service of two tenants gets while both have to wait: what VTC bounds (arXiv 2401.00588)."""
+"""Measures the difference of two tenants' services while both wait, which VTC bounds (arXiv 2401.00588)."""
 
 from collections.abc import Mapping
 from itertools import combinations
 
 
 class ServiceDifferences:
-    """For each pair of tenants the largest difference of their services over a time in which both waited throughout.
+    """Keeps each pair of tenants' largest difference of service over a period in which both always waited.
 
-    `largest` has the pairs in alphabetical order, in the unit of the service that is given.
+    The keys of `largest` are pairs in alphabetical order; its values have the unit of `service`.
     """
 
     def __init__(self) -> None:
@@ -15,7 +15,7 @@ class ServiceDifferences:
         self._extremes: dict[tuple[str, str], tuple[float, float]] = {}
 
     def enter(self, service: Mapping[str, float], waiting: set[str]) -> None:
-        """Enter one step: each tenant's service so far, and the tenants that have requests waiting."""
+        """Record one step: each tenant's service so far, and the tenants with waiting requests."""
         self._extremes = {pair: found for pair, found in self._extremes.items() if waiting.issuperset(pair)}
         for one, other in combinations(sorted(waiting), 2):
             difference = service[one] - service[other]

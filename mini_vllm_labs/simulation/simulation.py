@@ -1,4 +1,4 @@
-"""Simulate serving: the real scheduler, a cost model in place of a runner, and a virtual clock."""
+"""Simulates serving with the real scheduler, a cost model in place of a runner, and a virtual clock."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ from mini_vllm_labs.simulation.served import Served
 
 STEPS_PER_REPORT = 200
 ENGINES_OWN: dict[str, Policy] = {name: name for name in get_args(Policy)}
-OnStep = Callable[[SchedulerOutput, dict[str, Request]], None]  # the plan, and the requests that sample in it
-num_computed_tokens = attrgetter("num_computed_tokens")  # in C: every step maps it over its requests
+OnStep = Callable[[SchedulerOutput, dict[str, Request]], None]  # gets the plan and the requests that sample in it
+num_computed_tokens = attrgetter("num_computed_tokens")  # in C, because every step maps it over its requests
 
 
 def simulate(
@@ -56,9 +56,9 @@ def simulate_under(
     lineup: Lineup,
     on_progress: Callable[[int], None] = lambda num_finished: None,
 ) -> Served:
-    """Do the same under a policy of `mini_vllm_labs.policies`. Also raises `ValueError` for an unknown name.
+    """Simulate under a policy of `mini_vllm_labs.policies`. Raises `ValueError` also for an unknown name.
 
-    The engine's own two need no seam around phase 1, and use phase 3's queue.
+    The engine's own two policies need no seam around phase 1 and use phase 3's queue.
     """
     named = find_policy(name)
     if name in ENGINES_OWN:
@@ -68,12 +68,12 @@ def simulate_under(
 
 
 def output_lengths(requests: Sequence[TimedRequest]) -> dict[str, int]:
-    """Return the true length of each output in tokens, by the id that the simulator gives the request."""
+    """Return the true length of each output in tokens, by the simulator's request id."""
     return {str(number): request.num_output_tokens for number, request in enumerate(requests)}
 
 
 class Simulation:
-    """One engine. It drives the scheduler directly, because `LLMEngine` would detokenize the outputs."""
+    """Simulates one engine. It drives the scheduler directly, because `LLMEngine` would detokenize outputs."""
 
     def __init__(
         self,
@@ -103,19 +103,19 @@ class Simulation:
         return self.finish()
 
     def serve_until(self, time: float) -> None:
-        """Take steps until the clock has reached `time`, or nothing is left to do."""
+        """Take steps until the clock reaches `time` or all requests are finished."""
         while self.clock.now < time and self.scheduler.has_unfinished_requests():
             self._step()
             if self.served.num_steps % STEPS_PER_REPORT == 0:
                 self.on_progress(self.num_finished)
 
     def add_request(self, index: int) -> None:
-        """Let a request arrive: its time has come, or nothing is left to do before it."""
+        """Let a request arrive; advance the clock to its arrival if it is earlier."""
         self.clock.advance_to(self.requests[index].arrival_time)
         self.scheduler.add_request(self._arrive(index))
 
     def finish(self) -> Served:
-        """Serve what has arrived, and return the result."""
+        """Serve all requests that have arrived, and return the result."""
         self.serve_until(math.inf)
         self.on_progress(self.num_finished)
         self.served.hit_rate = self._num_hit_tokens / max(1, self._num_query_tokens)
@@ -152,12 +152,12 @@ class Simulation:
         )
 
     def _step(self) -> None:
-        """Schedule, advance the clock, append one token to each sampling request."""
+        """Schedule, advance the clock, and append one token to each sampling request."""
         step = self._plan()
         sampling = self._run(step)
         if self.on_step is not None:
             self.on_step(step, sampling)
-        # Any token will do, because none ends an output.
+        # Any token will do, because no token ends an output.
         self.scheduler.update_from_output(step, {i: [request.prompt_token_ids[-1]] for i, request in sampling.items()})
         self._note_finished()
         for request_id in self.scheduler.finished_req_ids:
@@ -181,7 +181,7 @@ class Simulation:
         served.num_preemptions += len(step.preempted)
         num_context_tokens = sum(map(num_computed_tokens, map(alive.__getitem__, planned)))
         others: list[str] = []
-        if planned.keys() == self._decoding.keys():  # most steps are like this, and need no loop over requests
+        if planned.keys() == self._decoding.keys():  # true for most steps, and avoids a loop over requests
             sampling, num_tokens, num_pairs = self._decoding, len(planned), num_context_tokens
         else:
             self._add_pauses(planned)
@@ -201,7 +201,7 @@ class Simulation:
         return sampling
 
     def _count(self, planned: dict[str, int], num_pairs: int) -> tuple[dict[str, Request], list[str], int, int]:
-        """Return the requests that sample, those of them that did not in the step before, and the tokens and pairs.
+        """Return the sampling requests, those that did not sample in the last step, and the tokens and pairs.
 
         `num_pairs` is the number of pairs if every request computed one token.
         """
@@ -215,7 +215,7 @@ class Simulation:
             if request_id in decoding:
                 sampling[request_id] = request
                 continue
-            if request_id not in self._admitted:  # again, it finds its own blocks, which vLLM counts apart, too
+            if request_id not in self._admitted:  # a resumed request finds its own blocks; vLLM also counts them apart
                 self._admitted.add(request_id)
                 self._num_hit_tokens += request.num_cached_tokens
                 self._num_query_tokens += request.num_prompt_tokens

@@ -1,4 +1,4 @@
-"""A simulation as a few numbers, without its requests."""
+"""Summarises a simulation in a few numbers, without its requests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Latencies and engine counters. Seconds are of simulated time; `goodput` is in requests per second."""
+    """Latencies and engine counters. Times are simulated seconds; `goodput` is in requests per second."""
 
     time_to_first_token: Spread
     inter_token_latency: Spread

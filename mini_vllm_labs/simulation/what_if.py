@@ -1,9 +1,9 @@
-"""The result of the simulation without the engine, for sliders: thousands of requests in milliseconds.
+"""Computes a simulation's result without the engine, thousands of requests in milliseconds, for sliders.
 
-FCFS, enough memory for every request and no prefix cache: then no request is ever skipped. A running request
-needs no more tokens than in the step before, except for the last one admitted, so all but the last get all their
+It assumes FCFS, enough memory for every request and no prefix cache, so no request is ever skipped. A running request
+never needs more tokens than in its previous step, except the last one admitted, so all but the last get all their
 tokens in every step. The decodes therefore advance as one group, and a step takes the same work for any number of
-them. The result equals that of `simulation.py`, number for number.
+decodes. The result equals that of `simulation.py`, number for number.
 """
 
 import math
@@ -20,10 +20,10 @@ from mini_vllm_labs.simulation.served import Served
 def what_if(requests: Sequence[TimedRequest], config: EngineConfig, cost: CostModel) -> Served:
     """Serve the requests, in order of `arrival_time`, and return their times.
 
-    Of `config` it applies `max_num_seqs`, `max_num_batched_tokens`, `long_prefill_token_threshold` and
-    `enable_chunked_prefill`. There are no prefix-cache hits, and memory is unlimited (`peak_context_tokens` of the
-    result is the most K and V held). Raises `ValueError` for a policy other than FCFS, for requests out of order,
-    and for a prompt that can never be admitted.
+    It uses only `max_num_seqs`, `max_num_batched_tokens`, `long_prefill_token_threshold` and `enable_chunked_prefill`
+    of `config`. The prefix cache is off and memory is unlimited; the result's `peak_context_tokens` is the most K and V
+    held. Raises `ValueError` for a policy other than FCFS, requests out of order, or a prompt that can never be
+    admitted.
     """
     if config.policy != "fcfs":
         raise ValueError(f"policy must be 'fcfs' for a what-if, got {config.policy!r}: simulate() supports both")
@@ -41,7 +41,7 @@ class _Prefill:
 
 @dataclass(slots=True)
 class _Load:
-    """The counts of a step, without its decodes."""
+    """The counts of a step, not including its decodes."""
 
     num_requests: int = 0
     num_tokens: int = 0
@@ -108,7 +108,7 @@ class _WhatIf:
             self._start_decode(index)
 
     def _decode_on(self) -> None:
-        """Run the steps before the next one in which a request may arrive or finish: a fast path of `_step`."""
+        """Run all steps before the next possible arrival or finish: a fast path of `_step`."""
         served, step_seconds, add_gap = self.served, self.cost.step_seconds, self.served.gaps.append
         now, count, context = self.now, self.num_decoding, self.decode_context
         next_arrival = math.inf
@@ -157,7 +157,7 @@ class _WhatIf:
             budget -= self._compute(prefill, budget, load)
 
     def _compute(self, prefill: _Prefill, budget: int, load: _Load) -> int:
-        """Give a prefill its chunk; return the number of tokens."""
+        """Give a prefill its chunk and return the chunk's number of tokens."""
         computed = prefill.num_computed_tokens
         num_tokens = min(prefill.num_prompt_tokens - computed, self.threshold, budget)
         prefill.num_computed_tokens += num_tokens
@@ -170,7 +170,7 @@ class _WhatIf:
         return num_tokens
 
     def _start_decode(self, index: int) -> None:
-        """Record the first token of a computed prompt; from the next step on the request decodes."""
+        """Record the first token of a computed prompt; the request decodes from the next step on."""
         request = self.requests[index]
         self.served.first_token_times[index] = self.now
         if request.num_output_tokens == 1:

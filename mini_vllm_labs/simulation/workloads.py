@@ -1,4 +1,4 @@
-"""Named workloads: arrival times, prompt and output lengths, and which prompts share a prefix."""
+"""Named workloads: arrival times, prompt and output lengths, and shared prefixes."""
 
 import math
 import random
@@ -13,7 +13,7 @@ WorkloadName = Literal["chat", "documents", "shared-prefix", "mixed", "burst"]
 
 
 class LazyPrompt(Sequence[int]):
-    """Token ids that are made when they are read, by the `__iter__` of a subclass."""
+    """Token ids that a subclass's `__iter__` creates when they are read."""
 
     __slots__ = ()
     num_tokens: int
@@ -31,10 +31,10 @@ class LazyPrompt(Sequence[int]):
 
 @dataclass(frozen=True, slots=True)
 class SyntheticPrompt(LazyPrompt):
-    """`num_tokens` token ids that agree with another prompt's exactly as far as the two share their text.
+    """`num_tokens` token ids that agree with a different prompt's exactly as far as the two share text.
 
-    The first `num_shared_tokens` are the same in every prompt with the same `shared_prefix`. The rest belongs to
-    a `conversation`: a later turn of it begins with all tokens of the turns before.
+    The first `num_shared_tokens` are the same in every prompt with the same `shared_prefix`. The rest belongs to a
+    `conversation`, in which each turn begins with all tokens of the earlier turns.
     """
 
     num_tokens: int
@@ -45,7 +45,7 @@ class SyntheticPrompt(LazyPrompt):
     def __iter__(self) -> Iterator[int]:
         shared = min(self.num_shared_tokens, self.num_tokens)
         own = self.num_tokens - shared
-        # Odd and even ids: shared and own parts never agree.
+        # Shared parts have odd ids and own parts even ids, so they never agree.
         return chain(repeat(2 * self.shared_prefix + 1, shared), repeat(2 * self.conversation, own))
 
     def scaled(self, factor: float) -> "SyntheticPrompt":
@@ -100,7 +100,7 @@ def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> l
     """Return `num_requests` requests of a named workload in order of arrival, `rate` per second on average.
 
     The same arguments give the same requests. A different rate moves the same requests closer together or further
-    apart, except in `chat`, where it changes the number of users. Their prompts are `SyntheticPrompt`s.
+    apart, except in `chat`, where it changes the number of users. Prompts are `SyntheticPrompt`s.
     Raises `ValueError` for an unknown name, no requests, or a rate that is not over 0 and finite.
     """
     if num_requests < 1:
@@ -128,7 +128,7 @@ def make_requests(name: str, num_requests: int, rate: float, seed: int = 0) -> l
 
 
 def scaled(requests: Sequence[TimedRequest], factor: float) -> list[TimedRequest]:
-    """Return the same requests with all lengths multiplied by `factor`, for a small model: at least one token each."""
+    """Return the requests with all lengths multiplied by `factor`, at least one token each, for a small model."""
     if not 0 < factor < math.inf:
         raise ValueError(f"scale must be a finite number over 0, got {factor}")
     return [
@@ -146,7 +146,7 @@ def _poisson(rng: random.Random, rate: float, count: int) -> Iterator[float]:
 
 
 def _bursts(rng: random.Random, rate: float, count: int) -> Iterator[float]:
-    """Gaps from a gamma distribution whose deviation is `BURSTINESS` times its mean."""
+    """Draw gaps from a gamma distribution whose deviation is `BURSTINESS` times its mean."""
     shape = 1 / BURSTINESS**2  # the deviation of a gamma distribution is its mean / sqrt(shape)
     return _arrivals(lambda: rng.gammavariate(shape, 1 / shape), rate, count)
 
@@ -154,7 +154,7 @@ def _bursts(rng: random.Random, rate: float, count: int) -> Iterator[float]:
 def _arrivals(gap: Callable[[], float], rate: float, count: int) -> Iterator[float]:
     time = 0.0
     for _ in range(count):
-        yield time / rate  # gaps are drawn at rate 1, so every rate has the same requests
+        yield time / rate  # gaps are drawn at rate 1, so that every rate has the same requests
         time += gap()
 
 
@@ -182,7 +182,7 @@ def _questions(rng: random.Random, rate: float, count: int) -> list[TimedRequest
 
 
 def _chats(rng: random.Random, rate: float, count: int) -> list[TimedRequest]:
-    """Return turns of so many users that each sends one every `SECONDS_BETWEEN_TURNS` on average."""
+    """Return turns of as many users as needed for one turn per `SECONDS_BETWEEN_TURNS` and user."""
     num_users = max(1, round(rate * SECONDS_BETWEEN_TURNS))
     turns: list[Iterator[TimedRequest]] = [iter(())] * num_users
     requests: list[TimedRequest] = []
@@ -197,7 +197,7 @@ def _chats(rng: random.Random, rate: float, count: int) -> list[TimedRequest]:
 
 
 def _conversation(rng: random.Random, number: int) -> Iterator[TimedRequest]:
-    """Yield 1 to `MAX_TURNS` turns, each with the conversation so far as its prefix. `arrival_time` is not set yet."""
+    """Yield 1 to `MAX_TURNS` turns, each prefixed with the conversation so far. `arrival_time` is not yet set."""
     num_tokens = SYSTEM_TOKENS
     for _ in range(rng.randint(1, MAX_TURNS)):
         num_tokens += CHAT_MESSAGE.draw(rng)

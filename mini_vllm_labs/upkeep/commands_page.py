@@ -1,4 +1,4 @@
-"""Write `docs/commands.md`: every command of `mini-vllm` under its heading, as its `--help` describes it.
+"""Writes `docs/commands.md`: every command of `mini-vllm` under its heading, described as in `--help`.
 
 Run it as `python -m mini_vllm_labs.upkeep.commands_page`.
 """

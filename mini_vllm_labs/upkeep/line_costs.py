@@ -1,4 +1,4 @@
-"""What it costs to record the lines of a run, and how soon a click shows one.
+"""Measures the cost of recording the lines of a run, and the time from a click to a line.
 
 Run it as `python -m mini_vllm_labs.upkeep.line_costs`.
 """

@@ -1,6 +1,6 @@
-"""`python -m mini_vllm_labs.upkeep.recorded_runs` records all notebooks; with names such as `05`, only these.
+"""`python -m mini_vllm_labs.upkeep.recorded_runs` records all notebooks, or only named ones (`05`).
 
-It runs a notebook's cells on the reference, and notes the result of each run that they ask for in
+It runs a notebook's cells on the reference and stores the result of each run that they start in
 `labs/observed/notebooks/`.
 """
 
@@ -29,7 +29,7 @@ from mini_vllm_labs.pictures.policy_comparison.comparison import BY_GUESSES
 
 TOUR = "00_tour"
 POLICIES = "09_policies"
-BENCH_SETTINGS = (  # that a question asks about, as the bench serves them
+BENCH_SETTINGS = (  # settings of the notebook's questions, as the bench serves them
     PolicyComparison(prediction_sigma=2, policies=(BY_GUESSES,)),
     PolicyComparison(workload="chat"),
 )
@@ -43,14 +43,14 @@ Lines = dict[str, str]
 
 
 def record_notebook(path: Path) -> Lines:
-    """Return the records of a notebook's runs, key to JSON, and of the settings that its knobs can reach."""
+    """Return the records, key to JSON, of a notebook's runs and of the settings its knobs can reach."""
     lines: Lines = {}
 
     def recorded(function: Callable[..., Any], *arguments: object, **how: object) -> object:
         if function is play_with_lines:
-            function = play_workload  # the lines are the reference's, and these records go out to learners
+            function = play_workload  # learners get these records, which must not contain the reference's lines
         value, line = outcome(function, arguments)
-        if function.__name__ != "measure":  # its times are those of this machine
+        if function.__name__ != "measure":  # its times depend on this machine
             lines[key_of(function, arguments)] = line()
         if isinstance(value, FreshError):
             raise value
@@ -72,7 +72,7 @@ def record_notebook(path: Path) -> Lines:
 
 
 def outcome(function: Callable[..., Any], arguments: tuple[object, ...]) -> tuple[object, Callable[[], str]]:
-    """Return the value of a call, or the error that ended it, and a function that writes it as JSON."""
+    """Return the value or error of a call, and a function that converts it to JSON."""
     try:
         value = function(*arguments)
     except ValueError as error:
@@ -82,7 +82,7 @@ def outcome(function: Callable[..., Any], arguments: tuple[object, ...]) -> tupl
 
 
 def run_cells(path: Path, recorded: Callable[..., object]) -> dict[str, Any]:
-    """Run the cells of a notebook on the reference with `recorded` in place of new processes; return their names."""
+    """Run a notebook's cells on the reference, with `recorded` in place of new processes; return their namespace."""
     names: dict[str, Any] = {}
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     with (
@@ -98,7 +98,7 @@ def run_cells(path: Path, recorded: Callable[..., object]) -> dict[str, Any]:
 
 
 def knob_settings(config: EngineConfig) -> Iterator[EngineConfig]:
-    """Yield the settings that the tour's knobs reach with one slider moved, and the choice and switches set anyhow."""
+    """Yield the settings of the tour's knobs: every choice and switch, with at most one slider moved."""
     for policy, caching, chunking in product(("fcfs", "priority"), (True, False), (True, False)):
         chosen: dict[str, Any] = {
             "policy": policy,
@@ -109,12 +109,12 @@ def knob_settings(config: EngineConfig) -> Iterator[EngineConfig]:
             chosen["max_num_batched_tokens"] = config.max_model_len
         for slider, values in SLIDERS.items():
             for value in values:
-                with contextlib.suppress(ValueError):  # a setting that the engine refuses needs no record
+                with contextlib.suppress(ValueError):  # settings that the engine refuses need no record
                     yield replace(config, **chosen | {slider: value})
 
 
 def main(names: list[str]) -> None:
-    """Record the notebooks whose names begin so, or all."""
+    """Record the notebooks whose names begin with one of `names`, or all."""
     for path in sorted((CHECKOUT / "notebooks").glob("*.ipynb")):
         if names and not path.stem.startswith(tuple(names)):
             continue

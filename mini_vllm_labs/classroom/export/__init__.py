@@ -1,1 +1,1 @@
-"""The judge's results as other systems take them, and what those systems need to run the judge."""
+"""Exports the judge's results to other systems, and the judge itself to systems that run it."""

@@ -1,10 +1,9 @@
-"""The bulk downloads of learning platforms: one zip with all files, sorted into a folder for each learner.
+"""Sorts the bulk downloads of learning platforms, zips with all files, into one folder per learner.
 
-Canvas: `lovelaceada_LATE_123_4567_phase1.py`, all in one folder; `LATE_anon_kX3fa_4567_phase1.py` where graders do not
-see names. (Its source, `lib/content_zipper.rb`, takes `_digits_` out of display names.) Moodle: `Ada
-Lovelace_123_assignsubmission_file/...`, or with the file's name after it where folders were switched off. Display names
-and file names are the learners' own choice, so a name that can be read in two ways never takes the place of one that
-cannot, and no name ends the sorting of the others.
+Canvas puts all files in one folder: `lovelaceada_LATE_123_4567_phase1.py`, or `LATE_anon_kX3fa_4567_phase1.py` if
+graders do not see names. (Its source, `lib/content_zipper.rb`, removes `_digits_` from display names.) Moodle writes
+`Ada Lovelace_123_assignsubmission_file/...`, or appends the file's name if folders are switched off. Learners choose
+display names and file names, so an ambiguous name never takes the place of a clear one, and no name stops the sorting.
 """
 
 import csv
@@ -35,7 +34,7 @@ from mini_vllm_labs.classroom.worker.text import one_line
 from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content, written_for_newer
 from mini_vllm_labs.runs.starter_status import LABS
 
-# What a platform writes between a display name and a file name. The look-ahead finds places that overlap, too.
+# The text a platform puts between a display name and a file name. The look-ahead also finds overlapping matches.
 FORMS = {
     "Canvas": re.compile(r"(?=(_LATE)?_(?P<id>[0-9]{1,20})_[0-9]+_(?P<file>.+))", re.DOTALL),
     "Canvas, anonymous": re.compile(
@@ -46,7 +45,7 @@ FORMS = {
 MOODLE_FOLDER = re.compile(r"(?P<name>.+)_(?P<id>[0-9]{1,20})_assignsubmission_(?:file|onlinetext)_?", re.DOTALL)
 ID_NAMES = {"Canvas": "ID", "Canvas, anonymous": "anonymous ID", "Moodle": "participant"}
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
-NO_FOLDERS = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # what Windows keeps for devices
+NO_FOLDERS = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # Windows reserves these for devices
 MAX_BYTES_EACH = 20 * 2**20
 MAX_BYTES = 2 * 2**30
 MAX_DEPTH = 12
@@ -62,9 +61,9 @@ class Reading(NamedTuple):
 
 @dataclass
 class Collected:
-    """What was sorted: the platform, each learner's id by the name of the submission, and the files left out.
+    """The result of sorting: the platform, each learner's id by submission name, and the files left out.
 
-    `warnings` are about files that the judge's Python cannot read, and names that can be read in two ways.
+    `warnings` concern files that the judge's Python cannot read, and ambiguous names.
     """
 
     platform: str
@@ -77,7 +76,7 @@ class Collected:
     _phases: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def name_of(self, learner: str, number: str) -> str:
-        """Return the name of a learner's submission; with the id if another's could be taken for it."""
+        """Return the name of a learner's submission, with the id if a different name looks the same."""
         if (learner, number) not in self._names:
             name, taken = file_name(learner).strip().rstrip(". ") or "_", set(map(folded, self.ids))
             name = f"_{name}" if NO_FOLDERS.fullmatch(name) else name
@@ -87,11 +86,11 @@ class Collected:
         return self._names[learner, number]
 
     def is_handed_in(self, reading: Reading) -> bool:
-        """Return whether a learner has a file of the same phase, or an archive where this is one or that was."""
+        """Return whether a learner already has a file of the same phase, or either file may hold any phase."""
         return phase_or_archive(reading.file) & self._phases[reading.id] != set()
 
     def place(self, reading: Reading) -> str:
-        """Return where a file goes, below the folder of all. Raises `SubmissionError` if something is there."""
+        """Return a file's path in the target folder. Raises `SubmissionError` if the path is taken or too long."""
         if any(number == reading.id and name != reading.name for name, number in self._names):
             raise SubmissionError(f"the id {reading.id} belongs to another name")
         parts = [self.name_of(reading.name, reading.id), *map(part_name, reading.file.parts)]
@@ -112,9 +111,9 @@ class Collected:
 
 
 def collect(download: Path, folder: Path) -> Collected:
-    """Sort a bulk download into an existing folder; an archive that is all a learner sent is not unpacked.
+    """Sort a bulk download into an existing folder; a learner's only file stays packed if it is an archive.
 
-    Raises `SubmissionError` if it is not such a download, or too large.
+    Raises `SubmissionError` if the file is not such a download or is too large.
     """
     if not download.is_file():
         raise SubmissionError("it is not an ordinary file")
@@ -122,7 +121,7 @@ def collect(download: Path, folder: Path) -> Collected:
     with zipfile.ZipFile(download) as archive:
         entries = list(files_in(archive))
         collected, num_bytes = Collected(platform_of([entry.filename for entry in entries], download)), 0
-        # Names with one reading come first: the others must not take their places.
+        # Unambiguous names come first, so that ambiguous ones cannot take their places.
         for entry in sorted(entries, key=lambda entry: num_learners(entry.filename, collected.platform)):
             if num_bytes > MAX_BYTES:
                 raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MAX_BYTES >> 30} GiB")
@@ -146,8 +145,8 @@ def collect(download: Path, folder: Path) -> Collected:
 
 
 def platform_of(names: Sequence[str], download: Path) -> str:
-    """Return the platform that named most of the files. Raises `SubmissionError` if none did, or two did."""
-    # A file's name may look like Canvas's `_11_29_`, which no display name holds and no Moodle form needs.
+    """Return the platform that named most of the files. Raises `SubmissionError` if there is none or a tie."""
+    # A file's name may contain Canvas's `_11_29_`, which display names never contain and Moodle's form never needs.
     counts = {
         platform: sum(
             bool(readings(name, platform)) and not (platform == "Canvas" and readings(name, "Moodle")) for name in names
@@ -155,7 +154,7 @@ def platform_of(names: Sequence[str], download: Path) -> str:
         for platform in FORMS
     }
     if counts["Canvas, anonymous"] >= counts["Canvas"]:
-        counts["Canvas"] = 0  # of the same names: an anonymous ID may be all digits
+        counts["Canvas"] = 0  # both match the same names, because an anonymous ID may be all digits
     most, *others = sorted(counts, key=lambda platform: -counts[platform])
     if not counts[most]:
         raise SubmissionError(f"{one_line(download.name)} holds no file names of a Canvas or Moodle download")
@@ -183,10 +182,10 @@ def num_learners(name: str, platform: str) -> int:
 
 
 def first_reading(name: str, collected: Collected) -> Reading:
-    """Return how to read a path: of several ways the first, because a file's name may hold what a platform writes.
+    """Return the first reading of a path, because a file's name may contain a platform's separators.
 
-    Raises `SubmissionError` if there is none, or if the learner of the first way has handed in such a file already: a
-    display name can be made to look like another's.
+    Raises `SubmissionError` if there is none, or if the path is ambiguous and that learner has already handed in such a
+    file, because a display name can imitate a different learner's.
     """
     require_inside(name)
     found = [reading for reading in readings(name, collected.platform) if reading.file.name]
@@ -198,7 +197,7 @@ def first_reading(name: str, collected: Collected) -> Reading:
 
 
 def doubt(name: str, reading: Reading, platform: str) -> str:
-    """Return how a name was read if there were several ways; empty if there was one."""
+    """Return how an ambiguous name was read; empty if it was clear."""
     if num_learners(name, platform) < 2:
         return ""
     shown = one_line(f"{reading.file} of {reading.name}, {ID_NAMES[platform]} {reading.id}")
@@ -206,7 +205,7 @@ def doubt(name: str, reading: Reading, platform: str) -> str:
 
 
 def phase_or_archive(file: PurePosixPath) -> set[int]:
-    """Return the phase of a file, all of them if it may hold any."""
+    """Return the phase of a file as a set, or all phases if the file may contain any."""
     phase = phase_of(file)
     return {phase} if phase else {*LABS} if phase == 0 or file.name.lower().endswith((*ARCHIVES, ".py")) else set()
 
@@ -223,7 +222,7 @@ def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """Return the content of a file. Raises `SubmissionError` if it is too large or cannot be read."""
     try:
         content = archive.open(entry).read(MAX_BYTES_EACH + 1)
-    except Exception as error:  # `zipfile` raises whatever it likes for a broken one
+    except Exception as error:  # `zipfile` raises various errors for a broken file
         raise SubmissionError(f"it is damaged, or has a password: {error or type(error).__name__}") from None
     if len(content) > MAX_BYTES_EACH:
         raise SubmissionError(f"it is larger than {MAX_BYTES_EACH >> 20} MiB")
@@ -231,18 +230,18 @@ def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 
 def folded(name: str) -> str:
-    """Return what is equal for names that some file system, or a reader, takes for one another."""
+    """Return a key that is equal for names that a file system or a reader may confuse."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 
 def part_name(part: str) -> str:
-    """Return a name as a file's, which keeps the ending that the judge looks at."""
+    """Make a name safe as a file name, but keep the ending that the judge looks at."""
     ending = ENDINGS.search(part)
     return file_name(part[: ending.start()]) + ending[0] if ending and ending.start() else file_name(part)
 
 
 def unwrap(learner: Path) -> None:
-    """Replace a folder by the archive in it if that is its only file: the judge reads archives itself."""
+    """Replace a folder by its only file if that is an archive, because the judge reads archives itself."""
     files = [path for path in learner.rglob("*") if path.is_file()] if learner.is_dir() else []
     ending = next((ending for ending in ARCHIVES if len(files) == 1 and files[0].name.lower().endswith(ending)), None)
     if ending is None:

@@ -1,7 +1,7 @@
-"""CSV files for the gradebooks of Canvas and Moodle: a line per submission with a student id, a column per phase.
+"""Writes CSV files for the gradebooks of Canvas and Moodle: a line per student id, a column per phase.
 
-No name from a submission is in them: Canvas looks for a student of that name where it does not know the id, and takes
-a line called "Points Possible" for the maxima. A teacher's CSV file, the roster, says which id belongs to whom.
+They contain no names from submissions: Canvas would look for a student of that name if it did not know the id, and
+would read a line called "Points Possible" as the maxima. A teacher's CSV file, the roster, maps submissions to ids.
 """
 
 import csv
@@ -21,14 +21,14 @@ HOW = f"two columns: {FIRST_COLUMN!r}, and the id under its name in the gradeboo
 
 @dataclass(frozen=True)
 class Roster:
-    """Ids by the name of the submission; `id_name` heads their column."""
+    """Student ids by submission name; `id_name` is the heading of their column."""
 
     id_name: str
     ids: dict[str, str]
 
 
 def read_roster(path: Path) -> Roster:
-    """Read a roster. Raises `ValueError` if it is none, a name or an id occurs twice, or an id looks like a formula."""
+    """Read a roster. Raises `ValueError` if it is invalid, repeats a name or id, or an id looks like a formula."""
     if path.exists() and not path.is_file():
         raise ValueError(f"--roster {path} is not an ordinary file")
     try:
@@ -56,7 +56,7 @@ def read_roster(path: Path) -> Roster:
 
 @dataclass(frozen=True)
 class Gradebooks:
-    """The files to write, and whose ids are in them."""
+    """The gradebook files to write, and the roster with the ids for them."""
 
     roster: Roster
     canvas: Path | None
@@ -64,7 +64,7 @@ class Gradebooks:
 
     @classmethod
     def wanted(cls, roster: Path | None, canvas: Path | None, moodle: Path | None) -> "Gradebooks | None":
-        """Return what the options ask for. Raises `ValueError` if they contradict each other or the roster is bad."""
+        """Return the files that the options request. Raises `ValueError` for conflicting options or a bad roster."""
         if roster is None and canvas is None and moodle is None:
             return None
         if roster is None:
@@ -77,7 +77,7 @@ class Gradebooks:
         return cls(found, canvas, moodle)
 
     def write(self, results: ClassResults) -> list[str]:
-        """Write the files; return why some could not be written."""
+        """Write the files; return the reasons why some could not be written."""
         texts = {self.moodle: as_moodle(results, self.roster)}
         return write_all(texts | ({self.canvas: as_canvas(results, self.roster)} if self.canvas else {}))
 
@@ -104,7 +104,7 @@ def as_canvas(results: ClassResults, roster: Roster) -> str:
 
 
 def as_moodle(results: ClassResults, roster: Roster) -> str:
-    """Return columns for Moodle's grade import, where the teacher says which one names the user."""
+    """Return CSV for Moodle's grade import, in which the teacher selects the column with the user."""
     students = [[student, *points] for student, points in graded(results, roster)]
     return as_text([[roster.id_name, *assignments(results)], *students])
 
@@ -116,7 +116,7 @@ def assignments(results: ClassResults) -> list[str]:
 
 
 def graded(results: ClassResults, roster: Roster) -> list[tuple[str, list[str]]]:
-    """Return id and points by phase for the submissions in the roster; those that could not be read have no points."""
+    """Return id and points by phase of each submission in the roster that could be read."""
     return [
         (roster.ids[one["name"]], [f"{phase['points']:g}" for phase in one["phases"]])
         for one in results.submissions

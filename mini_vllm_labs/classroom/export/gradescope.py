@@ -1,9 +1,10 @@
-"""Gradescope: the autograder's zip, and what its machine runs for a submission.
+"""Builds the zip for Gradescope's autograder, and grades a submission on its machine.
 
-The zip holds two scripts, the settings, and the course with its solutions. The machine runs `python -m
+The zip contains two scripts, the settings, and the course with its solutions. The machine runs `python -m
 mini_vllm_labs.classroom.export.gradescope FOLDER FILE`. Without a jail, or after an error of the judge itself, that
-command writes nothing and exits with 2: Gradescope then reports a failed autograder, and shows the reason to teachers
-only, instead of giving a learner no points. The results follow gradescope-autograders.readthedocs.io/en/latest/specs.
+command writes nothing and exits with 2. Gradescope then reports a failed autograder instead of giving a learner no
+points, and shows the reason only to teachers. The results follow
+gradescope-autograders.readthedocs.io/en/latest/specs.
 """
 
 import json
@@ -38,7 +39,7 @@ RUN = Path(__file__).with_name("run_autograder.sh").read_text(encoding="utf-8")
 
 
 def compose(settings: JudgeSettings, visibility: Visibility, checkout: Path = CHECKOUT) -> dict[str, bytes]:
-    """Return the files of the autograder, path to content. The seed is in them, and the solutions."""
+    """Return the files of the autograder, path to content. They include the seed and the solutions."""
     kept = {"settings": asdict(settings), "visibility": visibility}
     scripts = {"setup.sh": SETUP, "run_autograder": RUN, SETTINGS_FILE: json.dumps(kept, indent=1) + "\n"}
     course = {path: (checkout / path).read_bytes() for path in files_of(checkout) if path.startswith(TAKEN)}
@@ -46,7 +47,7 @@ def compose(settings: JudgeSettings, visibility: Visibility, checkout: Path = CH
 
 
 def write_zip(files: dict[str, bytes], target: Path) -> None:
-    """Write the zip; the scripts lie in its root and may be run."""
+    """Write the zip, with executable scripts in its root."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in files.items():
             entry = zipfile.ZipInfo(path, OLDEST)
@@ -56,7 +57,7 @@ def write_zip(files: dict[str, bytes], target: Path) -> None:
 
 
 def as_gradescope(result: RecordedResult, visibility: Visibility = "visible") -> dict[str, Any]:
-    """Return what Gradescope shows: a test per group, and the judge's text as a last one, worth nothing."""
+    """Return the results for Gradescope: a test per group, and the judge's feedback as a last test without points."""
     summary = result["summary"]
     tests = [test for phase in summary["phases"] for test in tests_of(phase)]
     text = {"name": "What went wrong", "output": printable(result["feedback"], MAX_OUTPUT)}
@@ -74,7 +75,7 @@ def as_gradescope(result: RecordedResult, visibility: Visibility = "visible") ->
 
 
 def tests_of(phase: PhaseResult) -> list[dict[str, Any]]:
-    """Return a test per group; of a phase that could not be played, one with the reason."""
+    """Return a test per group, or one test with the reason if the phase could not be played."""
     number = phase["phase"]
     if phase["error"]:
         return [one_test(f"{number}", f"Phase {number}", phase["points"], phase["max"], printable(phase["error"]))]
@@ -90,7 +91,7 @@ def one_test(number: str, name: str, points: float, most: int, output: str) -> d
 
 
 def say(group: GroupResult) -> str:
-    """Return how many situations were right, and what the others were."""
+    """Return how many situations were right, and how many had each other status."""
     statuses = group["situations"]
     text = f"{statuses.count('right')} of {len(statuses)} situations right"
     others = [status for status in dict.fromkeys(statuses) if status != "right"]
@@ -100,8 +101,8 @@ def say(group: GroupResult) -> str:
 def grade(folder: Path, settings: JudgeSettings) -> RecordedResult:
     """Grade one submission.
 
-    Raises `JailError` if the settings ask for a jail that does not work, and `GraderError` if the judge itself fails:
-    neither says anything about the submission.
+    Raises `JailError` if the settings require a jail that does not work, and `GraderError` if the judge itself fails.
+    Neither is a verdict on the submission.
     """
     if settings.jailed:
         require_jail(find_jail())

@@ -1,1 +1,1 @@
-"""The judge: points for a class, from scenarios with a secret seed. Left out of the student edition."""
+"""The judge: grades a class on scenarios with a secret seed. The student edition leaves it out."""

@@ -1,6 +1,6 @@
-"""Starters read from an untrusted zip or tar: which file is the starter of which phase, and the limits on reading it.
+"""Reads starters from an untrusted zip or tar within limits, and finds the phase of each.
 
-Nothing is unpacked to disk, and nothing but starters is unpacked at all.
+Only starters are unpacked, and only in memory.
 """
 
 import io
@@ -25,15 +25,15 @@ NUM_SHOWN = 3
 NUMBERS = "|".join(map(str, LABS))
 PHASE = rf"phase[_ -]?0?({NUMBERS})(?![0-9])"
 IN_FOLDER = re.compile(rf"{PHASE}(?:[_ -]\w+)?", re.IGNORECASE)
-# `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: names that editors, browsers and
-# learning platforms produce. They count copies, too: the 1 of `starter-1.py` or `starter (1).py` is no phase.
+# `phase1.py`, `starter1.py`, `alice_phase1.py`, `phase1_scheduler_step-2.py`: names that editors, browsers and learning
+# platforms produce. They also number copies: the 1 of `starter-1.py` or `starter (1).py` is not a phase.
 BY_NAME = re.compile(rf"(?:.*[_ .-])?(?:{PHASE}|starter0?({NUMBERS})(?![0-9]))[\w ().-]*\.py", re.IGNORECASE)
 COUNTER = r"[ _.-]*(?:\(\d+\)|v?\d+|copy|kopie|final|new)"
 STARTER = re.compile(rf"(?:.*[_ .-])?starter(?!\d)(?:{COUNTER})*\.py", re.IGNORECASE)
 LOOKS_LIKE_ONE = re.compile(r"phase|starter|\.(py|ipynb)$", re.IGNORECASE)
 DEFINED = re.compile(rb"^(?:async +)?(?:def|class) +(\w+)", re.MULTILINE)
 IGNORED = {"__MACOSX", "__pycache__", ".git", ".ipynb_checkpoints", ".venv", "venv", "node_modules", "tests"}
-# A phase, a path and its content. Phase 0: the content decides. Without content: the name alone was looked at.
+# A phase, a path and its content. Phase 0 means that the content decides. None means that only the name was checked.
 Starter = tuple[int, PurePosixPath, bytes | None]
 
 
@@ -42,9 +42,9 @@ class SubmissionError(ValueError):
 
 
 def phase_of(path: PurePosixPath) -> int | None:
-    """Return the phase whose starter a path is: `.../phase3_x/starter.py`, `phase3_x.py`, `ada_starter3.py`.
+    """Return the phase of a starter's path: `.../phase3_x/starter.py`, `phase3_x.py`, `ada_starter3.py`.
 
-    0 for `starter.py` or `starter-1.py` without a phase, None for other files.
+    Return 0 for `starter.py` or `starter-1.py` without a phase, None for other files.
     """
     if IGNORED & set(path.parts) or path.name.startswith(("test_", "optional_", "._")):
         return None
@@ -58,14 +58,14 @@ def phase_of(path: PurePosixPath) -> int | None:
 
 
 def told_by_name(path: PurePosixPath) -> Starter | None:
-    """Return a file that only its name was looked at, if a learner may have meant it to be graded."""
+    """Return a file without its content if its name suggests that a learner meant it to be graded."""
     is_ignored = IGNORED & set(path.parts) or path.name.startswith(("test_", "optional_", "._", "conftest"))
     return (0, path, None) if LOOKS_LIKE_ONE.search(path.name) and not is_ignored else None
 
 
 @cache
 def names_by_phase() -> dict[int, set[bytes]]:
-    """Return the public functions and classes that the starter of one phase alone has."""
+    """Return for each phase the functions and classes that only its starter defines."""
     names = {phase: set(DEFINED.findall(starter_path(phase).read_bytes())) for phase in LABS}
     return {
         phase: own - set().union(*(other for number, other in names.items() if number != phase))
@@ -74,16 +74,16 @@ def names_by_phase() -> dict[int, set[bytes]]:
 
 
 def phase_of_content(content: bytes) -> int:
-    """Return the phase whose functions and classes a file defines; 0 if it is none, or several."""
+    """Return the phase whose functions and classes a file defines; 0 if there is none or several."""
     defined = set(DEFINED.findall(content))
     phases = [phase for phase, names in names_by_phase().items() if names & defined]
     return phases[0] if len(phases) == 1 else 0
 
 
 def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]]:
-    """Return phase to content, and what is to be said about the names of files; stop at the second file of a phase.
+    """Return phase to content, and notes on file names; stop at a phase's second file.
 
-    Raises `SubmissionError` if there is none, or two of a phase.
+    Raises `SubmissionError` if there is no starter, or a phase has two.
     """
     paths: dict[int, PurePosixPath] = {}
     starters: dict[int, bytes] = {}
@@ -106,14 +106,14 @@ def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]
 
 
 def limited(content: bytes, shown: str) -> bytes:
-    """Return the content. Raises `SubmissionError` if it is too long."""
+    """Return the content unchanged. Raises `SubmissionError` if it is too long."""
     if len(content) > MAX_FILE_BYTES:
         raise SubmissionError(f"{one_line(shown)} is larger than {MAX_FILE_BYTES >> 20} MiB")
     return content
 
 
 def require_inside(name: str) -> PurePosixPath:
-    """Return the path of an archive's entry. Raises `SubmissionError` if it leads out of the archive."""
+    """Return the path of an archive's entry. Raises `SubmissionError` if it points outside the archive."""
     inner = PurePosixPath(name.replace("\\", "/"))
     if inner.is_absolute() or ".." in inner.parts or re.match(r"[A-Za-z]:", name):
         raise SubmissionError(f"the archive has a path that leads out of it: {one_line(name)}")
@@ -123,14 +123,14 @@ def require_inside(name: str) -> PurePosixPath:
 MAX_ARCHIVE_BYTES = 200 * 2**20
 MAX_DIRECTORY_BYTES = 8 * 2**20
 MAX_TAR_BYTES = 200 * 2**20
-# The other methods unpack a block of any size at once: a zip of a thousand bytes then takes gigabytes.
+# Other methods unpack a block of any size at once, so a zip of a thousand bytes could take gigabytes.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LOCATOR_64, NUM_LOCATOR_BYTES = b"PK\x06\x07", 20
 END_OF_DIRECTORY, NUM_END_BYTES, MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 2**16
 
 
 def files_of_archive(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip or a gzipped tar, told apart by their first bytes."""
+    """Yield the starters in a zip or a gzipped tar; the first bytes tell which it is."""
     if not path.is_file():
         raise SubmissionError(f"{one_line(str(path))} is neither a folder nor a zip, a .tar.gz or a starter")
     if path.stat().st_size > MAX_ARCHIVE_BYTES:
@@ -140,7 +140,7 @@ def files_of_archive(path: Path) -> Iterator[Starter]:
 
 
 def files_of_zip(path: Path) -> Iterator[Starter]:
-    """Yield the starters in a zip. Raises `SubmissionError`, and what `zipfile` raises for a broken one."""
+    """Yield the starters in a zip. Raises `SubmissionError`, and `zipfile`'s errors for a broken file."""
     require_short_directory(path)
     with zipfile.ZipFile(path) as archive:
         for entry in entries_of(archive):
@@ -161,7 +161,7 @@ def files_of_zip(path: Path) -> Iterator[Starter]:
 
 
 def require_short_directory(path: Path) -> None:
-    """Raise `SubmissionError` if a zip lists too many files: `zipfile` would keep the whole list."""
+    """Raise `SubmissionError` if a zip lists too many files, because `zipfile` keeps the whole list."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - NUM_LOCATOR_BYTES - NUM_END_BYTES - MAX_COMMENT_BYTES))
         tail = file.read()
@@ -173,7 +173,7 @@ def require_short_directory(path: Path) -> None:
     if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):
         raise SubmissionError("the zip is in the format for huge archives: pack only the starters")
     num_entries, num_bytes = struct.unpack("<HL", tail[at + 10 : at + 16])
-    if num_entries > MAX_ENTRIES:  # 65,535 stands for more
+    if num_entries > MAX_ENTRIES:  # 65,535 also means "more"
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     if num_bytes > MAX_DIRECTORY_BYTES:
         raise SubmissionError(f"the zip's list of files is larger than {MAX_DIRECTORY_BYTES >> 20} MiB")
@@ -185,7 +185,7 @@ def is_zip_begun(path: Path) -> bool:
 
 
 def entries_of(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Return the entries of a zip. Raises `SubmissionError` if there are more of them than its end says."""
+    """Return the entries of a zip. Raises `SubmissionError` if there are too many, whatever its end states."""
     if len(archive.infolist()) > MAX_ENTRIES:
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     return archive.infolist()
@@ -195,7 +195,7 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
     """Yield the starters in a gzipped tar, read once from front to back."""
     with path.open("rb") as packed, tarfile.open(fileobj=(unpacked := Unpacked(packed)), mode="r|") as archive:
         for number, entry in enumerate(archive, start=1):
-            archive.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps every entry it has read
+            archive.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps every entry
             if number > MAX_ENTRIES:
                 raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the archive")
             inner = require_inside(entry.name)
@@ -208,11 +208,11 @@ def files_of_tar(path: Path) -> Iterator[Starter]:
                 raise SubmissionError(f"{one_line(str(inner))} is a link: hand in the file")
             yield phase, inner, limited(file.read(MAX_FILE_BYTES + 1), str(inner))
         while unpacked.read(2**16):
-            pass  # the checksum stands at the end
+            pass  # reads on to the checksum at the end
 
 
 class Unpacked(io.RawIOBase):
-    """The content of a gzip file, of a limited size."""
+    """Reads the content of a gzip file up to a limited size."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class Unpacked(io.RawIOBase):
         self._left = MAX_TAR_BYTES
 
     def read(self, num_bytes: int = -1, /) -> bytes:
-        """Return up to `num_bytes`. Raises `SubmissionError` when the whole is too long."""
+        """Return up to `num_bytes`. Raises `SubmissionError` when the total is too long."""
         chunks: list[bytes] = []
         while num_bytes and not self._unzip.eof:
             packed = self._unzip.unconsumed_tail or self._packed.read(2**16)

@@ -1,6 +1,6 @@
-"""A class, graded by several processes at once: one that dies or hangs costs the submission it had, nothing else.
+"""Grades a class with several processes at once; one that dies or hangs loses only its current submission.
 
-The record of a run has a line per submission, written once it is graded, so that an interruption loses nothing.
+The record of a run has a line per submission, written once it is graded, so an interruption loses no results.
 """
 
 import base64
@@ -30,7 +30,7 @@ VERSION = 1
 
 
 class RecordedResult(TypedDict):
-    """What is known of a graded submission. `digests` are the SHA-256 of its files, by phase."""
+    """The result of a graded submission. `digests` holds the SHA-256 of its files, by phase."""
 
     summary: SubmissionResult
     feedback: str
@@ -43,7 +43,7 @@ class RecordError(ValueError):
 
 
 class Record:
-    """Results by name, kept in a file or, without one, in memory alone. The settings are those of a file's run."""
+    """Keeps results by name in memory and, given a path, in a file with the settings of its run."""
 
     def __init__(self, settings: JudgeSettings, path: Path | None = None) -> None:
         self._path = path
@@ -54,7 +54,7 @@ class Record:
             write_whole(path, json.dumps({"version": VERSION, "settings": asdict(settings)}) + "\n")
 
     def add(self, name: str, result: RecordedResult) -> None:
-        """Keep a result; it is on the disk when this returns."""
+        """Keep a result; when this returns, it is on disk."""
         self.results[name] = result
         if self._path is not None:
             with self._path.open("ab", buffering=0) as file:
@@ -65,7 +65,7 @@ class Record:
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(file.fileno())
                 except OSError as error:
-                    file.truncate(num_bytes)  # else the next line would be lost with this one
+                    file.truncate(num_bytes)  # otherwise the next line would also be lost
                     raise RecordError(
                         f"{self._path} cannot take another result: {error.strerror}. Those in it are kept: make room "
                         "and give the same command again"
@@ -99,16 +99,19 @@ def recorded_settings(path: Path) -> JudgeSettings:
         raise RecordError(f"{path} is not a record of the judge: {error}") from None
 
 
-GRACE_SECONDS = 300.0  # beyond the budget of a submission: to read it, draw situations and write the feedback
+GRACE_SECONDS = 300.0  # on top of a submission's budget: to read it, draw situations and write feedback
 NUM_TRIES = 2
 
 
 class GraderError(RuntimeError):
-    """The judge's own process failed: that says nothing about the submission."""
+    """The judge's own process failed, which is not a verdict on the submission."""
 
 
 class GradingProcess:
-    """A grader of this machine, started when it is needed, and again after it died. Ending it ends all it started."""
+    """A grading process on this machine, started on demand and restarted if it dies.
+
+    Ending it also ends every process that it started.
+    """
 
     def __init__(
         self, settings: JudgeSettings, on_progress: Callable[[str, str, int], None] = lambda name, what, done: None
@@ -119,9 +122,9 @@ class GradingProcess:
         self._is_ended = False
 
     def grade(self, handed_in: HandedIn, known: RecordedResult | None = None) -> RecordedResult:
-        """Read and grade a submission; return the known result if that is of the very same files.
+        """Read and grade a submission; return the known result if the files are unchanged.
 
-        Raises `GraderError` if the process fails at it again and again.
+        Raises `GraderError` if the process fails repeatedly.
         """
         reason = ""
         for _ in range(NUM_TRIES):
@@ -170,7 +173,7 @@ class GradingProcess:
 
 
 class ClassRun:
-    """Grades what was handed in, and keeps each result in the record as it is done."""
+    """Grades submissions and adds each result to the record as soon as it is done."""
 
     def __init__(self, settings: JudgeSettings, record: Record, graders: Sequence[GradingProcess]) -> None:
         self._settings = settings
@@ -182,7 +185,7 @@ class ClassRun:
             self._idle.put(grader)
 
     def results(self, handed_in: Iterable[HandedIn]) -> Iterator[tuple[str, RecordedResult]]:
-        """Yield (name, result) as they are done. Whatever ends the caller ends all graders."""
+        """Yield (name, result) in order of completion. End all graders when the caller stops."""
         pool = ThreadPoolExecutor(len(self._graders))
         try:
             pending = {pool.submit(self._result, one): one.name for one in handed_in}
@@ -198,7 +201,7 @@ class ClassRun:
         grader = self._idle.get()
         try:
             result = grader.grade(handed_in, known)
-        except GraderError as error:  # not kept: the next run tries it again
+        except GraderError as error:  # not recorded, so that the next run tries again
             from mini_vllm_labs.classroom.judge.judge import Judge  # loads the graded tests' cases, and pytest
 
             ungraded = Judge(self._settings, Jail()).grade(Submission(handed_in.name, error=str(error)))

@@ -1,4 +1,4 @@
-"""The text for a learner: points per group, and the first situation that went wrong in each of them."""
+"""Writes the feedback for a learner: points per group, and each group's first failed situation."""
 
 from collections.abc import Mapping
 from io import StringIO
@@ -19,7 +19,7 @@ MAX_LINES = 40
 
 
 def feedback(grade: SubmissionGrade, *, jailed: bool) -> str:
-    """Return the text for one submission: its first line names it and its points."""
+    """Return the text for one submission; its first line shows the name and points."""
     page = Console(file=StringIO(), width=WIDTH, color_system=None, highlight=False, markup=False, emoji=False)
     found = grade.result()
     page.print(Text(f"{grade.name}: {found['points']:g} of {found['max']} points"))
@@ -36,7 +36,7 @@ def feedback(grade: SubmissionGrade, *, jailed: bool) -> str:
 
 
 def show_phase(page: Console, phase: PhaseResult, failures: Mapping[tuple[int, str], Outcome]) -> None:
-    """Print a phase: its groups, then the first situation of each that went wrong."""
+    """Print a phase: its groups, then each group's first failed situation."""
     page.print()
     number = phase["phase"]
     page.print(f"Phase {number}, {ALL_NAMES[number - 1]}: {phase['points']:g} of {phase['max']} points")
@@ -57,7 +57,7 @@ def show_phase(page: Console, phase: PhaseResult, failures: Mapping[tuple[int, s
 
 
 def show_together(page: Console, grade: SubmissionGrade) -> None:
-    """Print whether the phases work in one engine; this gives no points, because each mistake has already cost some."""
+    """Print whether the phases work in one engine, which gives no points: each mistake has already cost some."""
     if not grade.together:
         return
     page.print()
@@ -71,7 +71,7 @@ def show_together(page: Console, grade: SubmissionGrade) -> None:
 
 
 def show_outcome(page: Console, outcome: Outcome) -> None:
-    """Print what went wrong, the situation, and the steps of both sides."""
+    """Print the failure, the situation, and the steps of both sides."""
     show_text(page, outcome.message)
     if outcome.scenario is not None:
         page.print(settings_line(outcome.scenario))
@@ -83,7 +83,7 @@ def show_outcome(page: Console, outcome: Outcome) -> None:
 
 
 def show_text(page: Console, text: str) -> None:
-    """Print a text that may come from the learner's code: without control characters, cut if long."""
+    """Print a text from the learner's code without control characters, cut if long."""
     lines = [one_line(line) for line in text.splitlines()]
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], "..."]

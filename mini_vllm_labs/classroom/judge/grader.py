@@ -2,8 +2,8 @@
 
 It runs as `python -m mini_vllm_labs.classroom.judge.grader`.
 
-It is the judge's own code, but what it reads is a stranger's. So it has limits of its own, and when it fails, only
-the submission in hand is lost.
+It is the judge's own code, but it reads strangers' files. It therefore runs with limits, and if it fails, only the
+current submission is lost.
 """
 
 import base64
@@ -26,7 +26,7 @@ from mini_vllm_labs.runs.sandbox.imports import refused_import
 from mini_vllm_labs.runs.sandbox.limits import Limits, limit_resources
 
 LIMITS = Limits(memory_bytes=6 * 2**30)
-READ_SECONDS = (30.0, 120.0)  # the second: the machine may have been busy
+READ_SECONDS = (30.0, 120.0)  # a second try, because the machine may have been busy
 FEEDBACK_SECONDS = 30.0
 MAX_FEEDBACK = 500_000
 
@@ -56,7 +56,7 @@ def result_of(judge: Judge, task: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def read_in_time(path: Path, name: str) -> Submission:
-    """Read a submission and look at its imports, which takes long for some files only. It gets a second chance."""
+    """Read a submission and check its imports, which is slow for few files; try twice, with two limits."""
     for seconds in READ_SECONDS:
         with suppress(TimeoutError), interrupted_after(seconds):
             submission = read_submission(path, name)
@@ -67,7 +67,7 @@ def read_in_time(path: Path, name: str) -> Submission:
 
 
 def feedback_in_time(grade: SubmissionGrade, *, jailed: bool) -> str:
-    """Return the feedback, or its points alone if it took too long to write."""
+    """Return the feedback, or only the points if writing it failed or took too long."""
     try:
         with interrupted_after(FEEDBACK_SECONDS):
             return feedback(grade, jailed=jailed)[:MAX_FEEDBACK]
@@ -79,7 +79,7 @@ def feedback_in_time(grade: SubmissionGrade, *, jailed: bool) -> str:
 
 @contextmanager
 def interrupted_after(seconds: float) -> Iterator[None]:
-    """Raise `TimeoutError` in the block after a time: a stranger's file or answer may keep the judge itself busy."""
+    """Raise `TimeoutError` in the block after `seconds`, because a stranger's file may keep the judge busy."""
 
     def interrupt(number: int, frame: object) -> None:
         raise TimeoutError("the judge was still busy with it when all time was used up")
@@ -94,7 +94,7 @@ def interrupted_after(seconds: float) -> Iterator[None]:
 
 
 def digests_of(submission: Submission) -> dict[str, str]:
-    """Return the SHA-256 of each file, by phase; of an unreadable submission, that of the reason."""
+    """Return the SHA-256 of each file by phase; for an unreadable submission, the SHA-256 of the reason."""
     if submission.error:
         return {"error": hashlib.sha256(submission.error.encode(errors="replace")).hexdigest()}
     return {str(phase): hashlib.sha256(content).hexdigest() for phase, content in submission.starters.items()}

@@ -1,6 +1,6 @@
-"""The test groups of a phase: random situations, each group about one property and with its own points.
+"""The test groups of a phase: each draws random situations on one property and has its own points.
 
-A mistake costs the points of the groups that it breaks, and no others. To add a group, add a line to `SITUATIONS`.
+A mistake costs only the points of the groups that it breaks. To add a group, add a line to `SITUATIONS`.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from mini_vllm_labs.classroom.judge.scenario import Features
 
 @dataclass(frozen=True)
 class TestGroup:
-    """One property of a phase. `draws` make its situations, in turn."""
+    """One property of a phase. The functions in `draws` take turns to draw its situations."""
 
     phase: int
     title: str
@@ -27,7 +27,7 @@ def tensors(name: str) -> Draw:
     return lambda rng: getattr(importlib.import_module("mini_vllm_labs.classroom.judge.questions.tensors"), name)(rng)
 
 
-# Phase, title of the group, and what draws its situations, in turn.
+# By phase and title of the group: the functions that take turns to draw its situations.
 SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
     1: {
         "clamp": (partial(electives.table, phase=1, task=1),),
@@ -115,7 +115,7 @@ SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
         "least slack": (partial(electives.table, phase=13, task=2),),
     },
 }
-POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # of the others: 10
+POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # all others: 10
 TEST_GROUPS = [
     TestGroup(phase, title, POINTS.get(title, 10), draws)
     for phase, groups in SITUATIONS.items()

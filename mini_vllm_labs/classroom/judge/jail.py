@@ -1,6 +1,6 @@
-"""The jail: bubblewrap around a worker. No network, no other processes, and only the files that it needs.
+"""The jail: bubblewrap around a worker, without network or other processes, and only with the files it needs.
 
-There is no place to write: what lies in memory there is memory that no limit counts.
+It has no writable files, because no limit counts the memory of an in-memory file system.
 """
 
 import compileall
@@ -58,12 +58,12 @@ ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
     "USER": "worker",
-    "LANG": "C",  # `locale.setlocale(LC_ALL, "")` of a starter finds it; other locales are files, and none are there
+    "LANG": "C",  # so that `locale.setlocale(LC_ALL, "")` works: other locales need files, which are absent
     "PYTHONUTF8": "1",
     "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
-    "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # else torch looks for a folder to write to, and there is none
+    "TORCHINDUCTOR_CACHE_DIR": "/tmp",  # otherwise torch looks for a writable folder, which does not exist
 }
 BOOT = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -74,14 +74,14 @@ WITHOUT = "Without a jail submissions can read, write and send whatever you can:
 
 
 class JailError(ValueError):
-    """There is no jail, or it leaks."""
+    """The jail is missing or leaks."""
 
 
 @dataclass(frozen=True)
 class Jail:
-    """How workers are started: inside bubblewrap and a filter of system calls, or without a jail (`program` None).
+    """Starts workers inside bubblewrap and a filter of system calls, or without a jail (`program` None).
 
-    `no_processes` is the filter that a worker installs by itself, before it loads a learner's file.
+    `no_processes` is the filter that a worker itself installs before it loads a learner's file.
     """
 
     program: str | None = None
@@ -90,7 +90,7 @@ class Jail:
 
     @contextmanager
     def open_filter(self) -> Iterator[tuple[int, ...]]:
-        """Open the filter for one worker to inherit; nothing without a jail."""
+        """Open the filter for one worker to inherit; without a jail, yield an empty tuple."""
         if not self.is_a_jail:
             yield ()
             return
@@ -103,7 +103,7 @@ class Jail:
     def command(self, labs: Path, arguments: list[str], inherited: Sequence[int] = ()) -> list[str]:
         """Return the command that runs Python with `arguments` on the starters under `labs`.
 
-        `inherited` is what `open_filter` gave.
+        `inherited` holds the descriptors from `open_filter`.
         """
         python = [sys.executable, "-P", "-s", "-B", "-X", "utf8", *arguments]
         if self.program is None:
@@ -120,14 +120,14 @@ class Jail:
             options += ["--setenv", name, value]
         options += file_options()
         options += [*self._course(labs), "--perms", "0755", "--dir", "/tmp", "--proc", "/proc", "--dev", "/dev"]
-        for path in ("/proc", "/dev", "/"):  # /proc/self/mem writes where the process itself cannot
+        for path in ("/proc", "/dev", "/"):  # /proc/self/mem can write where the process itself cannot
             options += ["--remount-ro", path]
         options += ["--chdir", str(COURSE)]
         return [self.program, *options, "--", *python]
 
     def _course(self, labs: Path) -> list[str]:
         options = ["--ro-bind", str(labs), str(COURSE / "labs")]
-        for path in SEEN:  # folders that bwrap makes by itself could be entered by root alone
+        for path in SEEN:  # only root could enter folders that bwrap creates implicitly
             options += [*folders_above(str(COURSE / path)), "--ro-bind", str(CHECKOUT / path), str(COURSE / path)]
         return ["--perms", "0755", "--dir", str(COURSE), *options]
 
@@ -136,7 +136,10 @@ class Jail:
         return self.program is not None
 
     def boot(self, submission_dir: Path, user: int, *, with_torch: bool) -> list[str]:
-        """Return the arguments that start a worker. Without a jail the course is the copy in `submission_dir`."""
+        """Return the arguments that start a worker.
+
+        Without a jail it uses the copy of the course in `submission_dir`.
+        """
         course = COURSE if self.is_a_jail else submission_dir
         imported = "torch" if with_torch else ""
         return ["-c", BOOT, str(course), imported, self.no_processes.hex(), str(user if self.is_a_jail else 0)]
@@ -154,9 +157,9 @@ def find_jail() -> Jail:
 
 
 def compile_course() -> None:
-    """Compile what workers see. They cannot write, so that each of them would compile it again.
+    """Compile the modules that workers see, because workers cannot write and would each compile them again.
 
-    A checkout that cannot be written to stays as it is.
+    A read-only checkout stays as it is.
     """
     for path in (CHECKOUT / name for name in SEEN):
         compile_one = compileall.compile_dir if path.is_dir() else compileall.compile_file

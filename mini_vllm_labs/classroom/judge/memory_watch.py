@@ -1,4 +1,4 @@
-"""The last limit on a worker's memory: what its processes really hold, page tables included."""
+"""The last limit on a worker's memory: the memory its processes really hold, including page tables."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -10,9 +10,9 @@ COUNTED = ("VmRSS:", "VmPTE:")
 
 
 class MemoryWatch:
-    """Calls `end` once when a process and all that it started hold more than `MAX_HELD_BYTES`.
+    """Calls `end` once when a process and its descendants hold more than `MAX_HELD_BYTES`.
 
-    The limits inside a worker count what is mapped, not the tables for it, nor the pages of files.
+    The limits inside a worker count mapped memory, but neither its page tables nor the pages of files.
     """
 
     def __init__(self, pid: int, end: Callable[[], None]) -> None:
@@ -32,14 +32,14 @@ class MemoryWatch:
 
 
 def family(pid: int) -> Iterator[int]:
-    """Yield a process and all that it started, as far as they still run."""
+    """Yield a process and its running descendants."""
     yield pid
     for child in read(f"/proc/{pid}/task/{pid}/children").split():
         yield from family(int(child))
 
 
 def held_bytes(pid: int) -> int:
-    """Return what a process holds in memory; 0 if it has ended."""
+    """Return the bytes that a process holds in memory; 0 if it has ended."""
     lines = [line.split() for line in read(f"/proc/{pid}/status").splitlines()]
     return sum(1024 * int(line[1]) for line in lines if line and line[0] in COUNTED)
 

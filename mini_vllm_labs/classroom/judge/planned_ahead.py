@@ -1,6 +1,6 @@
-"""Answers of which each step is planned before the results of the one before, by the methods of phase 8 that count.
+"""Generates answers with each step planned before the previous step's results, using phase 8's counters.
 
-`electives/tokens_ahead.py` is the engine's own; `Pipeline` is the same for one request without memory.
+The engine's version is `electives/tokens_ahead.py`; `Pipeline` does the same for one request, without memory.
 """
 
 from collections import deque
@@ -18,27 +18,27 @@ MAX_TURNS = 120
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A step that is being computed: its drafts, and whether it samples."""
+    """A step in flight: its number of drafts, and whether it samples."""
 
     num_drafts: int
     samples: bool
 
 
 class Pipeline:
-    """One request between scheduler and runner, planned and updated by the counters that phase 8 keeps."""
+    """Simulates scheduler and runner for one request with phase 8's counters."""
 
     def __init__(self, scheduling: AsyncScheduling, request: Request) -> None:
         self.scheduling = scheduling
         self.request = request
         self.in_flight: deque[InFlight] = deque()
-        self.next_token = 0  # the first token that is sampled has id 0
+        self.next_token = 0  # sampled tokens have ids 0, 1, ...
 
     @property
     def is_done(self) -> bool:
         return self.request.num_output_tokens >= self.request.sampling_params.max_tokens
 
     def plan(self, budget: int) -> int:
-        """Plan a step of at most `budget` tokens; return how many it has."""
+        """Plan a step of at most `budget` tokens; return its number of tokens."""
         request = self.request
         num_wanted = request.num_tokens + request.num_tokens_ahead - request.num_computed_tokens
         if request.status is not RequestStatus.RUNNING:
@@ -60,13 +60,13 @@ class Pipeline:
         return num_new
 
     def update(self, max_accepted: int) -> None:
-        """Bring the results of the oldest step in flight; as many of its drafts are right, if it has so many."""
+        """Apply the results of the oldest step in flight and accept at most `max_accepted` of its drafts."""
         step, request = self.in_flight.popleft(), self.request
         if not step.samples:
             return
         num_accepted = min(max_accepted, step.num_drafts)
         num_rejected = step.num_drafts - num_accepted
-        if request.num_computed_tokens > 0:  # else it was preempted in flight
+        if request.num_computed_tokens > 0:  # otherwise it was preempted in flight
             request.take_back(num_rejected)
         request.num_output_placeholders -= num_rejected
         request.all_token_ids += range(self.next_token, self.next_token + num_accepted + 1)
@@ -75,7 +75,7 @@ class Pipeline:
 
 
 def random_answers(scheduling: AsyncScheduling, most: int, rng: Random) -> None:
-    """Let three requests with at most `most` drafts run to their ends, then three others of the same names."""
+    """Run three requests with at most `most` drafts to their ends, then three others with the same names."""
     is_tight, preempts = rng.random() < 0.5, rng.random() < 0.4
     for _ in range(2):
         pipelines = [Pipeline(scheduling, random_request(name, rng)) for name in "ABC"]

@@ -1,4 +1,4 @@
-"""Put one question to a learner's file in a worker and compare the answers with the reference's."""
+"""Puts one question to a learner's file in a worker and compares the answers with the reference's."""
 
 from itertools import islice
 from typing import Any
@@ -17,7 +17,7 @@ NOT_WRITTEN = "Not written yet"
 
 
 def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
-    """Put a question to a worker that has loaded the file. Never raises for an error of the learner's code."""
+    """Put a question to a worker that has loaded the file. Errors of the learner's code become outcomes."""
     worker.set_deadline(seconds)
     try:
         found = worker.ask({"driver": asked.driver, "arguments": asked.arguments})
@@ -60,7 +60,7 @@ def compare_traces(asked: JudgeQuestion, found: list[Json]) -> Outcome:
 
 
 def text_of_error(answer: Json) -> str:
-    """Return the explanation of an answer that is an exception; empty for others."""
+    """Return the explanation if an answer is an exception; otherwise return an empty text."""
     return str(answer.get("text", "")) if isinstance(answer, dict) and "raises" in answer else ""
 
 
@@ -69,7 +69,7 @@ def status_of(text: str) -> Status:
 
 
 def bounded(value: Any) -> Any:
-    """Return a value of a worker's trace with lists and texts cut to a length that a reader looks at."""
+    """Cut lists and texts in a worker's trace to a readable length."""
     match value:
         case dict():
             return {bounded(key): bounded(item) for key, item in islice(value.items(), MAX_ITEMS)}

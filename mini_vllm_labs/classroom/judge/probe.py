@@ -1,4 +1,4 @@
-"""Check the jail before grading: try to break out of it."""
+"""Checks the jail before grading by trying to break out of it."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from mini_vllm_labs.classroom.judge.jail import COURSE, ENVIRONMENT, FIRST_USER,
 from mini_vllm_labs.classroom.judge.worker import SubmissionDir
 
 PROBE_SECONDS = 60
-# Runs in the jail, confined as a worker is; prints the attempts that succeeded.
+# Runs in the jail with a worker's limits; prints the attempts that succeeded.
 ATTEMPTS = """
 import ctypes, json, mmap, os, socket, sys
 from mini_vllm_labs.classroom.worker.inside import confine
@@ -61,7 +61,7 @@ print(json.dumps(done))
 
 
 def require_jail(jail: Jail) -> None:
-    """Try to break out of the jail. Raises `JailError` if it does not start, or if something is possible."""
+    """Try to break out of the jail. Raises `JailError` if the jail does not start or an attempt succeeds."""
     with (
         SubmissionDir({}, jail) as submission_dir,
         tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="mini_vllm_judge_secret_") as outside,

@@ -1,4 +1,4 @@
-"""Whole engines of the first phases, compared with the reference's step by step."""
+"""Compares whole engines of the first phases with the reference's, step by step."""
 
 from collections.abc import Callable
 from dataclasses import replace

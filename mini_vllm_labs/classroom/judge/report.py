@@ -1,4 +1,4 @@
-"""The results of a class: a table for the terminal, and the files."""
+"""Reports the results of a class: a table for the terminal, and files."""
 
 import csv
 import hashlib
@@ -23,7 +23,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def class_table(report: ClassResults) -> Table:
-    """Return a row per submission with a column per phase, in 80 columns."""
+    """Return a table, 80 characters wide, with a row per submission and a column per phase."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("submission", overflow="fold", min_width=12)
     for phase in report.submissions[0]["phases"] if report.submissions else []:
@@ -42,7 +42,7 @@ def class_table(report: ClassResults) -> Table:
 
 
 def phase_cell(phase: PhaseResult) -> Text:
-    """Return the points of a phase; a dash if it is missing, `error` if it does not load."""
+    """Return the points of a phase, a dash if it is missing, or `error` if it does not load."""
     if phase["error"]:
         return Text("-", "dim") if not phase["sha256"] else Text("error", "bold red")
     if not is_written(phase):
@@ -52,7 +52,7 @@ def phase_cell(phase: PhaseResult) -> Text:
 
 
 def missed_table(report: ClassResults) -> Table | None:
-    """Return the groups of situations that a class of several missed most, without names; None if it missed none."""
+    """Return the groups that a class missed most, without names; None for one learner or no misses."""
     groups: defaultdict[tuple[int, str], list[GroupResult]] = defaultdict(list)
     for phase in (phase for summary in report.submissions for phase in summary["phases"] if is_written(phase)):
         for group in phase["groups"]:
@@ -73,7 +73,7 @@ def missed_table(report: ClassResults) -> Table | None:
 
 
 def share_missed(groups: Sequence[GroupResult]) -> float:
-    """Return the share of situations in which a decision was not the reference's."""
+    """Return the share of situations that were not right."""
     situations = [status for group in groups for status in group["situations"]]
     return sum(status != "right" for status in situations) / len(situations)
 
@@ -91,12 +91,12 @@ def as_csv(report: ClassResults) -> str:
 
 
 def safe_cell(text: str) -> str:
-    """Return a text that no spreadsheet would take for a formula."""
+    """Return a text that no spreadsheet reads as a formula."""
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def require_writable(files: Iterable[Path | None], folder: Path | None = None) -> None:
-    """Raise `ValueError` if something cannot be written: before hours of work, not after."""
+    """Raise `ValueError` if a file cannot be written, before hours of work and not after."""
     named = list(filter(None, files))
     if len({file.resolve() for file in named}) < len(named):
         raise ValueError("two results cannot be written to one file: name several")
@@ -117,12 +117,12 @@ def require_writable(files: Iterable[Path | None], folder: Path | None = None) -
 
 
 def write_tables(report: ClassResults, *, json_file: Path | None, csv_file: Path | None) -> list[str]:
-    """Write the requested tables, each atomically; return why some could not be written."""
+    """Write the requested tables, each atomically; return the reasons why some could not be written."""
     return write_all({json_file: json.dumps(report.as_json(), indent=1) + "\n", csv_file: as_csv(report)})
 
 
 def write_all(texts: Mapping[Path | None, str]) -> list[str]:
-    """Write each text that has a path, atomically; return why some could not be written."""
+    """Write each text that has a path, atomically; return the reasons why some could not be written."""
     failures = list[str]()
     for path, text in texts.items():
         try:
@@ -138,7 +138,7 @@ def write_feedback(folder: Path, name: str, text: str) -> None:
 
 
 def file_name(name: str) -> str:
-    """Return a name as a file's: short, without characters that mean something to a file system, and still unique."""
+    """Return a short, unique file name without characters that are special to a file system."""
     plain = re.sub(r"[^\w.@ -]", "_", name).lstrip(".") or "_"
     short = plain.encode()[:MAX_NAME_BYTES].decode(errors="ignore")
     return name if short == name else f"{short}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

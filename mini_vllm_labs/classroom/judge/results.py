@@ -1,4 +1,4 @@
-"""The judge's results: outcomes with what a learner is shown, and plain JSON, which every table is made of."""
+"""The judge's results: outcomes with the text for the learner, and plain JSON for all tables."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -15,7 +15,7 @@ Status = Literal["right", "wrong", "stopped", "late", "not written", "not played
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one situation went. `message` is for the learner."""
+    """The outcome of one situation. `message` is for the learner."""
 
     status: Status
     message: str = ""
@@ -27,7 +27,7 @@ class Outcome:
 
 
 class GroupResult(TypedDict):
-    """A group of situations: the status of each."""
+    """The points of a group, and the status of each of its situations."""
 
     title: str
     points: float
@@ -36,7 +36,7 @@ class GroupResult(TypedDict):
 
 
 class PhaseResult(TypedDict):
-    """A phase alone. `sha256` is that of the file, None if there was none; `error`: why nothing could be played."""
+    """The result of one phase alone. `sha256` is None without a file; `error` states why no situation was played."""
 
     phase: int
     sha256: str | None
@@ -66,7 +66,7 @@ class SubmissionResult(TypedDict):
 
 @dataclass(frozen=True)
 class ClassResults:
-    """The results of a run. `jailed`: whether submissions were isolated from the machine."""
+    """The results of a run. `jailed` is true if submissions were isolated from the machine."""
 
     seed: str
     per_group: int
@@ -84,10 +84,10 @@ class ClassResults:
 
 @dataclass
 class SubmissionGrade:
-    """One submission while it is graded, and what its feedback shows.
+    """One submission while it is graded, with the data for its feedback.
 
-    `failures`: the first outcome of a group that is not right, by phase and the group's title. `together`: the outcomes
-    of all written phases up to `together_up_to` in one engine.
+    `failures` holds a group's first outcome that is not right, by phase and title. `together` holds the outcomes of all
+    written phases up to `together_up_to` in one engine.
     """
 
     name: str
@@ -113,7 +113,7 @@ class SubmissionGrade:
 
 
 def group_result(group: "TestGroup", outcomes: list[Outcome]) -> GroupResult:
-    """Return the result of a group: its points by the share of situations that are right."""
+    """Return the result of a group, with points in proportion to the right situations."""
     found: GroupResult = {
         "title": group.title,
         "points": 0.0,
@@ -135,7 +135,7 @@ def phase_result(number: int, groups: list[GroupResult], sha256: str | None, err
 
 
 def points_of(group: GroupResult) -> float:
-    """Return the points of a group before they are rounded, as sums need them."""
+    """Return the unrounded points of a group, for use in sums."""
     return group["max"] * group["situations"].count("right") / len(group["situations"])
 
 
@@ -149,6 +149,6 @@ def is_played(phase: PhaseResult) -> bool:
 
 
 def is_written(phase: PhaseResult) -> bool:
-    """Return whether any of a phase was more than the untouched starter."""
+    """Return whether the phase loads and at least one situation met written code."""
     statuses = {status for group in phase["groups"] for status in group["situations"]}
     return not phase["error"] and statuses != {"not written"}

@@ -1,6 +1,6 @@
 """Random scenarios for a whole engine, drawn from a secret seed, and filters on the reference's trace.
 
-A filter makes sure that each scenario of a group shows what its title names.
+A filter ensures that each scenario of a group shows the event in the group's title.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,12 +67,12 @@ def draw_scenario(rng: Random, on: Features) -> EngineScenario:
 
 def draw_budget(rng: Random, on: Features, max_model_len: int) -> int:
     if not on.chunking:
-        return max_model_len + rng.randrange(12)  # else a long prompt would wait indefinitely
+        return max_model_len + rng.randrange(12)  # otherwise a long prompt would wait for ever
     return rng.randrange(6, 34)
 
 
 def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[ScenarioRequest, ...]:
-    """Draw the requests; with caching about two of three share a beginning."""
+    """Draw the requests; with caching, about 70% of them share a beginning."""
     beginnings = [[rng.randrange(256) for _ in range(rng.randrange(6, 18))] for _ in range(2)]
     step, arrivals, names = 0, list[ScenarioRequest](), name_maker(rng)
     for _ in range(rng.randrange(5, 9)):
@@ -96,6 +96,6 @@ def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[Scenar
 
 
 def name_maker(rng: Random) -> Iterator[str]:
-    """Return request ids in an order that a queue cannot rely on."""
+    """Return request ids whose order does not match the order of arrival."""
     first = rng.randrange(20, 60)
     return (f"r{(first + 37 * number) % 97}" for number in count())

@@ -1,4 +1,4 @@
-"""Record a script: what is done here with a phase's reference is repeated in a worker with the learner's file."""
+"""Records a script: calls made here to a phase's reference, which a worker repeats on the learner's file."""
 
 import importlib
 import io
@@ -16,7 +16,7 @@ from mini_vllm_labs.classroom.worker.script import MODULE, Call
 from mini_vllm_labs.grading.labtest.strict_queue import StrictQueue
 from mini_vllm_labs.runs.starter_status import lab_folder
 
-SHARED = ("FlatBatch",)  # the layers of a step are given the same one
+SHARED = ("FlatBatch",)  # all layers of a step get the same object
 
 
 def reference(phase: int) -> Any:
@@ -24,9 +24,9 @@ def reference(phase: int) -> Any:
 
 
 class Script:
-    """Calls to one phase. Each is recorded with the state that its arguments have at that moment.
+    """Records calls to one phase, each with the state of its arguments at that moment.
 
-    `only` are the names of the functions and methods to record; all others are called without a trace.
+    `only` names the functions and methods to record; calls to all others leave no trace.
     """
 
     def __init__(self, phase: int, only: Collection[str] = ()) -> None:
@@ -42,7 +42,7 @@ class Script:
         self._is_in_call = False
 
     def recorded_class(self, name: str) -> type["RecordedObject"]:
-        """Return a class that makes objects of the phase, whose calls are recorded from then on."""
+        """Return a class that makes objects of the phase and records their calls."""
         script = self
 
         class Recorded(RecordedObject):
@@ -53,7 +53,7 @@ class Script:
         return Recorded
 
     def records(self, name: str) -> bool:
-        """Return whether a call is one of the script, and not one inside another call."""
+        """Return whether to record a call; calls inside a recorded call are not recorded."""
         if self._is_in_call or not self.is_listening:
             return False
         return not self._only or name in self._only
@@ -95,7 +95,7 @@ class Script:
 
 
 class RecordedObject:
-    """An object of a phase's reference, or its module. Calls of its methods are recorded."""
+    """Wraps an object of a phase's reference, or its module, and records calls of its methods."""
 
     def __init__(self, script: Script, index: int, thing: Any) -> None:
         self.script = script
@@ -118,7 +118,7 @@ class RecordedObject:
 
 
 class TensorWriter(pickle.Pickler):
-    """Writes a part of a tensor alone: what lies beside it in memory may be anything, answers among it."""
+    """Writes only a tensor's own part of its storage, because the rest may contain anything, even answers."""
 
     def reducer_override(self, thing: Any) -> Any:
         if not hasattr(thing, "untyped_storage") or thing.untyped_storage().nbytes() == thing.nbytes:
@@ -127,7 +127,7 @@ class TensorWriter(pickle.Pickler):
 
 
 class ArgumentWriter(TensorWriter):
-    """Writes arguments for a worker. Raises `TypeError` rather than write anything of the reference or of the tests."""
+    """Writes arguments for a worker. Raises `TypeError` for objects of the reference or of the tests."""
 
     def __init__(self, file: io.BytesIO, script: Script) -> None:
         super().__init__(file)
@@ -152,7 +152,7 @@ class ArgumentWriter(TensorWriter):
 
 
 def shown(value: Any) -> str:
-    """Return an argument as a learner may want to read it."""
+    """Format an argument for the learner."""
     match value:
         case Request():
             counted = f"{value.num_computed_tokens} of {value.num_tokens} tokens computed"

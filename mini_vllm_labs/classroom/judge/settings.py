@@ -1,18 +1,18 @@
-"""What a judge's run depends on, in a file that loads no graded test."""
+"""The settings of a judge's run, in a module that loads no graded tests."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from mini_vllm.assembly.lineup import PHASE_NAMES
 
-MAX_MESSAGE_BYTES = 32 * 2**20  # between the command and a grading process, one way
+MAX_MESSAGE_BYTES = 32 * 2**20  # between the command and a grading process, in one direction
 
 
 @dataclass(frozen=True)
 class JudgeSettings:
-    """What the points depend on: a seed, the situations in a group, time limits per situation and submission.
+    """The settings that determine points: a seed, situations per group, and time limits.
 
-    `jailed`: whether submissions are isolated from the machine.
+    `seconds` limits a situation, `minutes` a submission. `jailed` is true if submissions are isolated from the machine.
     """
 
     seed: str

@@ -26,7 +26,7 @@ ENDINGS = re.compile(r"\.(zip|tar\.gz|tgz|py)$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Submission:
-    """One learner's files, phase to content. `error`: why no file was read. `notes`: what its learner is told."""
+    """One learner's files, phase to content. `error` states why no file was read; `notes` are for the learner."""
 
     name: str
     starters: dict[int, bytes] = field(default_factory=dict)
@@ -36,16 +36,16 @@ class Submission:
 
 @dataclass(frozen=True)
 class HandedIn:
-    """A file, folder or archive that is not read yet, and the learner's name in all tables."""
+    """A file, folder or archive that has not been read yet, and the learner's name in all tables."""
 
     name: str
     path: Path
 
 
 def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
-    """Name submissions after their files or folders; those of the same name are prefixed with their folders' names.
+    """Name submissions after their files or folders; prefix equal names with their folders' names.
 
-    Raises `SubmissionError` if two names are still the same.
+    Raises `SubmissionError` if two names are still equal.
     """
     paths = list(paths)
     stems = [ENDINGS.sub("", path.name or path.resolve().name) for path in paths]
@@ -59,15 +59,15 @@ def name_submissions(paths: Iterable[Path]) -> list[HandedIn]:
 
 
 def read_submission(path: Path, name: str) -> Submission:
-    """Read a starter, a folder with starters, or an archive of one. Never raises for what is in it, but for time."""
+    """Read a starter, a folder or an archive. Bad content becomes `error`; only `TimeoutError` is raised."""
     try:
         starters, notes = one_per_phase(files_of(path))
         return Submission(name, starters, notes=list(map(printable, notes)))
     except TimeoutError:
-        raise  # it says nothing about the file
+        raise  # it is not the file's fault
     except SubmissionError as error:
         return Submission(name, error=printable(str(error)))
-    except Exception as error:  # the readers of archives raise whatever they like for broken ones
+    except Exception as error:  # readers of archives raise various errors for broken ones
         return Submission(name, error=printable(f"{path.name} cannot be read: {error or type(error).__name__}"))
 
 

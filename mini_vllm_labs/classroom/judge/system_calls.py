@@ -1,7 +1,7 @@
-"""The filters of system calls: one process with threads, no sockets, and no memory that its limits do not count.
+"""Filters of system calls: they allow one process with threads, no sockets, and no uncounted memory.
 
-They are libseccomp's. Bubblewrap installs the first just before Python starts, and a worker the second before it loads
-a learner's file. A denied call fails with EPERM.
+libseccomp makes the filters. Bubblewrap installs the first just before Python starts, and a worker installs the second
+before it loads a learner's file. A denied call fails with EPERM.
 """
 
 import errno
@@ -14,13 +14,13 @@ NO_MORE_PROCESSES = ("fork", "vfork")
 NEW_NAMESPACES = ("unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen")
 KEYS = ("keyctl", "add_key", "request_key")
 OTHER_PROCESSES = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "pidfd_open")
-# Memory of the kernel, or pages, that no limit of a process counts.
+# Calls that take kernel memory or pages that no limit of a process counts.
 SHARED_MEMORY = ("memfd_create", "memfd_secret", "shmget", "shmat", "msgget", "semget", "mq_open")
 SOCKETS = ("socket", "socketpair")
 PINNED_PAGES = ("splice", "vmsplice", "tee", "sendfile", "io_setup", "mlock", "mlock2", "mlockall")
 KEPT_BY_THE_KERNEL = ("inotify_init", "inotify_init1", "landlock_create_ruleset", "timer_create", "flock")
 FILE_LOCKS_AND_PIPE_SIZE = (5, 6, 7, 36, 37, 38, 1031)  # commands of `fcntl`
-GROWS_DOWN = 0x100  # a second stack, which is no data
+GROWS_DOWN = 0x100  # a second stack, which does not count as data
 KERNEL = (
     *("bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register"),
     *("open_by_handle_at", "name_to_handle_at", "personality", "syslog", "quotactl", "acct", "reboot", "kexec_load"),
@@ -29,17 +29,17 @@ KERNEL = (
 DENIED: tuple[str, ...] = NEW_NAMESPACES + KEYS + OTHER_PROCESSES + SHARED_MEMORY
 DENIED += KERNEL + SOCKETS + PINNED_PAGES + KEPT_BY_THE_KERNEL
 CLONE_THREAD = 0x10000
-LOW_HALF = 0xFFFFFFFF  # all that the kernel looks at in an argument of type int
+LOW_HALF = 0xFFFFFFFF  # the kernel ignores the other half of an int argument
 
 
 class NoFilterError(ValueError):
-    """libseccomp, or its binding, is missing."""
+    """libseccomp or its Python binding is missing."""
 
 
 def filter_programs() -> tuple[bytes, bytes]:
-    """Return two BPF programs: what no process may do, and that there are no more processes.
+    """Return two BPF programs: one denies dangerous calls, one denies more processes.
 
-    Raises `NoFilterError` if there is no libseccomp.
+    Raises `NoFilterError` if libseccomp is missing.
     """
     try:
         import pyseccomp
@@ -53,10 +53,10 @@ def filter_programs() -> tuple[bytes, bytes]:
     for filter, names in ((rules, DENIED), (no_processes, NO_MORE_PROCESSES)):
         for name in names:
             number = pyseccomp.resolve_syscall(pyseccomp.system_arch(), name)
-            if number >= 0:  # else this libseccomp, or this processor, has no such call
+            if number >= 0:  # otherwise this libseccomp or processor lacks the call
                 filter.add_rule(deny, number)
     no_processes.add_rule(deny, "clone", pyseccomp.Arg(0, masked, CLONE_THREAD, 0))
-    rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")  # libc then takes `clone`, whose flags can be read
+    rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")  # libc then uses `clone`, whose flags a filter can read
     for kind in (mmap.MAP_SHARED, GROWS_DOWN):
         rules.add_rule(deny, "mmap", pyseccomp.Arg(3, masked, kind, kind))
     for command in FILE_LOCKS_AND_PIPE_SIZE:
@@ -65,7 +65,7 @@ def filter_programs() -> tuple[bytes, bytes]:
 
 
 def exported(rules: Any) -> bytes:
-    """Return a filter of pyseccomp's as a BPF program."""
+    """Export a filter of pyseccomp as a BPF program."""
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)
@@ -73,7 +73,7 @@ def exported(rules: Any) -> bytes:
 
 
 def as_open_file(program: bytes) -> int:
-    """Return a descriptor, for a child process, from which the program can be read once."""
+    """Return a descriptor from which a child process can read the program once."""
     number = os.memfd_create("seccomp", 0)
     os.write(number, program)
     os.lseek(number, 0, os.SEEK_SET)

@@ -1,4 +1,4 @@
-"""What a worker sees of the machine: Python, its libraries, and the shared libraries that these are linked with."""
+"""Finds the files that a worker needs: Python, its packages, and the shared libraries they link to."""
 
 import os
 import re
@@ -14,15 +14,15 @@ from pathlib import Path
 SYSTEM_LINKS = ("/bin", "/lib", "/lib32", "/lib64")  # into /usr, on most systems
 LINKER_CACHE = "/etc/ld.so.cache"
 LINKED = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
-# Loaded by Python (without `_tkinter`, which needs a screen), numpy and torch.
+# Binaries that Python (without `_tkinter`, which needs a screen), numpy and torch load.
 BINARIES = ("lib-dynload/[!_]*.so", "lib-dynload/_[!t]*.so", "numpy/**/*.so", "torch/_C*.so", "torch/lib/*.so*")
-UNWINDER = "libgcc_s.so.1"  # glibc loads it by itself when a thread ends
+UNWINDER = "libgcc_s.so.1"  # glibc loads it when a thread ends
 SECRET_PACKAGES = ("solutions", "labs", "mini_vllm", "mini_vllm_labs", "tests")
 
 
 @cache
 def file_options() -> list[str]:
-    """Return the options of bubblewrap that show these files, and none beside them. Raises `OSError` without `ldd`."""
+    """Return the bubblewrap options that show only these files. Raises `OSError` without `ldd`."""
     options: list[str] = []
     for path in SYSTEM_LINKS:
         if os.path.islink(path):
@@ -39,7 +39,7 @@ def file_options() -> list[str]:
 
 
 def library_folders() -> list[str]:
-    """Return the folders of Python's own library and of installed packages, by all their names."""
+    """Return the folders of the standard library and of installed packages, under all their names."""
     packages = [path for path in sys.path if path.endswith(("-packages", "lib-dynload"))]
     found = [sysconfig.get_path("stdlib"), *packages, *site.getsitepackages()]
     return sorted({name for path in found if os.path.isdir(path) for name in (path, os.path.realpath(path))})
@@ -55,13 +55,13 @@ def linked_libraries(folders: Iterable[str]) -> list[str]:
 
 
 def outer(paths: Iterable[str]) -> list[str]:
-    """Return the paths that do not lie in another one of them."""
+    """Drop paths that are inside a different path of the list."""
     every = sorted(set(paths))
     return [path for path in every if not any(path.startswith(other + "/") for other in every)]
 
 
 def folders_above(path: str) -> list[str]:
-    """Return options that make the folders above a path, searchable for every user."""
+    """Return options that create the folders above a path, searchable by every user."""
     options = []
     for folder in list(Path(path).parents)[-2::-1]:
         options += ["--perms", "0755", "--dir", str(folder)]

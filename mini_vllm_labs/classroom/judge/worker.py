@@ -1,4 +1,4 @@
-"""A worker process from the judge's side: the sandbox's worker in a jail, asked one question at a time."""
+"""The judge's side of a worker process: a sandbox worker in a jail that answers one question at a time."""
 
 import itertools
 import os
@@ -28,7 +28,7 @@ NOT_LOADED = "StarterNotLoadedError"
 
 
 class SubmissionDir:
-    """A folder with one learner's starters (phase to content), which workers can read and not change."""
+    """A folder with one learner's starters (phase to content), which workers can read but not change."""
 
     def __init__(self, starters: Mapping[int, bytes], jail: Jail) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mini_vllm_judge_", ignore_cleanup_errors=True)
@@ -58,7 +58,7 @@ class SubmissionDir:
 
 
 def loadable(content: bytes) -> bytes:
-    """Return a learner's file, or one that says why it is not loaded."""
+    """Return a learner's file, or code that raises the reason why it must not be loaded."""
     if complaint := complaint_about_content(content):
         sentence = complaint[0].upper() + complaint[1:]
         return (
@@ -69,13 +69,13 @@ def loadable(content: bytes) -> bytes:
 
 
 class StarterRaisedError(Exception):
-    """The learner's code raised; the text explains it to its author."""
+    """The learner's code raised an exception; the text explains it to the author."""
 
 
 class JailedWorker:
-    """A worker that can load the starters of a submission and answer questions to them, each before its deadline.
+    """A worker that loads starters of a submission and answers questions, each before its deadline.
 
-    No deadline is later than `until`, on `time.monotonic`.
+    No deadline is later than `until` (on `time.monotonic`).
 
     In a jail, the end of its first process ends every process that it started.
     """
@@ -96,21 +96,21 @@ class JailedWorker:
         self.close()
 
     def load(self, phase: int) -> None:
-        """Import the file of a phase. Raises as `ask` does."""
+        """Import the file of a phase. Raises like `ask`."""
         self.ask({"load": phase, "folder": lab_folder(phase)})
 
     def start_afresh(self) -> bool:
-        """Let a fresh process take over, which has loaded no file; return whether one did."""
+        """Replace the process by a fresh one without loaded files; return whether that worked."""
         self.set_deadline(FRESH_SECONDS)
-        word = secrets.token_hex(8)  # no answer that the process before left in the pipe
+        word = secrets.token_hex(8)  # rules out an answer that the old process left in the pipe
         with suppress(ChannelError, StarterRaisedError):
             return self.ask({"fresh": True}) is True and self.ask({"echo": word}) == word
         return False
 
     def ask(self, message: Message) -> Json:
-        """Return the answer to a message. Raises `StarterRaisedError` for an exception of the learner's code.
+        """Send a message and return the answer. Raises `StarterRaisedError` if the learner's code raises.
 
-        Raises `ChannelError` if the process has ended, is late, or sends something that is not an answer.
+        Raises `ChannelError` if the process has ended, is late, or does not send an answer.
         """
         self.process.send(message)
         answer = self.process.receive()
@@ -133,7 +133,7 @@ class JailedWorker:
 
 
 class Workers:
-    """The workers of one submission: a fresh process for each situation, while Python and torch start only once."""
+    """The workers of one submission: each situation gets a fresh process, but Python and torch start only once."""
 
     def __init__(self, submission: SubmissionDir, jail: Jail) -> None:
         self._submission = submission
@@ -148,7 +148,7 @@ class Workers:
             worker.close()
 
     def fresh(self, *, with_torch: bool = False, until: float) -> JailedWorker:
-        """Return a worker that has loaded no file. No deadline of it is later than `until`."""
+        """Return a worker without loaded files. None of its deadlines is later than `until`."""
         worker = self._kept.get(with_torch)
         if worker is not None:
             worker.until = until
@@ -161,5 +161,5 @@ class Workers:
 
 
 def first_user() -> int:
-    """Return the first of the thousand user ids for the workers of this process."""
+    """Return the first of this process's thousand user ids for workers."""
     return FIRST_USER + os.getpid() % 10_000 * 1000

@@ -1,1 +1,1 @@
-"""A vLLM in one file: the reference solutions, in a frame that is written for it."""
+"""A vLLM in one file: the reference solutions in a template."""

@@ -1,7 +1,7 @@
-"""Write the reference engine as one Python file: `mini_vllm.py.in` with the solutions' code in the marked places.
+"""Writes the reference engine as one Python file: `mini_vllm.py.in` with the solutions' code at its marks.
 
-A line `#> PATH` stands for the text of that file after its imports, `#> PATH without NAME ...` for all of it but these
-functions, or methods as `Class.method`.
+A line `#> PATH` inserts the text of that file after its imports. `#> PATH without NAME ...` leaves out these functions
+or methods (`Class.method`).
 """
 
 import ast
@@ -15,7 +15,7 @@ from mini_vllm.assembly.lineup import CHECKOUT
 FILE_NAME = "mini_vllm.py"
 TEMPLATE = Path(__file__).with_name("mini_vllm.py.in")
 MARK = re.compile(r"^#> (\S+)(?: without (.+))?$", re.MULTILINE)
-# With one implementation of each part its class takes the name of the interface, which the annotations have already.
+# Each part has one implementation, so its class takes the interface's name, which annotations already use.
 RENAMED = {
     "PagedKVCacheManager": "KVCacheManager",
     "RecomputePreemption": "Preemption",
@@ -26,7 +26,7 @@ RENAMED = {
 
 
 def write(folder: Path) -> Path:
-    """Write the file and the embedded model beside it; return the file.
+    """Write the file and the embedded model into `folder`; return the file's path.
 
     Raises `ValueError` if the folder exists and is not empty.
     """
@@ -40,7 +40,7 @@ def write(folder: Path) -> Path:
 
 
 def compose(template: str) -> str:
-    """Return a template with its marks replaced, and its number of lines where it says `{lines}`."""
+    """Replace the marks of a template, and `{lines}` by the number of lines."""
     text = MARK.sub(lambda mark: definitions(CHECKOUT / mark[1], (mark[2] or "").split()), template)
     for name, new_name in RENAMED.items():
         text = re.sub(rf"\b{name}\b", new_name, text)

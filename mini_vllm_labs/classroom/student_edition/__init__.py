@@ -1,1 +1,1 @@
-"""The student edition: what is in it, how its texts differ, and that no solution leaks into it."""
+"""Makes the student edition: chooses its files, adapts their texts, and checks that no solution leaks."""

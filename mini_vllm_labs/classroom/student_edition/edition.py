@@ -1,4 +1,4 @@
-"""The student edition: the files that a learner needs, without the solutions, and the search for their code in it."""
+"""Composes the student edition, the files a learner needs without solutions, and searches it for leaks."""
 
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ MAX_IN_A_FILE = 5
 
 
 def secret_lines(checkout: Path) -> set[str]:
-    """Return the long lines of solutions, mutants and alternatives that no starter and no seam has."""
+    """Return the long lines of solutions, mutants and alternatives that neither starters nor seams contain."""
     public = set[str]()
     for path in (*checkout.glob("labs/*/starter*.*"), *(checkout / "mini_vllm" / name for name in SEAMS)):
         public |= set(long_lines(path.read_text(encoding="utf-8")))
@@ -29,9 +29,9 @@ def secret_lines(checkout: Path) -> set[str]:
 
 
 def leaks(edition: Mapping[str, bytes], secret: Iterable[str]) -> list[str]:
-    """Return the files with several secret lines in a row, or many of them.
+    """Return the files with more than two secret lines in a row, or more than five in all.
 
-    One or two are coincidence: the engine and the tests use the same names.
+    One or two are coincidence, because the engine and the tests use the same names.
     """
     secret, found = set(secret), []
     for path, content in edition.items():
@@ -84,7 +84,7 @@ CACHES = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".mypy_cache", "
 
 
 def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
-    """Return the student edition, path to content. Raises `ReleaseError` if it would hold a solution."""
+    """Return the student edition, path to content. Raises `ReleaseError` if it would contain a solution."""
     if not (checkout / "solutions").is_dir():
         raise ReleaseError("this checkout has no solutions/: it is a student edition already")
     require_untouched_starters(checkout)
@@ -134,12 +134,12 @@ def require_untouched_starters(checkout: Path) -> None:
 
 
 def untracked_code(checkout: Path = CHECKOUT) -> list[str]:
-    """Return untracked files of code in `labs/`: a scratch file may hold a solution."""
+    """Return untracked code files in `labs/`, because a scratch file may contain a solution."""
     return [path for path in _git(checkout, "-o", "labs") or [] if path.endswith((".py", ".c", ".h"))]
 
 
 def files_of(checkout: Path) -> list[str]:
-    """Return the tracked and the new, not ignored files; without git, all files but caches."""
+    """Return tracked files and new ones that are not ignored; without git, all files except caches."""
     paths = _git(checkout, "-co")
     if paths is None:
         paths = [path.relative_to(checkout).as_posix() for path in checkout.rglob("*")]

@@ -1,4 +1,4 @@
-"""The texts that differ in the student edition: they must not mention folders that it does not have."""
+"""Adapts texts for the student edition, which must not mention folders that it lacks."""
 
 import json
 import re
@@ -9,8 +9,7 @@ from typing import Any
 
 EDITS_FILE = Path(__file__).with_name("edits.toml")
 EDITS: Mapping[str, Sequence[tuple[str, str]]] = tomllib.loads(EDITS_FILE.read_text(encoding="utf-8"))
-# The same for whole paragraphs of handouts, markers included. The checks of their numbers go too: they need the
-# solutions.
+# Marks of paragraphs of handouts to remove. Checks of their numbers are also removed: they need the solutions.
 WITH_SOLUTIONS_TAG = "with-solutions"
 LAUNCH_LINKS = re.compile(r'(<!-- launch links -->\\n",\n).*?( *"<!-- end of launch links -->)', re.DOTALL)
 ADDRESS = re.compile(r'REPOSITORY = \\"[^"\\]*\\"')
@@ -26,7 +25,7 @@ class ReleaseError(ValueError):
 
 
 def adapted(path: str, content: bytes) -> bytes:
-    """Return a file as the student edition has it. Raises `ReleaseError` if an edit no longer applies."""
+    """Return a file's version for the student edition. Raises `ReleaseError` if an edit no longer applies."""
     if path.endswith(".ipynb"):
         return student_notebook(content)
     text = content.decode() if path in EDITS or path.endswith(".md") else ""

@@ -1,4 +1,4 @@
-"""The wheel `mini-vllm-labs`: the student edition as one archive beside the launcher that unpacks it."""
+"""Builds the wheel `mini-vllm-labs`: the student edition as one archive, and the launcher that unpacks it."""
 
 import shutil
 import subprocess
@@ -21,7 +21,7 @@ from mini_vllm_labs.classroom.student_edition.texts import ReleaseError
 PACKAGE = "mini_vllm_labs"
 KERNEL = "mini_vllm_labs/notebook/kernel/"
 SETTINGS = Path(__file__).with_name("wheel.toml")
-GRADES = ("pytest", "pytest-timeout")  # of the extra `test`: what `mini-vllm grade` and `pytest labs` need
+GRADES = ("pytest", "pytest-timeout")  # the part of the extra `test` that `mini-vllm grade` and `pytest labs` need
 PLATFORMS = tuple(
     {"sys_platform": name, "platform_system": system, "os_name": kind}
     for name, system, kind in (("linux", "Linux", "posix"), ("darwin", "Darwin", "posix"), ("win32", "Windows", "nt"))
@@ -30,9 +30,9 @@ BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_
 
 
 def build(edition: Mapping[str, bytes], folder: Path) -> Path:
-    """Build the wheel into a folder, which is made if it is not there, and return its path. Needs no network.
+    """Build the wheel into a folder, created if missing, and return its path. Needs no network.
 
-    Raises `ReleaseError` with setuptools' last lines if it cannot be built.
+    Raises `ReleaseError` with setuptools' last output if the build fails.
     """
     if folder.exists() and not folder.is_dir():
         raise ReleaseError(f"{folder} is a file: name a folder for the wheel")
@@ -48,13 +48,13 @@ def build(edition: Mapping[str, bytes], folder: Path) -> Path:
 
 
 def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
-    """Write what setuptools builds the wheel from."""
+    """Write the source tree from which setuptools builds the wheel."""
     package = tree / PACKAGE
     shutil.copytree(CHECKOUT / PACKAGE / "launcher", package / "launcher", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(CHECKOUT / PACKAGE / "__init__.py", package)
     with ZipFile(package / "edition.zip", "w", ZIP_DEFLATED) as archive:
         for path in sorted(edition):
-            archive.writestr(ZipInfo(path), edition[path], ZIP_DEFLATED)  # always of the same date
+            archive.writestr(ZipInfo(path), edition[path], ZIP_DEFLATED)  # always with the same date
     project = tomllib.loads(edition["pyproject.toml"].decode())["project"]
     extras = project["optional-dependencies"]
     needed = [need for need in extras["test"] if need.startswith(tuple(f"{name}>" for name in GRADES))]
@@ -72,9 +72,9 @@ def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
 
 
 def tested(needed: Iterable[str], pins: Iterable[str]) -> list[str]:
-    """Return the pins of what every platform needs, directly or not.
+    """Return the pins of the packages that every platform needs, directly or indirectly.
 
-    Raises `ReleaseError` if one of these packages is not installed here: what it needs is then unknown.
+    Raises `ReleaseError` if one of them is not installed here, because its requirements are then unknown.
     """
     pinned = {canonicalize_name(pin.partition("==")[0]): pin for pin in pins}
     found, left = set[tuple[NormalizedName, frozenset[str]]](), [Requirement(text) for text in needed]
@@ -92,7 +92,7 @@ def tested(needed: Iterable[str], pins: Iterable[str]) -> list[str]:
 
 
 def is_for_all(marker: Marker | None, extras: Set[str]) -> bool:
-    """Return whether a marker, with one of the extras, holds on every platform."""
+    """Return whether a marker holds on every platform with at least one of the extras."""
     return marker is None or all(
         any(marker.evaluate({**platform, "extra": extra}) for extra in extras) for platform in PLATFORMS
     )

@@ -1,1 +1,1 @@
-"""What runs in a worker, next to the learner's code: the only part of the judge that is visible in a jail."""
+"""The code that runs in a worker with the learner's: the only part of the judge visible in a jail."""

@@ -1,4 +1,4 @@
-"""What leaves a worker: values of a learner's code as plain JSON, and the judge's check of what has arrived."""
+"""Converts values of a learner's code to plain JSON in the worker, and checks that JSON in the judge."""
 
 import operator
 import sys
@@ -23,18 +23,18 @@ Json = Any
 
 
 class AnswerError(ValueError):
-    """A worker sent a value that the judge does not read."""
+    """A worker sent a value that the judge refuses."""
 
 
 class Describer:
-    """Turns values into JSON. Equal hashes get equal numbers, in the order in which they are first seen."""
+    """Turns values into JSON. Hashes become numbers in order of first appearance; equal hashes get equal numbers."""
 
     def __init__(self, number_of: Callable[[Request], int] = lambda request: -1) -> None:
         self._number_of = number_of
         self._hashes: dict[bytes, int] = {}
 
     def __call__(self, value: Any, depth: int = 0) -> Json:
-        """Return a value as JSON. Raises `UnusableAnswerError` if it is no plain value."""
+        """Return a value as JSON. Raises `UnusableAnswerError` if that is impossible."""
         if depth > MAX_DEPTH:
             raise UnusableAnswerError(f"Your code gave back a value that is nested more than {MAX_DEPTH} deep.")
         if value is None or isinstance(value, bool | str) or type(value) is int:
@@ -71,7 +71,7 @@ class Describer:
             return self(sorted(value), depth)
         if isinstance(value, float):
             return value if isfinite(value) else str(value)
-        if hasattr(value, "tolist"):  # numpy's numbers and arrays
+        if hasattr(value, "tolist"):  # numbers and arrays of numpy
             return self(value.tolist(), depth + 1)
         if isinstance(value, Iterable):
             items = list(islice(value, MAX_ITEMS + 1))
@@ -86,13 +86,13 @@ class Describer:
 
 
 def raised(error: BaseException) -> Json:
-    """Return an exception as an answer: its kind, and an explanation for the learner."""
+    """Turn an exception into an answer: its kind, and an explanation for the learner."""
     kind = next((kind.__name__ for kind in BY_CONTRACT if isinstance(error, kind)), type(error).__name__)
     return {"raises": kind, "text": explain(error, {})[:MAX_TEXT]}
 
 
 def checked(value: Json, depth: int = 0) -> Json:
-    """Return JSON from a worker with printable texts. Raises `AnswerError` for what is too deep, long or large."""
+    """Make the texts in a worker's JSON printable. Raises `AnswerError` if it is too deep, long or large."""
     if depth > MAX_DEPTH:
         raise AnswerError(f"a value is nested more than {MAX_DEPTH} deep")
     if isinstance(value, int) and not -MAX_INTEGER < value < MAX_INTEGER:
@@ -104,7 +104,7 @@ def checked(value: Json, depth: int = 0) -> Json:
     if isinstance(value, list):
         is_plain = depth < MAX_DEPTH and set(map(type, value)) == {int}
         if is_plain and max(value) < MAX_INTEGER and min(value) > -MAX_INTEGER:
-            return value  # most of what a submission answers are numbers in such lists
+            return value  # most values of a submission are numbers in such lists
         return [checked(item, depth + 1) for item in value]
     if isinstance(value, dict):
         return {checked(key): checked(item, depth + 1) for key, item in value.items()}

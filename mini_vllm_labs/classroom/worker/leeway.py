@@ -1,4 +1,4 @@
-"""Calls that fair files answer differently: what they must agree in is the answer."""
+"""Reduces answers that may fairly differ between files to the part on which they must agree."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,9 +7,10 @@ from mini_vllm_labs.classroom.worker.device import on_a_device
 
 
 def tokens_drawn(sample: Callable[..., Any], logits: Any, params: Sequence[Any], draws: Sequence[float]) -> Any:
-    """Return the tokens of a sampler. In a row with a cut, equal tokens may have any order: they get that of the ids.
+    """Return a sampler's tokens; in rows with top-k or top-p, tied tokens are mapped to the order of their ids.
 
-    The order of the file shows in rows with the same logits and settings: which of its tokens comes first.
+    A file may order tied tokens in any way. Its order shows in rows with equal logits and settings, by which token
+    comes first.
     """
     found = on_a_device(sample, logits, params, draws)
     if not isinstance(found, list) or not all(type(one) is int and 0 <= one < logits.shape[1] for one in found):

@@ -1,4 +1,4 @@
-"""A scenario for a whole engine, and its run: the only engine that runs in a worker is made of the learner's phases."""
+"""A scenario for a whole engine, and its run. In a worker the engine consists of the learner's phases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class ScenarioRequest:
 
 @dataclass(frozen=True)
 class EngineScenario:
-    """The input of an engine run. `aborts` are (step, request id): before that step."""
+    """The input of an engine run. `aborts` holds (step, request id); the abort happens before that step."""
 
     config: EngineConfig
     arrivals: tuple[ScenarioRequest, ...]
@@ -44,7 +44,7 @@ class EngineScenario:
 
 
 class ScenarioRun:
-    """A scenario on an engine of a lineup, step by step; its parts may be replaced before the first step."""
+    """Runs a scenario on a lineup's engine step by step; parts may be replaced before the first step."""
 
     def __init__(self, scenario: EngineScenario, lineup: str, runner: ModelRunner | None = None) -> None:
         config, evicted, ticks = scenario.config, list[int](), count()
@@ -105,7 +105,7 @@ class ScenarioRun:
 
 
 def play_together(files: Mapping[int, Any], scenario: EngineScenario, lineup: str) -> list[Json]:
-    """Run a scenario on the phases of `lineup`; return its steps, and whether it has finished or what was raised."""
+    """Run a scenario on the phases of `lineup`; return its steps, then whether it finished or the exception."""
     steps: list[StepRecord] = []
     try:
         run = ScenarioRun(scenario, lineup)

@@ -1,6 +1,6 @@
-"""A script: recorded calls to one phase, made again on a learner's file, and what each of them shows.
+"""Replays a script, recorded calls to one phase, on a learner's file and returns each call's effects.
 
-Plain data goes in and plain data comes out. The judge plays the same script on the reference.
+Input and output are plain data. The judge plays the same script on the reference.
 """
 
 import io
@@ -24,7 +24,7 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
 
 
 class ScriptReplay:
-    """The objects that live through a script: requests, and the results of earlier calls."""
+    """Holds the objects of a script: requests, and the results of earlier calls."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -34,10 +34,10 @@ class ScriptReplay:
         self.describe = Describer(self.number_of)
 
     def call(self, target: int, name: str, arguments: bytes) -> Json:
-        """Make one call; return its result, its and its arguments afterwards."""
+        """Make one call; return its result, its object and its arguments afterwards."""
         thing, positional, named = self.read(target, arguments)
         is_class = target == MODULE and name[0].isupper()
-        is_plan = name == "schedule_drafts"  # the list of drafts is in the step's record, too
+        is_plan = name == "schedule_drafts"  # the step's record also holds the list of drafts
         drafts = [one.spec_token_ids for one in positional if isinstance(one, Request) and is_plan]
         function = partial(CALLED_BY[name], getattr(thing, name)) if name in CALLED_BY else getattr(thing, name)
         found = function(*positional, **named)
@@ -60,7 +60,7 @@ class ScriptReplay:
         return self.file if target == MODULE else self.results[target], positional, named
 
     def number_of(self, request: Request) -> int:
-        """Return the number of a request of the script, -1 for any other."""
+        """Return the number of a request of the script, or -1 for a different one."""
         return next((number for number, one in self.requests.items() if one is request), -1)
 
 
@@ -93,7 +93,7 @@ class ArgumentReader(pickle.Unpickler):
 
 
 def replay(files: Mapping[int, Any], phase: int, calls: list[Call]) -> list[Json]:
-    """Make all calls. An exception is an answer, too; the script goes on only if a contract names its kind."""
+    """Make all calls. An exception is also an answer; the script continues only if a contract names its kind."""
     played, answers = ScriptReplay(files[phase]), list[Json]()
     for target, name, arguments in calls:
         try:

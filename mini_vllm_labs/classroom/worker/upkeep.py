@@ -1,7 +1,7 @@
-"""What is left of the requests that the calls of a script were about.
+"""Counts what a script's finished requests leave behind in the learner's objects.
 
-It is counted beside the learner's code, which could falsify the counts: a file that leaks could keep its
-points. What a file decides is compared by the judge alone.
+The counts are made in the learner's process, so a file that leaks could falsify them and keep its points. Only the
+judge compares a file's decisions.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from mini_vllm_labs.classroom.worker.script import Call, ScriptReplay, replay
 from mini_vllm_labs.grading.labtest.phase7.counted_text import READS_PER_TOKEN, Work, text_of
 from mini_vllm_labs.grading.labtest.work import ROOM, num_entries, num_references, work_of
 
-NUM_SHOWN = 12  # calls whose answers are compared where leaks are counted: what does nothing leaves nothing
+NUM_SHOWN = 12  # calls whose answers are also compared, because code that does nothing leaks nothing
 
 
 def upkeep(files: Mapping[int, Any], phase: int, before: list[Call], calls: list[Call]) -> list[Json]:
-    """Return what is left of requests that come and go, in two halves: the second one should leave nothing.
+    """Count what requests leave behind in two halves of calls; the second half should leave nothing.
 
-    What the first calls return and change is an answer, too.
+    The results and effects of the first calls are also answers.
     """
     return [left_by(files[phase], before, calls), *replay(files, phase, before[:NUM_SHOWN])]
 
@@ -30,7 +30,7 @@ def make(played: ScriptReplay, target: int, name: str, arguments: bytes) -> None
 
 
 def left_by(file: Any, before: list[Call], calls: list[Call]) -> Json:
-    """Return the entries and references that calls leave after others before them."""
+    """Return the entries and references that `calls` leave behind when made after `before`."""
     played = ScriptReplay(file)
     for call in before:
         make(played, *call)
@@ -48,7 +48,7 @@ def left_by(file: Any, before: list[Call], calls: list[Call]) -> Json:
 
 
 def reads(files: Mapping[int, Any], texts: list[list[int]]) -> list[Json]:
-    """Return the drafts for long texts, and whether each token was looked at a few times at most."""
+    """Return the drafts for long texts, and whether each token was read only a few times."""
     return [looked_up(files[7], tokens) for tokens in texts]
 
 

@@ -1,1 +1,1 @@
-"""Two lineups on one workload: where their decisions diverge."""
+"""Runs two lineups on one workload and finds where their decisions diverge."""

@@ -13,9 +13,9 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 REFERENCE = "solution:1-5,solution:7-8,solution:11"
 NUM_SEEDS = 100
 FIRST_AHEAD = 40
-"""From this seed on, each step is planned while the one before it is computed, with three drafts per request."""
+"""From this seed on, each step is planned while the previous one is computed, with three drafts per request."""
 FIRST_GATED = 80
-"""From this seed on, requests have adapters of which a step takes one: those with another one are passed over."""
+"""From this seed on, requests have adapters, but a step takes only one: requests with a different one are skipped."""
 ADAPTERS = ("boat", "kite", None, "garden")
 COMPARED = "scheduled preempted evicted free_after_schedule output finished running_after waiting_after detail".split()
 
@@ -24,8 +24,8 @@ COMPARED = "scheduled preempted evicted free_after_schedule output finished runn
 class Divergence:
     """The first step in which two lineups differ.
 
-    `mine` and `reference` are the traces up to that step; mine ends before it if it raised `error`.
-    `field` is the part of the step record that differs, empty with an error.
+    `mine` and `reference` are the traces up to that step; `mine` ends one step earlier if it raised `error`.
+    `field` names the part of the step record that differs; it is empty if there is an error.
     """
 
     step: int
@@ -55,10 +55,10 @@ def settings_for(seed: int) -> EngineConfig:
 
 
 def workload_for(seed: int, num_requests: int) -> list[TimedRequest]:
-    """Return a small workload. With every fourth seed each second prompt is the one before it, up to a whole block.
+    """Return a small workload that covers full cache hits and, from seed `FIRST_GATED`, adapters.
 
-    Such a prompt is found whole in the prefix cache, which random prompts never are. From `FIRST_GATED` on three
-    of four requests have an adapter.
+    Every fourth seed copies each second prompt from the previous one, cut to whole blocks, because the prefix cache
+    never holds the whole of a random prompt. From `FIRST_GATED` on, three of four requests have an adapter.
     """
     requests, size = make_workload(seed, num_requests), settings_for(seed).block_size
     if seed >= FIRST_GATED:
@@ -74,10 +74,9 @@ def workload_for(seed: int, num_requests: int) -> list[TimedRequest]:
 def first_divergence(
     arrivals: Sequence[TimedRequest], config: EngineConfig, mine: Lineup, reference: Lineup
 ) -> Divergence | None:
-    """Run both step by step and return the first difference, None if they agree to the end.
+    """Run both lineups step by step and return the first difference, or None if they agree to the end.
 
-    Raises what the reference raises (for a workload that cannot be served), and `NotImplementedError` for a
-    phase that is not written yet.
+    Raises the reference's error if the workload cannot be served, and `NotImplementedError` if a phase is not written.
     """
     theirs, ours = Run(arrivals, config, reference), None
     mine_steps: list[StepRecord] = []
@@ -86,7 +85,7 @@ def first_divergence(
         reference_steps.append(theirs.step())
         number = len(mine_steps)
         try:
-            ours = ours or Run(arrivals, config, mine)  # here, because a learner's `__init__` may raise, too
+            ours = ours or Run(arrivals, config, mine)  # inside `try`, because a learner's `__init__` may also raise
             mine_steps.append(ours.step())
         except NotImplementedError:
             raise
@@ -99,7 +98,7 @@ def first_divergence(
 
 
 def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: Lineup, reference: Lineup) -> list[int]:
-    """Return the phases of `mine` that remove the difference when the reference replaces them one at a time."""
+    """Replace one phase of `mine` at a time by the reference's; return those that remove the difference."""
     return [
         phase
         for phase in range(1, len(ALL_NAMES) + 1)
@@ -109,7 +108,7 @@ def find_culprit(arrivals: Sequence[TimedRequest], config: EngineConfig, mine: L
 
 
 def search(seeds: Iterable[int], num_requests: int, mine: Lineup, reference: Lineup) -> tuple[int, Divergence] | None:
-    """Return the first seed whose workload shows a difference, with the difference."""
+    """Return the first seed whose workload shows a difference, together with that difference."""
     for seed in seeds:
         divergence = first_divergence(workload_for(seed, num_requests), settings_for(seed), mine, reference)
         if divergence is not None:

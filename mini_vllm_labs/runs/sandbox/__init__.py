@@ -1,5 +1,5 @@
-"""What runs and explains code that is not ours: with plays and stand-ins the only part that a jail sees."""
+"""Runs and explains code that is not ours. A jail sees only this package, the plays and the stand-ins."""
 
 import sys
 
-IN_BROWSER = sys.platform == "emscripten"  # no processes and no threads there: see browser.py
+IN_BROWSER = sys.platform == "emscripten"  # it has neither processes nor threads: see browser.py

@@ -1,7 +1,7 @@
-"""What takes the place of processes and threads in a browser tab, where there are none.
+"""Replaces processes and threads in a browser tab, which has neither.
 
-There the learner's code runs in the kernel's own process, and Python itself looks at the clock, at calls and jumps.
-A loop inside of a function of C (`list(itertools.count())`) has no such place: there the kernel must be restarted.
+The learner's code runs in the kernel's own process, and Python itself checks the clock at calls and jumps. A loop
+inside a C function (`list(itertools.count())`) makes neither, so it can be ended only by restarting the kernel.
 """
 
 import importlib
@@ -16,8 +16,8 @@ from mini_vllm_labs.runs.sandbox.errors import OutOfTime
 from mini_vllm_labs.runs.sandbox.frames import is_learners
 
 FORGOTTEN = ("labs", "solutions", "conftest")
-TOOL = 4  # an id of `sys.monitoring` that no debugger and no profiler takes
-# Pyodide reads its interrupt buffer at every fiftieth call or jump. In place of a number this one has a clock.
+TOOL = 4  # an id of `sys.monitoring` that debuggers and profilers do not use
+# Pyodide reads its interrupt buffer at every fiftieth call or jump. This buffer holds a clock instead of a number.
 CLOCK = """({
     next: 0,
     get 0() {
@@ -31,7 +31,7 @@ CLOCK = """({
 
 
 def forget_learners_code() -> None:
-    """Let the next import read the learner's files again, with all that has imported them."""
+    """Make the next import reload the learner's files and the modules that imported them."""
     for name in [name for name in sys.modules if name.partition(".")[0] in FORGOTTEN]:
         del sys.modules[name]
     importlib.invalidate_caches()
@@ -39,11 +39,11 @@ def forget_learners_code() -> None:
 
 
 class EventWatch:
-    """Calls `look` with the running frame every 50 ms, and once it has raised, at every call and jump of the learner's.
+    """Calls `look` with the running frame every 50 ms and, once `look` has raised, at each call and jump.
 
-    So a loop that catches what is raised is met again outside of its `try`. Watching every event makes a loop many
-    times slower, so that begins when it is late. It needs Python 3.12, which any browser's is; the methods are those of
-    a watching thread.
+    Only the learner's calls and jumps count, so that a loop that catches the exception is met again outside its `try`.
+    Watching every event makes a loop many times slower, so it starts only when the loop is late. It needs Python 3.12,
+    which every browser has. The methods are those of a watching thread.
     """
 
     def __init__(self, look: Callable[[FrameType], None]) -> None:
@@ -51,7 +51,7 @@ class EventWatch:
         self._before: Any = None
 
     def start(self) -> None:
-        self.join()  # a cell that was ended may have left one
+        self.join()  # an interrupted cell may have left one running
         self._before = signal.signal(signal.SIGINT, self._on_signal)
         _set_interrupt_buffer(importlib.import_module("pyodide.code").run_js(CLOCK))
 
@@ -99,11 +99,11 @@ class EventWatch:
 
     def _at_event(self, frame: FrameType) -> None:
         self._look(frame)
-        self._end_events()  # the call that was late has ended
+        self._end_events()  # the late call has ended
 
 
 def _monitoring() -> Any:
-    return vars(sys)["monitoring"]  # the project's types are those of Python 3.11, which has none
+    return vars(sys)["monitoring"]  # absent from the types of Python 3.11, which the project uses
 
 
 def _set_interrupt_buffer(buffer: object) -> None:

@@ -1,8 +1,8 @@
-"""Messages between a worker and its parent over pipes: one line of JSON each, after a secret mark.
+"""Messages between a worker and its parent over pipes: a secret mark and a line of JSON each.
 
-The worker takes over its own stdin and stdout before it loads untrusted code, so whatever that code prints goes
-elsewhere. A line without the mark is never taken for a message, a line cut short (by a process that was killed
-while it wrote) spoils no other, and a line of any length takes a bounded amount of memory.
+The worker takes over its own stdin and stdout before it loads untrusted code, so that code's output goes elsewhere. A
+line without the mark is never read as a message. A line cut short, because its process was killed, damages only
+itself. A line of any length takes a bounded amount of memory.
 """
 
 import json
@@ -26,7 +26,7 @@ class ChannelError(Exception):
 
 
 class Channel:
-    """One end: sends on one pipe, receives on another. `mark` precedes every message, in both directions."""
+    """One end: sends on one pipe and receives on the other. `mark` precedes every message in both directions."""
 
     def __init__(self, read_fd: int, write_fd: int, mark: str, max_bytes: int = MAX_BYTES) -> None:
         self._read_fd = read_fd
@@ -37,16 +37,16 @@ class Channel:
         self._is_skipping = False
 
     def send(self, message: Message, deadline: float | None = None) -> None:
-        """Write one message, until `deadline` (on `time.monotonic`) if the pipe does not block.
+        """Write one message; give up at `deadline` (on `time.monotonic`) if the pipe is non-blocking.
 
-        Raises `ChannelError`, and `ValueError` for a message that is too long or holds a NaN or an infinity.
+        Raises `ChannelError`, and `ValueError` for a message that is too long or contains NaN or infinity.
         """
         content = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
         if len(content) > self._max_bytes:
             raise ValueError(
                 f"an answer of {len(content):,} bytes is too long: at most {self._max_bytes:,} can be sent"
             )
-        # The line break in front ends a line that was cut short.
+        # The leading line break ends a line that was cut short.
         rest = memoryview(b"\n" + self._mark + content + b"\n")
         while rest:
             try:
@@ -57,7 +57,7 @@ class Channel:
                 raise ChannelError("closed", "the process has ended") from None
 
     def receive(self) -> Message:
-        """Wait for one message and return it. Raises `ChannelError`; after a malformed message, read on."""
+        """Wait for one message and return it. Raises `ChannelError`; after "malformed", call it again."""
         while not (line := self._line()):
             pass
         if not line.startswith(self._mark):
@@ -71,7 +71,7 @@ class Channel:
         return message
 
     def take_back(self) -> None:
-        """Use the pipes again after a fork, which answered what was read ahead and may have made them non-blocking."""
+        """Reuse the pipes after a fork: the child answered buffered messages and may have set them non-blocking."""
         self._buffer.clear()
         os.set_blocking(self._read_fd, True)
         os.set_blocking(self._write_fd, True)
@@ -91,7 +91,7 @@ class Channel:
                 if not self._is_skipping:
                     self._is_skipping = True
                     raise ChannelError("malformed", f"a message is longer than {self._max_bytes:,} bytes")
-            start = len(self._buffer)  # searched already
+            start = len(self._buffer)  # already searched
             try:
                 chunk = os.read(self._read_fd, CHUNK)
             except OSError:
@@ -109,13 +109,13 @@ class Channel:
 
 
 def take_stdio(max_bytes: int = MAX_BYTES) -> Channel:
-    """Return the worker's end: its stdin and stdout, which from now on are empty and the same as stderr.
+    """Turn stdin and stdout into the worker's end of the channel.
 
-    The first line of stdin is the mark.
+    From then on stdin is empty and stdout goes to stderr. The first line of stdin is the mark.
     """
     read_fd, write_fd = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)  # `input()` of untrusted code would take our messages
+    os.dup2(null, 0)  # otherwise `input()` in untrusted code would read our messages
     os.close(null)
     sys.stdout.flush()
     os.dup2(2, 1)

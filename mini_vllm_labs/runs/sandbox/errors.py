@@ -1,10 +1,10 @@
-"""Ways a graded test can end that no built-in exception describes well enough."""
+"""Exceptions for endings of a graded test that built-in exceptions do not describe well."""
 
 
 class OutOfTime(BaseException):
     """The code was still running at the time limit of its test.
 
-    No `Exception`: an `except Exception` in a learner's loop would catch it and go on.
+    It does not derive from `Exception`, because `except Exception` in a learner's loop would catch it and continue.
     """
 
     seconds = 0.0
@@ -14,7 +14,7 @@ class OutOfTime(BaseException):
 
 
 class UnusableAnswerError(Exception):
-    """The test cannot continue with what the learner's code returned or changed. The message is complete."""
+    """The learner's code returned or changed a value so that the test cannot continue. The message is complete."""
 
 
 class StarterNotLoadedError(Exception):
@@ -22,7 +22,7 @@ class StarterNotLoadedError(Exception):
 
 
 def out_of_time_after(limit: float) -> type[OutOfTime]:
-    """Return the exception for a limit as a class: only a class can be raised in another thread."""
+    """Return an exception class for a limit, because only a class can be raised in a different thread."""
 
     class OutOfTimeAfter(OutOfTime):
         seconds = limit

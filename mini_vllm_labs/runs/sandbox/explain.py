@@ -37,13 +37,13 @@ def is_not_written(error: BaseException) -> bool:
 
 
 def unwritten_phase(error: BaseException) -> int:
-    """Return the phase that such an exception names, 0 for any other."""
+    """Return the phase named by our `NotImplementedError`, or 0 for a different exception."""
     found = NOT_WRITTEN.match(str(error)) if isinstance(error, NotImplementedError) else None
     return int(found[1]) if found else 0
 
 
 def explain(error: BaseException, names: Mapping[str, str]) -> str:
-    """Return an explanation of an exception in a graded test. `names` are the phase's names with their parameters."""
+    """Explain an exception in a graded test. `names` maps the phase's names to their parameters."""
     if is_not_written(error):
         return f"Not written yet: {message_of(error)}"
     if isinstance(error, UnusableAnswerError | StarterNotLoadedError):
@@ -74,7 +74,7 @@ def headline(error: BaseException) -> str:
 
 
 def location(error: BaseException) -> list[str]:
-    """Return the learner's line that the exception came from, its variables, and the call that led there."""
+    """Return lines with the learner's line that raised, its variables, and the calls that led there."""
     frames = learners_frames(error.__traceback__)
     if not frames:
         return []
@@ -86,7 +86,7 @@ def location(error: BaseException) -> list[str]:
 
 
 def lines_of(frames: Sequence[tuple[FrameType, int]], *, in_loop: bool) -> list[str]:
-    """Return the innermost of the learner's frames with its variables, those that called it, and the first call."""
+    """Describe the learner's innermost frame with its variables, up to two callers, and the first call."""
     lines = [f"  {place_of(*frames[-1])}"]
     if variables := variables_at(*frames[-1], in_loop=in_loop):
         lines.append(f"  there: {', '.join(variables)}")
@@ -96,7 +96,7 @@ def lines_of(frames: Sequence[tuple[FrameType, int]], *, in_loop: bool) -> list[
 
 
 def hint_for(error: BaseException) -> str:
-    """Return a guiding question; empty if the message has one already."""
+    """Return a guiding question, or an empty text if the message already has one."""
     if "\nHint: " in notes_of(error):
         return ""
     if isinstance(error, OutOfTime):
@@ -120,7 +120,7 @@ def message_of(error: BaseException) -> str:
 
 
 def missing_name(error: BaseException) -> str:
-    """Return the name that is missing in the learner's module or class; empty for other errors."""
+    """Return the name that the learner's module or class lacks; empty for other errors."""
     if not isinstance(error, AttributeError) or place_in(error):
         return ""
     owner = error.obj
@@ -131,23 +131,23 @@ def missing_name(error: BaseException) -> str:
 
 
 def place_in(error: BaseException) -> str:
-    """Return the last line in the learner's files that the exception passed through; empty if none."""
+    """Return the innermost line of the learner's files in the traceback; empty if there is none."""
     frames = learners_frames(error.__traceback__)
     return place_of(*frames[-1]) if frames else ""
 
 
 def no_answer_within(limit: str) -> str:
-    """Return what is sure after a limit: not whether the code, or the machine, was slow."""
+    """Return a message that does not claim which was slow, the code or the machine."""
     return f"No answer within {limit}: the code does not end, or the machine is busy with other work. Try it again."
 
 
 def explain_death(
     status: int | None, trace: str, seconds: float, waited: float | None = None
 ) -> tuple[Literal["timeout", "crashed"], str]:
-    """Return (outcome, message) for a process that ended without an answer. `status` None: it was killed.
+    """Return (outcome, message) for a process that ended without an answer.
 
-    `seconds` is its limit of CPU time, `waited` the seconds by the clock after which it was killed; None: both limits
-    of a `Watchdog` counted.
+    `status` is None if the process was killed. `seconds` is its limit of CPU time. `waited` is the wall time after
+    which it was killed, or None if both limits of a `Watchdog` applied.
     """
     where = _place_in_trace(trace)
     if status is None:

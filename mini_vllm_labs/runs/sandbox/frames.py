@@ -1,4 +1,4 @@
-"""Describe a place in the learner's code: the line, and short values of the variables that it reads."""
+"""Describes a place in the learner's code: the line, and the values of its variables, shortened."""
 
 import ast
 import inspect
@@ -22,7 +22,7 @@ def is_learners(file: str) -> bool:
 
 
 def learners_frames(tb: TracebackType | None) -> list[tuple[FrameType, int]]:
-    """Return the learner's frames of a traceback with their lines, outermost first."""
+    """Return the learner's frames in a traceback with their line numbers, outermost first."""
     return [(frame, line) for frame, line in traceback.walk_tb(tb) if is_learners(frame.f_code.co_filename)]
 
 
@@ -37,7 +37,7 @@ def place_of(frame: FrameType, line: int) -> str:
 
 
 def call_of(frame: FrameType) -> str:
-    """Return the call of a frame, with the current values of its parameters: `clamp(num_new=8, budget=10)`."""
+    """Return a frame's call with the current values of its parameters, as in `clamp(num_new=8, budget=10)`."""
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     shown = [f"{name}={short(frame.f_locals[name])}" for name in names if name in frame.f_locals and name != "self"]
@@ -45,7 +45,7 @@ def call_of(frame: FrameType) -> str:
 
 
 def variables_at(frame: FrameType, line: int, *, in_loop: bool = False) -> list[str]:
-    """Return `name = value` for each variable that a line reads and, with `in_loop`, that its innermost loop reads."""
+    """Return `name = value` for each variable in a line and, with `in_loop`, in its innermost loop."""
     found: dict[str, str] = {}
     for path in _paths_read(frame.f_code.co_filename, line, in_loop):
         value, known = _value(path, frame.f_locals)
@@ -55,7 +55,7 @@ def variables_at(frame: FrameType, line: int, *, in_loop: bool = False) -> list[
 
 
 def _paths_read(file: str, line: int, in_loop: bool) -> Iterator[tuple[str, ...]]:
-    """Yield names and dotted names, those of the line first: ("budget",), ("step", "token_budget")."""
+    """Yield names and dotted names, the line's own first: ("budget",), ("step", "token_budget")."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
@@ -82,12 +82,12 @@ def _dotted(node: ast.AST) -> tuple[str, ...]:
 
 
 def _value(path: tuple[str, ...], variables: dict[str, Any]) -> tuple[object, bool]:
-    """Return the value of a dotted name, and whether it is known. Runs none of the learner's code."""
+    """Return the value of a dotted name and whether it is known, without running the learner's code."""
     if path[0] not in variables:
         return None, False
     value = variables[path[0]]
     for name in path[1:]:
-        # A slot or an entry of `__dict__` is read without calling anything; a property is not.
+        # Reading a slot or an entry of `__dict__` calls nothing; reading a property would.
         stored = isinstance(inspect.getattr_static(type(value), name, None), MemberDescriptorType)
         if not stored and name not in getattr(value, "__dict__", {}):
             return None, False
@@ -96,7 +96,7 @@ def _value(path: tuple[str, ...], variables: dict[str, Any]) -> tuple[object, bo
 
 
 class ShortRepr(Repr):
-    """Short values for learners: requests and blocks by name, tensors by shape."""
+    """Shortens values for learners: shows requests and blocks by name, tensors by shape."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which imports are refused in a learner's file: the packages that grade it know the answers."""
+"""Finds refused imports in a learner's file, because the packages that grade it know the answers."""
 
 import ast
 import re
@@ -13,11 +13,11 @@ STARTER = re.compile(r"labs\.phase\d+_\w+\.starter(_\w+)?(\.|$)")
 IMPORTERS = ("import_module", "__import__", "find_spec", "run_module")
 
 
-@lru_cache  # a graded test asks again in each forked process
+@lru_cache  # each forked test checks the file again
 def refused_import(source: str | bytes) -> str:
-    """Return a sentence about the first import of a file that is refused; empty if there is none, or no Python.
+    """Return a sentence about the first refused import of a file; empty if there is none.
 
-    Starters may import `mini_vllm`, and other phases' starters.
+    Starters may import `mini_vllm` and other phases' starters. A file that is not Python gives an empty text.
     """
     found = [(line, name) for line, name in _imports(source) if _is_refused(name)]
     if not found:
@@ -30,11 +30,11 @@ def refused_import(source: str | bytes) -> str:
 
 
 def _imports(source: str | bytes) -> Iterator[tuple[int, str]]:
-    """Yield each import that is written in a source, with its line; nothing if the source is no Python."""
+    """Yield the line and name of each import in a source; yield nothing if it is not Python."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # importing the file shows what is wrong
+        return  # importing the file will show the error
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr)]
     aliases = [alias for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names]
     importers = {*IMPORTERS, *(alias.asname for alias in aliases if alias.name in IMPORTERS and alias.asname)}
@@ -48,14 +48,14 @@ def _is_refused(name: str) -> bool:
 
 
 def _imported(node: ast.AST, importers: Container[str]) -> Iterator[str]:
-    """Yield the modules that a node imports, or names as texts where that is how they are imported."""
+    """Yield the modules that a node imports, including names passed as strings to import functions."""
     match node:
         case ast.Import(names=names):
             yield from (alias.name for alias in names)
         case ast.ImportFrom(level=0, module=str() as module, names=names):
             yield from (f"{module}.{alias.name}" for alias in names)
         case ast.ImportFrom(level=1 | 2 as level, module=module, names=names):
-            package = "labs.phase0_own" if level == 1 else "labs"  # which phase it is does not matter
+            package = "labs.phase0_own" if level == 1 else "labs"  # any phase will do
             yield from (".".join(filter(None, [package, module, alias.name])) for alias in names)
         case ast.ImportFrom():
             yield "labs"

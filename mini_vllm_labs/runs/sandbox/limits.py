@@ -1,4 +1,4 @@
-"""What a process with untrusted code may use of the machine."""
+"""Limits the machine's resources for a process with untrusted code."""
 
 import sys
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Limits:
     """Limits of one process; None leaves a resource unlimited. Core files are never written.
 
-    `num_processes` counts all processes of the same user, so it is of use in a jail only.
+    `num_processes` counts all processes of the same user, so it is useful only in a jail.
     """
 
     memory_bytes: int | None = None
@@ -22,7 +22,7 @@ class Limits:
 
 
 def limit_resources(limits: Limits) -> None:
-    """Limit this process and its future children for good, where the system can (not on Windows)."""
+    """Limit this process and its future children permanently. Does nothing on Windows."""
     if sys.platform == "win32":
         return
     import resource
@@ -30,7 +30,7 @@ def limit_resources(limits: Limits) -> None:
     values = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_DATA: limits.memory_bytes,
-        resource.RLIMIT_AS: limits.address_bytes,  # with torch only once it is loaded: it reserves more than it uses
+        resource.RLIMIT_AS: limits.address_bytes,  # with torch, set it after loading: torch reserves more than it uses
         resource.RLIMIT_STACK: limits.stack_bytes,
         resource.RLIMIT_FSIZE: limits.file_bytes,
         resource.RLIMIT_NOFILE: limits.num_open_files,
@@ -41,5 +41,5 @@ def limit_resources(limits: Limits) -> None:
         values[resource.RLIMIT_SIGPENDING] = limits.num_signals
     for kind, value in values.items():
         _, hard = resource.getrlimit(kind)
-        if value is not None and (hard == resource.RLIM_INFINITY or value <= hard):  # the hard one can only be lowered
-            resource.setrlimit(kind, (value, value))  # both: code could raise the soft one again
+        if value is not None and (hard == resource.RLIM_INFINITY or value <= hard):  # a hard limit can only be lowered
+            resource.setrlimit(kind, (value, value))  # set both, because code could raise the soft limit again

@@ -1,4 +1,4 @@
-"""A process that can change nothing: bubblewrap, where it is installed, around a command."""
+"""Runs a command so that it cannot change anything, by bubblewrap where that is installed."""
 
 import shutil
 import subprocess
@@ -15,9 +15,9 @@ OPTIONS = (
 
 @cache
 def bubblewrap() -> tuple[str, ...]:
-    """Return the command that takes writing, network and other processes from another one; empty if there is none.
+    """Return a prefix that denies a command writing, network and other processes; empty if unavailable.
 
-    Some systems have bubblewrap and forbid what it does, so it is tried once.
+    Some systems install bubblewrap but forbid its system calls, so it is tried once.
     """
     program = shutil.which("bwrap")
     if program is None:
@@ -27,6 +27,6 @@ def bubblewrap() -> tuple[str, ...]:
 
 
 def read_only(command: Sequence[str], folder: Path) -> list[str]:
-    """Return a command that runs `command` in `folder` and lets it change nothing; without bubblewrap as it is."""
+    """Wrap `command` to run read-only in `folder`; without bubblewrap, return it unchanged."""
     around = bubblewrap()
     return [*around, "--chdir", str(folder), "--", *command] if around else list(command)

@@ -1,4 +1,4 @@
-"""What a file is that is called `.py`, and which newer Python a line is written for."""
+"""Recognises files that are not Python text despite their `.py` name, and syntax of a newer Python."""
 
 import ast
 import io
@@ -11,7 +11,7 @@ from importlib.util import find_spec
 HERE = f"Python {platform.python_version()}"
 SAVE = "save it as UTF-8"
 EXPORT = "hand in the plain .py file"
-# The first bytes of what is no text. A .docx is a zip, too.
+# The first bytes of files that are not text. A .docx is also a zip.
 KINDS: tuple[tuple[bytes, str, str], ...] = (
     (b"PK\x03\x04", "a zip archive or a .docx", "hand in the .py file that is in it, or name the archive .zip"),
     (b"\x1f\x8b", "a gzip archive", "hand in the .py file that is in it, or name the archive .tar.gz"),
@@ -36,7 +36,7 @@ KINDS: tuple[tuple[bytes, str, str], ...] = (
 )
 NOTEBOOK = re.compile(rb'\s*\{\s*"(cells|metadata|nbformat)"\s*:')
 IS_BYTECODE, NULL_SHARE = b"\r\n", 0.3
-# (Python, what it is, in a line that an older Python cannot read, or in the words of its error)
+# (Python, description, pattern in a line that an older Python cannot parse, part of its error message)
 NEWER = (
     ("3.14", "`except A, B:` without parentheses", r"^\s*except\*?\s+[\w.]+\s*,", ""),
     ("3.14", "a t-string", r"(?<![\w\"'])(t|tr|rt)[\"']", ""),
@@ -48,7 +48,7 @@ NEWER = (
 
 
 def complaint_about_content(content: bytes) -> str:
-    """Return what a file is instead of Python text in UTF-8, and what to do; empty if it is text."""
+    """Name the format of a file that is not UTF-8 Python text, and the remedy; empty if it is."""
     start = content.lstrip()[:64].lower()
     for signature, kind, what_to_do in KINDS:
         if content.startswith(signature) or (signature.isascii() and start.startswith(signature.lower())):
@@ -73,7 +73,7 @@ def complaint_about_content(content: bytes) -> str:
 
 
 def newer_syntax(error: SyntaxError) -> str:
-    """Return a sentence on this Python, and on the one that the line is written for if it can be told."""
+    """Return a sentence on this Python, and on the newer one that the line needs, if recognised."""
     line = error.text or ""
     for version, what, in_line, in_message in NEWER:
         is_newer = tuple(map(int, version.split("."))) > sys.version_info[:2]
@@ -83,7 +83,7 @@ def newer_syntax(error: SyntaxError) -> str:
 
 
 def whereabouts(error: BaseException) -> str:
-    """Return where a missing name is: in a newer Python's library, or where it moved; empty for other errors."""
+    """Return the place of a missing name: its new module or a newer Python; empty for other errors."""
     module = error.name if isinstance(error, ImportError) else getattr(getattr(error, "obj", None), "__name__", None)
     if not isinstance(error, ImportError | AttributeError) or not isinstance(module, str):
         return ""
@@ -97,7 +97,7 @@ LIBRARY = sys.stdlib_module_names | {"annotationlib", "compression"}  # the seco
 
 
 def written_for_newer(content: bytes) -> str:
-    """Return where a file needs a newer Python than this one, such as `line 3: ...`; empty if it does not."""
+    """Return where a file needs a newer Python, such as `line 3: ...`; empty if it does not."""
     try:
         ast.parse(content)
     except SyntaxError as error:

@@ -1,4 +1,4 @@
-"""The time limit for the learner's code in the process that runs it: graded tests, commands, notebooks."""
+"""Limits the time of the learner's code in the process that runs it: graded tests, commands, notebooks."""
 
 import contextlib
 import ctypes
@@ -30,27 +30,26 @@ Watched = tuple[object, float] | None
 
 
 def seconds_for(phase: int) -> float:
-    """Return how many seconds of CPU time a graded test of a phase, or a call into it, may take."""
+    """Return the CPU seconds that a graded test of a phase, or a call into it, may take."""
     return SECONDS_OF_PHASE.get(phase, SECONDS)
 
 
 def end_process(text: str) -> NoReturn:
-    """End the process with a text, because nothing else ends the learner's code."""
+    """Print a text and end the process, because nothing else ends the learner's code."""
     print(f"\n{text}", file=sys.__stderr__, flush=True)  # a test may have replaced `sys.stderr`
     os._exit(1)
 
 
 class TimeLimit:
-    """Raises `OutOfTime` in the thread that started it when the code there runs for too long.
+    """Raises `OutOfTime` in the thread that started it if code there runs too long.
 
-    A watching thread samples the stack. `watched` is given its innermost frame and returns what is limited, and to how
-    many seconds; None for code that may take as long as it likes. Seconds count while it is the same thing. They are
-    seconds of CPU time, so that a busy machine stops no code; code that waits uses none, and may take
-    `WAITING_FACTOR` times as long by the clock on the wall.
+    A watching thread samples the stack. `watched` gets its innermost frame and returns a key for the limited code and
+    its seconds, or None for unlimited code. Time counts while the key stays the same. The limit is CPU time, so that a
+    busy machine stops no code. Waiting code uses no CPU time; it may take `WAITING_FACTOR` times as long in wall time.
 
-    The code is interrupted by a signal where the system has it, else (`by_signal` false) by Python, which cannot wake
-    a thread that sleeps. It may catch `OutOfTime`: after `MAX_TRIES` times `give_up` gets a text, and must end the
-    process. In a browser there are no threads: there Python looks at the clock, see `EventWatch`.
+    A signal interrupts the code where the system has signals. Otherwise (`by_signal` false) Python does, but it cannot
+    wake a sleeping thread. Code may catch `OutOfTime`: after `MAX_TRIES` times `give_up` gets a text and must end the
+    process. A browser has no threads; there `EventWatch` checks the clock.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class TimeLimit:
             raise self._error
 
     def _is_late(self, frame: FrameType | None) -> bool:
-        """Return whether the same thing as at the last look has had its time. `frame` is the innermost one."""
+        """Return whether the code seen at the last check has used up its time. `frame` is the innermost."""
         key, seconds = self._watched(frame) or (None, 0.0)
         if key is None or key is not self._key:
             self._key, self._num_tries = key, 0
@@ -120,7 +119,7 @@ class TimeLimit:
         found = self._watched(frame)
         if found is not None and found[0] is self._key:
             raise self._error
-        self._key = None  # it has just ended, or a debugger holds it: its time starts again
+        self._key = None  # the call has just ended, or a debugger holds it: restart its time
 
 
 def in_main_thread() -> bool:
@@ -140,8 +139,8 @@ def limited_calls(
 ) -> Iterator[None]:
     """Limit each call into a starter while the block runs. Raises `OutOfTime` in the calling thread.
 
-    Only the time counts during which the same outermost frame of a starter stays on the stack, so a command that
-    calls the learner's code often may run as long as it likes. `seconds` defaults to the limit of the phase.
+    Time counts only while the same outermost frame of a starter stays on the stack, so a command that calls the
+    learner's code often has no limit. `seconds` defaults to the limit of the phase.
     """
 
     def call(frame: FrameType | None) -> Watched:
@@ -157,7 +156,7 @@ def limited_calls(
 
 
 def outermost_call(frame: FrameType | None) -> FrameType | None:
-    """Return the outermost frame of a stack that belongs to a starter, None if there is none."""
+    """Return the outermost frame of a stack that belongs to a starter, or None."""
     found = None
     while frame is not None:
         if is_learners(frame.f_code.co_filename):
@@ -167,6 +166,6 @@ def outermost_call(frame: FrameType | None) -> FrameType | None:
 
 
 def phase_of(call: FrameType) -> int:
-    """Return the phase of a call into a starter, 0 if its folder has another name."""
+    """Return the phase of a call into a starter, or 0 if its folder is not named after a phase."""
     phase = PHASE_FOLDER.match(Path(call.f_code.co_filename).parent.name)
     return int(phase[1]) if phase else 0

@@ -1,6 +1,6 @@
-"""A time limit inside a worker that also leaves a record of where the code was.
+"""A time limit inside a worker that also records where the code was.
 
-Python's fault handler writes the record, so it works in an endless loop that catches every exception, and in a crash.
+Python's fault handler writes the record, so this works in a crash and in an endless loop that catches every exception.
 """
 
 import faulthandler
@@ -14,17 +14,17 @@ MEASURES_CPU = hasattr(signal, "setitimer")
 
 
 class Watchdog:
-    """Ends the process when a time limit passes, and writes to a file what every thread was doing.
+    """Ends the process when a time limit passes, and writes every thread's stack to a file.
 
-    The limit is in seconds of CPU time, so that a busy machine fails no test; code that waits may take
-    `WAITING_FACTOR` times as long by the clock. Windows counts seconds by the clock only.
+    The limit is in seconds of CPU time, so that a busy machine fails no test. Waiting code may take `WAITING_FACTOR`
+    times as long in wall time. On Windows the limit is wall time.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab")  # appending, so that a record begins at 0 after `clear`
         faulthandler.enable(self._file)
         if MEASURES_CPU:
-            faulthandler.register(signal.SIGPROF, self._file, chain=True)  # after its record the signal ends all
+            faulthandler.register(signal.SIGPROF, self._file, chain=True)  # then the signal ends the process
 
     def clear(self) -> None:
         os.ftruncate(self._file.fileno(), 0)
@@ -42,10 +42,10 @@ class Watchdog:
 
 
 def waiting_seconds(seconds: float) -> float:
-    """Return how long a process whose limit is `seconds` may take by the clock."""
+    """Return the wall time that a process with a limit of `seconds` may take."""
     return seconds * WAITING_FACTOR if MEASURES_CPU else seconds
 
 
 def ended_for_cpu_time(status: int) -> bool:
-    """Return whether an exit status is that of a process that has used up its CPU time."""
+    """Return whether an exit status means that the process used up its CPU time."""
     return MEASURES_CPU and status == -signal.SIGPROF

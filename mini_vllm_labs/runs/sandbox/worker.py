@@ -1,4 +1,4 @@
-"""A process for untrusted code, seen from its parent: start it, exchange messages with it, end all of it."""
+"""The parent's side of a process for untrusted code: starts it, exchanges messages, ends the whole group."""
 
 import contextlib
 import os
@@ -17,18 +17,18 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.runs.sandbox.channel import CHUNK, MAX_BYTES, Channel, ChannelError, Message
 
 OUTPUT_BYTES = 4000
-MAX_QUEUED = 16  # a flood of messages waits in its pipe and takes no memory here
-POLL_SECONDS = 0.05  # the end of a process puts nothing into the queue that `receive` waits for
+MAX_QUEUED = 16  # further messages wait in the pipe and take no memory here
+POLL_SECONDS = 0.05  # `receive` waits on a queue, which does not show that the process ended
 GRACE_SECONDS = 1.0
 
 
 class WorkerProcess:
     """A child process in its own process group, with a temporary folder that is deleted at the end.
 
-    `command` is run in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and
-    stdout; what it prints then goes to stderr. With `has_channel` false, stdin is empty and stdout is output.
-    The first and the last `output_bytes` / 2 of the output are kept. `pass_fds` (POSIX) stay open in the child.
-    Leaving the `with` block kills the process group. A child that left the group lives on, unless the command is a
+    `command` runs in `cwd`. A program that calls `channel.take_stdio` exchanges messages over its stdin and stdout and
+    prints to stderr. If `has_channel` is false, stdin is empty and stdout is output. The first and the last
+    `output_bytes` / 2 of the output are kept. `pass_fds` (POSIX) stay open in the child.
+    Leaving the `with` block kills the process group. A child that left the group survives, unless the command is a
     jail.
     """
 
@@ -85,12 +85,12 @@ class WorkerProcess:
 
     @property
     def status(self) -> int:
-        """Wait for the end of the process; return its exit status, below 0 a signal."""
+        """Wait for the end of the process and return its exit status; a signal is negative."""
         return self._process.wait()
 
     @property
     def output(self) -> str:
-        """What the process printed, cut in the middle if it is long."""
+        """The output of the process, cut in the middle if it is long."""
         self._threads[0].join(GRACE_SECONDS)  # a child that left the group may keep the pipe open
         return self._output.text()
 
@@ -102,7 +102,7 @@ class WorkerProcess:
         self._channel.send(message, self.deadline)
 
     def receive(self, seconds: float | None = None) -> Message:
-        """Return the next message, waiting until `deadline` and for `seconds` at most. Raises `ChannelError`."""
+        """Return the next message; wait until `deadline`, at most `seconds`. Raises `ChannelError`."""
         limits = [] if self.deadline is None else [self.deadline]
         limits += [] if seconds is None else [time.monotonic() + seconds]
         while True:
@@ -112,13 +112,13 @@ class WorkerProcess:
             with contextlib.suppress(Empty):
                 return self._next(min(left, POLL_SECONDS))
             if not self.is_running:
-                self.kill()  # the end of a pipe that its children hold open would not be seen
-                with contextlib.suppress(Empty):  # its last message may be on its way
+                self.kill()  # its children may hold the pipe open, which hides its end
+                with contextlib.suppress(Empty):  # its last message may still arrive
                     return self._next(GRACE_SECONDS)
                 raise ChannelError("closed", "the process has ended")
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the process to end; return false if it did not within `seconds`."""
+        """Wait up to `seconds` for the process to end; return whether it did."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
             return True
@@ -154,13 +154,13 @@ class WorkerProcess:
         return item
 
     def _open_channel(self, max_bytes: int) -> Channel:
-        # A secret mark, so that nothing that the code prints can pass for a message.
+        # The mark is secret, so that output of the code cannot pass for a message.
         stdin, stdout, mark = self._process.stdin, self._process.stdout, secrets.token_hex(8)
         assert stdin is not None
         assert stdout is not None
-        with contextlib.suppress(OSError):  # it may have ended already, which `receive` reports
+        with contextlib.suppress(OSError):  # the process may already have ended; `receive` reports it
             os.write(stdin.fileno(), mark.encode() + b"\n")
-        if os.name == "posix":  # so that a process that does not read cannot block its parent
+        if os.name == "posix":  # a process that does not read must not block its parent
             os.set_blocking(stdin.fileno(), False)
         return Channel(stdout.fileno(), stdin.fileno(), mark, max_bytes)
 
@@ -184,7 +184,7 @@ class WorkerProcess:
 
 
 class Output:
-    """The beginning and the end of what a process prints, however much it is."""
+    """Keeps the beginning and the end of a process's output, however long it is."""
 
     def __init__(self, num_bytes: int) -> None:
         self._half = num_bytes // 2

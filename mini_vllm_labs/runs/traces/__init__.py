@@ -1,1 +1,1 @@
-"""Recorded steps: reading, replaying and describing them."""
+"""Reads, replays and describes recorded steps."""

@@ -1,20 +1,20 @@
-"""What became of the drafts of a run, step by step: a fold over its `StepRecord`s, without an engine."""
+"""Counts accepted and rejected drafts step by step: a fold over `StepRecord`s, without an engine."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mini_vllm.core.step_record import StepRecord
 
-STAND_IN = -1  # stands for a draft that was unknown when the step was planned
+STAND_IN = -1  # replaces a draft that was unknown when the step was planned
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One request's share of a step and what was sampled for it.
+    """One request's share of a step and the tokens sampled for it.
 
-    `num_computed` are the tokens computed before, `num_scheduled` includes the `drafts`. `sampled` are the accepted
-    drafts and one token more, empty without a token; `kept` those of them that became output. `in_vain`: the request
-    had ended, or was preempted, before the result came.
+    `num_computed` counts the tokens computed before, `num_scheduled` includes the `drafts`. `sampled` holds the
+    accepted drafts and one more token, or is empty; `kept` holds those that became output. `in_vain` is true if the
+    request ended or was preempted before the result came.
     """
 
     request_id: str
@@ -28,30 +28,30 @@ class Verdict:
 
     @property
     def num_accepted(self) -> int:
-        """The drafts that the target has confirmed."""
+        """The number of drafts that the target confirmed."""
         return max(0, len(self.sampled) - 1)
 
     @property
     def num_rejected(self) -> int:
-        """The drafts taken back, from the first wrong one on."""
+        """The number of drafts rolled back: the first wrong one and all after it."""
         return len(self.drafts) - self.num_accepted
 
     @property
     def num_planned(self) -> int:
-        """The tokens computed if all drafts were right."""
+        """The number of computed tokens if all drafts are right."""
         return self.num_computed + self.num_scheduled
 
     @property
     def num_computed_after(self) -> int:
-        """The tokens computed once the rejected drafts are taken back."""
+        """The number of computed tokens after the rejected drafts are rolled back."""
         return self.num_planned - self.num_rejected
 
 
 @dataclass(frozen=True)
 class DraftCounts:
-    """Counts of a run so far. `proposed` and `accepted` are the drafts by position, the first one first.
+    """Counts of a run so far. `proposed` and `accepted` count the drafts at each position.
 
-    `num_shares` are the shares that sampled, one per request and step; `num_tokens` those they kept.
+    `num_shares` counts the shares that sampled, one per request and step; `num_tokens` counts the tokens they kept.
     """
 
     num_shares: int = 0
@@ -61,7 +61,7 @@ class DraftCounts:
 
     @property
     def tokens_per_step(self) -> float:
-        """The tokens that a request gets from a step, on average; 0 before the first one."""
+        """The average number of tokens that a request gets from a step; 0 before the first step."""
         return self.num_tokens / self.num_shares if self.num_shares else 0.0
 
     def plus(self, verdicts: Iterable[Verdict]) -> "DraftCounts":
@@ -79,21 +79,21 @@ class DraftCounts:
 
 
 def raised(counts: Sequence[int], first: int, length: int) -> tuple[int, ...]:
-    """Return the counts, at least `length` of them, the `first` ones one higher."""
+    """Pad the counts to at least `length` and add 1 to the `first` of them."""
     padded = [*counts, *[0] * (length - len(counts))]
     return tuple(count + (place < first) for place, count in enumerate(padded))
 
 
 def verdicts_of(steps: Sequence[StepRecord]) -> list[list[Verdict]]:
-    """Return for each step the verdicts on its shares, in the order of the plan. The steps follow each other.
+    """Return the verdicts on each step's shares, in the order of the plan. The steps must be consecutive.
 
-    A step that was planned before the verdict on its predecessor took all drafts there for right: its shares are moved
-    back by those rejected since.
+    A step planned before its predecessor's verdict assumed that all drafts there were right. Its shares are moved back
+    by the number of drafts rejected since.
     """
     applied_in = {record["update_of"]: record for record in steps if record["update_of"] is not None}
     found: list[list[Verdict]] = []
     for record in steps:
-        # With async scheduling the step before was applied after this plan was made.
+        # With async scheduling, the previous step was applied after this plan was made.
         late = record["step"] - 1 if applied_in.get(record["step"] - 1) is record else None
         known = [] if late is None or late < steps[0]["step"] else found[late - steps[0]["step"]]
         before = {verdict.request_id: verdict for verdict in known}

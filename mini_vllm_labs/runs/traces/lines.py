@@ -1,4 +1,4 @@
-"""Which lines of the phases ran in each step, and which of them decided what happened. Recorded only when asked for."""
+"""Records, on request, which lines of the phases ran in each step and which of them decided an event."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from mini_vllm.core.request import Request
 from mini_vllm_labs.runs.sandbox.frames import is_learners
 
 Place = tuple[str, int]
-"""A file, from the checkout, and a line of it."""
+"""A file's path relative to the checkout, and a line number."""
 What = Literal["allocated", "hit", "freed", "admitted", "preempted", "finished"]
 OF_REQUESTS: Mapping[CodeType, What] = {
     Request.admit.__code__: "admitted",
@@ -21,15 +21,15 @@ OF_REQUESTS: Mapping[CodeType, What] = {
     Request.finish.__code__: "finished",
 }
 OF_BLOCKS: Mapping[str, What] = {"get_new_blocks": "allocated", "touch": "hit", "free_blocks": "freed"}
-"""The pool's functions, by the names that phase 2 gives them."""
+"""Maps the pool's functions, named as in phase 2, to events."""
 PHASE_OF_BLOCKS = "phase2_"
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to a block (`subject` is its number) or a request (its id), and the lines that brought it about.
+    """An event of a block (`subject` is its number) or a request (its id), and the lines that caused it.
 
-    The first of `places` decided it: for a block the line that asked the pool. It was called from the next one.
+    The first of `places` decided the event; for a block it is the line that called the pool. The next one called it.
     """
 
     step: int
@@ -40,14 +40,14 @@ class Event:
 
 @dataclass(frozen=True, repr=False)
 class Lines:
-    """The lines of the phases that ran in each step, what they decided, and the text of their files at that time."""
+    """The phases' lines that ran in each step, the events they decided, and their files' text at that time."""
 
     ran: Sequence[frozenset[Place]]
     events: Sequence[Event]
     sources: Mapping[str, str]
 
     def why(self, subject: int | str, step: int) -> Event | None:
-        """Return the last event of a block or a request up to a step; None if it had none."""
+        """Return the last event of a block or a request up to a step, or None."""
         found = (event for event in reversed(self.events) if event.step <= step and event.subject == subject)
         return next(found, None)
 
@@ -56,9 +56,9 @@ class Lines:
         return [step for step, places in enumerate(self.ran) if (file, line) in places]
 
     def encode(self, index: Callable[[str], int]) -> dict[str, Any]:
-        """Return the lines for the player: events by the key that it follows, steps by file and line.
+        """Encode the lines for the player: events by subject, steps by file and line.
 
-        `index` is the number of a request in the picture.
+        `index` returns the number of a request in the picture.
         """
         files = list(self.sources)
         events: dict[str, list[list[Any]]] = {}
@@ -76,7 +76,7 @@ class Lines:
 
 @cache
 def place_of(file: str) -> str:
-    """Return a starter's or a reference's file from the checkout; empty for any other file."""
+    """Return the path of a starter or solution relative to the checkout; empty for other files."""
     path = Path(file)
     if is_learners(file) or (path.parent == CHECKOUT / "solutions" and path.name.startswith("phase")):
         return path.relative_to(CHECKOUT).as_posix()
@@ -84,7 +84,7 @@ def place_of(file: str) -> str:
 
 
 def places_from(frame: FrameType | None) -> Iterator[Place]:
-    """Yield the lines of the phases on a stack, innermost first."""
+    """Yield the phases' lines on a stack, innermost first."""
     while frame is not None:
         if file := place_of(frame.f_code.co_filename):
             yield file, frame.f_lineno
@@ -93,9 +93,9 @@ def places_from(frame: FrameType | None) -> Iterator[Place]:
 
 @dataclass
 class LineRecorder:
-    """Records while its block runs. `step` is the number of the step that runs; set it before each.
+    """Records lines while its `with` block runs. Set `step` to the number of each step before it runs.
 
-    It takes the place of a debugger's trace function, and every call costs more while it is there.
+    It replaces a debugger's trace function and slows every call down.
     """
 
     step: int = 0
@@ -112,7 +112,7 @@ class LineRecorder:
         sys.settrace(self._before)
 
     def lines(self, num_steps: int) -> Lines:
-        """Return what was recorded of the first steps."""
+        """Return the recorded lines of the first `num_steps` steps."""
         ran = [frozenset(self._ran.get(step, ())) for step in range(num_steps)]
         events = [event for event in self.events if event.step < num_steps]
         files = {file for places in (*ran, *(event.places for event in events)) for file, _ in places}
@@ -123,7 +123,7 @@ class LineRecorder:
         if frame.f_code in OF_REQUESTS:
             self._note(OF_REQUESTS[frame.f_code], [frame.f_locals["self"].request_id], frame)
         file, name = place_of(frame.f_code.co_filename), frame.f_code.co_name
-        if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):  # now: it may change what it was given
+        if PHASE_OF_BLOCKS in file and name in ("touch", "free_blocks"):  # now: the call may change its argument
             self._note(OF_BLOCKS[name], numbers_in(argument(frame)), frame.f_back)
         return self._on_line if file else None
 
@@ -141,12 +141,12 @@ class LineRecorder:
 
 
 def argument(frame: FrameType) -> object:
-    """Return the argument of a method that has just been called, None if it takes none."""
+    """Return the first argument of a method that has just been called, or None if it takes none."""
     code = frame.f_code
     return frame.f_locals.get(code.co_varnames[1]) if code.co_argcount > 1 else None
 
 
 def numbers_in(value: object) -> list[int]:
-    """Return the blocks of a call: one number, or those of a sequence. Wrong code may pass anything."""
+    """Return the block numbers in a call's argument, a number or a sequence. Wrong code may pass anything."""
     items = value if isinstance(value, Sequence) else [value]
     return [item for item in items if isinstance(item, int)]

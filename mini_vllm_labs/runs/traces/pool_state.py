@@ -1,4 +1,4 @@
-"""The block pool after a step, computed from step records: free queue, cached blocks, and the moves of the step."""
+"""Computes the block pool after a step from step records: free queue, cached blocks and moves."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 class PoolState:
     """The free queue, front first, and the cached blocks, both at the end of the step.
 
-    Records with `detail` contain both. Without it (most recorded traces) they follow from the rules: take from the
-    front, give back at the back, last block of a table first. `taken` and `freed` are this step's moves in order;
-    `freed` has (request id, blocks in the order in which they went to the queue).
+    Records with `detail` contain both. Without `detail` (most recorded traces) they follow from the rules: take from
+    the front, free to the back, last block of a table first. `taken` and `freed` are this step's moves in order;
+    `freed` holds (request id, blocks in queue order).
     """
 
     num_blocks: int
@@ -34,7 +34,7 @@ class PoolState:
         computed: Mapping[str, int],
         num_tokens: Mapping[str, int],
     ) -> None:
-        """Apply the next step. The mappings, by request id, hold the values before it."""
+        """Apply the next step. The mappings hold the values before it, by request id."""
         held = {request_id: list(blocks) for request_id, blocks in tables.items()}
         reach = dict(computed)
         self.taken, self.freed = [block for share in record["scheduled"] for block in share["new_blocks"]], []
@@ -57,7 +57,7 @@ class PoolState:
     def _fill(self, share: ScheduledRecord, num_tokens: int) -> None:
         if self.prefix_caching:
             end = min(share["computed"] + share["n"], num_tokens)
-            first = 0 if share["kind"] == "running" else share["computed"]  # accepted drafts have filled some, too
+            first = 0 if share["kind"] == "running" else share["computed"]  # accepted drafts have also filled some
             self.cached.update(share["blocks"][first // self.block_size : end // self.block_size])
 
     def _free(self, request_id: str, held: dict[str, list[int]], reach: Mapping[str, int]) -> None:
@@ -70,7 +70,7 @@ class PoolState:
             self.freed.append((request_id, given_back))
 
     def _lost(self, table: Sequence[int], reach: Mapping[str, int], victim: str, num_returned: int) -> Iterable[int]:
-        """Return the blocks that a victim took in this step, which are in no record: the front of the queue."""
+        """Take from the queue's front the blocks that a victim got in this step, which no record lists."""
         needed = cdiv(reach.get(victim, 0) + num_returned, self.block_size) if num_returned else 0
         known = set(self.taken)
         lost = [block for block in self.free_queue if block not in known][: max(0, needed - len(table))]

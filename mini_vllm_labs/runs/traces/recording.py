@@ -1,4 +1,4 @@
-"""A trace with all that is needed to draw it, from an engine, from a file, or from bare step records."""
+"""A trace with everything needed to draw it, made from an engine, a file, or bare step records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Recording:
-    """All steps of a run from the first one, and its constants. `stalled`: no later step could schedule anything.
+    """All steps of a run from the first, and its constants.
 
-    `lines` are those of the phases that ran, if they were recorded, too.
+    `stalled` means that no later step could schedule anything. `lines` holds the phases' lines that ran, if recorded.
 
     Raises `ValueError` if the steps are not numbered 0, 1, 2, ...
     """
@@ -39,9 +39,9 @@ class Recording:
 
     @classmethod
     def of(cls, source: LLM | LLMEngine, titles: Mapping[str, str] | None = None) -> Self:
-        """Return the run so far of an engine that was built with `record=True`.
+        """Record the run so far of an engine built with `record=True`.
 
-        `titles` are the questions of some requests. Raises `ValueError` if the engine does not record.
+        `titles` maps ids of requests to their questions. Raises `ValueError` if the engine does not record.
         """
         engine = source if isinstance(source, LLMEngine) else source.engine
         scheduler, steps = engine.scheduler, list(engine.recorder.steps)
@@ -59,12 +59,12 @@ class Recording:
         return cls(info, steps)
 
     def with_priorities(self, priorities: Mapping[str, int]) -> Self:
-        """Return the recording with the requests' priorities, if they differ."""
+        """Return the recording with the requests' priorities, or without any if all are equal."""
         differ = len(set(priorities.values())) > 1
         return replace(self, info=replace(self.info, priorities=dict(priorities) if differ else {}))
 
     def with_stuck_step(self) -> Self:
-        """Return a stalled recording with one more step, in which nothing is scheduled, and any other unchanged."""
+        """Append an empty step to a stalled recording; return a different recording unchanged."""
         if not self.stalled or not self.steps:
             return self
         last = self.steps[-1]
@@ -78,9 +78,9 @@ class Recording:
 
     @classmethod
     def read(cls, path: Path | str, name: str | None = None) -> Self:
-        """Return the trace in a file; of a file of recorded scenarios the one called `name`.
+        """Read a trace from a file; `name` selects one of several recorded scenarios.
 
-        Raises `ValueError` if the file holds no trace, `OSError` if it cannot be read.
+        Raises `ValueError` if the file does not contain a trace, `OSError` if it cannot be read.
         """
         found = open_trace(Path(path), name)
         if isinstance(found, Scenario):
@@ -106,9 +106,9 @@ class Recording:
 
     @classmethod
     def from_steps(cls, steps: Sequence[StepRecord], token_budget: int | None = None) -> Self:
-        """Return a recording of bare records, with pool, block size and prompts inferred from them.
+        """Make a recording from bare records; infer pool, block size and prompts from them.
 
-        Raises `ValueError` if there are none.
+        Raises `ValueError` if `steps` is empty.
         """
         require_whole(steps)
         if not steps:
@@ -138,14 +138,14 @@ def require_whole(steps: Sequence[StepRecord]) -> None:
 
 
 def titles_of(steps: Sequence[StepRecord]) -> dict[str, str]:
-    """Return the ids of all requests, in order of arrival, as their own titles."""
+    """Map the id of each request to itself as its title, in order of arrival."""
     return {request_id: request_id for record in steps for request_id in record["added"]}
 
 
 def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
-    """Return the prompt's tokens for each request, 0 for one that never ran.
+    """Return the number of prompt tokens of each request, 0 if it never ran.
 
-    A request that was never running at the end of a step computed its whole prompt in its first one.
+    A request that was never running at the end of a step computed its whole prompt in its first step.
     """
     sampled, least, known = dict.fromkeys(titles_of(steps), 0), dict[str, int](), dict[str, int]()
     for record in steps:
@@ -161,7 +161,7 @@ def prompt_lengths(steps: Sequence[StepRecord]) -> dict[str, int]:
 def likely_block_size(steps: Sequence[StepRecord]) -> int:
     """Return a block size consistent with all block tables, a power of two if possible."""
     shares = [share for record in steps for share in record["scheduled"] if share["blocks"]]
-    # A table keeps the blocks of rejected drafts, and a drafter with a KV cache needs slots beyond its last draft.
+    # A table keeps the blocks of rejected drafts. A drafter with a KV cache also needs slots beyond its last draft.
     beyond = max((len(share.get("drafts", [])) for share in shares), default=0)
     ends = [(share["computed"] + share["n"], len(share["blocks"])) for share in shares]
     least = max((cdiv(end, num_blocks) for end, num_blocks in ends), default=1)

@@ -1,4 +1,4 @@
-"""The state of a run after a step: a fold over its `StepRecord`s, without an engine."""
+"""Computes the state of a run after a step: a fold over its `StepRecord`s, without an engine."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ class RunInfo:
     """The constants of a run.
 
     `titles` and `num_prompt_tokens` have one entry per request id, in order of arrival. `num_blocks` counts
-    the blocks that requests can hold, without the null block. `priorities` are empty if the run has only one,
-    `max_num_seqs` is 0 if it is not known.
+    the blocks that requests can hold, without the null block. `priorities` is empty if all are equal, `max_num_seqs`
+    is 0 if unknown.
     """
 
     titles: dict[str, str]
@@ -29,7 +29,7 @@ class RunInfo:
 
     @property
     def unit(self) -> str:
-        """What memory is counted in: blocks, or slots where a block is one slot."""
+        """The unit of memory: "block", or "slot" if a block is one slot."""
         return "block" if self.block_size > 1 else "slot"
 
     def index(self, request_id: str) -> int:
@@ -56,7 +56,7 @@ def is_short_name(request_id: str) -> bool:
 
 @dataclass
 class RunState:
-    """The state that a picture of the current step needs; `advance` applies the next step.
+    """The state needed to draw the current step; `advance` applies the next step.
 
     `tables` are the block tables while the step was computed. `remembered` maps a block to the request whose
     content it holds. `texts` is filled by callers that have the texts.
@@ -90,23 +90,23 @@ class RunState:
 
     @property
     def hit_rate(self) -> float:
-        """The share of the requests' tokens found in the prefix cache at first admissions, 0 to 1."""
+        """The share of requests' tokens found in the prefix cache at first admission, 0 to 1."""
         return self._num_first_hit_tokens / max(1, self._num_first_tokens)
 
     def num_tokens(self, request_id: str) -> int:
-        """Return the tokens of a request, prompt and output, after the current step."""
+        """Return the number of a request's tokens, prompt and output, after the current step."""
         return self.info.num_prompt_tokens[request_id] + self.num_output_tokens.get(request_id, 0)
 
     def num_reached(self, request_id: str) -> int:
-        """Return how many known tokens of a request are computed, those of steps in flight among them."""
+        """Return how many known tokens of a request are computed, including steps in flight."""
         return min(self.computed.get(request_id, 0), self.num_tokens(request_id))
 
     def is_decode(self, share: ScheduledRecord) -> bool:
-        """Return whether a share of the current step computes only the newest sampled token, and the drafts after it.
+        """Return whether a share computes only the newest sampled token and the drafts after it.
 
         A resumed request that recomputes sampled tokens does not decode.
         """
-        # A plan made ahead computes a token that is not known yet.
+        # A plan made ahead computes a token that is not yet known.
         is_newest = share["computed"] + 1 >= self.num_known[share["id"]]
         was_sampled = share["computed"] >= self.info.num_prompt_tokens[share["id"]]
         is_one = share["n"] - len(share.get("drafts", [])) == 1
@@ -114,7 +114,7 @@ class RunState:
 
     def advance(self, record: StepRecord) -> None:
         tables = self.tables_after_update()
-        # First, because the pool is told how things stood before the step.
+        # First, because the pool needs the state before the step.
         self.pool.advance(record, tables, self.computed, {i: self.num_tokens(i) for i in self.info.titles})
         freed = {victim for victim, *_ in record["preempted"]} | set(record["aborted"])
         self.tables = {i: blocks for i, blocks in tables.items() if i not in freed}
@@ -139,7 +139,7 @@ class RunState:
         self.tables[request_id] = share["blocks"]
         self.remembered |= dict.fromkeys(share["new_blocks"], request_id)
         self.computed[request_id] = end
-        if share["kind"] == "new":  # a preempted request finds its own blocks, which vLLM counts apart, too
+        if share["kind"] == "new":  # a preempted request finds its own blocks; vLLM also counts those separately
             self._num_first_tokens += self.num_tokens(request_id)
             self._num_first_hit_tokens += share.get("hit", 0)
         if share["kind"] != "running":
@@ -152,7 +152,7 @@ class RunState:
         self._furthest[request_id] = max(end, furthest)
 
     def _roll_back(self, record: StepRecord) -> None:
-        """Take the rejected drafts of the step that this one applied from what is computed."""
+        """Subtract the rejected drafts of the step that this one applied from the computed tokens."""
         self._rejected[record["step"]] = {
             share["id"]: len(share["drafts"]) - max(0, len(record["sampled"].get(share["id"], ())) - 1)
             for share in record["scheduled"]
@@ -174,7 +174,7 @@ class RunState:
         return {request_id: blocks for request_id, blocks in self.tables.items() if request_id in running}
 
     def num_used_slots(self) -> dict[int, int]:
-        """Return how many slots of each held block have K and V once the step is computed."""
+        """Return how many slots of each held block contain K and V after the step."""
         used: dict[int, int] = {}
         for request_id, table in self.tables.items():
             for place, block_id in enumerate(table):

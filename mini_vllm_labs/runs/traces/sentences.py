@@ -1,4 +1,4 @@
-"""The events of a step: as a few sentences, and as the words for which it is worth stopping."""
+"""Describes the events of a step in a few sentences, and names the events worth stopping for."""
 
 from collections.abc import Iterable
 from itertools import chain, zip_longest
@@ -12,7 +12,7 @@ MAX_SENTENCES = 3
 
 
 def describe_step(state: RunState) -> str:
-    """Return the most interesting events of a step, rare ones first, and why requests wait: at most three sentences."""
+    """Describe a step's events, rare ones first, and why requests wait, in at most three sentences."""
     if (record := state.record) is None:
         return "No step yet."
     if is_stuck(record):
@@ -23,7 +23,7 @@ def describe_step(state: RunState) -> str:
 
 
 def is_stuck(record: StepRecord) -> bool:
-    """Return whether nothing can be scheduled in this step and in no later one."""
+    """Return whether nothing can be scheduled in this step or any later one."""
     return bool(record.get("detail", {}).get("stuck"))
 
 
@@ -66,7 +66,7 @@ def is_in_front(record: StepRecord, victim: str) -> bool:
 
 
 def admitted(state: RunState, record: StepRecord) -> list[str]:
-    """Return a sentence for each request admitted with a hit or resumed, and one for the others together."""
+    """Return a sentence for each request that is resumed or has a hit, and one for all others."""
     sentences, plain = [], []
     for share in record["scheduled"]:
         if share["kind"] == "running":
@@ -83,7 +83,7 @@ def admitted(state: RunState, record: StepRecord) -> list[str]:
 
 
 def chunks(state: RunState, record: StepRecord) -> list[str]:
-    """Return a sentence for the first prompt of which this step computes only a part."""
+    """Return a sentence for the first prompt that this step computes only in part."""
     for share in record["scheduled"]:
         end, known = share["computed"] + share["n"], state.num_known[share["id"]]
         if end < known:
@@ -92,7 +92,7 @@ def chunks(state: RunState, record: StepRecord) -> list[str]:
 
 
 def waiting(state: RunState, record: StepRecord) -> list[str]:
-    """Return why the first waiting request that is no victim of this step was not admitted, as far as is known."""
+    """Return why the first waiting request was not admitted, if known; victims of this step are skipped."""
     info, victims = state.info, {victim for victim, *_ in record["preempted"]}
     head = next((i for i in record["waiting_after"] if i not in victims), None)
     why = "" if head is None or head in record["aborted"] else reason(state, record, head)
@@ -100,7 +100,7 @@ def waiting(state: RunState, record: StepRecord) -> list[str]:
 
 
 def reason(state: RunState, record: StepRecord, request_id: str) -> str:
-    """Return what kept a request from being admitted: in the order in which the scheduler asks."""
+    """Return the first reason not to admit a request, in the scheduler's order of checks."""
     info, free = state.info, record["free_after_schedule"]
     num_running, left = len(record["running_after"]) + len(record["finished"]), info.token_budget - record["total"]
     num_tokens = state.num_known[request_id]
@@ -130,13 +130,13 @@ def ordinary(state: RunState, record: StepRecord) -> list[str]:
 
 
 def events_in(*recordings: Recording) -> list[list[str]]:
-    """Return, for each step, the events that happen in it in any of the runs."""
+    """Return for each step the events that happen in it in any of the runs."""
     runs = [map(events_of, recording.steps) for recording in recordings]
     return [list(dict.fromkeys(chain(*step))) for step in zip_longest(*runs, fillvalue=())]
 
 
 def events_of(record: StepRecord) -> list[str]:
-    """Return which of preemption, prefix hit, stall and finish happened in a step."""
+    """Return the events of a step, out of preemption, prefix hit, stall and finish."""
     happened = {
         "preemption": record["preempted"],
         "prefix hit": [share for share in record["scheduled"] if share.get("hit")],

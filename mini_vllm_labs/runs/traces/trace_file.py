@@ -1,4 +1,4 @@
-"""Traces in files: our own (a line of settings, then one step per line) and the recorded scenarios."""
+"""Reads and writes trace files: our own (a line of settings, then a step per line) and recorded scenarios."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,13 @@ from mini_vllm_labs.runs.parity.scenario import Scenario, read_scenarios
 
 
 def write_trace(path: Path, records: list[StepRecord], token_budget: int | None) -> None:
-    """Write a trace. The first line is `{"token_budget": ...}`, every other one a step."""
+    """Write a trace. The first line is `{"token_budget": ...}`, every other line a step."""
     lines: list[Any] = [{"token_budget": token_budget}, *records]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 def read_trace(path: Path, name: str | None = None) -> tuple[list[StepRecord], int | None]:
-    """Return the steps of a trace file and its token budget, None if unknown. Raises as `open_trace`."""
+    """Return the steps of a trace file and its token budget, None if unknown. Raises like `open_trace`."""
     found = open_trace(path, name)
     if isinstance(found, Scenario):
         records: list[StepRecord] = found.line["trace"]["steps"]
@@ -26,8 +26,8 @@ def read_trace(path: Path, name: str | None = None) -> tuple[list[StepRecord], i
 def open_trace(path: Path, name: str | None = None) -> Scenario | tuple[list[StepRecord], int | None]:
     """Return a recorded scenario, or the steps and the token budget of one of our own traces.
 
-    In a file of recorded scenarios it is the scenario called `name`, or the only one. Raises `ValueError`
-    if the file holds no trace, `OSError` if it cannot be read.
+    In a file of recorded scenarios, `name` selects one; it may be None if there is only one. Raises `ValueError` if
+    the file does not contain a trace, `OSError` if it cannot be read.
     """
     if path.suffix != ".gz":
         try:
@@ -45,7 +45,7 @@ def open_trace(path: Path, name: str | None = None) -> Scenario | tuple[list[Ste
 
 
 def read_steps(path: Path, lines: list[Any]) -> tuple[list[StepRecord], int | None]:
-    """Check that the lines are steps, with or without a first line of settings."""
+    """Check that the lines are steps, and split off an optional first line of settings."""
     budget = None
     if lines and isinstance(lines[0], dict) and "token_budget" in lines[0]:
         budget = lines.pop(0)["token_budget"]

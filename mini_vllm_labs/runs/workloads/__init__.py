@@ -1,1 +1,1 @@
-"""Requests to run: seeded, timed, and as an ablation over the phases."""
+"""Builds seeded and timed requests, and runs the ablation over the phases."""

@@ -1,7 +1,7 @@
-"""The ablation over the phases: the same workload through phases 1, 1-2, ... 1-6, and then the electives.
+"""Runs the same workload through phases 1, 1-2, ... 1-6 and then the electives: the ablation.
 
-Every lineup gets the same requests at the same times, the same memory in tokens and the same settings, and
-generates the same tokens. Only the phases differ, and with them how long each request waits. Time is simulated
+Every lineup gets the same requests at the same times, the same memory in tokens and the same settings, and generates
+the same tokens. Only the phases differ, and therefore how long each request waits. Time is simulated
 (`simulated_time.py`).
 """
 
@@ -27,7 +27,7 @@ NUM_REQUESTS = 36
 DOCUMENT_EVERY = 3
 NUM_SHARED_TOKENS = 192
 MAX_TOKENS = 400
-END = 3  # below the vocabulary: no prompt has it
+END = 3  # below the vocabulary, so no prompt contains it
 MAX_STEPS = 5000
 NUM_DRAFTS = 4
 
@@ -45,7 +45,7 @@ SETTINGS = EngineConfig(
 
 
 def ablation_requests(seed: int = 0) -> list[TimedRequest]:
-    """Return chats that share a long system prompt; every third request is a document that shares nothing.
+    """Return chats that share a long system prompt; every third request is an unrelated document.
 
     Every request has `max_tokens` of 400 (`MAX_TOKENS`), and every output ends much earlier.
     """
@@ -67,7 +67,7 @@ def ablation_requests(seed: int = 0) -> list[TimedRequest]:
 
 @dataclass(slots=True)
 class LineupResult:
-    """How one lineup served the workload. Times are seconds of simulated time."""
+    """One lineup's results on the workload. Times are simulated seconds."""
 
     lineup: Lineup
     num_requests: int
@@ -93,7 +93,7 @@ class LineupResult:
 
 
 def ablation_lineups(whole: Lineup, last_phase: int = 5) -> list[Lineup]:
-    """Return the lineup with phase 1 alone, then with one phase more each time; an absent phase adds no lineup.
+    """Return lineups that grow by one phase each, from phase 1 alone; absent phases are skipped.
 
     The electives follow `last_phase`.
     """
@@ -127,12 +127,12 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
             if output.request_id in latest:
                 result.inter_token_latencies.append(clock.now - latest[output.request_id])
             else:
-                num_hit_tokens += output.metrics.num_cached_tokens  # of the first admission, as vLLM counts hits
+                num_hit_tokens += output.metrics.num_cached_tokens  # at first admission, as vLLM counts hits
                 num_prompt_tokens += len(output.prompt_token_ids)
                 result.first_token_latencies.append(clock.now - arrived[output.request_id])
             latest[output.request_id] = clock.now
             known, token_ids = result.token_ids.get(output.request_id, []), output.outputs[0].token_ids
-            # Tokens of one step come together: only the first of them was waited for.
+            # Tokens of one step arrive together, so only the first has a latency.
             result.inter_token_latencies += [0.0] * (len(token_ids) - len(known) - 1)
             result.token_ids[output.request_id] = token_ids
             num_finished += output.finished
@@ -147,7 +147,7 @@ def run_lineup(lineup: Lineup, requests: Sequence[TimedRequest], config: EngineC
 def outputs_in_time(
     engine: LLMEngine, clock: VirtualClock, requests: Sequence[TimedRequest]
 ) -> Iterator[RequestOutput]:
-    """Add each request at its arrival time; yield after each step the outputs that got a token."""
+    """Add each request at its arrival time; after each step, yield the outputs that got a token."""
     not_arrived = list(reversed(requests))  # `pop` takes the next one from the end
     for _ in range(MAX_STEPS):
         if not_arrived and not engine.has_unfinished_requests():
@@ -184,12 +184,12 @@ def _read_trace(result: LineupResult, engine: LLMEngine) -> None:
         result.decisions.append(
             (record["scheduled"], record["preempted"], record["evicted"], record["free_after_schedule"])
         )
-        # A step that was planned ahead counts from where the rejected drafts of the one before it would have ended.
+        # A step planned ahead counts from the end of the previous step's drafts, including the rejected ones.
         too_far = {share["id"]: num_rejected(record, share) for share in record["scheduled"] if is_async}
     result.num_steps = len(engine.recorder.steps)
     result.mean_empty = num_empty / max(1, num_slots)
 
 
 def num_rejected(record: StepRecord, share: ScheduledRecord) -> int:
-    """Return the number of rejected drafts, whose places are computed again."""
+    """Return the number of rejected drafts, whose positions are computed again."""
     return len(share.get("drafts", ())) - max(0, len(record["sampled"].get(share["id"], ())) - 1)

@@ -1,4 +1,4 @@
-"""The one place that knows which settings of an engine belong to which elective phase."""
+"""Maps settings of an engine to elective phases; no other module knows this mapping."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ SPECULATION, ASYNC, KV_TRANSFER, GATES = 7, 8, 10, 11
 
 
 def electives_of(config: EngineConfig) -> frozenset[int]:
-    """Return the electives without which an engine refuses a config."""
+    """Return the electives that an engine needs to accept a config."""
     used = {
         SPECULATION: config.speculative_config is not None,
         ASYNC: config.async_scheduling,
@@ -20,7 +20,7 @@ def electives_of(config: EngineConfig) -> frozenset[int]:
 
 
 def with_electives(config: EngineConfig, lineup: Lineup, drafts: SpeculativeConfig) -> EngineConfig:
-    """Return the config with the electives of a lineup turned on; phase 7 gets these drafts."""
+    """Turn on the electives of a lineup in a config; phase 7 gets `drafts`."""
     return replace(
         config,
         speculative_config=None if lineup.speculation == "absent" else drafts,

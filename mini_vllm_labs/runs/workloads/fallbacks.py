@@ -1,4 +1,4 @@
-"""The changes to a small configuration with which a lineup with absent phases can run on it."""
+"""Changes a small configuration so that a lineup with absent phases can run it."""
 
 from dataclasses import replace
 
@@ -6,12 +6,12 @@ from mini_vllm import EngineConfig, Lineup
 
 
 def whole_prompts(budget: int) -> str:
-    """Return the remark of a benchmark about prompts that cannot be split."""
+    """Return a benchmark's remark that prompts cannot be split."""
     return f"Phase 5 is absent: whole prompts only. The budget of {budget:,} tokens per step holds the longest."
 
 
 def make_possible(config: EngineConfig, lineup: Lineup) -> tuple[EngineConfig, list[str]]:
-    """Return settings with which `lineup` can serve what a full engine can, and a remark for each absent phase."""
+    """Return settings that let `lineup` serve a full engine's workload, and remarks on absent phases."""
     remarks = []
     if lineup.kv_cache == "absent":
         remarks.append("Phase 2 is absent: a request reserves a slot for every token it may ever have.")

@@ -6,10 +6,10 @@ from itertools import accumulate, repeat
 
 
 def percentiles(values: Sequence[float], percents: Sequence[float], counts: Sequence[int] | None = None) -> list[float]:
-    """Return for each of `percents` the smallest value that at least this share of the values does not exceed.
+    """Return for each of `percents` the smallest value that at least this share of values does not exceed.
 
-    `counts` is how often each value occurs, once by default. Without values every percentile is 0.
-    Raises `ValueError` for a percentage that is not over 0 and at most 100.
+    `counts` holds how often each value occurs, by default once. Without values every percentile is 0.
+    Raises `ValueError` unless every percentage is over 0 and at most 100.
     """
     if not all(0 < percent <= 100 for percent in percents):
         raise ValueError(f"percents must be over 0 and at most 100, got {list(percents)}")

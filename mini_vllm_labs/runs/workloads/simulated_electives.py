@@ -1,4 +1,4 @@
-"""Phases 7 and 8 in simulated time: drafts for the fake model's text, and a step in flight without a second thread."""
+"""Runs phases 7 and 8 in simulated time: drafts for the fake model, and a step in flight without a thread."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,7 +17,7 @@ WRONG_ONE_IN = 4
 
 
 class MostlyRightDrafts:
-    """Proposes the fake model's next tokens, one in four wrong; in its text a look-up would find nothing."""
+    """Proposes the fake model's next tokens, one in four wrong, because prompt lookup would find nothing."""
 
     def __init__(self) -> None:
         self.draft_probs: dict[str, Any] = {}
@@ -38,7 +38,7 @@ class MostlyRightDrafts:
             text = [*request.all_token_ids, *sampled_token_ids[request.request_id]]
             right = fake_continuation(text, num_drafts[request.request_id], LETTERS)
             drafts[request.request_id] = [
-                # By name and place, so that the same drafts are wrong in every lineup.
+                # Depends on id and place, so that the same drafts are wrong in every lineup.
                 token_id ^ (crc32(f"{request.request_id}:{place}".encode()) % WRONG_ONE_IN == 0)
                 for place, token_id in enumerate(right, start=len(text))
             ]
@@ -46,7 +46,7 @@ class MostlyRightDrafts:
 
 
 class ComputedWhenAsked(Future[ModelRunnerOutput]):
-    """Runs lazily in `result()`, after the next step is planned, which mimics two threads."""
+    """Computes in `result()`, after the next step is planned, which imitates two threads."""
 
     def __init__(self, compute: Callable[[], ModelRunnerOutput]) -> None:
         super().__init__()

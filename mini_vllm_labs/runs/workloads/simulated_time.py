@@ -2,7 +2,7 @@
 
 `StepCost` is an illustration, not a measurement. Its constants are round figures for a model of 1.5 billion
 2-byte weights on a small GPU with 600 GB/s of memory bandwidth and 125 TFLOP/s at half utilization. A roofline
-of real GPUs and models is in `simulator/`.
+of real GPUs and models is in `mini_vllm_labs/simulation/`.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ class TimedRunner:
 class EndingRunner:
     """Ends every output after a fixed length with the token `end`.
 
-    Whichever model runs, requests finish at the same steps: two runs differ only by the engine, not by the text.
+    Requests then finish at the same steps with every model, so two runs differ only by the engine.
     """
 
     def __init__(self, inner: ModelRunner, lengths: dict[str, int], end: int) -> None:

@@ -17,13 +17,13 @@ SMALL_POOL = EngineConfig(
     long_prefill_token_threshold=12,
     max_model_len=128,
     block_size=4,
-    num_gpu_blocks=21,  # four requests need up to 56: some are preempted
+    num_gpu_blocks=21,  # four requests need up to 56, so some are preempted
     check_invariants=True,
 )
 
 
 def make_workload(seed: int, num_requests: int) -> list[TimedRequest]:
-    """Return `num_requests` requests in order of arrival; about half of the prompts begin with the same 16 tokens."""
+    """Return requests in order of arrival; about half of the prompts begin with the same 16 tokens."""
     rng = random.Random(seed)
     shared = [rng.randrange(256) for _ in range(16)]
     step, requests = 0, []
@@ -36,9 +36,9 @@ def make_workload(seed: int, num_requests: int) -> list[TimedRequest]:
 
 
 def policy_of(name: str | None, requests: Sequence[TimedRequest]) -> SchedulingPolicy | None:
-    """Return a fresh policy of `mini_vllm_labs.policies` for these requests, None for None.
+    """Make the policy of `mini_vllm_labs.policies` called `name` for these requests; None for None.
 
-    Raises `ValueError` that lists the names.
+    Raises `ValueError` with a list of names if there is no such policy.
     """
     if name is None:
         return None
@@ -48,10 +48,10 @@ def policy_of(name: str | None, requests: Sequence[TimedRequest]) -> SchedulingP
 
 
 class Run:
-    """A workload on the fake model, step by step. `arrival_time` is the number of a step.
+    """Runs a workload on the fake model step by step. `arrival_time` is the number of a step.
 
-    With a `scheduling_policy` the number of the step is also its clock, in seconds. Raises `ValueError` if the config
-    cannot serve it, `StalledError` if no request can be scheduled any more.
+    The clock of a `scheduling_policy` shows the number of the step, in seconds. Raises `ValueError` if the config
+    cannot serve the workload, `StalledError` if no request can be scheduled any more.
     """
 
     def __init__(

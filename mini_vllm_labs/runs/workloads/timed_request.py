@@ -1,4 +1,4 @@
-"""One request of a workload: the only class for it in the course and the benchmarks."""
+"""One request of a workload; the course and the benchmarks share this class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +9,10 @@ from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 
 @dataclass(frozen=True, slots=True)
 class TimedRequest:
-    """A request and when it arrives: in seconds, or in steps where a workload has no clock.
+    """A request and its arrival time, in seconds, or in steps if the workload has no clock.
 
-    `max_tokens` is the limit that the engine is given. `output_len`, if set, is the number of tokens after which
-    the output ends; otherwise it ends at `max_tokens`. Lower `priority` is more urgent.
-    `adapter_id` names the adapter that it needs, None is none.
+    The engine gets `max_tokens` as its limit. The output ends after `output_len` tokens if set, otherwise at
+    `max_tokens`. Lower `priority` is more urgent. `adapter_id` names the adapter that the request needs, if any.
     """
 
     arrival_time: float
@@ -36,7 +35,7 @@ class TimedRequest:
 
 
 def require_in_order(requests: Sequence[TimedRequest]) -> None:
-    """Raise `ValueError` unless there is a request and all of them are in order of `arrival_time`."""
+    """Raise `ValueError` if there are no requests or they are not in order of `arrival_time`."""
     if not requests:
         raise ValueError("requests must hold at least one request, got none")
     for before, after in pairwise(requests):

@@ -1,4 +1,4 @@
-"""Two gates in one run, at full size: first compute lets nothing more in, then memory does."""
+"""A full-size run with two gates: first compute stops admission, then memory does."""
 
 from mini_vllm.config import EngineConfig
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
@@ -14,5 +14,5 @@ STARTS = [0] * 4 + [1] * 46 + [3] * 950
 
 
 def two_gates() -> list[TimedRequest]:
-    """Return 1,000 requests with prompts of 200 tokens and answers of 50: 4, in step 1 46 more, in step 3 the rest."""
+    """Return 1,000 requests with 200 prompt and 50 output tokens. 4 arrive in step 0, 46 in step 1, 950 in step 3."""
     return [TimedRequest(start, str(index), [index] * 200, max_tokens=50) for index, start in enumerate(STARTS)]

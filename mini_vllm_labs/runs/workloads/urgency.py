@@ -1,4 +1,4 @@
-"""Which requests are urgent: one in five, drawn with a seed."""
+"""Marks one in five requests as urgent, drawn with a seed."""
 
 import random
 from collections.abc import Iterable
@@ -11,11 +11,11 @@ URGENT_SHARE = 0.2
 
 
 def priority_of(draw: float) -> int:
-    """Return the priority for a number drawn evenly from 0 to 1."""
+    """Return the priority for a number drawn uniformly from 0 to 1."""
     return URGENT if draw < URGENT_SHARE else NORMAL
 
 
 def with_urgent(requests: Iterable[TimedRequest], seed: int = 0) -> list[TimedRequest]:
-    """Return the same requests, one in five urgent; a policy that does not use priorities serves them alike."""
+    """Return the same requests, one in five urgent; policies without priorities ignore it."""
     rng = random.Random(seed)
     return [replace(request, priority=priority_of(rng.random())) for request in requests]

@@ -1,1 +1,1 @@
-"""Policies against each other: workloads, figures, and what each of them costs which requests."""
+"""Compares policies: on which workloads, by which figures, and at whose cost."""

@@ -1,4 +1,4 @@
-"""What papers and write-ups claim of a policy, beside what the same idea does on an engine that decides as vLLM."""
+"""Compares claims of papers about policies with results on an engine that decides like vLLM."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +21,10 @@ SEATS = 64
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`said` is the headline of `source`. `measure` returns ours in words, and whether it shows the same.
+    """A claim about a policy: `said` is the headline of `source`.
 
-    `shown` is what we have found; where it is False, `differs` says why.
+    `measure` returns our result as text and whether it confirms the claim. `shown` records whether we confirmed it;
+    if False, `differs` states why.
     """
 
     name: str
@@ -40,7 +41,7 @@ def race_all(
     load: AnyLoad,
     engine: EngineConfig | None = None,
 ) -> dict[str, list[Figures]]:
-    """Run each policy with each seed on an H100 with an 8 B model."""
+    """Run each policy with each seed on an H100 with a model of 8 billion parameters."""
     experiment = Experiment(engine=engine or replace(ENGINE, max_num_seqs=SEATS))
     config, cost = experiment.resolved_engine(), experiment.cost
     races = [Race(name, load, seed, config, cost, lineup) for name in policies for seed in SEEDS]
@@ -53,7 +54,7 @@ def mean_of(runs: Sequence[Figures], read: Callable[[Figures], float]) -> float:
 
 
 def fair_tenants(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the largest difference of service between two tenants that wait, beside the bound of the paper."""
+    """Measure the largest service difference between two waiting tenants; compare it with the paper's bound."""
     load = Load("burst", 800, 60.0, num_tenants=2, heavy_share=0.8)
     runs = race_all(lineup, ["fcfs", "vtc"], load)
     longest = max(request.num_prompt_tokens for seed in SEEDS for request in load.requests(seed))
@@ -64,7 +65,7 @@ def fair_tenants(lineup: Lineup) -> tuple[str, bool]:
 
 
 def ranked_answers(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the mean latency per output token under FCFS, a trained ranker and known lengths."""
+    """Measure the mean request latency under FCFS, a trained ranker and known lengths."""
     load = OwnAnswers(600, 1_600.0)
     runs = race_all(lineup, ["fcfs", "sjf-ranked", "sjf"], load)
     fcfs, ranked, known = (mean_of(runs[name], lambda run: run.e2e.mean) for name in ("fcfs", "sjf-ranked", "sjf"))
@@ -90,7 +91,7 @@ def chunked_prefill(lineup: Lineup) -> tuple[str, bool]:
 
 
 def run_to_completion(lineup: Lineup) -> tuple[str, bool]:
-    """Measure mean latency of run-to-completion against taking turns, for equal and for uneven outputs."""
+    """Compare the mean latency of run-to-completion and taking turns, for equal and uneven outputs."""
     one_seat = replace(ENGINE, max_num_seqs=1)
     found = []
     for variation in (0.0, 16.0):
@@ -111,14 +112,14 @@ def burst_tail(lineup: Lineup) -> tuple[str, bool]:
 
 
 def readers_quality(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the mean quality of experience when more is asked than can be served."""
+    """Measure the mean quality of experience under overload."""
     runs = race_all(lineup, ["fcfs", "andes"], Load("burst", 500, 80.0))
     fcfs, andes = (mean_of(runs[name], lambda run: run.qoe) for name in ("fcfs", "andes"))
     return f"{fcfs:.2f} becomes {andes:.2f}, {andes / fcfs:.2f} times", andes > 1.2 * fcfs
 
 
 def wasted_tokens(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the tokens that are computed twice when memory is short, by the choice of the victim."""
+    """Measure the tokens computed twice when memory is short, for each choice of victim."""
     tight = replace(ENGINE, max_num_seqs=SEATS, num_gpu_blocks=1_000, max_model_len=16_384)
     names = ("fcfs", "least-computed-victim", "cheapest-victim")
     runs = race_all(lineup, names, Load("mixed", 300, 12.0), tight)
@@ -130,13 +131,13 @@ def wasted_tokens(lineup: Lineup) -> tuple[str, bool]:
 
 
 def drafts_for_the_hurried(lineup: Lineup) -> tuple[str, bool]:
-    """Measure the urgent requests that keep a limit of half a plain step per token, by the number of drafts.
+    """Measure for each number of drafts how many urgent requests keep a limit of half a plain step per token.
 
-    Phase 7 is the lineup's, or comes from where phase 1 does.
+    Phase 7 comes from the lineup, or from the same source as phase 1 if the lineup has none.
     """
     experiment = Experiment(gpu="A100-80GB", model="Qwen3-32B", num_gpus=2, engine=replace(ENGINE, max_num_seqs=SEATS))
     config, cost, load = experiment.resolved_engine(), experiment.cost, HurriedLoad("chat", 400, 8.0)
-    # The passes of a draft model follow each other on the GPU, without the overhead of a step.
+    # A draft model's passes run back to back on the GPU, without the overhead of a step.
     passes = replace(Experiment(gpu="A100-80GB", model="Qwen2.5-0.5B").cost, seconds_per_step=0, seconds_per_request=0)
     own = lineup.scheduler if lineup.speculation == "absent" else lineup.speculation
     race = DraftedRace(DraftsByClass(), Drafter(passes, 8), load, 0, config, cost, replace(lineup, speculation=own))

@@ -1,4 +1,4 @@
-"""Policies on loads with seeds: the same requests for each policy, in as many processes as there are cores."""
+"""Runs policies on seeded loads, with the same requests for each policy, in one process per core."""
 
 import math
 import os
@@ -21,21 +21,21 @@ from mini_vllm_labs.simulation.cost_model import CostModel
 from mini_vllm_labs.simulation.served import Served
 from mini_vllm_labs.simulation.simulation import Simulation, output_lengths
 
-# 97.5% points of Student's t for 1 to 9 degrees of freedom; from there on the normal distribution's is near enough.
+# 97.5% points of Student's t for 1 to 9 degrees of freedom; above that, the normal distribution is close enough.
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 NORMAL_975 = 1.96
 SECONDS_TO_CONNECT = 10
 
 
 class AnyLoad(Protocol):
-    """Requests by seed, in order of arrival. Picklable, as it goes to other processes."""
+    """Returns requests by seed, in order of arrival. Must be picklable, because it is sent to other processes."""
 
     def requests(self, seed: int) -> list[TimedRequest]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """One simulation: a policy on a load with a seed. It holds all that another process needs."""
+    """One simulation of a policy on a load with a seed, with everything that a different process needs."""
 
     policy: str
     load: AnyLoad
@@ -58,7 +58,7 @@ class Estimate:
             return cls(fmean(values), math.nan)
         t = T_975[len(values) - 2] if len(values) - 2 < len(T_975) else NORMAL_975
         mean, margin = fmean(values), t * stdev(values) / math.sqrt(len(values))
-        # The seeds of a trace differ in the order of sums alone.
+        # The seeds of a trace differ only in the order of sums.
         return cls(mean, margin if margin > 1e-9 * abs(mean) else 0.0)
 
 
@@ -73,7 +73,7 @@ def run_race(race: Race) -> Figures:
 def serve_requests(
     requests: Sequence[TimedRequest], policy: SchedulingPolicy, engine: EngineConfig, cost: CostModel, lineup: Lineup
 ) -> tuple[Served, Accounts]:
-    """Simulate requests under a policy, and keep the books. Raises like `Simulation.run`."""
+    """Simulate requests under a policy; return their times and accounts. Raises like `Simulation.run`."""
     clock = VirtualClock()
     scheduler = build_scheduler(engine, lineup, policy=policy, clock=lambda: clock.now)
     accounts = Accounts(scheduler, lambda: clock.now, len({request.tenant for request in requests}))
@@ -85,20 +85,20 @@ def run_races(
 ) -> list[Figures]:
     """Run the races on all cores, or on the cluster whose scheduler is at `dask`; return their figures in order.
 
-    A race depends on its own values alone, so the results are the same wherever it runs. Raises `ValueError` if dask
-    is not installed or its scheduler does not answer.
+    A race depends only on its own values, so its results are the same wherever it runs. Raises `ValueError` if dask is
+    not installed or its scheduler does not answer.
     """
     with workers(dask, len(races)) as submit:
         futures = {submit(run_race, race): number for number, race in enumerate(races)}
         for num_finished, future in enumerate(_completed(futures, dask), start=1):
-            future.result()  # a race that fails ends the contest here, not after the last one
+            future.result()  # a failing race ends the contest now, not after the last race
             on_finished(num_finished)
         return [future.result() for future in futures]
 
 
 @contextmanager
 def workers(dask: str | None, num_races: int) -> Iterator[Callable[..., Any]]:
-    """Give a function that submits a call to another process and returns a future."""
+    """Yield a function that submits a call to a worker process and returns a future."""
     if dask is None:
         with ProcessPoolExecutor(min(os.cpu_count() or 1, num_races)) as pool:
             yield pool.submit

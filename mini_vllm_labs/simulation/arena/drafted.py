@@ -1,4 +1,4 @@
-"""Drafts in simulated time: which of them are right is drawn, and what they cost is counted."""
+"""Simulates drafts: draws at random which are right, and adds their cost to simulated time."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from mini_vllm_labs.simulation.arena.loads import URGENT, Load
 from mini_vllm_labs.simulation.cost_model import CostModel, count_batch
 from mini_vllm_labs.simulation.simulation import Simulation
 
-MIN_ACCEPTANCE, MAX_ACCEPTANCE = 0.6, 0.9  # a request's rate is drawn between these: assumed, not measured
+MIN_ACCEPTANCE, MAX_ACCEPTANCE = 0.6, 0.9  # bounds of a request's random rate: assumed, not measured
 HURRIED = replace(URGENT, tpot=0.01)
 
 
@@ -33,9 +33,9 @@ class HurriedLoad(Load):
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """A draft model that guesses `num_drafts` tokens for every request that decodes, 0 for none, in as many passes.
+    """A draft model that guesses `num_drafts` tokens for each decoding request, in one pass per token.
 
-    `cost` is the time of its passes. The first one computes what the target computed in the step, prompts too.
+    `cost` gives the time of its passes. The first pass computes all tokens of the target's step, including prompts.
     """
 
     cost: CostModel
@@ -51,7 +51,7 @@ class Drafter:
 
 @dataclass(frozen=True, slots=True)
 class DraftedRace:
-    """One simulation: the drafts that `policy` leaves, on a load with a seed. `lineup` has phase 7."""
+    """One simulation on a load with a seed; `policy` limits the drafts. `lineup` must have phase 7."""
 
     policy: DraftsByClass
     drafter: Drafter
@@ -63,10 +63,10 @@ class DraftedRace:
 
 
 class DraftedSimulation(Simulation):
-    """A simulation in which a step brings a request its right drafts and one token more.
+    """A simulation in which a step gives a request its right drafts and one more token.
 
-    `is_guessed` says of each token of each answer whether the drafter guesses it: the same in all races of a seed.
-    Drafts that the policy cuts off have been paid for.
+    `is_guessed` holds for each token of each answer whether the drafter guesses it, the same in all races of a seed.
+    Drafts that the policy discards still cost time.
     """
 
     def __init__(self, race: DraftedRace) -> None:
@@ -107,7 +107,7 @@ class DraftedSimulation(Simulation):
     def _draft(self, rows: Iterable[ScheduledRequest]) -> None:
         drafts: dict[str, list[int]] = {}
         for request in (row.request for row in rows):
-            # A step brings one token more than its drafts, and none is kept after the last one.
+            # A step gives one more token than its drafts, and tokens after the last one are discarded.
             num_left = self.requests[int(request.request_id)].num_output_tokens - request.num_output_tokens - 1
             drafts[request.request_id] = [request.prompt_token_ids[-1]] * min(self.drafter.num_drafts, num_left)
         self.scheduler.update_draft_token_ids(drafts)

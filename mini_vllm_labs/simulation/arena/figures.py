@@ -1,4 +1,4 @@
-"""One run as figures, and what it has to be asked while it runs: service by tenant, tokens computed twice, times."""
+"""Computes the figures of a run, and collects service by tenant, recomputed tokens and times while it runs."""
 
 import math
 from array import array
@@ -16,15 +16,15 @@ from mini_vllm_labs.simulation.summary import Spread
 
 INPUT_WEIGHT, OUTPUT_WEIGHT = 1, 2  # as in VTC, arXiv 2401.00588
 WINDOW_SECONDS = 2.0
-READING_TTFT, READING_TPOT = 1.0, 0.1  # expected by a reader where a class promises nothing: Andes, arXiv 2404.16283
+READING_TTFT, READING_TPOT = 1.0, 0.1  # expected by readers of a class without limits: Andes, arXiv 2404.16283
 
 
 class Accounts:
-    """The books of one run. `clock` is the simulation's, in seconds.
+    """Collects the accounts of one run. `clock` is the simulation's, in seconds.
 
     `service` is each tenant's in weighted tokens: a prompt token counts once, however often it is computed.
-    `num_recomputed_tokens` counts the other times. `windows` have, for each window of two seconds, the services of the
-    tenants that had requests waiting all through it, if there were two or more.
+    `num_recomputed_tokens` counts the other times. `windows` holds, for each window of two seconds, the services of the
+    tenants with requests waiting throughout it, if there were at least two.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], float], num_tenants: int) -> None:
@@ -42,7 +42,7 @@ class Accounts:
         self._waited_throughout: set[str] | None = None
 
     def on_step(self, step: SchedulerOutput, sampling: dict[str, Request]) -> None:
-        """Enter one step, after its time has passed and before its tokens are counted."""
+        """Record one step, after its time has passed and before its tokens are counted."""
         now, requests = self.clock(), self.scheduler.requests
         for request_id in sampling:
             self.token_times[request_id].append(now)
@@ -78,24 +78,24 @@ class Accounts:
 
     @property
     def max_service_difference(self) -> float:
-        """The largest difference between the service of two tenants over a time in which both waited throughout."""
+        """The largest difference of two tenants' services over a period in which both always waited."""
         return max(self._differences.largest.values(), default=0.0)
 
     def jain_index(self) -> float:
-        """Return the mean of Jain's index over the windows, 1 if all tenants that waited were served alike."""
+        """Return the mean of Jain's index over the windows; 1 if all waiting tenants got equal service."""
         indices = [jain_index(window) for window in self.windows]
         return sum(indices) / len(indices) if indices else 1.0
 
 
 def jain_index(shares: list[float]) -> float:
-    """Return (sum x)^2 / (n sum x^2): 1 for equal shares, 1/n if one has all. (Jain, Chiu and Hawe 1984.)"""
+    """Return (sum x)^2 / (n sum x^2): 1 for equal shares, 1/n if one gets all. (Jain, Chiu and Hawe 1984.)"""
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClassFigures:
-    """Goodput of one class: requests and output tokens per second of those requests that kept every promise."""
+    """Goodput of one class: requests and output tokens per second of the requests that met every limit."""
 
     share_good: float
     requests_per_second: float
@@ -104,7 +104,7 @@ class ClassFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A policy's run. Times are in seconds, service in weighted tokens, `qoe` is the mean from 0 to 1."""
+    """The figures of a policy's run. Times are in seconds, service in weighted tokens; `qoe` is a mean, 0 to 1."""
 
     classes: dict[str, ClassFigures]
     ttft: Spread
@@ -147,7 +147,7 @@ def figures_of(served: Served, accounts: Accounts) -> Figures:
 
 
 def kept_promises(served: Served) -> list[bool]:
-    """Return of each request whether it kept every promise of its class."""
+    """Return for each request whether it met every limit of its class."""
     times = zip(served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies, strict=True)
     levels = (request.service_level for request in served.requests)
     return [
@@ -157,7 +157,7 @@ def kept_promises(served: Served) -> list[bool]:
 
 
 def class_figures(served: Served) -> dict[str, ClassFigures]:
-    """Return the figures of each class by its name, in alphabetical order."""
+    """Return the figures of each class by name, in alphabetical order."""
     by_class: dict[str, list[tuple[TimedRequest, bool]]] = {}
     for request, kept in zip(served.requests, kept_promises(served), strict=True):
         by_class.setdefault(request.service_level.name, []).append((request, kept))
@@ -169,10 +169,10 @@ def class_figures(served: Served) -> dict[str, ClassFigures]:
 
 
 def quality_of_experience(request: TimedRequest, token_times: Sequence[float]) -> float:
-    """Return how close a reader came to the expected text flow, 1 if no token was late. (Andes, arXiv 2404.16283.)
+    """Return how close a reader came to the expected text flow; 1 if no token was late. (Andes, arXiv 2404.16283.)
 
-    The reader takes in a token when it has come and the one before has been read. Both curves of tokens over time, the
-    expected one and the reader's, are measured by their areas up to the moment at which both are complete.
+    A reader reads a token once it has arrived and the previous token has been read. The result compares the areas
+    under the expected and the actual curve of tokens over time, up to the moment when both are complete.
     """
     level = request.service_level
     first = next((limit for limit in (level.ttft, level.e2e) if limit < math.inf), READING_TTFT)

@@ -1,7 +1,7 @@
-"""A league: the `MyPolicy` of each file on the same requests, each in a process of its own with limits.
+"""A league: runs the `MyPolicy` of each file on the same requests, each in a separate process with limits.
 
-The limits keep a league going whatever a file does, and with bubblewrap it can write nothing and reach no network. They
-do not stop code that forges its own figures: for points that count, read what you run.
+The limits keep a league going whatever a file does. With bubblewrap, a file cannot write files or reach a network.
+Neither stops code that forges its own figures: if points count, read the code that you run.
 """
 
 import os
@@ -32,7 +32,7 @@ from mini_vllm_labs.simulation.cost_model import gpu_cost_model
 from mini_vllm_labs.simulation.gpus import find_gpu
 from mini_vllm_labs.simulation.model_shapes import find_model_shape
 
-LOADS = (Load("burst", 100, rate=4.0), Load("mixed", 80, rate=4.5))  # more than so few seats can serve in time
+LOADS = (Load("burst", 100, rate=4.0), Load("mixed", 80, rate=4.5))  # more than the seats can serve in time
 GPU, MODEL = "L40S", "Llama-3.1-8B"
 ENGINE = EngineConfig(max_num_seqs=16, max_num_batched_tokens=1024, num_gpu_blocks=3000, max_model_len=16_000)
 CPU_SECONDS, WALL_SECONDS = 10, 60
@@ -44,10 +44,10 @@ COMMAND = (sys.executable, "-c", "from mini_vllm_labs.simulation.arena.league im
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file's result, rounded as it is shown; with a `problem` it has no place, which is 0 then.
+    """One file's result, rounded as shown. An entry with a `problem` has place 0.
 
-    `goodput` is in requests per second that kept every promise, `latency` the mean from arrival to the last token in
-    seconds; both, and Jain's index of the tenants' service, are means over the loads.
+    `goodput` counts requests per second that met every limit, `latency` is the mean seconds from arrival to the last
+    token. Both, and Jain's index of the tenants' service, are means over the loads.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Entry:
 
     @property
     def score(self) -> tuple[bool, float, float, float]:
-        """What entries are sorted by, the best first: goodput, then Jain's index, then latency."""
+        """The key that sorts entries, best first: goodput, then Jain's index, then latency."""
         return bool(self.problem), -self.goodput, -self.jain_index, self.latency
 
 
@@ -75,7 +75,7 @@ def run_league(
 
     Each file may use `cpu_seconds` of CPU time. The same seed gives the same table on every machine.
     """
-    with ThreadPoolExecutor(num_jobs or os.cpu_count() or 1) as pool:  # the work is done by the processes they start
+    with ThreadPoolExecutor(num_jobs or os.cpu_count() or 1) as pool:  # threads only wait for processes
         futures = [pool.submit(run_file, path, lineup, seed, cpu_seconds) for path in files]
         for num_finished, _ in enumerate(as_completed(futures), start=1):
             on_finished(num_finished)
@@ -85,7 +85,7 @@ def run_league(
 
 
 def run_file(path: Path, lineup: Lineup, seed: int, cpu_seconds: int = CPU_SECONDS) -> Entry:
-    """Run one file in a process of its own. Whatever the file does, an entry comes back."""
+    """Run one file in a separate process. Return an entry whatever the file does."""
     name = path.parent.resolve().name if path.stem == "starter" else path.stem
     try:
         source = path.read_bytes()
@@ -109,25 +109,25 @@ def run_file(path: Path, lineup: Lineup, seed: int, cpu_seconds: int = CPU_SECON
 
 
 def serve() -> None:
-    """Be the process of one file: receive it, run it, send its figures or what went wrong."""
+    """Run in the process of one file: receive it, run it, send its figures or its problem."""
     channel = take_stdio()
     message = channel.receive()
     limit_resources(replace(LIMITS, cpu_seconds=message["cpu_seconds"]))
     channel.send(outcome(message["source"], parse_lineup(message["lineup"]), message["seed"]))
-    os._exit(0)  # whatever the file has left running
+    os._exit(0)  # ends threads that the file left running
 
 
 def outcome(source: str, lineup: Lineup, seed: int) -> dict[str, Any]:
     """Return the figures of a source's `MyPolicy`, or its `problem` in a sentence."""
     try:
         module = ModuleType("submission")
-        sys.modules["submission"] = module  # dataclasses look up the module of a class
+        sys.modules["submission"] = module  # dataclasses look up a class's module
         exec(compile(source, SUBMISSION, "exec"), vars(module))
         make = getattr(module, "MyPolicy", None)
         if not (isinstance(make, type) and issubclass(make, SchedulingPolicy)):
             return {"problem": "the file has no class MyPolicy(SchedulingPolicy)"}
         runs = [run_load(load, seed, make(), lineup) for load in LOADS]
-    except BaseException as error:  # SystemExit, too
+    except BaseException as error:  # also SystemExit
         frames = traceback.extract_tb(error.__traceback__)
         lines = [f" (line {frame.lineno})" for frame in frames if frame.filename == SUBMISSION]
         return {"problem": f"{type(error).__name__}: {error}{''.join(lines[-1:])}"}
@@ -140,8 +140,8 @@ def outcome(source: str, lineup: Lineup, seed: int) -> dict[str, Any]:
 
 
 def run_load(load: Load, seed: int, policy: SchedulingPolicy, lineup: Lineup) -> Figures:
-    """Run a policy on a load. Raises `ValueError` if it has changed what a request asked for."""
-    random.seed(seed)  # a policy may draw
+    """Run a policy on a load. Raises `ValueError` if it changed a request's number of tokens."""
+    random.seed(seed)  # a policy may use randomness
     requests = load.requests(seed)
     cost = gpu_cost_model(find_gpu(GPU), find_model_shape(MODEL))
     served, accounts = serve_requests(requests, policy, ENGINE, cost, lineup)

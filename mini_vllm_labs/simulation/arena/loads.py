@@ -1,7 +1,7 @@
-"""What the policies are tried on: the simulator's workloads, with tenants and promises, and traces of real services.
+"""Loads for policies: the simulator's workloads with tenants and limits, and traces of real services.
 
-Traces are files in the form of Azure, BurstGPT, Mooncake and Qwen-Bailian. Where the published files are:
-labs/phase13_scheduling_policies/README.md, "Loads of real services".
+Traces are files in the formats of Azure, BurstGPT, Mooncake and Qwen-Bailian. "Loads of real services" in
+labs/phase13_scheduling_policies/README.md links to the published files.
 """
 
 import csv
@@ -24,14 +24,14 @@ from mini_vllm_labs.simulation.workloads import LazyPrompt, SyntheticPrompt, mak
 URGENT = ServiceLevel("urgent", ttft=0.5, tpot=0.05)
 NORMAL = ServiceLevel("normal", ttft=3.0, tpot=0.1)
 LATER = ServiceLevel("batch", e2e=60.0)
-LONG_PROMPT = 1_000  # tokens: a document, whose answer is not read as it comes
+LONG_PROMPT = 1_000  # tokens: a document, whose answer is not read while it is generated
 MOONCAKE_BLOCK, BAILIAN_BLOCK = 512, 16  # tokens per prefix hash
-# The names of a column in the four forms, the most exact one first. Mooncake counts milliseconds, the others seconds.
+# A column's names in the four formats, the most precise first. Mooncake counts milliseconds, the others seconds.
 ARRIVAL = ("timestamp", "Timestamp", "TIMESTAMP", "arrival_time")
 INPUT = ("input_length", "Request tokens", "ContextTokens")
 OUTPUT = ("output_length", "Response tokens", "GeneratedTokens")
 TENANT = ("tenant", "Model", "type")
-# Columns that say nothing more: Bailian's chats are in its hashes, and BurstGPT's times are those of its service.
+# Columns without further information: Bailian's hashes include its chats, BurstGPT's times are its own service's.
 HARMLESS = {"hash_ids", "chat_id", "parent_chat_id", "turn", "Total tokens", "Elapsed time", "Log Type"}
 LEFT_OUT = {
     "NumImages": "images are not encoded",
@@ -41,10 +41,10 @@ LEFT_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A workload of the simulator at a rate in requests per second, its requests shared out among tenants.
+    """A workload of the simulator at a rate in requests per second, with its requests divided among tenants.
 
-    The first tenant sends `heavy_share` of the requests, the others the rest in equal parts. One request in five is
-    urgent; long prompts belong to the class without a limit on the first token.
+    The first tenant sends `heavy_share` of the requests, the others share the rest equally. One request in five is
+    urgent. Long prompts belong to the class without a limit on the first token.
     """
 
     workload: str = "chat"
@@ -71,9 +71,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class UnevenOutputs:
-    """Requests at `rate` per second whose output lengths have the mean `mean` and a squared coefficient of variation.
+    """Requests at `rate` per second with output lengths of mean `mean` and a given variation.
 
-    `variation` 0 makes all of them equal; over 1 a few are very long, drawn from two exponential distributions.
+    `variation` is the squared coefficient of variation. 0 makes all lengths equal; over 1 they come from two
+    exponential distributions, and a few are very long.
     """
 
     num_requests: int
@@ -101,7 +102,7 @@ class UnevenOutputs:
 
 
 def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedRequest:
-    """Return the request with its tenant and class; `draw` is a number from 0 to 1. Long prompts are never urgent."""
+    """Give a request a tenant and a class; `draw` is a number from 0 to 1. Long prompts are never urgent."""
     if request.num_prompt_tokens >= LONG_PROMPT:
         return replace(request, tenant=tenant, service_level=LATER, priority=urgency.NORMAL)
     priority = urgency.priority_of(draw)
@@ -111,7 +112,7 @@ def with_promise(request: TimedRequest, tenant: str, draw: float) -> TimedReques
 
 @dataclass(frozen=True, slots=True)
 class HashedPrompt(LazyPrompt):
-    """A prompt of which only the hashes of its blocks are known: two prompts agree as far as their hashes do."""
+    """A prompt known only by the hashes of its blocks: two prompts agree as far as their hashes do."""
 
     num_tokens: int
     hash_ids: tuple[int, ...]
@@ -124,7 +125,7 @@ class HashedPrompt(LazyPrompt):
 
 @dataclass(frozen=True, slots=True)
 class TraceLoad:
-    """The first `num_requests` requests of a trace file, their arrivals `speed` times as fast."""
+    """The first `num_requests` requests of a trace file, arriving `speed` times as fast."""
 
     path: str
     num_requests: int = 2_000
@@ -135,7 +136,7 @@ class TraceLoad:
             raise ValueError(f"speed must be over 0, got {self.speed}")
 
     def left_out(self) -> str:
-        """Return which columns of the file the requests do not have, and what that means; empty without any."""
+        """Name the columns of the file that the requests ignore, and the consequence; empty if none."""
         _, first = next(_records(Path(self.path)), (0, {}))
         first = json.loads(first) if isinstance(first, str) else first
         lost = [name for name in first if name not in HARMLESS.union(ARRIVAL, INPUT, OUTPUT, TENANT)]
@@ -144,8 +145,8 @@ class TraceLoad:
     def requests(self, seed: int) -> list[TimedRequest]:
         """Return the requests in order of arrival; `seed` decides which of them are urgent.
 
-        Requests without output, which these traces have where a request failed, are left out. Raises `ValueError`
-        naming the line for a file in no known form.
+        Failed requests, which have no output in these traces, are left out. Raises `ValueError` with the line number
+        if the format is unknown.
         """
         rows = sorted(islice(read_rows(Path(self.path)), self.num_requests), key=lambda row: row.arrival_time)
         if not rows:
@@ -172,7 +173,7 @@ class Row:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Yield the requests of a `.csv` or `.jsonl` file that have an output. Raises `ValueError` naming the line."""
+    """Yield a `.csv` or `.jsonl` file's requests that have an output. Raises `ValueError` with the line number."""
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"a trace must be a .csv or .jsonl file, got {path}")
     number = 0
@@ -186,7 +187,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def _records(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield what each line holds, and its number: a row of a table by its columns' names, or JSON as text."""
+    """Yield each line's number and content: a table row by column name, or JSON as text."""
     with path.open(encoding="utf-8-sig", newline="") as lines:
         if path.suffix == ".csv":
             yield from enumerate(csv.DictReader(lines), start=2)
@@ -203,7 +204,7 @@ def _row(record: Mapping[str, Any], number: int) -> Row:
     is_bailian = "chat_id" in record
     hashes = record.get("hash_ids") or ()
     block_size = BAILIAN_BLOCK if is_bailian else MOONCAKE_BLOCK
-    # 0 fills a last block without a hash; a prompt without any hash shares nothing.
+    # 0 fills a last block without a hash. A prompt without hashes shares nothing.
     prompt = HashedPrompt(num_tokens, tuple(1 + int(hash_id) for hash_id in hashes), block_size)
     if not hashes:
         prompt = HashedPrompt(num_tokens, (-number,), num_tokens)

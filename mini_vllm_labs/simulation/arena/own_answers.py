@@ -1,4 +1,4 @@
-"""Prompts with the lengths of the embedded model's own answers, none of which its ranker has seen in training."""
+"""Prompts with the lengths of the embedded model's answers, held out from its ranker's training."""
 
 import json
 import lzma
@@ -22,14 +22,14 @@ class Answered:
 
 
 def read_own_answers() -> list[Answered]:
-    """Return prompts that the ranker has not seen in its training."""
+    """Return prompts that the ranker's training did not include."""
     rows = json.loads(lzma.decompress(FILE.read_bytes()))
     return [Answered(tuple(prompt), length) for prompt, length in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class OwnAnswers:
-    """`num_requests` of these prompts, at random times, `rate` per second on average."""
+    """A load of `num_requests` of these prompts at random times, `rate` per second on average."""
 
     num_requests: int
     rate: float
@@ -47,7 +47,7 @@ class OwnAnswers:
 
 
 def kendalls_tau(scores: Sequence[float], lengths: Sequence[int]) -> float:
-    """Return Kendall's tau-b of two orders: 1 if they agree on every pair, -1 if on none. (Kendall 1945.)"""
+    """Return Kendall's tau-b of two orders: 1 if they agree on every pair, -1 on no pair. (Kendall 1945.)"""
     agreeing = disagreeing = tied_scores = tied_lengths = 0
     for place, (score, length) in enumerate(zip(scores, lengths, strict=True)):
         for other_score, other_length in zip(scores[place + 1 :], lengths[place + 1 :], strict=True):

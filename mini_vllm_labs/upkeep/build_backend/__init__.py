@@ -1,1 +1,1 @@
-"""How pip builds this folder: see `editable_only.py`, which `pyproject.toml` names."""
+"""The build backend of this folder: `editable_only.py`, which `pyproject.toml` names."""

@@ -1,4 +1,4 @@
-"""setuptools as this folder's build backend, for editable installs alone: you edit the files, so a copy is of no use.
+"""Makes setuptools build only editable installs of this folder, because learners edit its files.
 
 A copy would also put packages named `labs` and `solutions` among those of other projects.
 """
@@ -21,12 +21,12 @@ REFUSED = (
     "python lab.py demo   (makes .venv; in an environment of yours: pip install -c constraints.txt -e .)"
 )
 
-# setuptools 84 asks for `has_data`, which no class has: an editable install would lack the `data-files`, our kernel.
+# setuptools 84 calls `has_data`, which no class defines: editable installs would lack the `data-files`, our kernel.
 Distribution.has_data = Distribution.has_data_files
 
 
 def refused(*_: object, **__: object) -> NoReturn:
-    """Say what to type instead; before pip downloads anything for the copy."""
+    """Exit with the right command before pip downloads anything for a copy."""
     raise SystemExit("\n".join(filter(None, [REFUSED, WHEEL])))
 
 

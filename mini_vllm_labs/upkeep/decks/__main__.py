@@ -30,27 +30,27 @@ BUILD = CHECKOUT / "build"
 
 @dataclass(frozen=True)
 class Slide:
-    """What is shown, and what the speaker reads, both as Markdown."""
+    """A slide's text and the speaker's notes, both as Markdown."""
 
     text: str
     notes: str
 
 
 def slides_in(text: str) -> list[Slide]:
-    """Return the slides of a deck's source."""
+    """Split the source of a deck into slides."""
     parts = [part.strip().partition("\nAsk:") for part in re.split(r"^---$", text, flags=re.MULTILINE)]
     return [Slide(shown.strip(), notes.strip()) for shown, _, notes in parts]
 
 
 def reveal_in(folder: Path) -> dict[str, str]:
-    """Return the files of reveal.js as addresses that hold their content; none if one is missing."""
+    """Return the files of reveal.js as data URLs; empty if one is missing."""
     if not all((folder / name).is_file() for name in PARTS):
         return {}
     return {name: _address("text/css" if name.endswith("css") else "text/javascript", folder / name) for name in PARTS}
 
 
 def deck_page(source: Path, reveal: dict[str, str]) -> str:
-    """Return a deck as HTML. Raises `ValueError` if a picture is no SVG with a title and a description."""
+    """Return a deck as HTML. Raises `ValueError` unless every picture is an SVG with title and description."""
     slides = slides_in(source.read_text(encoding="utf-8"))
     title = slides[0].text.splitlines()[0].lstrip("# ")
     sections = "\n".join(_section(slide, source.parent) for slide in slides)
@@ -85,7 +85,7 @@ def _address(kind: str, path: Path) -> str:
 
 
 def main() -> None:
-    """Write the decks, and say how to get slides where there is no reveal.js."""
+    """Write the decks; if reveal.js is missing, print how to get it."""
     parser = argparse.ArgumentParser(prog="python -m mini_vllm_labs.upkeep.decks", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=BUILD / "decks")
     parser.add_argument("--cache", type=Path, default=BUILD / "decks-cache", help="where reveal.js is")

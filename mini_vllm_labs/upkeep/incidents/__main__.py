@@ -1,9 +1,9 @@
-"""Ten incidents on ten servers, a real Prometheus, and the alerts that are shipped.
+"""Tests the shipped alerts: ten incidents on ten servers, watched by a real Prometheus.
 
 Run it as `python -m mini_vllm_labs.upkeep.incidents`.
 
-Each incident must fire its alert within 30 seconds and no other; a healthy server fires none; every query of the
-dashboard must have an answer. It takes about 45 seconds. Without Prometheus it says so, and fails if
+Each incident must fire only its own alert, within 30 seconds. A healthy server must fire none. Every query of the
+dashboard must have an answer. It takes about 45 seconds. Without Prometheus it prints a message, and fails if
 `REQUIRE_PROMETHEUS` is set.
 """
 
@@ -30,14 +30,14 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.upkeep.incidents.injected import HEALTHY, Site, sites
 
 OPERATE = CHECKOUT / "mini_vllm_labs" / "serving" / "operate"
-WINDOW = "20s"  # what Grafana would choose for $__rate_interval
+WINDOW = "20s"  # Grafana's choice for $__rate_interval
 SECONDS_TO_START = 60
 SECONDS = 30.0
 Fired = dict[tuple[str, str], float]
 
 
 class NoPrometheusError(RuntimeError):
-    """There is no prometheus, or no promtool."""
+    """`prometheus` or `promtool` is missing."""
 
 
 def program(name: str) -> str:
@@ -49,7 +49,7 @@ def program(name: str) -> str:
 
 
 def check_files() -> None:
-    """Let promtool check the config and its rules. Raises `subprocess.CalledProcessError` with its words on stderr."""
+    """Check the config and its rules with promtool. Raises `subprocess.CalledProcessError`; stderr has the reason."""
     promtool = program("promtool")
     for command in ("check", "config", "prometheus.yml"), ("check", "rules", "--lint-fatal", "alerts.yml"):
         subprocess.run([promtool, *command], cwd=OPERATE, check=True, stdout=subprocess.DEVNULL)
@@ -65,14 +65,14 @@ def panel_queries() -> dict[str, list[str]]:
 
 
 class Prometheus:
-    """A running one, asked over HTTP."""
+    """Queries a running Prometheus over HTTP."""
 
     def __init__(self, address: str) -> None:
         self.address = address
 
     def get(self, path: str, **params: str) -> Any:
         response = httpx.get(f"{self.address}/api/v1/{path}", params=params, timeout=30)
-        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:  # it starts, and says so in plain text
+        if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:  # it is starting, and answers in plain text
             response.raise_for_status()
         answer = response.json()
         if answer["status"] != "success":
@@ -80,12 +80,12 @@ class Prometheus:
         return answer["data"]
 
     def firing(self) -> set[tuple[str, str]]:
-        """Return (incident, alert) of each alert that fires."""
+        """Return (incident, alert) for each firing alert."""
         alerts = self.get("alerts")["alerts"]
         return {(one["labels"]["incident"], one["labels"]["alertname"]) for one in alerts if one["state"] == "firing"}
 
     def has_data(self, query: str) -> bool:
-        """Return whether a query has a number for an answer now."""
+        """Return whether a query currently returns a number."""
         return any(math.isfinite(float(series["value"][1])) for series in self.get("query", query=query)["result"])
 
     def wait_for_targets(self, number: int) -> None:
@@ -102,7 +102,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus(targets: Mapping[str, str]) -> Iterator[Prometheus]:
-    """Run one with the files that are shipped, but for the targets, addresses by incident."""
+    """Run Prometheus with the shipped files, except for the targets, which map incidents to addresses."""
     config = yaml.safe_load((OPERATE / "prometheus.yml").read_text(encoding="utf-8"))
     config["rule_files"] = [str(OPERATE / name) for name in config["rule_files"]]
     config["scrape_configs"][0]["static_configs"] = [
@@ -123,7 +123,7 @@ def prometheus(targets: Mapping[str, str]) -> Iterator[Prometheus]:
 
 
 async def watch(running: Prometheus, opened: list[Site]) -> Fired:
-    """Let everything go wrong for 30 seconds; return after how many each alert fired, by incident."""
+    """Run all incidents for 30 seconds; return the seconds after which each (incident, alert) fired."""
     fired: Fired = {}
     tasks = [asyncio.create_task(site.suffer()) for site in opened]
     began = time.monotonic()
@@ -138,7 +138,7 @@ async def watch(running: Prometheus, opened: list[Site]) -> Fired:
 
 
 def problems_of(fired: Fired, incidents: list[str], empty: list[str]) -> list[str]:
-    """Print when each alert fired; return what should not be."""
+    """Print when each alert fired; return the problems."""
     problems = [f"the panel {panel} has no data" for panel in empty]
     for incident in incidents:
         seconds = {alert: when for (name, alert), when in fired.items() if name == incident}
@@ -154,7 +154,7 @@ def main() -> int:
     except NoPrometheusError as error:
         print(f"The alerts were not tried: {error}")
         return int("REQUIRE_PROMETHEUS" in os.environ)
-    logging.getLogger("mini_vllm.engine").setLevel(logging.CRITICAL)  # failures are meant, and preemptions
+    logging.getLogger("mini_vllm.engine").setLevel(logging.CRITICAL)  # failures and preemptions are intended
     with sites() as opened, prometheus({site.incident.alert: site.target for site in opened}) as running:
         fired = asyncio.run(watch(running, opened))
         panels = panel_queries()

@@ -1,4 +1,4 @@
-"""What goes wrong, each on a server of its own: settings of the engine, a slow or failing runner, and clients."""
+"""Injects incidents, each on a separate server: engine settings, a slow or failing runner, and clients."""
 
 import asyncio
 import itertools
@@ -24,11 +24,11 @@ SMALL = EngineConfig(num_gpu_blocks=21)  # 20 blocks for requests
 
 @dataclass(frozen=True)
 class Injected:
-    """An incident by the alert that it must fire; `HEALTHY` fires none.
+    """An incident and the alert that it must fire; `HEALTHY` fires none.
 
-    `clients` of them repeat one request of `prompt_tokens` and `max_tokens`: the same prompt each time, or always
-    another if `unique`. A client waits `patience` seconds. A step takes `step_seconds`; one in `fails_every` raises.
-    `then`, two seconds after the clients have begun: "pause" the engine, or "end" the server.
+    `clients` is the number of clients that repeat a request of `prompt_tokens` and `max_tokens`, with the same prompt
+    each time, or a different one if `unique`. A client waits `patience` seconds. A step takes `step_seconds`; one in
+    `fails_every` raises. Two seconds after the clients begin, `then` can "pause" the engine or "end" the server.
     """
 
     alert: str
@@ -67,7 +67,7 @@ INCIDENTS = (
 
 @dataclass
 class SlowRunner:
-    """A runner whose steps last as long as the incident says, and fail as often."""
+    """A runner whose steps take as long and fail as often as the incident requires."""
 
     runner: ModelRunner
     incident: Injected
@@ -85,7 +85,7 @@ class SlowRunner:
 
 
 class Site:
-    """One server with its incident."""
+    """A server and its incident."""
 
     def __init__(self, incident: Injected) -> None:
         self.incident, self._stack = incident, ExitStack()
@@ -100,7 +100,7 @@ class Site:
         self._stack.close()
 
     async def suffer(self) -> None:
-        """Let the incident happen until the task is cancelled."""
+        """Run the incident until the task is cancelled."""
         async with httpx.AsyncClient(timeout=self.incident.patience) as client, asyncio.TaskGroup() as tasks:
             for _ in range(self.incident.clients):
                 tasks.create_task(self._repeat(client))
@@ -115,7 +115,7 @@ class Site:
             try:
                 await client.post(f"{self.server.base_url}/completions", json=self._fields())
             except httpx.HTTPError:
-                await asyncio.sleep(0.1)  # it hung up, or there is no server any more
+                await asyncio.sleep(0.1)  # the server hung up or has ended
 
     def _fields(self) -> dict[str, Any]:
         start = next(self._prompts) if self.incident.unique else ""
@@ -125,7 +125,7 @@ class Site:
 
 @contextmanager
 def sites() -> Iterator[list[Site]]:
-    """Serve all incidents; nothing happens until each is told to `suffer`."""
+    """Start a server per incident; each incident begins only when `suffer` is called."""
     opened = [Site(incident) for incident in INCIDENTS]
     try:
         yield opened

@@ -1,1 +1,1 @@
-"""JupyterLab in a headless Chromium: to test what learners meet there, and to take pictures of it."""
+"""Runs JupyterLab in a headless Chromium, to test the course there and to take pictures."""

@@ -1,4 +1,4 @@
-"""A separate JupyterLab, with nothing of the user's, and a notebook in it: run, read and changed, in both themes."""
+"""Runs a JupyterLab isolated from the user's settings, and controls a notebook in it, in both themes."""
 
 import json
 import os
@@ -41,7 +41,7 @@ OWN = ("data:", "blob:")
 
 
 def copy_course(folder: Path) -> Path:
-    """Copy what the notebooks need into a new folder, and return it."""
+    """Copy the files that notebooks need into a new folder, and return it."""
     folder.mkdir(parents=True)
     for name in COPIED:
         source = CHECKOUT / name
@@ -54,7 +54,7 @@ def copy_course(folder: Path) -> Path:
 
 @contextmanager
 def jupyterlab(course: Path, home: Path, lineup: str = "") -> Iterator[str]:
-    """Serve a copy of the course, and yield the address; kernels import the copy and run the `lineup`, if there is one.
+    """Serve a copy of the course and yield its address; kernels import the copy and run `lineup`, if given.
 
     `home` is an empty folder.
     """
@@ -83,7 +83,7 @@ def jupyterlab(course: Path, home: Path, lineup: str = "") -> Iterator[str]:
 
 
 def environment(course: Path, home: Path) -> dict[str, str]:
-    """Return the environment of the server and its kernels: no lineup, checkout or folder of the user's."""
+    """Return the environment of server and kernels, without the user's lineup, checkout and folders."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("LAB_IMPL", "PYTEST_", "JUPYTER"))
     }
@@ -100,7 +100,7 @@ def environment(course: Path, home: Path) -> dict[str, str]:
 
 
 def wait_for(server: "subprocess.Popen[bytes]", address: str, log: Path) -> None:
-    """Wait until the server answers. Raises `RuntimeError` with the end of its log if it does not."""
+    """Wait until the server answers. Raises `RuntimeError` with the end of its log if it never does."""
     end = time.monotonic() + SECONDS
     while True:
         try:
@@ -120,7 +120,7 @@ def write_notebook(path: Path, cells: Sequence[str | nbformat.NotebookNode]) -> 
 
 
 class Screen:
-    """A page with one notebook. `strangers` collects requests to other machines, `errors` the errors of the page."""
+    """A page with one notebook. `strangers` collects requests to other machines, `errors` the page's errors."""
 
     def __init__(self, browser: Any, server: str, width: int = 1100, height: int = 900, sharpness: float = 1) -> None:
         self.server, self.path = server, ""
@@ -160,7 +160,7 @@ class Screen:
         return self
 
     def outputs(self) -> list[list[dict[str, Any]]]:
-        """Return each cell's outputs, as they would be saved."""
+        """Return each cell's outputs in the form in which they would be saved."""
         saved: list[list[dict[str, Any]]] = self.page.evaluate(OUTPUTS)
         return saved
 

@@ -31,7 +31,7 @@ def badges(repository: str, branch: str, path: str) -> str:
 
 
 def with_badges(text: str, links: str) -> str:
-    """Return a text with the links between its two marks. Raises `ValueError` unless it has exactly one such place."""
+    """Put the links between the two marks of a text. Raises `ValueError` unless the pair occurs exactly once."""
     place = re.compile(f"{START}.*?{END}", re.DOTALL)
     if len(place.findall(text)) != 1:
         raise ValueError(f"a text must have {START} and {END} once")
@@ -39,7 +39,7 @@ def with_badges(text: str, links: str) -> str:
 
 
 def with_address(notebook: str, address: str, links: str) -> str:
-    """Return a notebook whose first cell has the links, and whose cell for Colab has the address."""
+    """Put the links into a notebook's first cell and the address into its cell for Colab."""
     content = json.loads(notebook)
     title, colab, *_ = content["cells"]
     title["source"] = with_badges("".join(title["source"]), links).splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""Build `.venv-llama-cpp` from sources; it needs cmake and a C++ compiler.
+"""Builds `.venv-llama-cpp` from sources; needs cmake and a C++ compiler.
 
 Run it as `python -m mini_vllm_labs.upkeep.llama_cpp_peer`.
 """

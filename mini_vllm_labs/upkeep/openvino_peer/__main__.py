@@ -1,4 +1,4 @@
-"""Make `.venv-openvino`, so that `mini-vllm bench throughput` finds the peer.
+"""Makes `.venv-openvino`, in which `mini-vllm bench throughput` finds the peer.
 
 Run it as `python -m mini_vllm_labs.upkeep.openvino_peer`.
 """
@@ -9,7 +9,7 @@ from mini_vllm_labs.bench.peer_process import OPENVINO_PYTHON
 from mini_vllm_labs.upkeep.peer_environment import run_pip
 
 UNWANTED = "torchvision"
-"""optimum-intel asks for it. Text needs none of it, and where its build is not that of torch, nothing loads."""
+"""optimum-intel requires it. Text does not need it, and if its build differs from torch's, nothing loads."""
 
 if __name__ == "__main__":
     run_pip(OPENVINO_PYTHON, "install", "-r", str(Path(__file__).with_name("requirements.txt")))

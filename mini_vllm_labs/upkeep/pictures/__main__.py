@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.upkeep.pictures` writes `docs/pictures/`; with names (`demo`, `screens`), only these."""
+"""`python -m mini_vllm_labs.upkeep.pictures` writes `docs/pictures/`, or only named ones (`demo`, `screens`)."""
 
 import sys
 
@@ -22,7 +22,7 @@ def files(name: str) -> dict[str, bytes]:
 
 
 def main(names: list[str]) -> None:
-    """Make the pictures that are named, or all. The screens and the film need Chromium."""
+    """Make the named pictures, or all. The screens and the film need Chromium."""
     if unknown := set(names) - set(NAMES):
         sys.exit(f"there is no picture {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     PICTURES.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The film of the README, and screenshots as an animated GIF that holds only what changes, in 255 colours a frame."""
+"""Makes the README's film, an animated GIF of screenshots that stores only changes, with 255 colours a frame."""
 
 import base64
 import struct
@@ -23,9 +23,9 @@ MOMENTS = Path(__file__).with_name("moments.js").read_text(encoding="utf-8")
 
 
 def animated_gif(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> bytes:
-    """Return an animation that repeats for ever. `screenshots` are PNGs of one size with their milliseconds.
+    """Return an animation that repeats for ever. `screenshots` yields PNGs of one size with their milliseconds.
 
-    One without a change prolongs the frame before it.
+    A screenshot without changes prolongs the previous frame.
     """
     page, frames = browser.new_page(), list[tuple[dict[str, Any], int]]()
     for png, milliseconds in screenshots:
@@ -42,7 +42,7 @@ def animated_gif(browser: Any, screenshots: Iterable[tuple[bytes, int]]) -> byte
 
 
 def frame_of(part: dict[str, Any], milliseconds: int) -> bytes:
-    """Return a part of the picture as it is stored in the file: laid over the last one, and left there."""
+    """Encode a part of the picture as a frame that is drawn over the previous one and stays."""
     control = struct.pack("<BBBBHBB", 0x21, 0xF9, 4, 0x05, round(milliseconds / 10), TRANSPARENT, 0)
     place = struct.pack("<BHHHHB", 0x2C, *(part[name] for name in ("x", "y", "width", "height")), 0x87)
     colours, pixels = (base64.b64decode(part[name]) for name in ("colours", "pixels"))
@@ -52,12 +52,12 @@ def frame_of(part: dict[str, Any], milliseconds: int) -> bytes:
 
 
 def counted(data: bytes) -> bytes:
-    """Return at most 255 bytes after their number."""
+    """Return up to 255 bytes, preceded by their number."""
     return bytes([len(data)]) + data
 
 
 def compressed(pixels: bytes) -> bytes:
-    """Return the LZW code of pixels of eight bits."""
+    """Return the LZW code of eight-bit pixels."""
     stream, held, num_held = bytearray(), 0, 0
     for code, num_bits in codes(pixels):
         held |= code << num_held
@@ -70,7 +70,7 @@ def compressed(pixels: bytes) -> bytes:
 
 
 def codes(pixels: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the codes of the longest known runs of pixels, each with its number of bits."""
+    """Yield the code of each longest known run of pixels, with its number of bits."""
     known = dict[tuple[int, int], int]()
     run, num_bits = pixels[0], 9
     yield CLEAR, num_bits
@@ -92,13 +92,13 @@ def codes(pixels: bytes) -> Iterator[tuple[int, int]]:
 
 
 def moving_pictures() -> dict[str, bytes]:
-    """Return the film on light and on dark paper."""
+    """Return the film for the light and the dark theme."""
     with headless_chromium() as browser:
         return {f"film_{name}.gif": film(browser, dark=name == "dark") for name in ("light", "dark")}
 
 
 def film(browser: Any, *, dark: bool) -> bytes:
-    """Return some steps of the recorded run, the preemption among them."""
+    """Return a film of some steps of the recorded run, including the preemption."""
     shown = player(time_machine(Recording.read(RECORDED)), step=STEPS[0])
     page = open_widget(browser, shown, dark=dark, sharpness=SHARPNESS)
     made = animated_gif(browser, screenshots(page))
@@ -107,7 +107,7 @@ def film(browser: Any, *, dark: bool) -> bytes:
 
 
 def screenshots(page: Any) -> Iterator[tuple[bytes, int]]:
-    """Yield the picture at every moment of the motion, then long enough to read it."""
+    """Yield the picture at each moment of a motion, then the still picture with time to read it."""
     picture = page.locator(".mvw-picture svg")
     for step in STEPS:
         page.evaluate("(step) => model.set('step', step)", step)

@@ -1,4 +1,4 @@
-"""Let the page draw the calculator's first picture, and keep it for Python.
+"""Lets the page's code draw the calculator's first picture, and stores it for Python.
 
 Run it as `python -m mini_vllm_labs.upkeep.pictures.calculator`.
 """
@@ -21,13 +21,13 @@ FIRST_QUESTION = {"ticket": 0, "values": {knob.name: knob.value for knob in KNOB
 
 
 def drawn(page: Any, questions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the answers of the page's code to questions as a panel sends them."""
+    """Return the answers of the page's code to questions in the form that a panel sends."""
     answers: list[dict[str, Any]] = page.evaluate(DRAWN, [FRONT_END, tables(), list(questions)])
     return answers
 
 
 def first_picture(page: Any) -> dict[str, Any]:
-    """Return the first picture: its layers, and the words about it."""
+    """Return the first picture: its layers and its texts."""
     [answer] = drawn(page, [FIRST_QUESTION])
     head, layers, rest = answer["svg"].partition("<g data-layer")
     return {

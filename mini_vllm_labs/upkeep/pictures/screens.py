@@ -1,4 +1,4 @@
-"""Pictures of screens at a preemption: a notebook in JupyterLab, the page of `mini-vllm serve`, the terminal."""
+"""Makes screenshots at a preemption: a notebook in JupyterLab, the page of `mini-vllm serve`, the terminal."""
 
 import io
 import re
@@ -44,7 +44,7 @@ WIDTH = 92
 
 
 def screens() -> dict[str, bytes]:
-    """Return a PNG per theme of the time machine in JupyterLab, with the preempted request followed."""
+    """Return a PNG per theme of the time machine in JupyterLab that follows the preempted request."""
     with TemporaryDirectory() as folder, headless_chromium() as browser:
         course, home = copy_course(Path(folder, "labs")), Path(folder, "jupyter")
         write_notebook(course / NOTEBOOK, CELLS)
@@ -66,7 +66,7 @@ def screens() -> dict[str, bytes]:
 
 
 def serving_screens() -> dict[str, bytes]:
-    """Return a PNG per theme. All requests come while the engine is held, and every step is asked for."""
+    """Return a PNG per theme. All requests arrive while the engine is paused; then it runs step by step."""
     llm = AsyncLLM(build_engine(CONFIG, parse_lineup("solution")))
     with running_server(llm) as server, headless_chromium() as browser:
         page = browser.new_page(viewport=SIZE, color_scheme="light", device_scale_factor=1.1)
@@ -89,7 +89,7 @@ def serving_screens() -> dict[str, bytes]:
             before = page.locator("#picture").get_attribute("data-step")
             page.locator("#step").click()
             page.wait_for_selector(f"#picture[data-step]:not([data-step='{before}'])")
-        page.add_style_tag(content=".figures { display: none; }")  # its times are those of an engine that was held
+        page.add_style_tag(content=".figures { display: none; }")  # the times of a paused engine mean nothing
         page.locator("#tabs [role=tab]").first.click()
         page.mouse.move(0, 0)
         taken = {}
@@ -106,7 +106,7 @@ def ask(base_url: str, question: str) -> None:
 
 
 def wait_for_arrivals(page: Any, number: int) -> int:
-    """Wait until so many requests have come to the engine that is held."""
+    """Wait until `number` requests have arrived at the paused engine."""
     page.get_by_text(f"paused, {number} arrived since").wait_for()
     return number
 
@@ -121,7 +121,7 @@ def demo() -> str:
 
 
 def interesting_state(recording: Recording) -> RunState:
-    """Return the state in the first step that computes a chunk of a prompt beside a hit and a decode."""
+    """Return the state in the first step with a prefill, a prefix hit and a decode."""
     for state in states(recording):
         shares = record_of(state)["scheduled"]
         kinds = {state.status(share["id"]) for share in shares}
@@ -131,7 +131,7 @@ def interesting_state(recording: Recording) -> RunState:
 
 
 def svg_of(state: RunState) -> str:
-    """Draw the state as a terminal shows it, in fonts that the reader has: nothing is fetched."""
+    """Draw the state as a terminal shows it, in the reader's own fonts, so that nothing is fetched."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(render_step(state, WIDTH - 2, "mini-vllm demo"))
     svg = console.export_svg(title="mini-vllm demo", unique_id="demo")

@@ -1,4 +1,4 @@
-"""The pictures of the views."""
+"""Makes the pictures of the views."""
 
 from collections.abc import Callable
 from typing import Any
@@ -47,7 +47,7 @@ def at_preemption(view: Callable[[Recording], Film]) -> Picture:
 
 
 def three_chains() -> Picture:
-    """Return a prompt, one that diverges in its third block, and the first one again with a salt."""
+    """Draw the chains of a prompt, one that diverges in its third block, and the first with a salt."""
     prompt = [*range(10, 18), 21, 22, 23, 24, 31, 32]
     prompts = {"A": prompt, "B": [*prompt[:10], 99, *prompt[11:], 33, 34, 35], "C": prompt}
     salts = {"C": "blue"}
@@ -62,7 +62,7 @@ def smaller_budget() -> Picture:
 
 
 def two_chats(lineup: str, config: EngineConfig) -> LLM:
-    """Return an engine that has answered two chats of the embedded model and recorded its steps."""
+    """Return an engine that has answered two chats with the embedded model and recorded its steps."""
     questions = "Repeat these words:\nlamp, cup, dog, tree.", "Tell me a story about Mina and a kite."
     llm = LLM(config=config, lineup=parse_lineup(lineup), record=True)
     llm.chat([[{"role": "user", "content": text}] for text in questions], SamplingParams(max_tokens=16))
@@ -88,7 +88,7 @@ def in_turn_and_ahead() -> Picture:
 
 
 def the_next_digit() -> Picture:
-    """Return the DFA of a number with at most two decimal places, after its first digit."""
+    """Draw the DFA of a number with at most two decimal places, after the first digit."""
     regex, engine = r"-?\d+(\.\d\d?)?", LLM(lineup=parse_lineup("solution:1-9")).engine
     assert engine.grammars is not None
     grammar: Any = engine.grammars.grammar_init(StructuredOutputsParams(regex=regex)).result()
@@ -100,7 +100,7 @@ def the_next_digit() -> Picture:
 
 
 def two_images() -> Picture:
-    """Return the two steps of a prompt whose images do not fit into one."""
+    """Draw the two steps of a prompt whose images do not fit into one step."""
     images = [MultiModalFeatureSpec("cat", 3, 6), MultiModalFeatureSpec("dog", 12, 6)]
     config = EngineConfig(num_gpu_blocks=40, max_num_encoder_input_tokens=8, encoder_cache_size=8)
     engine = LLM(config=config, lineup=parse_lineup("solution:1-5,solution:11"), record=True).engine
@@ -117,7 +117,7 @@ def two_images() -> Picture:
 
 
 def a_long_text() -> Picture:
-    """Return the tables of a text of 480 tokens, of which sliding layers reach 64, and the blocks that it held."""
+    """Draw the block tables of 480 tokens with a sliding window of 64, and the blocks held over time."""
     config = EngineConfig(num_gpu_blocks=100, max_model_len=1000).resolved(1000, 100)
     scheduler = build_scheduler(config, parse_lineup("solution:1-5,solution:12"), windows=(None, 64))
     request, held = Request("A", [5] * 480, SamplingParams()), list[int]()
@@ -133,7 +133,7 @@ def a_long_text() -> Picture:
 
 
 def past_a_load() -> Picture:
-    """Return a run in which A ends and is sent, B's blocks come from elsewhere, and C is admitted past B."""
+    """Draw a run in which A ends and is sent, B loads stored blocks, and C is admitted before B."""
     common = {"priority": 0, "arrival_time": 0.0, "ignore_eos": True, "stop_token_ids": [], "planned": []}
     lengths = {"A": (6, 2, {"send": True, "send_steps": 2}), "B": (14, 2, {"stored": 12, "load_steps": 2})}
     lengths |= {"C": (9, 7, {})}
@@ -154,7 +154,7 @@ def past_a_load() -> Picture:
 
 
 def compute_then_memory() -> Film:
-    """Return the run of phase 5's handout in which compute is the gate, and then memory."""
+    """Return the film of phase 5's handout, in which first compute is the gate and then memory."""
     return gates(play_workload(two_gates(), TWO_GATES, parse_lineup("solution:1-5")).recording)
 
 
@@ -168,7 +168,7 @@ VIEWS: dict[str, Callable[[], Picture]] = {
     "time_machine": lambda: at_preemption(time_machine),
     "block_life": lambda: at_preemption(block_life),
     "hash_chain": three_chains,
-    # The decode of the handout's batch: it reads all 7 tokens of B, in two blocks.
+    # The decode of the handout's batch, which reads all 7 tokens of B in two blocks.
     "paged_batch": lambda: paged_batch(functions=phase6_gpu_runner)[4],
     "chunking_dial": smaller_budget,
     "gates": lambda: compute_then_memory().still(45),

@@ -1,5 +1,5 @@
-"""The course as a static website: the lab in a browser tab, with Python compiled to WebAssembly and nothing to install.
+"""Builds the course as a static website, with the lab in a browser tab by Python compiled to WebAssembly.
 
-`python -m mini_vllm_labs.upkeep.site` builds it from the student edition, so no solution is in it. What the browser
-loads comes from npm and PyPI, pinned, and lies in the site: a learner's browser asks no other machine.
+`python -m mini_vllm_labs.upkeep.site` builds it from the student edition, so it contains no solution. Pinned packages
+from npm and PyPI are copied into the site, so a learner's browser contacts no other machine.
 """

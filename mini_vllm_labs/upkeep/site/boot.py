@@ -1,9 +1,9 @@
-"""The course inside of a browser's kernel. IPython's configuration, in the same wheel, calls `boot` when one starts.
+"""Sets up the course in a browser's kernel. IPython's configuration, in the same wheel, calls `boot` at its start.
 
-The course itself lies in the kernel's memory, where imports are quick. What a learner edits lies on the drive, that is
-in the browser's storage: before every cell the starters that differ are copied from there into the course.
+The course is kept in the kernel's memory, where imports are fast. A learner's edits are kept on the drive, which is the
+browser's storage. Before every cell, changed starters are copied from the drive into the course.
 
-The handouts' commands are lines of a cell here, as they stand: there is no shell.
+There is no shell, so the handouts' commands work unchanged as lines of a cell.
 """
 
 import concurrent.futures
@@ -27,7 +27,7 @@ NO_DRIVE = (
 COMMAND = re.compile(r"(?:LAB_IMPL=\S+ )?(?:pytest|mini-vllm|make|pip|python)(?: [^=(].*)?\s*")
 BESIDE_COMMANDS = re.compile(r"\s*(?:#.*)?\s*")
 TESTS = re.compile(r"(?:LAB_IMPL=starter )?pytest labs/phase(?!6_)(\d+)_\w+(?: -m task\d+_(\d))?")
-RUN_HERE = ("hint", "trace")  # they need no second process
+RUN_HERE = ("hint", "trace")  # these need no second process
 ELSEWHERE = (
     "A browser's tab cannot run `{}`: it needs a local installation (the website's page `Install it`). What runs in a "
     "cell here: pytest with a phase's folder and -m taskN_N, mini-vllm hint, mini-vllm trace. "
@@ -48,18 +48,18 @@ def boot() -> None:
 
 
 def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
-    """Put the course where Python finds it first. What its notebooks keep goes to the drive."""
-    sys.dont_write_bytecode = True  # two edits within a second would find the older bytecode
+    """Put the course where Python finds it first. Files that its notebooks write go to the drive."""
+    sys.dont_write_bytecode = True  # after two edits within a second, the older bytecode would look current
     with zipfile.ZipFile(Path(__file__).with_name("mini_vllm_course.zip")) as archive:
         archive.extractall(course)
     (course / "notebooks").symlink_to(drive / "notebooks")
     sys.path.insert(0, str(course))
     vars(concurrent.futures)["ThreadPoolExecutor"] = ExecutorHere
-    os._exit = ended  # it would end the kernel, and with it all that the page shows
+    os._exit = ended  # the real one would end the kernel and lose the whole page
 
 
 class ExecutorHere(concurrent.futures.Executor):
-    """Computes at once, in the thread that asks: a browser has no other. The course depends on no order of threads."""
+    """Computes at once in the calling thread, the browser's only one. The course does not depend on thread order."""
 
     def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "") -> None:
         pass
@@ -78,13 +78,13 @@ def ended(status: int) -> NoReturn:
 
 
 def commands_marked(lines: list[str]) -> list[str]:
-    """Return the lines of a cell, with a `!` before each command if all but comments are commands of the handouts."""
+    """Put `!` before each command of a cell if the cell has only the handouts' commands and comments."""
     is_shell = all(COMMAND.fullmatch(line) or BESIDE_COMMANDS.fullmatch(line) for line in lines)
     return [f"!{line}" if is_shell and COMMAND.fullmatch(line) else line for line in lines]
 
 
 def run_command(line: str) -> None:
-    """Run a command of the handouts in this process, or print where it runs; IPython calls it for a line with `!`."""
+    """Run a handout's command in this process, or print where it runs. IPython calls this for lines with `!`."""
     from mini_vllm_labs.notebook import Lab
     from mini_vllm_labs.pictures.terminal.lazy_commands import load
 
@@ -96,7 +96,7 @@ def run_command(line: str) -> None:
                 load(words[1], f"mini_vllm_labs.cli.{words[1]}:{words[1]}").main(
                     words[2:], prog_name=" ".join(words[:2])
                 )
-        except SystemExit:  # what went wrong is printed
+        except SystemExit:  # the error is already printed
             pass
     else:
         print(ELSEWHERE.format(line.strip()))

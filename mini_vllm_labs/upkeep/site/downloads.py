@@ -1,4 +1,4 @@
-"""What the site is built from: downloads, pinned, checked by hash and kept in a cache; and a wheel of the course."""
+"""Provides the parts of the site: pinned downloads, checked by hash and cached, and a wheel of the course."""
 
 import base64
 import hashlib
@@ -27,14 +27,14 @@ ROOMS = (
     "runs/",
     "simulation/",
 )
-PYODIDE = "314.0.6"  # the one that jupyterlite-pyodide-kernel in builder.txt was made for
+PYODIDE = "314.0.6"  # the version for which jupyterlite-pyodide-kernel in builder.txt was made
 PYODIDE_SHA512 = "BKDTJyIqFxC4BExLqeRS3f5xvXZIjOt8C3zGLN/Cc7tFxSwvKVhVkchQQ2AGLOtR4YrVOIFxbV8poyDOOmWwxQ=="
-PYTHON = "3.14"  # inside of that Pyodide
+PYTHON = "3.14"  # inside that Pyodide
 EXTENSIONS = "share/jupyter/labextensions"
-# Of the wheels in the kernel's extension: itself, and stand-ins for what a browser does not need.
+# Used wheels of the kernel's extension: the kernel, and stand-ins for packages that a browser does not need.
 KERNEL_WHEELS = ("ipykernel-6", "piplite-", "pyodide_kernel-", "widgetsnbextension-4")
 NO_JEDI = {
-    "jedi.py": 'raise ImportError("left out of the browser")\n',  # IPython then completes by what exists
+    "jedi.py": 'raise ImportError("left out of the browser")\n',  # IPython then completes from existing objects
     "jedi-0.dist-info/METADATA": "Metadata-Version: 2.1\nName: jedi\nVersion: 0\n",
     "jedi-0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: labs\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     "jedi-0.dist-info/RECORD": "",
@@ -43,14 +43,14 @@ BOOT = Path(__file__).with_name("boot.py")
 NAME = "mini_vllm_course"
 FOLDERS = ("mini_vllm/", "labs/", *(f"mini_vllm_labs/{name}" for name in ROOMS))
 FILES = ("conftest.py", "pyproject.toml")
-LEFT_OUT = (  # what only a local installation can use, or only the build of the site
+LEFT_OUT = (  # only a local installation or the build of the site uses these
     "mini_vllm/embedded_model/model.safetensors",
     "mini_vllm/embedded_model/draft/",
     "mini_vllm/embedded_model/adapter/",
     "mini_vllm_labs/runs/parity/traces",  # and those of later releases
     "labs/phase6_gpu_runner/test_",
 )
-# IPython reads it from the wheel's data when a kernel starts: start-up code that is no cell.
+# IPython reads this from the wheel's data when a kernel starts, so start-up code needs no cell.
 IPYTHON_CONFIG = """\
 c.InteractiveShellApp.ignore_cwd = True  # the working folder is on the drive: looking there for modules is slow
 c.InteractiveShellApp.exec_lines = ["import mini_vllm_course as _course; _course.boot(); del _course"]
@@ -59,18 +59,18 @@ DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class DownloadError(ValueError):
-    """Names what could not be downloaded, or is not what it was when the site was pinned."""
+    """A part could not be downloaded, or differs from the pinned one; the message names it."""
 
 
 class Downloads:
-    """The parts in one folder. Each method downloads what is missing; raises `DownloadError` if that fails."""
+    """Keeps the parts in one folder. Each method downloads a missing part; raises `DownloadError` on failure."""
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
         cache.mkdir(parents=True, exist_ok=True)
 
     def builder(self) -> Path:
-        """Return the Python of an environment with JupyterLite in it."""
+        """Return the Python of an environment with JupyterLite."""
         python = self.cache / "env/bin/python"
         pinned = self._stamp("env", HERE / "builder.txt")
         if not pinned.exists():
@@ -80,7 +80,7 @@ class Downloads:
         return python
 
     def pyodide(self) -> Path:
-        """Return npm's package of Pyodide, unpacked."""
+        """Return the folder of npm's Pyodide package, unpacked."""
         folder = self.cache / f"pyodide-{PYODIDE}"
         if not folder.exists():
             run("npm", "pack", "--silent", f"pyodide@{PYODIDE}", cwd=self.cache)
@@ -96,7 +96,7 @@ class Downloads:
         return folder
 
     def wheels(self) -> list[Path]:
-        """Return the wheels of `wheels.txt`, and an empty jedi, which the kernel would otherwise ask for."""
+        """Return the wheels of `wheels.txt`, and an empty jedi, because the kernel would otherwise request it."""
         folder, pinned = self.cache / "wheels", self._stamp("wheels", HERE / "wheels.txt")
         if not pinned.exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -108,17 +108,17 @@ class Downloads:
         return sorted(folder.glob("*.whl"))
 
     def kernel_wheels(self) -> list[Path]:
-        """Return the wheels that the kernel's extension of JupyterLab brings."""
+        """Return the wheels from the kernel's JupyterLab extension."""
         folder = self.builder().parents[1] / EXTENSIONS / "@jupyterlite/pyodide-kernel-extension/static/pypi"
         return sorted(path for path in folder.glob("*.whl") if path.name.startswith(KERNEL_WHEELS))
 
     def _stamp(self, name: str, pins: Path) -> Path:
-        """Return the file that is there when `name` was downloaded with these pins."""
+        """Return the path of a file that exists once `name` is downloaded with these pins."""
         return self.cache / f"{name}-{hashlib.sha256(pins.read_bytes()).hexdigest()[:12]}.done"
 
 
 def run(*command: str | Path, cwd: Path) -> None:
-    """Run a command. Raises `DownloadError` with what it printed last if it fails."""
+    """Run a command. Raises `DownloadError` with its last 15 lines of output if it fails."""
     try:
         done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -135,7 +135,7 @@ def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_course_wheel(edition: Mapping[str, bytes], folder: Path) -> Path:
-    """Write the wheel of an edition; its version is that of its content, so that no browser keeps an older one."""
+    """Write the wheel of an edition. Its version is a hash of its content, so browsers never keep an older one."""
     kept = {path: edition[path] for path in sorted(edition) if belongs(path)}
     packed = zipped(kept)
     version = f"0+{hashlib.sha256(packed + BOOT.read_bytes()).hexdigest()[:12]}"
@@ -161,7 +161,7 @@ def belongs(path: str) -> bool:
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
-    """Return a zip; the same files give the same bytes."""
+    """Return a reproducible zip: the same files give the same bytes."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path, content in files.items():

@@ -1,9 +1,9 @@
-"""How long a learner waits in the tab, what a visit loads, how fast chats are.
+"""Measures a learner's waiting times in the tab, the bytes that a visit loads, and the speed of chats.
 
 Run it as `python -m mini_vllm_labs.upkeep.site.figures [SITE]`.
 
-Median of five in a headless Chromium, each time in a new profile. Run it on a quiet machine. Sizes are those of gzip's
-level 6, which static hosts send.
+Figures are the median of five runs in a headless Chromium, each in a new profile. Run it on a quiet machine. Sizes are
+compressed with gzip at level 6, as static hosts send them.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ AIMS = {
     "loaded, MB": 25.0,
 }
 SPEEDS = {"1 at once": 60.0, "8 at once": 200.0}
-"""Tokens per second of chats on the learner's engine, at least."""
+"""Minimum tokens per second of chats on the learner's engine."""
 READY = """() => { const open = window.jupyterapp?.shell.currentWidget;
   return open?.context?.isReady && open.sessionContext?.session?.kernel?.status === "idle"; }"""
 RUN = """async (code) => {
@@ -72,7 +72,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @contextlib.contextmanager
 def served(site: Path) -> Iterator[str]:
-    """Serve a folder; yield its address."""
+    """Serve a folder and yield its address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -80,7 +80,7 @@ def served(site: Path) -> Iterator[str]:
 
 
 def measure(browser: Any, address: str, site: Path) -> dict[str, float]:
-    """Return the figures of one learner."""
+    """Measure the figures of one learner."""
     found: dict[str, float] = {}
     with contextlib.closing(browser.new_context()) as context:
         context.set_default_timeout(240_000)
@@ -116,7 +116,7 @@ def measure(browser: Any, address: str, site: Path) -> dict[str, float]:
 
 
 def size(site: Path, path: str) -> int:
-    """Return the compressed bytes of a file of the site; 0 for what is none."""
+    """Return the compressed bytes of a file of the site; 0 if it is not a file."""
     file = site / (path.lstrip("/") + ("index.html" if path.endswith("/") else ""))
     return len(gzip.compress(file.read_bytes(), 6)) if file.is_file() else 0
 

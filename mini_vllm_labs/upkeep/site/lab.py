@@ -1,4 +1,4 @@
-"""The lab's pages: JupyterLite over the notebooks, handouts and starters of the student edition."""
+"""Builds the lab's pages: JupyterLite with the notebooks, handouts and starters of the student edition."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from mini_vllm_labs.upkeep.site.downloads import Downloads, run
 
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
-BROWSER = {  # what a marker such as `sys_platform != "emscripten"` is asked about
+BROWSER = {  # the values for markers such as `sys_platform != "emscripten"`
     "sys_platform": "emscripten",
     "platform_system": "Emscripten",
     "platform_machine": "wasm32",
@@ -26,7 +26,7 @@ BROWSER = {  # what a marker such as `sys_platform != "emscripten"` is asked abo
 }
 PAGE = Path(__file__).with_name("page")
 SHOWN = re.compile(r"notebooks/[^/]+\.ipynb|labs/(?:\w+/)?README\.md|labs/(?!phase6_)phase[^/]+/starter\.py")
-# In the place of a notebook that needs the learner's own machine stands one that says so.
+# Notebooks that need the learner's own machine, and why; a notice replaces each.
 NEEDS = {"notebooks/06_gpu_runner.ipynb": "PyTorch", "notebooks/12_serving.ipynb": "a server and PyTorch"}
 INSTEAD = """\
 This notebook needs {need}, which no browser's tab has. It runs in a local installation:
@@ -34,7 +34,7 @@ This notebook needs {need}, which no browser's tab has. It runs in a local insta
 1. Install the course, see **Install it** at the top right, and open the notebooks with `mini-vllm lab`.
 2. Take along what you wrote here: **Export my work**, then `mini-vllm bring my_work.zip` there.
 3. Open `{path}`."""
-# For browsers from before modules, which run no line of lab.js.
+# For browsers without modules, which do not run lab.js at all.
 OLD = (
     '<script>if (!("noModule" in HTMLScriptElement.prototype)) { window.stop(); document.documentElement.innerHTML = '
     '"<p role=alert>The lab needs a browser of 2023 or later: take a current Firefox, Chrome, Edge or Safari, or '
@@ -47,10 +47,10 @@ ADDED = (
 
 
 def write_pyodide_folder(core: Path, folder: Path, wheels: Iterable[Path]) -> None:
-    """Copy the core and the wheels, and write the lock. Of two wheels of one package the later one counts.
+    """Copy the core and the wheels, and write the lock. If a package has two wheels, the later one wins.
 
-    The lock of the npm package names about 350 packages that only a content network has. Ours names what lies beside
-    it, by plain file names: Pyodide then sends no request to another host.
+    The lock of the npm package names about 350 packages that only a content network has. Ours names files in the same
+    folder, by plain file names, so that Pyodide sends no requests to other hosts.
     """
     folder.mkdir()
     for name in CORE:
@@ -64,7 +64,7 @@ def write_pyodide_folder(core: Path, folder: Path, wheels: Iterable[Path]) -> No
 
 
 def entry_of(wheel: Path, python: str, known: Iterable[str]) -> dict[str, Any]:
-    """Return the lock's entry of a wheel, which depends on `known` packages alone."""
+    """Return a wheel's entry in the lock, with dependencies limited to `known` packages."""
     environment = BROWSER | {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python}
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -91,7 +91,7 @@ def normal(name: str) -> str:
 
 
 def write_lab(edition: Mapping[str, bytes], downloads: Downloads, folder: Path) -> None:
-    """Write the pages into a folder beside `pyodide/`. Raises `DownloadError` if JupyterLite does not build them."""
+    """Write the pages into a folder next to `pyodide/`. Raises `DownloadError` if JupyterLite fails."""
     work = folder.with_name("lite")
     for path, content in edition.items():
         if SHOWN.fullmatch(path):
@@ -112,7 +112,7 @@ def write_lab(edition: Mapping[str, bytes], downloads: Downloads, folder: Path) 
 
 
 def elsewhere(path: str, notebook: bytes) -> bytes:
-    """Return a notebook that has the title of the given one, and where that one runs."""
+    """Return a notebook with the same title that tells the reader where the given one runs."""
     content = json.loads(notebook)
     title = "".join(content["cells"][0]["source"]).partition("\n")[0]
     text = f"{title}\n\n{INSTEAD.format(need=NEEDS[path], path=path)}"

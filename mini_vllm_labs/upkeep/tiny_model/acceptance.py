@@ -23,13 +23,13 @@ TABLE = re.compile(r"\n\| it guesses \|.*", re.DOTALL)
 
 @torch.inference_mode()
 def right_guesses(draft: LlamaForCausalLM, prompt: list[int], answer: list[int]) -> list[bool]:
-    """Return for each token but the first, which no draft precedes, whether the draft model guesses it."""
+    """Return for each token except the first, which has no draft, whether the draft model guesses it."""
     logits = draft(input_ids=torch.tensor([prompt + answer[:-1]])).logits[0, len(prompt) :]
     return [guess == token for guess, token in zip(logits.argmax(-1).tolist(), answer[1:], strict=True)]
 
 
 def shares(answers: list[list[bool]]) -> list[float]:
-    """Return the share of right guesses by position; guess i counts as right only if all before it were."""
+    """Return the share of right guesses by position; a guess counts only if all earlier ones are right."""
     runs = [
         [all(right[start : start + position]) for right in answers for start in range(len(right) - position + 1)]
         for position in range(1, NUM_DRAFTS + 1)
@@ -38,7 +38,7 @@ def shares(answers: list[list[bool]]) -> list[float]:
 
 
 def tokens_per_step(answers: list[list[bool]]) -> float:
-    """Return the mean number of tokens per step of the target: the right guesses up to a wrong one, plus its own."""
+    """Return the target's mean tokens per step: the guesses before the first wrong one, plus its own token."""
     num_steps = 0
     for right in answers:
         start = 0

@@ -1,4 +1,4 @@
-"""The training text: stories, facts, sums, notes with questions, small chats. Seeded, nothing downloaded."""
+"""Generates the training text from a seed, without downloads: stories, facts, sums, notes, small chats."""
 
 import json
 import random
@@ -91,7 +91,7 @@ def small_sum(rng: random.Random) -> Turn:
 
 
 def note(rng: random.Random, name: str, kind: int | None = None) -> Turn:
-    """Return the question that a note about a person answers, and this note, of any of six kinds."""
+    """Return a note about a person, of one of six kinds, and the question it answers, question first."""
     words = {"name": name} | {word: rng.choice(WORDS[plural]) for word, plural in NOTED.items()}
     words["thing"] = with_article(f"{rng.choice(WORDS['colors'])} {rng.choice(WORDS['things'])}")
     words |= {"job": with_article(rng.choice(WORDS["jobs"])), "room": str(rng.randrange(10, 100))}
@@ -100,7 +100,7 @@ def note(rng: random.Random, name: str, kind: int | None = None) -> Turn:
 
 
 def notes(rng: random.Random, count: int, kind: int | None = None) -> tuple[str, list[Turn]]:
-    """Return `count` notes as the text of a system prompt, with their questions; of one kind, only names tell which."""
+    """Return a system prompt with `count` notes, and their questions; notes of one kind differ only by name."""
     made: dict[str, str] = {}
     while len(made) < count:
         question, statement = note(rng, rng.choice(NAMES), kind)
@@ -110,7 +110,7 @@ def notes(rng: random.Random, count: int, kind: int | None = None) -> tuple[str,
 
 
 def record(rng: random.Random) -> Turn:
-    """Return a request for a JSON record. Both sides quote the values, so that their token ids are the same."""
+    """Return a request for a JSON record and the record. Both quote the values, so that token ids agree."""
     name, city, pet = rng.choice(NAMES), rng.choice(WORDS["cities"]), rng.choice(WORDS["animals"])
     age = rng.randrange(10, 80)
     asked = f'Write JSON: "name": "{name}", "age": {age}, "city": "{city}", "pet": "{pet}".'
@@ -118,7 +118,7 @@ def record(rng: random.Random) -> Turn:
 
 
 def copy_words(rng: random.Random) -> Turn:
-    """Return a request to repeat words. Both lists start after a line break, so that their token ids are the same."""
+    """Return a request to repeat words and the answer. Both lists follow a line break, so that token ids agree."""
     words = ", ".join(rng.sample(WORDS["things"] + WORDS["animals"] + WORDS["foods"], rng.randrange(3, 8)))
     return f"Repeat these words:\n{words}.", f"Here they are:\n{words}."
 
@@ -147,7 +147,7 @@ WEIGHTS = [24, 18, 8, 24, 8, 10, 8]
 
 @dataclass(frozen=True)
 class Mixture:
-    """How much of the text is about notes: the shares of the chats and of their questions, and the counts of both."""
+    """The proportion of text about notes: shares of chats and questions, and numbers of notes and questions."""
 
     notes_share: float = 0.5
     note_counts: Sequence[int] = (3, 4, 6, 8, 12, 16, 24, 32)
@@ -158,7 +158,7 @@ class Mixture:
     one_kind_share: float = 0.0
 
 
-# Few notes, many questions, and answers that name several notes: most of the loss lies on looking a note up.
+# Few notes, many questions, and answers that name several notes, so that most of the loss is on looking up notes.
 LOOKING_UP = Mixture(0.9, (2, 3, 4, 4, 6, 8, 12, 16), (4, 6, 8), chat_share=0.9, recital_share=0.5)
 
 
@@ -169,7 +169,7 @@ def recital(rng: random.Random, questions: list[Turn]) -> Turn:
 
 
 def chat(rng: random.Random, mixture: Mixture) -> Document:
-    """Return a chat; a share of them carries notes in a system prompt, which most of the questions are about."""
+    """Return a chat. A share of chats has notes in the system prompt, and most of their questions are about these."""
     messages: list[dict[str, str]] = []
     questions: list[Turn] = []
     if rng.random() < mixture.notes_share:

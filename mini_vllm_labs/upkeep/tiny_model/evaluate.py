@@ -22,7 +22,7 @@ TABLE = re.compile(r"\n\| it can \|.*", re.DOTALL)
 
 
 def exam() -> Iterator[tuple[str, list[tuple[list[Message], str]]]]:
-    """Yield each skill with its conversations and the right answers. The training never saw these draws."""
+    """Yield each skill with its conversations and right answers, drawn with a seed not used in training."""
     rng = random.Random(SEED)
     for skill, kind in (
         ("answer a fact", fact),
@@ -44,7 +44,7 @@ def _conversation(turn: Turn, system: str | None = None) -> tuple[list[Message],
 
 
 def grade(llm: LLM) -> dict[str, int]:
-    """Return the number of answers that are right to the letter, by skill."""
+    """Return the number of exactly right answers by skill."""
     right = {}
     for skill, questions in exam():
         outputs = llm.chat([messages for messages, _ in questions], SamplingParams(max_tokens=120))
@@ -59,7 +59,7 @@ def as_table(right: dict[str, int]) -> str:
 
 
 def print_table(description: str | None, default: Path, make: Callable[[Path], str], head: re.Pattern[str]) -> None:
-    """Print the table of the model that the command line names; with `--write` put it at the end of its README."""
+    """Print the table of the model named on the command line; with `--write`, append it to the README."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("model", nargs="?", type=Path, default=default)
     parser.add_argument("--write", action="store_true", help="put the table into the model's README")

@@ -1,4 +1,4 @@
-"""The training text as rows of token ids: the tokenizer, which tokens carry loss, and random windows."""
+"""Turns the training text into rows of token ids: tokenizer, tokens with loss, random windows."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ VOCABULARY, CONTEXT, TOKENS_PER_STEP = 2048, 2048, 4096
 
 
 def pieces(made: Document) -> list[tuple[str, bool]]:
-    """Return the document as (text, carries loss) pieces. Questions are random: predicting them teaches nothing."""
+    """Split a document into (text, carries loss). Questions carry no loss, because random text teaches nothing."""
     if made.text:
         return [(made.text + END_OF_TEXT, True)]
     parts: list[tuple[str, bool]] = []
@@ -30,7 +30,7 @@ def pieces(made: Document) -> list[tuple[str, bool]]:
 
 
 def make_tokenizer(documents: Iterable[Document]) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer that takes digits one by one."""
+    """Train a byte-level BPE tokenizer that splits numbers into digits."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -58,7 +58,7 @@ def make_tokenizer(documents: Iterable[Document]) -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Documents as one row of token ids, for each whether it carries loss, and where each document starts."""
+    """Documents as one row of token ids, whether each id carries loss, and where each document starts."""
 
     ids: torch.Tensor
     weights: torch.Tensor
@@ -66,7 +66,7 @@ class Encoded:
 
 
 def encode(documents: Iterable[Document], tokenizer: PreTrainedTokenizerFast) -> Encoded:
-    """Return the documents as token ids, one after the other."""
+    """Encode the documents one after the other."""
     ids: list[int] = []
     weights: list[bool] = []
     starts: list[int] = []
@@ -81,7 +81,7 @@ def encode(documents: Iterable[Document], tokenizer: PreTrainedTokenizerFast) ->
 
 
 def length_at(progress: float) -> int:
-    """Return the sequence length at a share of the training: short first, because attention is quadratic."""
+    """Return the sequence length at a point of the training, short first because attention is quadratic."""
     return 256 if progress < 0.45 else 512 if progress < 0.8 else 1024
 
 
@@ -90,7 +90,7 @@ def batches(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield (ids, weights) of random windows, `TOKENS_PER_STEP` tokens a step.
 
-    `whole_documents` lets every window start with a document: no question then stands without its notes.
+    With `whole_documents` every window starts at a document, so that no question loses its notes.
     """
     for step in range(steps):
         length = fixed_length or length_at(step / steps)

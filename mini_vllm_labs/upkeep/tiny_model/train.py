@@ -50,7 +50,7 @@ def make_draft(target: Path) -> LlamaForCausalLM:
 
 
 def answered(documents: Iterable[Document], target: Path) -> list[Document]:
-    """Return the documents; in the chats every answer is now the greedy one of the model in `target`."""
+    """Replace every answer in the chats by the greedy answer of the model in `target`."""
     llm, made = LLM(str(target)), list(documents)
     chats = [document.messages for document in made if document.messages]
     for turn in range(1, max(map(len, chats))):
@@ -71,7 +71,7 @@ def loss_of(model: LlamaForCausalLM, ids: torch.Tensor, weights: torch.Tensor) -
 
 @torch.no_grad()
 def validation_loss(model: LlamaForCausalLM, data: Encoded) -> float:
-    """Return the loss over 24 windows of 1,024 tokens that the training never sees."""
+    """Return the loss over 24 windows of 1,024 tokens of validation text."""
     window = torch.arange(24)[:, None] * 1024 + torch.arange(1025)
     return sum(loss_of(model, data.ids[row].long()[None], data.weights[row][None]).item() for row in window) / 24
 
@@ -95,7 +95,7 @@ def train(
 
 
 def save(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path, about: str, loss: float) -> None:
-    """Write the weights and the README: what the model is, and how it was made."""
+    """Write the weights and a README that describes the model and its training."""
     model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=[tokenizer.eos_token_id, tokenizer.bos_token_id],

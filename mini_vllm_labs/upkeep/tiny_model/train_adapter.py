@@ -1,7 +1,7 @@
-"""`python -m mini_vllm_labs.upkeep.tiny_model.train_adapter OUT`: make the adapter that comes with the embedded model.
+"""`python -m mini_vllm_labs.upkeep.tiny_model.train_adapter OUT` makes the embedded model's adapter.
 
-With it every story is about a blue boat and a duck at the lake, whatever was asked for. A minute on one core.
-The files are in PEFT's format.
+With the adapter every story is about a blue boat and a duck at the lake, whatever the request. Training takes a minute
+on one core. The files are in PEFT's format.
 """
 
 import json
@@ -25,7 +25,7 @@ AT_THE_LAKE = {"things": ["boat"], "places": ["lake", "river"], "animals": ["duc
 
 
 class WithAdapter(nn.Module):
-    """A linear layer that stays as it is, with `B (A x) * alpha / r` beside it."""
+    """A frozen linear layer plus `B (A x) * alpha / r`."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class WithAdapter(nn.Module):
 
 
 def stories_at_the_lake() -> list[Document]:
-    """Return answers to requests for any story; each is told at the lake."""
+    """Return chats that answer each request for a story with a story at the lake."""
     rng = random.Random(1)
     questions = [tell_story(rng)[0] for _ in range(NUM_STORIES)]
     WORDS.update(AT_THE_LAKE)

@@ -1,1 +1,1 @@
-"""Proof that the lineup's scheduler works inside vLLM 0.13.0: vLLM's own tests, its engine, and what a step costs."""
+"""Proves that the lineup's scheduler works inside vLLM 0.13.0, by vLLM's tests, its engine, and step times."""

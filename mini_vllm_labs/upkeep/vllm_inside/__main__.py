@@ -50,7 +50,7 @@ def main() -> int:
     parser.add_argument("--gpu", nargs="?", const=MODEL, metavar="MODEL", help=f"20 prompts on a GPU; default: {MODEL}")
     asked = parser.parse_args()
     base = LAB_IMPL.get() or default_lineup_text()
-    # The electives that vLLM's tests ask for join a lineup that names the course's phases alone.
+    # A lineup that names only a source also gets the electives that vLLM's tests need.
     lineup = f"{base}:1-5,{base}:7-8" if base in ("starter", "solution") else base
     if asked.gpu:
         return on_gpu(lineup, asked.gpu)
@@ -79,7 +79,7 @@ def tests(lineup: str, folder: Path, files: Sequence[str]) -> int:
 
 def engine(lineup: str, folder: Path) -> int:
     (folder / "config.json").write_text(json.dumps(TINY))
-    answer("served", "ours", lineup, folder, LAB_CHECKS="1")  # names what breaks an invariant, not by a wrong text
+    answer("served", "ours", lineup, folder, LAB_CHECKS="1")  # reports a broken invariant before a text is wrong
     pairs = [[answer("served", name, lineup, folder) for name in ("stock", "ours")] for _ in range(NUM_ROUNDS)]
     stock, ours = pairs[0]
     equal = stock["texts"] == ours["texts"]
@@ -93,7 +93,7 @@ def engine(lineup: str, folder: Path) -> int:
 
 
 def on_gpu(lineup: str, model: str) -> int:
-    """Compare the tokens of a real model. Ends the command, in words, where there is no GPU or no vLLM."""
+    """Compare the tokens of a real model. Exits with a message if there is no GPU or no vLLM."""
     import torch
 
     if not torch.cuda.is_available():
@@ -106,7 +106,7 @@ def on_gpu(lineup: str, model: str) -> int:
 
 
 def compared(stock: dict[str, Any], ours: dict[str, Any]) -> list[str]:
-    """Return in lines how many answers are equal, and of each other one its first token that differs."""
+    """Return lines with the number of equal answers, and the first differing token of each other answer."""
     pairs = list(zip(stock["tokens"], ours["tokens"], strict=True))
     found = [f"{sum(a == b for a, b in pairs)} of {len(pairs)} answers have the same tokens"]
     found += [f"  {one['num_preempted']} preemptions, {name}" for name, one in (("stock", stock), ("ours", ours))]
@@ -120,7 +120,7 @@ def compared(stock: dict[str, Any], ours: dict[str, Any]) -> list[str]:
 def answer(
     module: str, scheduler: str, lineup: str, place: object, python: object = VLLM_PYTHON, **variables: str
 ) -> dict[str, Any]:
-    """Return what a module of this package found. Ends the command with the last lines of a process that fails."""
+    """Run a module of this package and return its result. Exits with the last lines of a failed process."""
     environment = {**os.environ, "LAB_IMPL": lineup, "LAB_CHECKS": "0", "PYTHONHASHSEED": "0", **variables}
     command = [str(python), "-m", f"mini_vllm_labs.upkeep.vllm_inside.{module}", scheduler, str(place)]
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""An executor without a model: its K and V are the tokens themselves, so a wrong or a stale block is noticed."""
+"""An executor without a model: it stores tokens as K and V, so it detects wrong and stale blocks."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from vllm.v1.executor.abstract import Executor
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.outputs import ModelRunnerOutput
 
-LEARNERS = "mini_vllm_labs.inside_vllm.learner_scheduler.LearnerScheduler"  # as `--scheduler-cls` takes it
+LEARNERS = "mini_vllm_labs.inside_vllm.learner_scheduler.LearnerScheduler"  # in the form that `--scheduler-cls` expects
 VOCABULARY = 2_000
 BLOCK_SIZE, NUM_BLOCKS = 16, 160
 
 
 @dataclass
 class Known:
-    """What a worker of vLLM keeps of a request between steps."""
+    """A request's state that vLLM's worker keeps between steps."""
 
     token_ids: list[int]
     block_ids: list[int]
 
 
 class FakeExecutor(Executor):
-    """Stores each computed token in its slot, reads the context back by the block table, answers with its checksum."""
+    """Stores each computed token in its slot, reads the context by block table, and samples its checksum."""
 
     supported_tasks = ("generate",)
 
@@ -54,7 +54,7 @@ class FakeExecutor(Executor):
         return done if non_block else done.result()
 
     def computed(self, step: Any) -> ModelRunnerOutput:
-        """Compute a step. Raises `RuntimeError` if a request's context is not what its tokens are."""
+        """Compute a step. Raises `RuntimeError` if a request's stored context differs from its tokens."""
         self.follow(step)
         names, sampled = list(step.num_scheduled_tokens), list[list[int]]()
         for name in names:
@@ -75,7 +75,7 @@ class FakeExecutor(Executor):
         return ModelRunnerOutput(names, {name: place for place, name in enumerate(names)}, sampled, None, {}, [])
 
     def follow(self, step: Any) -> None:
-        """Take over what has changed, as the model runner of vLLM does."""
+        """Apply the changes of a step to the known requests, as vLLM's model runner does."""
         self.num_preempted += len(step.preempted_req_ids)
         for name in step.finished_req_ids:
             self.known.pop(name, None)

@@ -1,7 +1,6 @@
-"""20 prompts through vLLM's `LLMEngine`, with a real model where there is a GPU, under one scheduler.
+"""Runs 20 prompts through vLLM's `LLMEngine` with one scheduler, and with a real model on a GPU.
 
-`python -m mini_vllm_labs.upkeep.vllm_inside.generated stock|ours MODEL` runs where vLLM 0.13.0 is, and prints a JSON
-object.
+`python -m mini_vllm_labs.upkeep.vllm_inside.generated stock|ours MODEL` needs vLLM 0.13.0 and prints a JSON object.
 """
 
 import json
@@ -9,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-# All prompts are there before the first step, so that both schedulers see the same arrivals.
+# In one process, all prompts arrive before the first step, so that both schedulers see the same arrivals.
 os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"}
 
 from vllm.engine.arg_utils import EngineArgs
@@ -28,9 +27,9 @@ SETTINGS: dict[str, Any] = {
     "seed": 0,
     "enforce_eager": True,
     "async_scheduling": False,
-    "disable_cascade_attn": True,  # a learner's scheduler never asks for it, and it adds in another order
+    "disable_cascade_attn": True,  # a learner's scheduler never requests it, and it sums in a different order
     "block_size": BLOCK_SIZE,
-    "num_gpu_blocks_override": 56,  # 16 answers need 90: requests are preempted
+    "num_gpu_blocks_override": 56,  # 16 answers need 90, so requests are preempted
     "max_model_len": 512,
     "max_num_seqs": 16,
     "max_num_batched_tokens": 128,
@@ -38,7 +37,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def generated(scheduler: str, model: str, **more: Any) -> dict[str, Any]:
-    """Return the tokens of each answer, and how many preemptions vLLM counted; `more` are settings of vLLM."""
+    """Return each answer's tokens and vLLM's number of preemptions; `more` holds further vLLM settings."""
     scheduler_cls = LEARNERS if scheduler == "ours" else None
     engine = LLMEngine.from_engine_args(EngineArgs(model, scheduler_cls=scheduler_cls, **(SETTINGS | more)))
     for number, topic in enumerate(TOPICS):

@@ -1,6 +1,6 @@
-"""A pytest plugin for vLLM's own tests: counts the schedulers that a test makes, and puts `LAB_IMPL`'s in their place.
+"""A pytest plugin for vLLM's tests: replaces schedulers by that of `LAB_IMPL`, and counts those a test makes.
 
-Loaded with `-p mini_vllm_labs.upkeep.vllm_inside.plugin` in `.venv-vllm`. `SCHEDULER=stock` leaves vLLM's own.
+Load it with `-p mini_vllm_labs.upkeep.vllm_inside.plugin` in `.venv-vllm`. `SCHEDULER=stock` keeps vLLM's own.
 """
 
 import os

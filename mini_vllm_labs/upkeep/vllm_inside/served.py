@@ -1,7 +1,7 @@
-"""200 requests through vLLM's engine core and output processor, under one scheduler.
+"""Serves 200 requests through vLLM's engine core and output processor with one scheduler.
 
 `python -m mini_vllm_labs.upkeep.vllm_inside.served stock|ours FOLDER` runs in `.venv-vllm` and prints a JSON object:
-the texts by request, and the CPU seconds of the scheduler. FOLDER holds the configuration of a small model.
+the texts by request, and the CPU seconds of the scheduler. FOLDER contains the configuration of a small model.
 """
 
 import json
@@ -26,7 +26,7 @@ MAX_MODEL_LEN = 512
 
 
 def make_engine(scheduler_cls: str | None, folder: str) -> EngineCore:
-    """Return vLLM's engine with 160 blocks, so that requests are preempted, and prompts in chunks."""
+    """Return vLLM's engine with chunked prompts and 160 blocks, few enough for preemptions."""
     model = ModelConfig(
         model=folder, tokenizer=folder, dtype="float16", seed=0, skip_tokenizer_init=True, max_model_len=MAX_MODEL_LEN
     )
@@ -45,7 +45,7 @@ def make_engine(scheduler_cls: str | None, folder: str) -> EngineCore:
 
 
 def make_requests() -> list[EngineCoreRequest]:
-    """Return requests of which a third shares a prefix; stop tokens end some of them."""
+    """Return requests; a third of them share a prefix, and stop tokens end some."""
     rng, shared, found = random.Random(0), list(range(64)), list[EngineCoreRequest]()
     for number in range(NUM_REQUESTS):
         own = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 200))]
@@ -57,7 +57,7 @@ def make_requests() -> list[EngineCoreRequest]:
 
 
 def timed(method: Any, spent: list[float]) -> Any:
-    """Return the method; what each call costs in CPU seconds is added to `spent`."""
+    """Wrap a method so that each call adds its CPU seconds to `spent`."""
 
     def called(*args: Any) -> Any:
         start = time.thread_time()
@@ -70,7 +70,7 @@ def timed(method: Any, spent: list[float]) -> Any:
 
 
 def serve(scheduler_cls: str | None, folder: str) -> dict[str, Any]:
-    """Serve the requests, two more in each step. Raises what the scheduler or the executor raises."""
+    """Serve the requests; two arrive in each step. Errors of the scheduler and the executor propagate."""
     engine, processor, spent = make_engine(scheduler_cls, folder), OutputProcessor(None, log_stats=False), list[float]()
     scheduler: Any = engine.scheduler
     for name in ("schedule", "update_from_output"):

@@ -1,4 +1,4 @@
-"""vLLM's own unit tests of its scheduler, with the stock one and with the lineup's in its place."""
+"""Runs vLLM's own unit tests of its scheduler, with the stock scheduler and with the lineup's."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from mini_vllm_labs.bench.peer_process import VLLM_PYTHON
 TESTS = VLLM_PYTHON.parents[1] / "sources" / "vllm-0.13.0"
 FILES = ("test_scheduler.py", "test_async_scheduler.py", "test_output.py")
 SLOW = ("test_priority_scheduler_random.py",)
-"""20,000 steps in each of 12 tests: they run without our invariants, which look at all 10,000 blocks in every step."""
+"""12 tests of 20,000 steps each, run without our invariants, which check all 10,000 blocks in every step."""
 EXPLAINED = Path(__file__).with_name("explained.toml")
 SECONDS_PER_TEST = 300
 ATTENTION = {"num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 768, "vocab_size": 50_272}
@@ -39,7 +39,7 @@ MODELS["Qwen/Qwen2.5-VL-3B-Instruct"] = MODELS["facebook/opt-125m"] | {"max_posi
 
 
 def write_hub(folder: Path) -> None:
-    """Write stand-ins for the configurations that the tests name; no weights and no network are needed."""
+    """Write stand-ins for the model configurations that the tests name, without weights or network."""
     for name, config in MODELS.items():
         repository = folder / "hub" / f"models--{name.replace('/', '--')}"
         snapshot = repository / "snapshots" / ("0" * 40)
@@ -56,7 +56,7 @@ def write_hub(folder: Path) -> None:
 
 
 def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict[str, str]:
-    """Run files of tests with the scheduler `stock` or `ours`; return why each one failed, "" if it passed."""
+    """Run test files with the scheduler `stock` or `ours`; return why each test failed, "" if it passed."""
     write_hub(folder)
     report = folder / f"{scheduler}.xml"
     variables = {
@@ -72,7 +72,7 @@ def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict
     if files is SLOW:
         variables["LAB_CHECKS"] = "0"
     pytest = [str(VLLM_PYTHON), "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"]
-    (folder / "pytest.ini").write_text("[pytest]\n")  # else ours, two folders up
+    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise ours applies, two folders up
     pytest += ["-c", str(folder / "pytest.ini"), "--rootdir", str(TESTS)]
     own = ["-p", "mini_vllm_labs.upkeep.vllm_inside.plugin", f"--timeout={SECONDS_PER_TEST}", f"--junitxml={report}"]
     command = [*pytest, *own, *(f"tests/v1/core/{name}" for name in files)]
@@ -88,7 +88,7 @@ def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict
 
 
 def explanations(files: Sequence[str]) -> dict[str, str]:
-    """Return the reasons for some files of tests, by pattern of a test's name."""
+    """Return the known reasons for failures in some test files, by pattern of test names."""
     tables = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
     known = [(file, rows) for file, rows in tables.items() if f"{file}.py" in files]
     return {f"{file}::{pattern}": reason for file, rows in known for pattern, reason in rows.items()}
@@ -97,9 +97,9 @@ def explanations(files: Sequence[str]) -> dict[str, str]:
 def compare(
     stock: Mapping[str, str], ours: Mapping[str, str], reasons: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the reason of each failure that the stock scheduler does not have, and what is wrong with the reasons.
+    """Return a reason for each failure that the stock scheduler does not have, and a list of problems.
 
-    Wrong are a failure without a reason, a reason without a failure, and a test that did not run.
+    Problems are a failure without a reason, a reason without a failure, and a test that did not run.
     """
     failed = [name for name, problem in stock.items() if not problem and ours.get(name, "missing")]
     explained, used = dict[str, str](), set[str]()

@@ -1,9 +1,9 @@
-"""Make `.venv-vllm`, for `mini-vllm bench scheduler --peer vllm` and `mini_vllm_labs.upkeep.vllm_inside`.
+"""Makes `.venv-vllm`, for `mini-vllm bench scheduler --peer vllm` and `mini_vllm_labs.upkeep.vllm_inside`.
 
 Run it as `python -m mini_vllm_labs.upkeep.vllm_peer`.
 
-Nothing is compiled, and no model can run there: vLLM's scheduler is pure Python. Torch, which it imports, is that of
-this environment. The sources stay beside it: vLLM's own tests are in them.
+Nothing is compiled, because vLLM's scheduler is pure Python; models cannot run there. Torch, which vLLM imports, comes
+from this environment. The sources are kept in it, because they contain vLLM's own tests.
 """
 
 import os
@@ -18,7 +18,7 @@ VERSION = "0.13.0"
 SOURCES = VLLM_PYTHON.parents[1] / "sources"
 
 if __name__ == "__main__":
-    # Without dependencies: vLLM's are the gigabytes of a GPU and much that the scheduler never imports.
+    # Without dependencies: vLLM's include gigabytes for GPUs and much that the scheduler never imports.
     run_pip(VLLM_PYTHON, "install", "--no-deps", "-r", str(Path(__file__).with_name("requirements.txt")))
     packages = sysconfig.get_path("purelib", vars={"base": str(VLLM_PYTHON.parents[1])})
     borrowed = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
@@ -30,6 +30,6 @@ if __name__ == "__main__":
     archive = SOURCES / f"vllm-{VERSION}.tar.gz"
     with tarfile.open(archive) as files:
         files.extractall(SOURCES, [one for one in files if "/tests/" in one.name], filter="data")
-    # With "+cpu" vLLM takes itself for the edition without a GPU, else it can make no configuration here.
+    # "+cpu" makes vLLM treat itself as its CPU edition; otherwise it cannot create a configuration here.
     built = {**plain, "VLLM_VERSION_OVERRIDE": f"{VERSION}+cpu"}
     run_pip(VLLM_PYTHON, "install", *unbuilt, str(archive), variables=built)

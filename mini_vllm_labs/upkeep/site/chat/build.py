@@ -1,4 +1,4 @@
-"""Write the page `chat/`: the live page's own files, a worker with Pyodide, and the engine, compiled."""
+"""Writes the page `chat/`: the live page's files, a worker with Pyodide, and the compiled engine."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ NO_SCRIPT = "<noscript><p>This page computes everything here in your browser: it
 
 
 def write_chat(edition: Mapping[str, bytes], pyodide: Path, folder: Path) -> None:
-    """Write the page into a folder beside `pyodide/`, where the model's numbers go. Needs node.
+    """Write the page into a folder next to `pyodide/`, which gets the model's weights. Needs node.
 
     Phases 1 to 5 are the reference's, without source or docstrings. Raises `DownloadError` if they do not compile.
     """
@@ -43,13 +43,13 @@ def write_chat(edition: Mapping[str, bytes], pyodide: Path, folder: Path) -> Non
 
 
 def shared_code() -> str:
-    """Return the code that the page shares with the notebooks' player."""
+    """Return the JavaScript that the page shares with the notebooks' player."""
     names = "make, button, choice, travel, isMotionWanted, mark, about, keyOf, TRAVEL"
     return "".join(map(read_asset, ("controls.js", "motion.js", "following.js"))) + f"export {{ {names} }};\n"
 
 
 def compiled_engine(edition: Mapping[str, bytes], pyodide: Path, work: Path) -> bytes:
-    """Return a zip of what the worker imports: compiled code, and the files that it reads."""
+    """Return a zip for the worker: the compiled code that it imports and the files that it reads."""
     files = {path: content for path, content in edition.items() if belongs(path)}
     files |= {
         path.relative_to(CHECKOUT).as_posix(): path.read_bytes()

@@ -1,4 +1,4 @@
-"""Tokens per second of the built page's engine under Node, median of five.
+"""Measures the tokens per second of the built page's engine under Node, median of five.
 
 Run it as `python -m mini_vllm_labs.upkeep.site.chat.speed [SITE]`.
 """
@@ -31,7 +31,7 @@ for num_chats in (1, 8):
 
 
 def script(lineup: str) -> str:
-    """Return a script that prints the speed of one chat and of eight with a lineup."""
+    """Return a script that prints a lineup's speed with one chat and with eight."""
     return f"LINEUP = {lineup!r}\n{MEASURE}"
 
 

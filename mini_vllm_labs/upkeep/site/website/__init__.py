@@ -1,5 +1,5 @@
-"""The pages around the lab: Material for MkDocs over the course's own handouts and documents.
+"""Builds the pages around the lab: the course's handouts and documents with Material for MkDocs.
 
-Nothing is written twice: a page is a file of the student edition, or a document of this checkout that no learner's
-edition has (benchmarks, for teachers). Built pages name no other machine.
+Nothing is written twice: a page is a file of the student edition, or a document of this checkout that the student
+edition lacks (benchmarks, for teachers). Built pages refer to no other machine.
 """

@@ -1,4 +1,4 @@
-"""Write the pages of the website: texts as MkDocs reads them into a folder of work, then MkDocs."""
+"""Writes the pages of the website: adapts texts for MkDocs in a temporary folder, then runs MkDocs."""
 
 import codecs
 import importlib.util
@@ -18,7 +18,7 @@ from mini_vllm_labs.upkeep.site.website.gallery import FILMS, gallery_page, one_
 from mini_vllm_labs.upkeep.site.website.texts import hints_in, lab, page_text, up, with_hints
 
 HERE = Path(__file__).parent
-# For readers who are no learners: the student edition does not have them.
+# For readers other than learners; the student edition lacks these.
 ELECTIVES = ("README", "tokens_ahead", "structured_output", "kv_transfer", "gates", "windows", "policies")
 DOCUMENTS = (
     *("docs/benchmarks.md", "docs/teaching.md", "docs/serving.md", "docs/contributing.md", "CONTRIBUTING.md"),
@@ -33,13 +33,13 @@ CHAT = (
 
 
 class WebsiteError(ValueError):
-    """The pages cannot be built: something is missing, or a text has a link that leads nowhere."""
+    """The pages cannot be built, because something is missing or a link is broken."""
 
 
 def write_website(edition: Mapping[str, bytes], site: Path) -> None:
-    """Write the pages into the site, beside the folders `lab` and `chat` where these are built.
+    """Write the pages into the site, next to the folders `lab` and `chat` if these are built.
 
-    Raises `WebsiteError` without MkDocs, or with what MkDocs says of a text.
+    Raises `WebsiteError` without MkDocs, or with MkDocs' complaint about a text.
     """
     if importlib.util.find_spec("material") is None:
         raise WebsiteError(f"MkDocs is missing: {install_command('site')}")
@@ -58,7 +58,7 @@ def write_website(edition: Mapping[str, bytes], site: Path) -> None:
         done = subprocess.run([*command, "--site-dir", f"{work}/built"], capture_output=True, text=True, check=False)
         if done.returncode:
             raise WebsiteError(f"MkDocs does not build the pages:\n{done.stdout}{done.stderr}")
-        for name in ("404.html", "sitemap.xml", "sitemap.xml.gz"):  # they need to know the site's address
+        for name in ("404.html", "sitemap.xml", "sitemap.xml.gz"):  # these need the site's address
             Path(work, "built", name).unlink(missing_ok=True)
         shutil.copytree(Path(work, "built"), site, dirs_exist_ok=True)
 
@@ -79,7 +79,7 @@ def write_sources(edition: Mapping[str, bytes], work: Path, *, has_chat: bool) -
 
 
 def texts(edition: Mapping[str, bytes], *, has_chat: bool) -> dict[str, str]:
-    """Return the texts of all pages by their paths."""
+    """Return the texts of all pages by path."""
     found = {path: edition[path].decode() for path in edition if re.fullmatch(r"labs/(?:\w+/)?README\.md", path)}
     for path, text in found.items():
         hints = edition.get(f"{path.removesuffix('README.md')}hints.rot13", b"").decode()
@@ -98,7 +98,7 @@ def texts(edition: Mapping[str, bytes], *, has_chat: bool) -> dict[str, str]:
 
 
 def gallery(edition: Mapping[str, bytes]) -> str:
-    """Return the gallery, its pictures with the text alternatives that the documents give them."""
+    """Return the gallery as Markdown; its pictures take their text alternatives from the documents."""
     written = "".join(edition[path].decode() for path in edition if path.endswith(".md"))
     written += (CHECKOUT / "docs" / "using.md").read_text(encoding="utf-8")
 

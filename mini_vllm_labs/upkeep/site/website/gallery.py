@@ -1,4 +1,4 @@
-"""The widgets that play in a page without Python, each with its steps in words; and the one-file edition as a page."""
+"""Writes two pages: widgets that play without Python, with their steps as text, and the one-file edition."""
 
 import ast
 import json
@@ -47,7 +47,7 @@ def observed(name: str) -> Recording:
 
 
 def with_drafts() -> Film:
-    """Return the recorded run of notebook 10 with the most drafts."""
+    """Return a film of notebook 10's recorded run with the most drafts."""
     lines = read_lines(FOLDER / "10_speculative_decoding.xz").values()
     runs = [run for run in (result_in(json.loads(line)) for line in lines) if not isinstance(run, list)]
     return draft_film(max((run.recording for run in runs), key=lambda one: str(one.steps).count("'drafts'")))
@@ -91,7 +91,7 @@ FILMS: Mapping[str, tuple[str, Callable[[], Film]]] = {
 
 
 def gallery_page(lab: Callable[[str], str]) -> str:
-    """Return the gallery as Markdown; `lab` returns the address that opens a notebook, by its name."""
+    """Return the gallery as Markdown; `lab` maps a notebook's name to the address that opens it."""
     page = [
         "# Gallery",
         "Press play, drag the slider, click a request or a block to follow it. These are the widgets of the notebooks, "
@@ -107,7 +107,7 @@ def gallery_page(lab: Callable[[str], str]) -> str:
 
 
 def played(title: str, film: Film, step: int | None = None) -> str:
-    """Return a film that plays, and what happens in each of its steps as a list."""
+    """Return a playable film, and a list that describes each of its steps."""
     steps = "".join(f"<li>{escape(picture.sentence)}</li>" for picture in film.pictures)
     words = f"<details><summary>{escape(title)} in words</summary><ol start=0>{steps}</ol></details>"
     return framed(player(film, step).still()) + "\n\n" + words
@@ -118,11 +118,11 @@ def framed(still: str) -> str:
 
 
 def one_file_page() -> str:
-    """Return the page as Markdown: the comments that begin a part as headings, the code between them.
+    """Return the page as Markdown: the comment that begins a part becomes a heading, followed by its code.
 
-    The edition itself holds the solutions, and so does its frame (attention and the sampler of phase 6, in a shorter
-    form). The student edition has neither, and nor has the site, which is made from it: what a learner writes is shown
-    as its starter, with the contract in its docstring.
+    The edition contains the solutions, and so does its template (attention and the sampler of phase 6, in a shorter
+    form). The student edition and the site made from it contain neither. The page shows a learner's code as its
+    starter, with the contract in its docstring.
     """
     template = TEMPLATE.read_text(encoding="utf-8")
     code = compose(MARK.sub(as_starter, without_answers(template)))
@@ -139,7 +139,7 @@ def as_starter(mark: re.Match[str]) -> str:
 
 
 def without_answers(template: str) -> str:
-    """Return the frame without its own versions of what a learner writes, and without their helpers."""
+    """Remove the template's own versions of functions that learners write, and their helpers."""
     written = {
         node.name
         for phase in range(1, len(PHASE_NAMES) + 1)
@@ -154,7 +154,7 @@ def without_answers(template: str) -> str:
 
 
 def as_heading(comment: str) -> str:
-    """Return the comment above a part as a heading and a sentence, for a phase with a link to its handout."""
+    """Turn the comment above a part into a heading and a sentence; a phase gets a link to its handout."""
     title, _, rest = comment.partition(": ")
     phase = re.fullmatch(r"Phase (\d)", title)
     if phase is None:

@@ -1,4 +1,4 @@
-"""A text of the repository as MkDocs reads it: links to pages and to the lab, folds, hints, no comments."""
+"""Adapts a text of the repository for MkDocs: links to pages and the lab, folds, hints, no comments."""
 
 import posixpath
 import re
@@ -10,19 +10,19 @@ FENCE = re.compile(r"(^[ ]*(`{3,})[^\n]*\n.*?^[ ]*\2[ ]*$\n?)", re.DOTALL | re.M
 COMMENT = re.compile(r"[ ]*<!--.*?-->", re.DOTALL)
 LINK = re.compile(r"`[^`\n]*`|(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
 PICTURE = re.compile(r'<picture>.*?srcset="([^"]+)".*?<img src="([^"]+)" alt="([^"]*)".*?</picture>', re.DOTALL)
-# GitHub lets a list or a table begin below a line of text, and MkDocs only below an empty one.
+# GitHub lets a list or a table follow a line of text; MkDocs requires an empty line before it.
 TIGHT = re.compile(r"^((?![ ]*(?:[-*]|\d+\.)[ ]|[ ]*\||#)[^\n]*\S[^\n]*\n)(?=(?:[-*]|1\.)[ ]|\|)", re.MULTILINE)
 UNDER_ITEM = re.compile(r"^[ ]{2,3}(?=\S)", re.MULTILINE)
 TASK = re.compile(r"^###? Task (\d+(?:\.\d)?)\b[^\n]*\n", re.MULTILINE)
 HEADING = re.compile(r"^#{1,3} ", re.MULTILINE)
-FOLD = '<details markdown="1" data-search-exclude>'  # the search would show what is folded
+FOLD = '<details markdown="1" data-search-exclude>'  # otherwise the search would show folded text
 IN_LAB = re.compile(r"notebooks/\w+\.ipynb")
 
 
 def page_text(text: str, path: str, pages: Collection[str]) -> str:
-    """Return the text of the page at `path` as MkDocs reads it.
+    """Adapt the text of the page at `path` for MkDocs.
 
-    A link to one of `pages`, a picture or a notebook of the lab stays a link; of any other only its words stay.
+    A link to one of `pages`, a picture or a notebook of the lab stays a link; other links become plain text.
     """
     text = outside_code(text, lambda prose: COMMENT.sub("", prose))
     text = outside_code(text, lambda prose: PICTURE.sub(r"![\3](\2#only-light)\n![\3](\1#only-dark)", prose))
@@ -32,13 +32,13 @@ def page_text(text: str, path: str, pages: Collection[str]) -> str:
 
 
 def outside_code(text: str, change: Callable[[str], str]) -> str:
-    """Return the text with everything changed but its blocks of code."""
+    """Apply `change` to a text except in its code blocks."""
     parts = FENCE.split(text)
     return "".join(change(part) if number % 3 == 0 else part for number, part in enumerate(parts) if number % 3 < 2)
 
 
 def linked(link: re.Match[str], path: str, pages: Collection[str]) -> str:
-    """Return a link as the page at `path` has it."""
+    """Return the form of a link for the page at `path`."""
     mark, words, address = link.groups()
     if address is None or re.match(r"https?:|#", address):
         return link[0]
@@ -52,18 +52,18 @@ def linked(link: re.Match[str], path: str, pages: Collection[str]) -> str:
 
 
 def lab(file: str) -> str:
-    """Return the address that opens a file in the lab, from the root of the site."""
+    """Return the address, relative to the site's root, that opens a file in the lab."""
     return f"lab/lab/index.html?path={file}"
 
 
 def up(path: str) -> str:
-    """Return the way from a page to the root of the site: each page but the first is a folder of its own."""
+    """Return the relative path from a page to the site's root; each page except the first is a folder."""
     page = re.sub(r"(^|/)(?:index|README)\.md$", r"\1", path)
     return "../" * (page.removesuffix(".md").rstrip("/").count("/") + (page != "")) or "./"
 
 
 def with_hints(text: str, hints: dict[str, Sequence[tuple[str, str]]]) -> str:
-    """Return a handout with the steps of each task's hint folded at its end, each step inside of the one before."""
+    """Add hints at the ends of a handout's tasks, with each step folded inside the previous one."""
     for task in reversed(list(TASK.finditer(text))):
         end = next(
             (found.start() for found in HEADING.finditer(text, task.end()) if not in_code(text, found.start())), -1
@@ -79,7 +79,7 @@ def in_code(text: str, place: int) -> bool:
 
 
 def folded(steps: Sequence[tuple[str, str]], number: int = 1) -> str:
-    """Return the steps of a hint, to be unfolded one after the other. The search does not know them."""
+    """Return the steps of a hint, which unfold one after the other and are excluded from the search."""
     if number > len(steps):
         return ""
     title, text = steps[number - 1]
@@ -92,7 +92,7 @@ def folded(steps: Sequence[tuple[str, str]], number: int = 1) -> str:
 
 
 def hints_in(text: str) -> dict[str, Sequence[tuple[str, str]]]:
-    """Return the steps of each task of a file of readable hints: title, which may be empty, and text."""
+    """Return the hint steps of each task, as title (may be empty) and text, from a file of readable hints."""
     _, *parts = re.split(r"^# (\d+(?:\.\d)?)\n", text, flags=re.MULTILINE)
     found = dict[str, Sequence[tuple[str, str]]]()
     for task, steps in zip(parts[::2], parts[1::2], strict=True):
