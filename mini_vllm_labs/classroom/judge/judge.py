@@ -119,7 +119,7 @@ class Judge:
 
     def situation(self, group: TestGroup, number: int) -> JudgeQuestion:
         """Return a situation of a group: the same for every submission."""
-        return self._draw((group.phase, group.title, number), group.draws[number % len(group.draws)])
+        return self._draw((group.phase, group.title, number), group.draw)
 
     def _draw(self, key: tuple[int, str, int], draw: Draw) -> JudgeQuestion:
         if key not in self._drawn:

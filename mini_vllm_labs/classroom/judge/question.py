@@ -31,12 +31,15 @@ class JudgeQuestion:
     scenario: EngineScenario | None = None
 
 
+def reference(phase: int) -> Any:
+    return importlib.import_module(f"solutions.{lab_folder(phase)}")
+
+
 def question(
     phase: int, driver: str, *arguments: Any, shown: Sequence[str] = (), scenario: EngineScenario | None = None
 ) -> JudgeQuestion:
     """Ask the reference and return its answers with the question."""
-    reference = importlib.import_module(f"solutions.{lab_folder(phase)}")
-    expected = checked(DRIVERS[driver]({phase: reference}, *pickle.loads(pickle.dumps(arguments))))
+    expected = checked(DRIVERS[driver]({phase: reference(phase)}, *pickle.loads(pickle.dumps(arguments))))
     return JudgeQuestion(phase, driver, packed(arguments), expected, shown, scenario)
 
 

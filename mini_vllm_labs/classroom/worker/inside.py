@@ -2,7 +2,7 @@
 
 Everything here runs in the same process as the learner's code, which may change it. The judge relies on none of it:
 a worker sends answers only, the judge compares them with its own, and nothing in the worker knows the right ones,
-but that a call should cost little and leave nothing (`upkeep.py`).
+but that a call should cost little and leave nothing (`course/labtest/work.py`).
 """
 
 import base64

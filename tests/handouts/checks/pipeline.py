@@ -5,15 +5,9 @@
 
 from collections import deque
 from dataclasses import dataclass
-from random import Random
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.electives.async_scheduling import AsyncScheduling
-from mini_vllm_labs.grading.labtest.moments import varied
-from mini_vllm_labs.grading.labtest.phase8.cases import request_with
-
-KEPT = ("spec_token_ids", "num_output_placeholders", "sampling_params", "num_cached_tokens")
-MAX_TURNS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,27 +66,3 @@ class Pipeline:
         request.all_token_ids += range(self.next_token, self.next_token + num_accepted + 1)
         self.next_token += num_accepted + 1
         self.scheduling.fill_placeholders(request, num_accepted + 1)
-
-
-def random_answers(scheduling: AsyncScheduling, most: int, rng: Random) -> None:
-    """Let three requests with at most `most` drafts run to their ends, then three others of the same names."""
-    is_tight, preempts = rng.random() < 0.5, rng.random() < 0.4
-    for _ in range(2):
-        pipelines = [Pipeline(scheduling, random_request(name, rng)) for name in "ABC"]
-        for _ in range(MAX_TURNS):
-            for pipeline in rng.sample(pipelines, len(pipelines)):
-                if pipeline.is_done:
-                    continue
-                budget, num_accepted = rng.choice([0, 1, 2, 3, 5]) if is_tight else 40, rng.randint(0, most)
-                if preempts and rng.random() < 0.1 and pipeline.request.status is RequestStatus.RUNNING:
-                    pipeline.request.preempt()
-                    budget = 0
-                pipeline.plan(budget)
-                if len(pipeline.in_flight) > 1:
-                    pipeline.update(num_accepted)
-
-
-def random_request(name: str, rng: Random) -> Request:
-    num_prompt, max_tokens = rng.randint(1, 12), rng.randint(1, 9)
-    request = request_with(num_prompt, computed=0, max_tokens=max_tokens, name=name, status=RequestStatus.WAITING)
-    return varied(request, rng, keep=KEPT)
