@@ -87,7 +87,7 @@ def test_a_script_carries_nothing_that_lies_beside_a_tensor() -> None:
     script, memory = Script(6), torch.full((99,), 0.123)
     memory[:2] = 1.0
     script.functions.sample(memory[:2].reshape(1, 2), [SamplingParams()], [0.5])
-    assert memory[5:6].numpy().tobytes() not in script.calls[-1][2]
+    assert memory[5:6].numpy().tobytes() not in script.calls[-1][1]
 
 
 def test_a_script_carries_nothing_of_the_reference() -> None:

@@ -24,7 +24,7 @@ from tests.mutants.catalog import PHASES
 
 MISTAKES = [
     {1: "clamp forgets the budget", 3: "queue ignores the arrival time", 5: "ignores the threshold"},
-    {1: "update frees in running order instead of step order", 4: "the hit rate forgets what is long ago"},
+    {1: "update frees in running order instead of step order", 4: "the hash forgets the parent"},
     {2: "removing a block that is not in the queue is ignored", 6: "positions count from the chunk"},
 ]
 

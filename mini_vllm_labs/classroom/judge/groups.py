@@ -1,125 +1,124 @@
-"""The test groups of a phase: each draws random situations on one property and has its own points.
+"""The test groups of a phase: random situations, each group about one property and with its own points.
 
-A mistake costs only the points of the groups that it breaks. To add a group, add a line to `SITUATIONS`.
+A mistake costs the points of the groups that it breaks, and no others. To add a group, add a line to `SITUATIONS`.
 """
 
 import importlib
 from dataclasses import dataclass
-from functools import partial
 
-from mini_vllm_labs.classroom.judge.questions import electives, upkeep
+from mini_vllm_labs.classroom.judge.questions.cases import Cases
 from mini_vllm_labs.classroom.judge.recorded_runs import Draw
 from mini_vllm_labs.classroom.judge.scenario import Features
 
 
 @dataclass(frozen=True)
 class TestGroup:
-    """One property of a phase. The functions in `draws` take turns to draw its situations."""
+    """One property of a phase. `draw` makes its situations."""
 
     phase: int
     title: str
     points: int
-    draws: tuple[Draw, ...]
+    draw: Draw
 
 
-def tensors(name: str) -> Draw:
-    """Return a function that draws a question for phase 6, whose module imports torch."""
-    return lambda rng: getattr(importlib.import_module("mini_vllm_labs.classroom.judge.questions.tensors"), name)(rng)
+def tensors(name: str, module: str = "tensors") -> Draw:
+    """Return a function that draws a question with tensors, whose module imports torch."""
+    return lambda rng: getattr(importlib.import_module(f"mini_vllm_labs.classroom.judge.questions.{module}"), name)(rng)
 
 
-# By phase and title of the group: the functions that take turns to draw its situations.
-SITUATIONS: dict[int, dict[str, tuple[Draw, ...]]] = {
+# Phase, title of the group, and what draws its situations.
+SITUATIONS: dict[int, dict[str, Draw]] = {
     1: {
-        "clamp": (partial(electives.table, phase=1, task=1),),
-        "running requests": (partial(electives.table, phase=1, task=2),),
-        "admission": (partial(electives.table, phase=1, task=3),),
-        "what happens to sampled tokens": (partial(electives.table, phase=1, task=4),),
+        "clamp": Cases(1, 1),
+        "running requests": Cases(1, 2),
+        "admission": Cases(1, 3),
+        "what happens to sampled tokens": Cases(1, 4),
     },
     2: {
-        "the free queue": (partial(electives.table, phase=2, task=1),),
-        "the pool and its reference counts": (partial(electives.table, phase=2, task=2),),
-        "block tables": (partial(electives.table, phase=2, task=3),),
-        "shared blocks": (partial(electives.table, phase=2, task=4),),
+        "the free queue": Cases(2, 1),
+        "the pool and its reference counts": Cases(2, 2),
+        "block tables": Cases(2, 3),
+        "shared blocks": Cases(2, 4),
     },
     3: {
-        "the priority queue": (partial(electives.table, phase=3, task=1),),
-        "which request to preempt": (partial(electives.table, phase=3, task=2),),
-        "preempting, first come first served": (partial(electives.table, phase=3, task=3, also=4),),
-        "preempting, by priority": (partial(electives.table, phase=3, task=5),),
+        "the priority queue": Cases(3, 1),
+        "which request to preempt": Cases(3, 2),
+        "preempting, first come first served": Cases(3, 3, 4),
+        "preempting, by priority": Cases(3, 5),
     },
     4: {
-        "hashes": (partial(electives.table, phase=4, task=1),),
-        "hashes of a request": (partial(electives.table, phase=4, task=2),),
-        "what is cached": (partial(electives.table, phase=4, task=3),),
-        "hits": (partial(electives.table, phase=4, task=4),),
-        "eviction": (partial(electives.table, phase=4, task=5),),
+        "hashes": Cases(4, 1),
+        "hashes of a request": Cases(4, 2),
+        "what is cached": Cases(4, 3),
+        "hits": Cases(4, 4),
+        "eviction": Cases(4, 5),
     },
     5: {
-        "the caps": (partial(electives.table, phase=5, task=1),),
-        "chunks and sampling": (partial(electives.table, phase=5, task=3),),
-        "chunking disabled": (partial(electives.table, phase=5, task=2),),
-        "the admission guard": (partial(electives.table, phase=5, task=4),),
+        "the caps": Cases(5, 1),
+        "chunks and sampling": Cases(5, 3),
+        "chunking disabled": Cases(5, 2),
+        "the admission guard": Cases(5, 4),
     },
     6: {
-        "rows of a batch": (partial(electives.table, phase=6, task=1),),
-        "slots and block tables": (partial(electives.table, phase=6, task=2),),
-        "writing K and V": (tensors("kv_writes"),),
-        "paged attention": (tensors("attentions"),),
-        "the sampler": (tensors("samples"),),
-        "memory for the KV cache": (partial(electives.table, phase=6, task=6),),
-        "a whole model, layer by layer": (tensors("draw_generation"),),
+        "rows of a batch": Cases(6, 1),
+        "slots and block tables": Cases(6, 2),
+        "writing K and V": tensors("kv_writes"),
+        "paged attention": tensors("attentions"),
+        "the sampler": tensors("samples"),
+        "memory for the KV cache": Cases(6, 6),
+        "a whole model, layer by layer": tensors("draw_generation"),
     },
     7: {
-        "prompt lookup": (electives.lookups, upkeep.OF_LOOKUPS, electives.lookups, upkeep.lookup_reads),
-        "drafts in the schedule, and taken back": (electives.schedules, electives.rollbacks, upkeep.OF_DRAFTS),
-        "slots for a drafter with a KV cache": (electives.slots,),
-        "rows of logits": (electives.rows,),
-        "accepting drafts": (electives.acceptances,),
-        "rejection sampling": (electives.rejections,),
+        "prompt lookup": Cases(7, 1),
+        "drafts in the schedule, and taken back": Cases(7, 2),
+        "slots for a drafter with a KV cache": Cases(7, 3),
+        "rows of logits": Cases(7, 4),
+        "accepting drafts": Cases(7, 5),
+        "rejection sampling": tensors("rejections", "rejections"),
     },
     8: {
-        "placeholders": (electives.placeholder_orders, electives.stand_ins, upkeep.OF_PLACEHOLDERS),
-        "the last step": (electives.ends,),
-        "shares that were planned ahead": (electives.corrections,),
+        "placeholders": Cases(8, 1),
+        "the last step": Cases(8, 2),
+        "shares that were planned ahead": Cases(8, 3),
     },
     9: {
-        "one step of a regex": (partial(electives.table, phase=9, task=1),),
-        "the DFA": (partial(electives.table, phase=9, task=2),),
-        "tokens of a state": (partial(electives.table, phase=9, task=3),),
-        "the bitmask": (partial(electives.table, phase=9, task=4),),
-        "a request's place": (partial(electives.table, phase=9, task=5),),
+        "one step of a regex": Cases(9, 1),
+        "the DFA": Cases(9, 2),
+        "tokens of a state": Cases(9, 3),
+        "the bitmask": Cases(9, 4),
+        "a request's place": Cases(9, 5),
     },
     10: {
-        "the store": (partial(electives.table, phase=10, task=1),),
-        "what is stored": (partial(electives.table, phase=10, task=2),),
-        "blocks to load": (partial(electives.table, phase=10, task=3),),
-        "blocks to save": (partial(electives.table, phase=10, task=4),),
-        "copies": (partial(electives.table, phase=10, task=5),),
+        "the store": Cases(10, 1),
+        "what is stored": Cases(10, 2),
+        "blocks to load": Cases(10, 3),
+        "blocks to save": Cases(10, 4),
+        "copies": Cases(10, 5),
     },
     11: {
-        "adapters of a step": (partial(electives.table, phase=11, task=1),),
-        "the encodings that exist": (partial(electives.table, phase=11, task=2),),
-        "where a chunk ends": (partial(electives.table, phase=11, task=3),),
-        "keys of a block": (partial(electives.table, phase=11, task=4),),
-        "rows of different adapters": (partial(electives.table, phase=11, task=5),),
+        "adapters of a step": Cases(11, 1),
+        "the encodings that exist": Cases(11, 2),
+        "where a chunk ends": Cases(11, 3),
+        "keys of a block": Cases(11, 4),
+        "rows of different adapters": Cases(11, 5),
     },
     12: {
-        "what leaves a window": (partial(electives.table, phase=12, task=1),),
-        "blocks for all groups": (partial(electives.table, phase=12, task=2),),
-        "the hit of a sliding layer": (partial(electives.table, phase=12, task=3),),
-        "the hit of all groups": (partial(electives.table, phase=12, task=4),),
-        "attention with a window": (partial(electives.table, phase=12, task=5),),
+        "what leaves a window": Cases(12, 1),
+        "blocks for all groups": Cases(12, 2),
+        "the hit of a sliding layer": Cases(12, 3),
+        "the hit of all groups": Cases(12, 4),
+        "attention with a window": Cases(12, 5),
     },
     13: {
-        "fair shares": (partial(electives.table, phase=13, task=1),),
-        "least slack": (partial(electives.table, phase=13, task=2),),
+        "fair shares": Cases(13, 1),
+        "least slack": Cases(13, 2),
     },
 }
-POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # all others: 10
+POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # of the others: 10
 TEST_GROUPS = [
-    TestGroup(phase, title, POINTS.get(title, 10), draws)
+    TestGroup(phase, title, POINTS.get(title, 10), draw)
     for phase, groups in SITUATIONS.items()
-    for title, draws in groups.items()
+    for title, draw in groups.items()
 ]
 TOGETHER = (
     Features(is_tight=True, caching=True, has_threshold=True, aborts=True, stops=True),

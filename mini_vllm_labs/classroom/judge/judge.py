@@ -1,4 +1,4 @@
-"""Grades every submission on the same situations, drawn from one secret seed."""
+"""The judge: grades every submission on the same situations, drawn from one secret seed."""
 
 import hashlib
 from collections.abc import Callable, Container
@@ -26,7 +26,7 @@ from mini_vllm_labs.runs.sandbox.channel import ChannelError
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
-MORE_TIME = 4  # factor for the second try of a late situation, because the machine may have been busy
+MORE_TIME = 4  # factor for the second try of a situation that was late: the machine may have been busy
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
 PHASES_WITH_TENSORS = (6, 7, 9, 10, 11, 12)
@@ -34,7 +34,7 @@ NO_TIME = Outcome("not played", "Not played: the situations before took all the 
 
 
 class Judge:
-    """Grades submissions. Calls `on_progress` with the current activity and the number of played situations."""
+    """Grades submissions. `on_progress` is called with the current activity and the number of situations played."""
 
     def __init__(
         self, settings: JudgeSettings, jail: Jail, on_progress: Callable[[str, int], None] = lambda what, done: None
@@ -49,7 +49,7 @@ class Judge:
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
         self.on_progress("drawing situations", 0)
-        self.draw(submission.starters)  # before the clock starts, because drawing is the judge's own work
+        self.draw(submission.starters)  # before the clock starts: this time is the judge's own
         start = monotonic()
         self._deadline = start + 60 * self.settings.minutes
         grade = SubmissionGrade(submission.name, submission.error, submission.notes)
@@ -97,7 +97,7 @@ class Judge:
         return group_result(group, outcomes)
 
     def play_together(self, number: int, up_to: int, workers: Workers) -> Outcome:
-        """Play a situation with phases 1 to `up_to` in one engine; if it is late, try a second time."""
+        """Play a situation with all phases up to one in the same engine; one that is late gets a second chance."""
         if monotonic() > self._deadline:
             return NO_TIME
         asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
@@ -112,14 +112,14 @@ class Judge:
         return with_second_chance(play_in, self.settings.seconds, self._deadline)
 
     def draw(self, phases: Container[int]) -> None:
-        """Draw the situations of some phases, unless they are already drawn."""
+        """Draw the situations of some phases, unless they are drawn already."""
         for group in (group for group in self.groups if group.phase in phases):
             for number in range(self.settings.situations):
                 self.situation(group, number)
 
     def situation(self, group: TestGroup, number: int) -> JudgeQuestion:
-        """Return a situation of a group, which is the same for every submission."""
-        return self._draw((group.phase, group.title, number), group.draws[number % len(group.draws)])
+        """Return a situation of a group: the same for every submission."""
+        return self._draw((group.phase, group.title, number), group.draw)
 
     def _draw(self, key: tuple[int, str, int], draw: Draw) -> JudgeQuestion:
         if key not in self._drawn:
@@ -128,7 +128,7 @@ class Judge:
 
 
 class PhaseSession:
-    """One phase of one submission. `error` states why the file cannot be loaded."""
+    """One phase of one submission. `error`: why the file cannot be loaded."""
 
     def __init__(self, judge: Judge, phase: int, workers: Workers, deadline: float) -> None:
         self.judge = judge
@@ -138,7 +138,7 @@ class PhaseSession:
         self.deadline = deadline
 
     def play(self, situation: JudgeQuestion) -> Outcome:
-        """Play one situation; set `error` if the file cannot be loaded."""
+        """Play one situation; note in `error` if the file cannot be loaded."""
         usual = self.judge.settings.seconds
         return with_second_chance(lambda seconds: self._play_in(situation, seconds), usual, self.deadline)
 
@@ -153,9 +153,9 @@ class PhaseSession:
 
 
 def with_second_chance(play_in: Callable[[float], Outcome], seconds: float, deadline: float) -> Outcome:
-    """Return the outcome of `play_in`, called with a time limit; if late, call it again with more time.
+    """Return the outcome of `play_in`, which takes a time limit; it gets more time if it was late.
 
-    A situation that is late because of the overall deadline counts as not played.
+    What is late because the deadline of all came first was not played.
     """
     outcome = play_in(seconds)
     if outcome.status == "late" and monotonic() < deadline:
@@ -164,7 +164,7 @@ def with_second_chance(play_in: Callable[[float], Outcome], seconds: float, dead
 
 
 def load(worker: JailedWorker, phase: int) -> Outcome | None:
-    """Import the file of a phase in the worker; return the outcome of a failure, or None."""
+    """Import the file of a phase in the worker; return how that failed, None if it did not."""
     worker.set_deadline(LOAD_SECONDS)
     try:
         worker.load(phase)
@@ -176,6 +176,6 @@ def load(worker: JailedWorker, phase: int) -> Outcome | None:
 
 
 def last_in_a_row(written: list[int]) -> int:
-    """Return the last of phases 1, 2, ... that are written without a gap, ignoring the model's phase 6."""
+    """Return the last of phases 1, 2, ... that are written without a gap; the model's phase 6 does not count."""
     row = range(1, LAST_WITHOUT_MODEL + 1)
     return next((number - 1 for number in row if number not in written), LAST_WITHOUT_MODEL)

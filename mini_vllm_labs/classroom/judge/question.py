@@ -1,4 +1,4 @@
-"""A question to a learner's file: the call for the worker, and the reference's answer, which stays here."""
+"""A question to a learner's file: what the worker is asked, and the reference's answer, which stays here."""
 
 import base64
 import importlib
@@ -21,7 +21,7 @@ MAX_CHARACTERS = 600
 
 @dataclass(frozen=True)
 class JudgeQuestion:
-    """A driver, its arguments packed for the worker, the right answers, and each question as a text."""
+    """A driver and its arguments, packed for the worker; the right answers, and each question as a text."""
 
     phase: int
     driver: str
@@ -31,24 +31,27 @@ class JudgeQuestion:
     scenario: EngineScenario | None = None
 
 
+def reference(phase: int) -> Any:
+    return importlib.import_module(f"solutions.{lab_folder(phase)}")
+
+
 def question(
     phase: int, driver: str, *arguments: Any, shown: Sequence[str] = (), scenario: EngineScenario | None = None
 ) -> JudgeQuestion:
-    """Run the driver on the reference and return its answers with the question."""
-    reference = importlib.import_module(f"solutions.{lab_folder(phase)}")
-    expected = checked(DRIVERS[driver]({phase: reference}, *pickle.loads(pickle.dumps(arguments))))
+    """Ask the reference and return its answers with the question."""
+    expected = checked(DRIVERS[driver]({phase: reference(phase)}, *pickle.loads(pickle.dumps(arguments))))
     return JudgeQuestion(phase, driver, packed(arguments), expected, shown, scenario)
 
 
 def packed(arguments: tuple[Any, ...]) -> str:
-    """Encode the arguments of a driver as a text for the worker, which trusts the judge."""
+    """Return the arguments of a driver as a text for the worker, which trusts the judge."""
     return base64.b64encode(zlib.compress(pickle.dumps(arguments), 1)).decode()
 
 
 def same(expected: Json, found: Json) -> bool:
-    """Return whether an answer is right: numbers up to rounding, entries in order, any truthy value for True.
+    """Return whether an answer is right: numbers up to rounding, entries in order, any truth value for True.
 
-    A text never counts as a truth value, because it describes how two answers to the same question differ.
+    A text is none: it says how two answers to the same question differ.
     """
     if isinstance(expected, bool):
         return not isinstance(found, str | None) and expected is bool(found)
@@ -60,7 +63,7 @@ def same(expected: Json, found: Json) -> bool:
     if isinstance(expected, list):
         if not isinstance(found, list) or len(expected) != len(found):
             return False
-        if set(map(type, expected)) == {int}:  # most values are in such lists
+        if set(map(type, expected)) == {int}:  # most of all values stand in such lists
             return expected == found and float not in map(type, found)
         return all(map(same, expected, found))
     if not isinstance(expected, dict) or not isinstance(found, dict):
@@ -85,7 +88,7 @@ def difference(asked: JudgeQuestion, found: list[Json]) -> str:
 
 
 def differing_parts(label: str, expected: Json, found: Json) -> list[tuple[str, Json, Json]]:
-    """Return (name, expected, found) for the innermost named parts that differ."""
+    """Return (name, expected, found) of the innermost parts with a name that differ."""
     if isinstance(expected, dict) and isinstance(found, dict) and list(expected) == list(found):
         pairs = [(f"{label} {key}".strip(), expected[key], found[key]) for key in expected]
     elif label == "arguments" and isinstance(found, list) and len(expected) == len(found):
@@ -100,7 +103,7 @@ def differing_parts(label: str, expected: Json, found: Json) -> list[tuple[str, 
 
 
 def names_of(value: Json) -> Json:
-    """Replace a request, or the requests in a list, by their ids."""
+    """Return a request by its id, and a list with its requests by their ids."""
     if isinstance(value, list):
         return [names_of(one) for one in value]
     return value["request"] if isinstance(value, dict) and "request" in value else value

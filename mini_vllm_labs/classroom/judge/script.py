@@ -1,78 +1,48 @@
-"""Records a script: calls made here to a phase's reference, which a worker repeats on the learner's file."""
+"""Record a script: what is done here with a phase's reference is repeated in a worker with the learner's file."""
 
-import importlib
 import io
 import pickle
-from collections.abc import Collection, Iterator
 from dataclasses import fields
 from inspect import signature
 from types import FunctionType
 from typing import Any
 
 from mini_vllm.core.request import Request
-from mini_vllm_labs.classroom.judge.question import JudgeQuestion, question, short
+from mini_vllm_labs.classroom.judge.question import JudgeQuestion, question, reference, short
 from mini_vllm_labs.classroom.worker.scenario import EngineScenario
-from mini_vllm_labs.classroom.worker.script import MODULE, Call
-from mini_vllm_labs.grading.labtest.strict_queue import StrictQueue
-from mini_vllm_labs.runs.starter_status import lab_folder
+from mini_vllm_labs.classroom.worker.script import Call
 
-SHARED = ("FlatBatch",)  # all layers of a step get the same object
-
-
-def reference(phase: int) -> Any:
-    return importlib.import_module(f"solutions.{lab_folder(phase)}")
+SHARED = ("FlatBatch",)  # the layers of a step are given the same one
 
 
 class Script:
-    """Records calls to one phase, each with the state of its arguments at that moment.
+    """Calls to the functions of a phase. Each is recorded with the state that its arguments have at that moment."""
 
-    `only` names the functions and methods to record; calls to all others leave no trace.
-    """
-
-    def __init__(self, phase: int, only: Collection[str] = ()) -> None:
+    def __init__(self, phase: int) -> None:
         self.phase = phase
         self.file = reference(phase)
-        self.functions: Any = RecordedObject(self, MODULE, self.file)
         self.calls: list[Call] = []
         self.is_listening = True
-        self._only = only
         self._shown: list[str] = []
         self._requests: list[Request] = []
         self._shared: list[object] = []
-        self._is_in_call = False
 
-    def recorded_class(self, name: str) -> type["RecordedObject"]:
-        """Return a class that makes objects of the phase and records their calls."""
-        script = self
+    @property
+    def functions(self) -> Any:
+        """The functions of the reference, whose calls are recorded."""
+        return RecordedFunctions(self)
 
-        class Recorded(RecordedObject):
-            def __init__(self, *positional: Any, **named: Any) -> None:
-                index = len(script.calls)
-                super().__init__(script, index, script.call(script.functions, name, positional, named))
-
-        return Recorded
-
-    def records(self, name: str) -> bool:
-        """Return whether to record a call; calls inside a recorded call are not recorded."""
-        if self._is_in_call or not self.is_listening:
-            return False
-        return not self._only or name in self._only
-
-    def call(self, recorded: "RecordedObject", name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        function = getattr(recorded.thing, name)
-        self.calls.append((recorded.index, name, self._written((positional, named))))
-        arguments = signature(function).bind(*positional, **named).arguments
-        self._shown.append(
-            f"{name}({', '.join(f'{key}={short(shown(value), 160)}' for key, value in arguments.items())})"
-        )
-        self._is_in_call = True
-        try:
-            return function(*positional, **named)
-        finally:
-            self._is_in_call = False
+    def call(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        function = getattr(self.file, name)
+        if self.is_listening:
+            self.calls.append((name, self._written((positional, named))))
+            given = signature(function).bind(*positional, **named).arguments
+            texts = (f"{key}={short(shown(value), 160)}" for key, value in given.items())
+            self._shown.append(f"{name}({', '.join(texts)})")
+        return function(*positional, **named)
 
     def question(self, scenario: EngineScenario | None = None) -> JudgeQuestion:
-        assert any(not name[0].isupper() for _, name, _ in self.calls), "a script that asks nothing"
+        assert self.calls, "a script that asks nothing"
         return question(self.phase, "replay", self.phase, self.calls, shown=self._shown, scenario=scenario)
 
     def number_of(self, request: Request) -> int:
@@ -94,31 +64,18 @@ class Script:
         return file.getvalue()
 
 
-class RecordedObject:
-    """Wraps an object of a phase's reference, or its module, and records calls of its methods."""
+class RecordedFunctions:
+    """The functions of a script's phase."""
 
-    def __init__(self, script: Script, index: int, thing: Any) -> None:
-        self.script = script
-        self.index = index
-        self.thing = thing
+    def __init__(self, script: Script) -> None:
+        self._script = script
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.thing, name)
-        if isinstance(found, type):
-            return self.script.recorded_class(name)
-        if not callable(found) or not self.script.records(name):
-            return found
-        return lambda *positional, **named: self.script.call(self, name, positional, named)
-
-    def __len__(self) -> int:
-        return len(self.thing)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.thing)
+        return lambda *positional, **named: self._script.call(name, positional, named)
 
 
 class TensorWriter(pickle.Pickler):
-    """Writes only a tensor's own part of its storage, because the rest may contain anything, even answers."""
+    """Writes a part of a tensor alone: what lies beside it in memory may be anything, answers among it."""
 
     def reducer_override(self, thing: Any) -> Any:
         if not hasattr(thing, "untyped_storage") or thing.untyped_storage().nbytes() == thing.nbytes:
@@ -127,7 +84,7 @@ class TensorWriter(pickle.Pickler):
 
 
 class ArgumentWriter(TensorWriter):
-    """Writes arguments for a worker. Raises `TypeError` for objects of the reference or of the tests."""
+    """Writes arguments for a worker. Raises `TypeError` rather than write anything of the reference or of the tests."""
 
     def __init__(self, file: io.BytesIO, script: Script) -> None:
         super().__init__(file)
@@ -137,8 +94,6 @@ class ArgumentWriter(TensorWriter):
         if isinstance(thing, Request):
             state = {field.name: getattr(thing, field.name) for field in fields(thing)}
             return "request", self._script.number_of(thing), state
-        if isinstance(thing, RecordedObject):
-            return "result", thing.index
         if type(thing).__name__ in SHARED:
             TensorWriter(file := io.BytesIO()).dump(thing)
             return "shared", self._script.shared(thing), file.getvalue()
@@ -146,13 +101,13 @@ class ArgumentWriter(TensorWriter):
 
     def reducer_override(self, thing: Any) -> Any:
         kind = thing if isinstance(thing, type | FunctionType) else type(thing)
-        if kind is StrictQueue or not kind.__module__.startswith(("solutions.", "mini_vllm_labs.grading.labtest.")):
+        if not kind.__module__.startswith(("solutions.", "mini_vllm_labs.grading.labtest.")):
             return super().reducer_override(thing)
         raise TypeError(f"{kind.__name__} of the reference must not enter a worker")
 
 
 def shown(value: Any) -> str:
-    """Format an argument for the learner."""
+    """Return an argument as a learner may want to read it."""
     match value:
         case Request():
             counted = f"{value.num_computed_tokens} of {value.num_tokens} tokens computed"
@@ -161,8 +116,6 @@ def shown(value: Any) -> str:
             return f"[{', '.join(map(shown, value))}]"
         case dict():
             return f"{{{', '.join(f'{key}: {shown(item)}' for key, item in value.items())}}}"
-        case RecordedObject():
-            return f"(your {type(value.thing).__name__})"
     if hasattr(value, "shape"):
         return f"(tensor of {list(value.shape)})"
     text = repr(value)

@@ -47,7 +47,7 @@ class SubmissionDir:
             ignored = shutil.ignore_patterns("__pycache__", "embedded_model")
             for name in SEEN:
                 source, target = CHECKOUT / name, self.path / name
-                target.parent.mkdir(exist_ok=True)
+                target.parent.mkdir(parents=True, exist_ok=True)
                 (shutil.copy if source.is_file() else partial(shutil.copytree, ignore=ignored))(source, target)
 
     def __enter__(self) -> "SubmissionDir":

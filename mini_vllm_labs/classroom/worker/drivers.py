@@ -8,12 +8,10 @@ from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
-from mini_vllm.core.request import Request
 from mini_vllm_labs.classroom.worker.answers import Json
 from mini_vllm_labs.classroom.worker.device import on_a_device
 from mini_vllm_labs.classroom.worker.scenario import play_together
 from mini_vllm_labs.classroom.worker.script import replay
-from mini_vllm_labs.classroom.worker.upkeep import reads, upkeep
 from mini_vllm_labs.grading.labtest.earlier_answers import earlier_answers
 from mini_vllm_labs.runs.sandbox.errors import UnusableAnswerError
 
@@ -52,20 +50,6 @@ def rejection_sample(
     return answers
 
 
-def own_stand_ins(files: Mapping[int, Any], cases: list[int]) -> list[Json]:
-    """Return a request's stand-ins after another request's have been changed."""
-    answers: list[Json] = []
-    for num_drafts in cases:
-        scheduling, requests = files[8].PlaceholderScheduling(num_drafts), [Request(name, [1]) for name in "AB"]
-        for request in requests:
-            request.num_computed_tokens = 1
-            scheduling.take_placeholders(request, 0)
-        if isinstance(requests[0].spec_token_ids, list):
-            requests[0].spec_token_ids.append(5)
-        answers.append([int(token) for token in requests[1].spec_token_ids])
-    return answers
-
-
 def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
     """Return what the graded tests of a phase see of each case, (play, what it is given)."""
     # Here, because phase 9's plays load numpy: a third of the start of a worker, and most workers are not for it.
@@ -97,8 +81,7 @@ def watching(driver: Callable[..., list[Json]]) -> Callable[..., list[Json]]:
     return watched
 
 
-MEASURED = (upkeep, reads)  # what it costs to watch would count, too
 DRIVERS: Mapping[str, Callable[..., list[Json]]] = {
-    **{driver.__name__: watching(driver) for driver in (replay, rejection_sample, own_stand_ins, table)},
-    **{driver.__name__: driver for driver in (play_together, *MEASURED)},
+    **{driver.__name__: watching(driver) for driver in (replay, rejection_sample, table)},
+    "play_together": play_together,
 }

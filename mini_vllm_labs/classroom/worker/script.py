@@ -1,12 +1,11 @@
-"""Replays a script, recorded calls to one phase, on a learner's file and returns each call's effects.
+"""A script: recorded calls to the functions of one phase, made again on a learner's file, and what each of them shows.
 
-Input and output are plain data. The judge plays the same script on the reference.
+Plain data goes in and plain data comes out. The judge plays the same script on the reference.
 """
 
 import io
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from mini_vllm.core.request import Request
@@ -14,8 +13,7 @@ from mini_vllm_labs.classroom.worker.answers import BY_CONTRACT, Describer, Json
 from mini_vllm_labs.classroom.worker.device import device_tensors, on_a_device
 from mini_vllm_labs.classroom.worker.leeway import tokens_drawn
 
-MODULE = -1
-Call = tuple[int, str, bytes]  # the number of the call that made the object, or MODULE; the name; the arguments
+Call = tuple[str, bytes]  # the name and the arguments
 CALLED_BY: Mapping[str, Callable[..., Any]] = {
     "paged_attention": on_a_device,
     "write_kv": on_a_device,
@@ -24,43 +22,29 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
 
 
 class ScriptReplay:
-    """Holds the objects of a script: requests, and the results of earlier calls."""
+    """The objects that live through a script: requests, and the batch that the layers of a step are given."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
-        self.results: list[Any] = []
         self.requests: dict[int, Request] = {}
         self.shared: dict[int, Any] = {}
         self.describe = Describer(self.number_of)
 
-    def call(self, target: int, name: str, arguments: bytes) -> Json:
-        """Make one call; return its result, its object and its arguments afterwards."""
-        thing, positional, named = self.read(target, arguments)
-        is_class = target == MODULE and name[0].isupper()
-        is_plan = name == "schedule_drafts"  # the step's record also holds the list of drafts
-        drafts = [one.spec_token_ids for one in positional if isinstance(one, Request) and is_plan]
-        function = partial(CALLED_BY[name], getattr(thing, name)) if name in CALLED_BY else getattr(thing, name)
-        found = function(*positional, **named)
-        self.results.append(found)
-        if is_class:
-            return None
+    def call(self, name: str, arguments: bytes) -> Json:
+        """Make one call; return its result, and its arguments afterwards."""
+        positional, named = ArgumentReader(arguments, self).load()
+        function = getattr(self.file, name)
+        found = CALLED_BY[name](function, *positional, **named) if name in CALLED_BY else function(*positional, **named)
         observed = [*positional, *named.values()]
         if name == "paged_attention":  # it may change the query, but not the caches
             observed = [float(cache.sum()) for cache in positional[1:3]]
         return {
             "returns": "an iterator" if isinstance(found, Iterator) else self.describe(found),
             "arguments": [self.describe(one) for one in observed],
-            "same object": name == "accept_drafts" and any(found is one for one in positional),
-            "drafts before": self.describe(drafts),
         }
 
-    def read(self, target: int, arguments: bytes) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Return the object of a call and its arguments."""
-        positional, named = ArgumentReader(arguments, self).load()
-        return self.file if target == MODULE else self.results[target], positional, named
-
     def number_of(self, request: Request) -> int:
-        """Return the number of a request of the script, or -1 for a different one."""
+        """Return the number of a request of the script, -1 for any other."""
         return next((number for number, one in self.requests.items() if one is request), -1)
 
 
@@ -76,8 +60,6 @@ class ArgumentReader(pickle.Unpickler):
         match kind:
             case "request":
                 return self._request(*content)
-            case "result":
-                return self._replay.results[content[0]]
             case "shared" if content[0] in self._replay.shared:
                 return self._replay.shared[content[0]]
         batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
@@ -93,14 +75,13 @@ class ArgumentReader(pickle.Unpickler):
 
 
 def replay(files: Mapping[int, Any], phase: int, calls: list[Call]) -> list[Json]:
-    """Make all calls. An exception is also an answer; the script continues only if a contract names its kind."""
+    """Make all calls. An exception is an answer, too; the script goes on only if a contract names its kind."""
     played, answers = ScriptReplay(files[phase]), list[Json]()
-    for target, name, arguments in calls:
+    for name, arguments in calls:
         try:
-            answers.append(played.call(target, name, arguments))
+            answers.append(played.call(name, arguments))
         except BaseException as error:
             answers.append(raised(error))
-            if not isinstance(error, BY_CONTRACT) or name[0].isupper():
+            if not isinstance(error, BY_CONTRACT):
                 break
-            played.results.append(None)
     return answers

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
 from itertools import takewhile
-from typing import Any, NoReturn, NotRequired, TypedDict, Unpack
+from typing import NoReturn, NotRequired, TypedDict, Unpack
 
 from mini_vllm_labs.grading.hints import RULE
 from mini_vllm_labs.grading.labtest.failure import Failed, Failure, Report, Shares
@@ -42,17 +41,6 @@ def expect_equal(yours: object, expected: object, **told: Unpack[Told]) -> None:
         raise Failed(report, report.parts)
 
 
-def expect_unchanged(now: Mapping[str, object], before: Mapping[str, object], **told: Unpack[Told]) -> None:
-    """End the test with the values that are not as they were before a call."""
-    changed = {name: _named(value) for name, value in before.items() if now[name] != value}
-    expect_equal({name: _named(now[name]) for name in changed}, changed, **told)
-
-
-def _named(value: object) -> object:
-    """Return a status by its name, any other value as it is."""
-    return value.name if isinstance(value, Enum) else value
-
-
 def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
     """Compare; return a report for the learner, empty if the two are equal.
 
@@ -61,23 +49,6 @@ def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> 
     if yours == expected:
         return Report()
     return _report(*_shortened(yours, expected), **told)
-
-
-BESIDE = ("RUNNING", "statuses", "also changed", "budget left", "preempted")
-
-
-def alone(yours: Mapping[str, object], expected: Mapping[str, object], labels: Iterable[str] = BESIDE) -> str:
-    """Return a question about what differs if that is one thing of several, with one of these labels; else nothing."""
-    wrong = [label for label in expected if yours.get(label) != expected[label]]
-    if len(wrong) == 1 < len(expected) and wrong[0] in labels:
-        return f"`{wrong[0]}` alone differs, the rest is as expected. Which of your lines decides that, and when?"
-    return ""
-
-
-def naming(rule: str, yours: Mapping[str, object], expected: Mapping[str, object]) -> str:
-    """Return a rule with the names of what differs, for a test whose rule is about everything that a case shows."""
-    wrong = [label for label in expected if yours.get(label) != expected[label]]
-    return f"{rule} What differs: {', '.join(wrong)}."
 
 
 def lab_failure(*, expected: object, yours: object, **told: Unpack[Told]) -> NoReturn:
@@ -125,25 +96,6 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
         elif hint and isinstance(error, ValueError | IndexError | KeyError):
             error.add_note(f"Hint: {hint}")
         raise
-
-
-def as_block_ids(result: Any, function: str, situation: Sequence[str] = ()) -> list[int]:
-    """Return a copy of the block ids in an answer as plain integers. A tuple or an array is fine, a generator is not.
-
-    The engine could not use a generator, so that one must not pass.
-    """
-    is_sequence = hasattr(result, "__len__") and hasattr(result, "__getitem__")
-    if not is_sequence or isinstance(result, Mapping | str | bytes):
-        lab_failure(
-            rule=f"{function} returns a list of block ids. The engine takes its length and reads it more than once.",
-            situation=situation or f"{function} was called",
-            expected="a list",
-            yours="None" if result is None else f"a {type(result).__name__}",
-            hint="does every path through the function return a list?"
-            if result is None
-            else "can what you return be read twice, and does it have a length?",
-        )
-    return [int(block_id) for block_id in result]
 
 
 def _shortened(yours: object, expected: object) -> tuple[object, object]:

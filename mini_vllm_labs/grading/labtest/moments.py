@@ -1,14 +1,14 @@
 """The same request at another moment: objects that live on from call to call, and fields that no rule is about."""
 
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from copy import copy
-from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
 from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
+from mini_vllm_labs.runs.sandbox.frames import short
 
 if TYPE_CHECKING:  # the judge's jail has this file and not the reports
     from mini_vllm_labs.grading.labtest.expect import Told
@@ -16,8 +16,6 @@ if TYPE_CHECKING:  # the judge's jail has this file and not the reports
 NOTHING_KEPT = (
     "Every call is answered from its arguments as they are at that moment; nothing is kept from earlier calls."
 )
-KEPT = "which list, dict, set or cache does a call add to, that is still there after it?"
-USUAL = Request("usual", [0], SamplingParams(max_tokens=10_000))
 UNASKED = (  # the fields that `varied` changes
     "priority arrival_time cache_salt adapter_id seed eos_token_ids num_cached_tokens num_preemptions spec_token_ids "
     "num_output_placeholders block_hashes sampling_params"
@@ -96,32 +94,21 @@ def told_of_memory(told: "Told", call: Callable[[], object], right: object, alon
     return told
 
 
-def told_of_fields(
-    told: "Told",
-    requests: Sequence[Request],
-    ask: Callable[[list[Request]], object],
-    right: object,
-    keep: Collection[str] = (),
-) -> "Told":
-    """Return what a report says: which fields the answer hangs on that no rule asks for, but for those to keep.
-
-    `ask` makes the call about copies of the requests, by a new object. One or two fields at a time get their usual
-    values; they are named if the answer is right then, and is not right without it.
-    """
-    names = [name for name in UNASKED if name not in keep]
-    for changed in chain.from_iterable(combinations(names, count) for count in range(3)):
-        copies = [copy(one) for one in requests]
-        for one in copies:
-            for name in changed:
-                setattr(one, name, copy(getattr(USUAL, name)))
-        with suppress(Exception):
-            if ask(copies) == right:
-                return _reading(told, changed) if changed else told
-    return told
+def with_odd_fields(request: Request, past: str | None, keep: Collection[str] = ()) -> str:
+    """Give one to three fields that no rule is about other values, drawn by `past`; return them as a text."""
+    rng = random.Random(f"{past} {request.request_id}")
+    names = rng.sample(UNASKED, rng.randint(1, 3)) if past else []
+    other = varied(copy(request), rng)
+    odd = {name: getattr(other, name) for name in names if name not in keep}
+    for name, value in odd.items():
+        setattr(request, name, value)
+    if "sampling_params" in odd:
+        odd["sampling_params"] = f"max_tokens={request.sampling_params.max_tokens} and others"
+    return "".join(f", {name}={short(value)}" for name, value in odd.items())
 
 
-def _reading(told: "Told", names: Sequence[str]) -> "Told":
-    lines, what = told["situation"], " and ".join(f"{name}={getattr(USUAL, name)!r}" for name in names)
-    lines = lines.splitlines() if isinstance(lines, str) else lines
-    hint = f"the rule does not ask for {' and '.join(names)}. Where does your code read it?"
-    return {**told, "situation": [*lines, f"with {what} your answer is right"], "hint": hint}
+def told(kind: str, found: object, anew: object, usual: object) -> object:
+    """Return an answer; with it what a new object answers about a copy, or without odd fields, if that is another."""
+    if anew != found:
+        return f"{found}; of a new {kind}: {anew}"
+    return found if usual == found else f"{found}; with usual fields: {usual}"

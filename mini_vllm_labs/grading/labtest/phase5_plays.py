@@ -11,11 +11,10 @@ from typing import Any
 
 from mini_vllm.core.interfaces import ChunkPolicy, Clamp
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm_labs.grading.labtest.moments import UNASKED, Living, varied
+from mini_vllm_labs.grading.labtest.moments import Living, told, with_odd_fields
 from mini_vllm_labs.grading.labtest.stand_ins import FrozenKV
 from mini_vllm_labs.grading.labtest.support import changed, fields_of, make_request, numbers, yes_or_no
 from mini_vllm_labs.grading.labtest.work import left_behind
-from mini_vllm_labs.runs.sandbox.frames import short
 
 Seen = dict[str, object]  # what plain JSON can hold
 Steps = Iterator[str | Seen]  # a call, then what is seen after it
@@ -79,28 +78,8 @@ def request_in(status: RequestStatus, name: str, num_prompt: int, num_outputs: i
     return request
 
 
-def with_odd_fields(request: Request, past: str | None) -> str:
-    """Give one to three fields that no rule is about other values, drawn by `past`; return them as a text."""
-    rng = Random(f"{past} {request.request_id}")
-    names = rng.sample(UNASKED, rng.randint(1, 3)) if past else []
-    other = varied(copy(request), rng)
-    for name in names:
-        setattr(request, name, getattr(other, name))
-    odd = {name: getattr(request, name) for name in names}
-    if "sampling_params" in odd:
-        odd["sampling_params"] = f"max_tokens={request.sampling_params.max_tokens} and others"
-    return "".join(f", {name}={short(value)}" for name, value in odd.items())
-
-
 def whole(answer: object) -> object:
     return int(answer) if isinstance(answer, Integral) else f"{answer!r}, a {type(answer).__name__}"
-
-
-def told(found: object, anew: object, usual: object) -> object:
-    """Return an answer; with it what a new policy answers about a copy, or without odd fields, if that is another."""
-    if anew != found:
-        return f"{found}; of a new policy: {anew}"
-    return found if usual == found else f"{found}; with usual fields: {usual}"
 
 
 class Chunking:
@@ -132,7 +111,7 @@ class Chunking:
         asked = [(self.policy, request), (self.anew(), copy(request)), (self.anew(), usual)]
         plain = whole if method == "num_new_tokens" else yes_or_no
         answers = [plain(getattr(policy, method)(one, *given)) for policy, one in asked]
-        yield {method: told(*answers), "arguments": changed(request, before)}
+        yield {method: told("policy", *answers), "arguments": changed(request, before)}
 
     def chunks(self, request: Request, budget: int) -> Seen:
         """Compute a request step by step, in a few steps at most."""
@@ -241,7 +220,7 @@ def admissions(
                 for requests in (moment.requests, moment.usual)
             ]
             label = "free blocks needed" + ", if no other request runs" * is_alone
-            seen[label] = told(*(moment.fewest(*one, is_alone=is_alone) for one in asked))
+            seen[label] = told("policy", *(moment.fewest(*one, is_alone=is_alone) for one in asked))
         amiss = {changed(*pair) for pair in zip(moment.requests, before, strict=True)} - {"as before"}
         amiss |= {f"{name} changed" for name in moment.amiss}
         yield seen | {"arguments": ", ".join(sorted(amiss)) or "as before"}

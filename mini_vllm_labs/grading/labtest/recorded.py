@@ -6,12 +6,9 @@ So the tests need no second implementation, which would be an answer. `python -m
 import base64
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from mini_vllm_labs.grading.labtest.expect import Told, alone, difference_report, naming
 
 FOLDER = Path(__file__).with_name("recorded_answers")
 MIN_PACKED = 5000
@@ -59,28 +56,3 @@ def unpacked(cases: list[Any] | str) -> list[Any]:
     if isinstance(cases, str):
         cases = json.loads(zlib.decompress(base64.b85decode(cases)))
     return list(cases)
-
-
-def first_difference(answers: Answers, run: Callable[[], Iterable[tuple[Mapping[str, object], Told]]]) -> str:
-    """Compare all that a random case shows with what was recorded; return the report of the first difference.
-
-    `run` begins the case anew at each call, and yields what is compared and what a report says beside it.
-    """
-    right = answers(lambda: [yours for yours, _ in run()])
-    for decided, (yours, told) in zip(right, run(), strict=True):
-        expected = with_tuples(decided)
-        if yours != expected:
-            told["rule"] = naming(told["rule"], yours, expected)
-            told["hint"] = alone(yours, expected, labels=expected) or told["hint"]
-            return difference_report(yours, expected, **told)
-    return ""
-
-
-def with_tuples(decided: Mapping[str, Any]) -> dict[str, object]:
-    """Return values in which the lists within a list are tuples, which JSON does not have."""
-    return {
-        name: [tuple(entry) if isinstance(entry, list) else entry for entry in value]
-        if isinstance(value, list)
-        else value
-        for name, value in decided.items()
-    }

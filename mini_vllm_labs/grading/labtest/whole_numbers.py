@@ -12,25 +12,6 @@ PLAIN = (
 )
 
 
-def whole_number(result: object, function: str, situation: str) -> int:
-    """Return a result as an int; explain one that is no integer."""
-    if not isinstance(result, Integral):
-        _no_number(
-            function,
-            situation,
-            f"{result!r}, a {type(result).__name__}",
-            "which operation turns your integers into something else?",
-        )
-    return int(result)
-
-
-def number_of(answer: object, function: str, situation: str) -> int:
-    """Return an integer; explain an answer that is missing."""
-    if answer is None:
-        _no_number(function, situation, "None", "does every path through your function end in a `return`?")
-    return whole_number(answer, function, situation)
-
-
 def whole_numbers(result: object, function: str) -> list[int]:
     """Return a result as a list of ints, from any sequence of integers; explain a result that is none."""
     if not isinstance(result, Iterable):
@@ -55,11 +36,6 @@ def list_of(answer: object, function: str) -> list[int]:
         hint = "what does `append` do with a list, and what do `extend` and `+=` do?"
         _no_list(function, "It returned a list that holds lists.", repr(answer), hint)
     return whole_numbers(answer, function)
-
-
-def _no_number(function: str, situation: str, yours: str, hint: str) -> NoReturn:
-    rule = f"{function} returns a whole number."
-    lab_failure(rule=rule, situation=situation, expected="an integer", yours=yours, hint=hint)
 
 
 def _no_list(function: str, situation: str, yours: str, hint: str) -> NoReturn:

@@ -10,7 +10,7 @@ from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm_labs.grading.labtest.phase7.counters import drafted
+from mini_vllm_labs.grading.labtest.support import make_request
 from mini_vllm_labs.simulation.cost_model import roofline
 from mini_vllm_labs.simulation.gpus import find_gpu
 from mini_vllm_labs.simulation.model_shapes import find_model_shape
@@ -51,7 +51,8 @@ def balance() -> int:
 def scheduled(num_tokens: int, computed: int, num_drafts: int, budget: int, num_sampled: int) -> tuple[int, int, int]:
     """Take a decoding request through a step; return (drafts scheduled, final computed tokens, final tokens)."""
     scheduling = SpeculativeScheduling(num_drafts, False)
-    request = drafted(1, num_tokens - 1, [9] * num_drafts, computed=computed)
+    request = make_request("A", 1, num_output_tokens=num_tokens - 1, num_computed_tokens=computed)
+    request.spec_token_ids = [9] * num_drafts
     request.num_computed_tokens += min(num_tokens + num_drafts - computed, budget)
     drafts = scheduling.schedule_drafts(request)
     scheduling.roll_back(request, len(drafts), num_sampled)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from functools import cache
 
 from mini_vllm.assembly.lineup import parse_lineup
-from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm_labs.classroom.judge.planned_ahead import Pipeline
-from mini_vllm_labs.grading.labtest.phase8.cases import request_with
+from mini_vllm_labs.grading.labtest.support import make_request
 from solutions import phase8_async_scheduling as reference
 from solutions.phase8_async_scheduling import PlaceholderScheduling
+from tests.handouts.checks.pipeline import Pipeline
 from tests.handouts.checks.recorded import of_the_course
 
 Row = tuple[int, int, int, int]
@@ -36,7 +36,7 @@ def rows(
     num_prompt: int, max_tokens: int, num_drafts: int = 0, accepted: Sequence[int] = (), *, rule: bool = True
 ) -> list[Row]:
     """Return (known, tokens planned, computed, placeholders) when a step has been planned, for each step."""
-    request = request_with(num_prompt, computed=0, max_tokens=max_tokens, status=RequestStatus.WAITING)
+    request = make_request("A", num_prompt, max_tokens=max_tokens)
     pipeline = Pipeline((PlaceholderScheduling if rule else NeverOver)(num_drafts), request)
     found: list[Row] = []
     for number in range(99):
@@ -51,7 +51,7 @@ def rows(
 
 def after(num_prompt: int, num_steps: int, num_drafts: int, accepted: Sequence[int]) -> tuple[int, int, int]:
     """Return (known, computed, placeholders) when the results of the step before the last have arrived."""
-    request = request_with(num_prompt, computed=0, status=RequestStatus.WAITING)
+    request = make_request("A", num_prompt)
     pipeline = Pipeline(PlaceholderScheduling(num_drafts), request)
     for number in range(num_steps):
         pipeline.plan(100)
@@ -61,15 +61,18 @@ def after(num_prompt: int, num_steps: int, num_drafts: int, accepted: Sequence[i
 
 
 def over(num_prompt: int, max_tokens: int, known: int, computed: int, placeholders: int) -> bool:
-    request = request_with(
-        num_prompt, known - num_prompt, computed=computed, placeholders=placeholders, max_tokens=max_tokens
+    request = make_request(
+        "A", num_prompt, num_output_tokens=known - num_prompt, num_computed_tokens=computed, max_tokens=max_tokens
     )
+    request.num_output_placeholders = placeholders
     return PlaceholderScheduling(0).is_surely_over(request)
 
 
 def corrected(start: int, size: int, places: int, rejected: int, drafts: Sequence[int]) -> tuple[int, int, list[int]]:
     """Return (start, tokens, drafts) of a share once it has been corrected."""
-    share = ScheduledRequest(request_with(3, computed=start + size), start, size, [1], True, [-1] * places)
+    share = ScheduledRequest(
+        make_request("A", 3, num_computed_tokens=start + size), start, size, [1], True, [-1] * places
+    )
     result = reference.correct_share(share, rejected, drafts)
     return result.num_computed_tokens, result.num_scheduled_tokens, list(result.draft_token_ids)
 

@@ -1,7 +1,6 @@
 """What the checks of `docs/teaching.md` may call: the minutes of a class, the points of the judge, the exams."""
 
 from mini_vllm_labs.classroom.judge.groups import TEST_GROUPS
-from mini_vllm_labs.classroom.judge.questions import upkeep
 from tests.grading.checkout import PHASES
 from tests.handouts.checks.labs import sizes
 from tests.handouts.checks.readme import catalog
@@ -14,12 +13,6 @@ def course_minutes() -> int:
 
 def judge_points() -> list[int]:
     return [sum(group.points for group in TEST_GROUPS if group.phase == phase) for phase in PHASES]
-
-
-def upkeep_groups() -> int:
-    """Return how many groups have situations about upkeep."""
-    about = (upkeep.upkeep, upkeep.lookup_reads)
-    return sum(any(getattr(draw, "func", draw) in about for draw in group.draws) for group in TEST_GROUPS)
 
 
 def known() -> tuple[int, int]:

@@ -1,0 +1,46 @@
+"""Questions about the cases of the graded tests, named ones and random ones."""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from random import Random
+from typing import Any
+
+from mini_vllm_labs.classroom.judge.question import MAX_CASES, JudgeQuestion, question, reference, short
+from mini_vllm_labs.grading.labtest.case_table import groups
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Draws the cases of a task of a phase, and of another one of the same group."""
+
+    phase: int
+    task: int
+    also: int | None = None
+
+    def __call__(self, rng: Random) -> JudgeQuestion:
+        """Return random cases among the named ones, which vary all else."""
+        plays, cases = (
+            importlib.import_module(f"mini_vllm_labs.grading.labtest.phase{self.phase}_plays"),
+            list[tuple[str, Sequence[Any]]](),
+        )
+        for task in filter(None, (self.task, self.also)):
+            told = groups(plays, task)
+            cases += [(group["play"], given) for group in told for given in group["cases"].values()]
+            cases += [(told[0]["play"], plays.random_case(rng, task)) for _ in range(MAX_CASES)]
+        rng.shuffle(cases)
+        shown = [short(f"{play}{tuple(given)}") for play, given in cases]
+        if self.phase == 5:
+            cases = [(play, (*given, clamp_choices())) for play, given in cases]
+        return question(self.phase, "table", self.phase, cases, shown=shown)
+
+
+@cache
+def clamp_choices() -> dict[tuple[bool, ...], int]:
+    """Return phase 1's `clamp` as data, by the order of 0 and its arguments: its code is not in the jail."""
+    from mini_vllm_labs.grading.labtest.phase5_plays import order_of
+
+    given = [(0, *numbers) for numbers in product(range(-3, 4), repeat=3)]
+    return {order_of(one): one.index(reference(1).clamp(*one[1:])) for one in given}

@@ -1,1 +1,0 @@
-"""Checks and reference models for the graded tests of phase 8."""
