@@ -56,7 +56,7 @@ def result_of(judge: Judge, task: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def read_in_time(path: Path, name: str) -> Submission:
-    """Read a submission and check its imports, which is slow for few files; try twice, with two limits."""
+    """Read a submission and check its imports, which is slow for a few files; allow two tries with different limits."""
     for seconds in READ_SECONDS:
         with suppress(TimeoutError), interrupted_after(seconds):
             submission = read_submission(path, name)
