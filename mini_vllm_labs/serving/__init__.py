@@ -1,1 +1,1 @@
-"""An engine behind HTTP, with OpenAI's API and vLLM's additions to it."""
+"""Serves an engine over HTTP, through OpenAI's API with vLLM's additions."""

@@ -1,4 +1,4 @@
-"""What differs between the answers of chats and completions: the names in their JSON, and how they report logprobs.
+"""Describes how answers of chats and completions differ: in their JSON names and in how they report logprobs.
 
 vLLM: `_create_chat_logprobs` and `_create_completion_logprobs` of `entrypoints/openai/*/serving.py`.
 """
@@ -18,11 +18,11 @@ MIN_LOGPROB = -9999.0  # vLLM's stand-in for minus infinity, which JSON cannot e
 class ReportedLogprobs:
     """The logprobs of one growing text: each `take` reports the tokens generated since the previous one.
 
-    Each position reports up to `max_shown` of the likeliest tokens besides the sampled one.
+    Each position reports the sampled token and up to `max_shown` of the likeliest tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_shown: int) -> None:
-        self._text_of = cache(lambda token_id: tokenizer.decode([token_id]))  # the same tokens come again and again
+        self._text_of = cache(lambda token_id: tokenizer.decode([token_id]))  # the same tokens recur often
         self._max_shown = max_shown
         self._num_reported = 0
         self._num_characters = 0

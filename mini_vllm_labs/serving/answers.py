@@ -1,4 +1,4 @@
-"""The two ways to answer a request: as one JSON object, or as server-sent events while the texts grow."""
+"""Answers a request in one of two ways: as one JSON object, or as server-sent events while the texts grow."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from mini_vllm_labs.serving.generate_request import GenerateRequest, Item, Outpu
 from mini_vllm_labs.serving.limits import ended_by_disconnect
 from mini_vllm_labs.serving.tool_calls import GrowingCall
 
-compact = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one at each call
+compact = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would create an encoder at each call
 DONE = b"data: [DONE]\n\n"
 START = {
     "type": "http.response.start",
@@ -23,7 +23,7 @@ START = {
     "headers": [
         (b"content-type", b"text/event-stream; charset=utf-8"),
         (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),  # nginx would hold events back until its buffer is full
+        (b"x-accel-buffering", b"no"),  # otherwise nginx holds events back until its buffer is full
     ],
 }
 
@@ -47,11 +47,11 @@ async def whole_answer(request: GenerateRequest, http_request: Request) -> Respo
         head = compact(head_of(request, request.format.object))[:-1]
         end = f'],"usage":{compact(request.usage(outputs))}}}'
         return Response(f'{head},"choices":[{",".join(choices)}{end}', media_type="application/json")
-    return Response()  # the client has gone, so it is not read
+    return Response()  # the client has gone, so nobody reads it
 
 
 async def encoded_choice(request: GenerateRequest, index: int, output: RequestOutput) -> str:
-    """Return a choice as JSON. One with logprobs is large: another thread makes it, and streams go on meanwhile."""
+    """Encode a choice as JSON; with logprobs it is large, so a thread encodes it while streams continue."""
 
     def encoded() -> str:
         return compact(whole_choice(request, index, output))
@@ -85,11 +85,11 @@ def whole_choice(request: GenerateRequest, index: int, output: RequestOutput) ->
 
 
 class StreamedAnswer(Response):
-    """Sends the events of all choices straight to the connection, without a generator in between.
+    """Sends the events of all choices directly to the connection, without a generator in between.
 
     The status line waits for the first output, so a request that the engine refuses gets the status of its error; a
-    later error becomes an event. If the client goes away, the choices are aborted. A notice becomes a comment, which
-    clients skip, and does not wait.
+    later error becomes an event. If the client goes away, the choices are aborted. A notice is sent at once, as a
+    comment, which clients skip.
     """
 
     def __init__(self, request: GenerateRequest) -> None:
@@ -103,7 +103,7 @@ class StreamedAnswer(Response):
         self._send, streams = send, self._request.served.streams
         streams.add(self._tell)
         try:
-            # Left open, the generator would abort its choices only when it is collected.
+            # Without `aclosing`, the generator would abort its choices only when it is garbage-collected.
             async with ended_by_disconnect(receive), aclosing(self._request.outputs()) as outputs:
                 await self._send_events(outputs)
         finally:
@@ -121,7 +121,7 @@ class StreamedAnswer(Response):
             await self._send({"type": "http.response.body", "body": events, "more_body": more})
 
     async def _send_events(self, outputs: Outputs) -> None:
-        """Send the events of all outputs. An error ends them."""
+        """Send the events of all outputs; stop at the first error."""
         try:
             while (item := await self._next(outputs)) is not None:
                 index, output = item
@@ -138,7 +138,7 @@ class StreamedAnswer(Response):
         await self._write(end, more=False)
 
     async def _next(self, outputs: Outputs) -> Item | None:
-        """Return the next output and its choice, None after the last. Raises `ApiError`."""
+        """Return the next output and its choice's index, or None after the last. Raises `ApiError`."""
         try:
             return await anext(outputs, None)
         except Exception as error:
@@ -161,16 +161,16 @@ class ChoiceEvents:
         self._echo = request.choices[index].echo
         self._call = GrowingCall(request.forced_call) if request.forced_call else None
         self._is_open = False
-        # Every event repeats the head: it is encoded once per choice instead of once per token.
+        # Every event repeats the head, so it is encoded once per choice instead of once per token.
         self._start = f'data: {compact(head_of(request, request.format.chunk_object))[:-1]},"choices":['
-        # In OpenAI's streams that end with the usage, every other event has the field too, as null.
+        # If OpenAI's stream ends with the usage, every other event also has the field, as null.
         self._end = '],"usage":null}\n\n' if request.include_usage else "]}\n\n"
-        # So is all of an event but its text: encoding a whole choice for each token would take 20 times as long.
+        # Everything in an event except its text is encoded once: a whole choice per token takes 20 times as long.
         before, _, after = compact(self._choice(self._format.piece(""))).partition('""')
         self._before_text, self._after_text = self._start + before, after
 
     def of(self, output: RequestOutput) -> bytes:
-        """Return the events of an output; none if it brings nothing to show."""
+        """Return the events of an output, empty if it adds nothing to show."""
         if self._request.continuous_usage:
             self._end = f'],"usage":{compact(self._request.usage([output]))}}}\n\n'
         events = [] if self._is_open else self._opening()
@@ -189,7 +189,7 @@ class ChoiceEvents:
         return "".join(events).encode()
 
     def _events_of_call(self, pieces: list[dict[str, Any]], logprobs: dict[str, Any] | None) -> list[str]:
-        """Return an event per piece. The first one has the logprobs; without a piece they get an empty one."""
+        """Return an event per piece. The first carries the logprobs; without pieces, an empty event carries them."""
         forced = self._request.forced_call
         assert forced is not None
         deltas = [forced.delta(piece) for piece in pieces] or [{}] * (logprobs is not None)
@@ -207,5 +207,5 @@ class ChoiceEvents:
 
 
 def event(body: dict[str, Any]) -> bytes:
-    """Return any object as an event."""
+    """Encode an object as an event."""
     return f"data: {compact(body)}\n\n".encode()

@@ -1,4 +1,4 @@
-"""One HTTP connection: uvicorn's, plus the deadlines, the header limit and the lingering close that uvicorn lacks."""
+"""Extends uvicorn's HTTP connection with deadlines, a header limit and a lingering close."""
 
 from asyncio import Transport
 from asyncio.events import TimerHandle
@@ -34,7 +34,7 @@ class Timer:
 class LingeringTransport:
     """Wraps a transport so that it closes in two halves while `is_client_sending`.
 
-    Closing a socket that holds unread data resets the connection, and an answer still on its way is lost. So the
+    Closing a socket with unread data resets the connection and loses an answer still on its way. So the
     writing half is closed first, and incoming data is discarded until the client closes its half, is silent for
     `IDLE_SECONDS`, or has been sending for `max_seconds`. (nginx: `lingering_close`.)
     """
@@ -46,11 +46,11 @@ class LingeringTransport:
         self._is_lingering = False
         self.is_client_sending = False
 
-    def __getattr__(self, name: str) -> Any:  # uvicorn asks its transport for more than is wrapped here
+    def __getattr__(self, name: str) -> Any:  # uvicorn uses more of its transport than is wrapped here
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Write, unless that half is closed: the application cannot know that it is."""
+        """Write the data unless the writing half is closed, which the application cannot know."""
         if not self._is_lingering:
             self._transport.write(data)
 
@@ -62,7 +62,7 @@ class LingeringTransport:
             return
         self._is_lingering = True
         self._transport.write_eof()
-        self._transport.resume_reading()  # uvicorn may have paused it, and what is unread resets the connection
+        self._transport.resume_reading()  # uvicorn may have paused it, and unread data resets the connection
         self._idle.start(self._call_later)
         self._deadline.start(self._call_later)
 
@@ -70,13 +70,13 @@ class LingeringTransport:
         return self._is_lingering or self._transport.is_closing()
 
     def throws_away(self, data: bytes) -> bool:
-        """Return whether incoming data is to be discarded."""
+        """Return whether to discard incoming data."""
         if self._is_lingering and data:
             self._idle.start(self._call_later)
         return self._is_lingering
 
     def stop(self) -> None:
-        """Stop both timers: the connection is lost."""
+        """Stop both timers because the connection is lost."""
         self._idle.stop()
         self._deadline.stop()
 
@@ -84,7 +84,7 @@ class LingeringTransport:
 class Connection(HttpToolsProtocol):
     """A connection with deadlines for headers and for a client that does not read.
 
-    So a half-open connection costs a socket for some seconds, and never delays another client's request.
+    A half-open connection therefore occupies a socket for some seconds and never delays other clients' requests.
     """
 
     def __init__(self, *args: Any, settings: ServerSettings, **kwargs: Any) -> None:
@@ -112,7 +112,7 @@ class Connection(HttpToolsProtocol):
         if self._lingering.throws_away(data):
             return
         if self._is_in_header:
-            self._num_header_bytes += len(data)  # before `super`, which starts the count anew after a message
+            self._num_header_bytes += len(data)  # before `super`, which resets the count after a message
         super().data_received(data)
         if self._is_in_header and self._num_header_bytes > self._settings.max_header_bytes:
             self._refuse(self._header_too_large())
@@ -121,14 +121,14 @@ class Connection(HttpToolsProtocol):
         self._is_in_header, self._lingering.is_client_sending = False, True
         self._header_timer.stop()
         if (
-            # Counted again, because a body may come in the same piece as its header.
+            # Counted again because a body may arrive in the same piece as its header.
             len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
             > self._settings.max_header_bytes
         ):
             self._refusal = self._header_too_large()
             # uvicorn has no public hook for this. An exception is a callback's only way to stop httptools' parser;
-            # uvicorn takes it for invalid HTTP and calls `send_400_response`. Skipping the request instead would mean
-            # overriding `on_body` as well, which relies on every request having a cycle.
+            # uvicorn treats it as invalid HTTP and calls `send_400_response`. To skip the request instead, we would
+            # have to override `on_body` as well, which relies on every request having a cycle.
             raise ValueError("the header is too large")
         super().on_headers_complete()
         if self._is_last_request:
@@ -142,7 +142,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing():
-            # Even while the client still sends the body of a refused request, which is read and discarded.
+            # The timer also runs while the client still sends the body of a refused request, which is discarded.
             self._header_timer.start(self.loop.call_later)
 
     def pause_writing(self) -> None:
@@ -154,7 +154,7 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Take at most one more request, which is refused because the server is shutting down."""
+        """Accept at most one more request, which is refused because the server is shutting down."""
         self._is_last_request = True
         if self.cycle is not None:
             self.cycle.keep_alive = False
@@ -165,7 +165,7 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, or a header that is too large."""
+        """Refuse a request that is not HTTP or whose header is too large."""
         self._refuse(self._refusal or ApiError(400, "this is not a valid HTTP request", code="invalid_http"))
 
     @property
@@ -177,7 +177,7 @@ class Connection(HttpToolsProtocol):
             message = f"the header was not there after {self._settings.header_timeout:g} seconds"
             self._refuse(ApiError(408, message, code="header_timeout"))
         else:
-            self.transport.close()  # no request has begun: there is nothing to answer
+            self.transport.close()  # no request has begun, so there is nothing to answer
 
     def _client_reads_nothing(self) -> None:
         self.logger.warning(
@@ -193,13 +193,13 @@ class Connection(HttpToolsProtocol):
         """Answer with an error and close. While another answer is under way, only close."""
         if self.transport.is_closing():
             return
-        if not self._is_idle:  # an error would stand in the middle of that answer
+        if not self._is_idle:  # an error would appear in the middle of that answer
             self.transport.close()
             return
         response = error.response()
         headers = [*response.raw_headers, (b"connection", b"close")]
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         self.transport.write(STATUS_LINE[error.status] + lines + b"\r\n" + bytes(response.body))
-        # There is no telling where the rest of such a request ends.
+        # We cannot know where the rest of such a request ends.
         self._lingering.is_client_sending = True
         self.transport.close()

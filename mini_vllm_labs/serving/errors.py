@@ -1,4 +1,4 @@
-"""Errors in OpenAI's form: a status, and a JSON object with message, type, param and code."""
+"""Builds errors in OpenAI's form: a status, and a JSON object with message, type, param and code."""
 
 import logging
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class ApiError(Exception):
-    """An answer that is an error; `param` is the request's wrong field."""
+    """An error to answer a request with; `param` is the request's invalid field."""
 
     def __init__(
         self,
@@ -43,30 +43,30 @@ class ApiError(Exception):
 
 
 def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
-    """Return the error for a wrong value: 400."""
+    """Return the error for an invalid value: 400."""
     return ApiError(400, message, param=param, code=code)
 
 
 def unavailable(message: str, code: str) -> ApiError:
-    """Return the error while the engine takes no requests: 503. OpenAI's client retries after `Retry-After`."""
+    """Return the error (503) for an engine that accepts no requests. OpenAI's client retries after `Retry-After`."""
     return ApiError(503, message, type="service_unavailable_error", code=code, headers={"Retry-After": "5"})
 
 
 def engine_error(message: str) -> ApiError:
-    """Return the error for a request that a failing step has ended: 500."""
+    """Return the error (500) for a request that a failing step has ended."""
     return ApiError(500, message, type="server_error", code="engine_error")
 
 
 @dataclass(frozen=True, slots=True)
 class SentFields:
-    """The fields of a request under which its client sent what the engine knows by other names."""
+    """Maps the engine's names of values to the request fields in which the client sent them."""
 
     prompt: str
     max_tokens: str = "max_tokens"
     structured_outputs: str = "structured_outputs"
 
     def error(self, message: str) -> ApiError:
-        """Return the error for a message of the engine, which begins with the setting that is wrong, or is general."""
+        """Return the error for a message of the engine, which may begin with the name of the invalid setting."""
         setting, _, rest = message.partition(" ")
         root = setting.partition(".")[0]
         if root in ("max_tokens", "structured_outputs") and (sent := getattr(self, root)) != root:
@@ -74,7 +74,10 @@ class SentFields:
         return invalid(message, "model" if rest.startswith("adapter ") else setting if "_" in setting else self.prompt)
 
     def too_long(self, error: ContextLengthError) -> ApiError:
-        """Return the error for a request that is too long in OpenAI's words, which clients such as LiteLLM look for."""
+        """Return the error for a request that is too long.
+
+        The message is OpenAI's, because clients such as LiteLLM search for it.
+        """
         num_tokens = error.num_prompt_tokens + error.max_tokens
         message = (
             f"This model's maximum context length is {error.max_total_tokens} tokens. However, you requested "
@@ -85,7 +88,7 @@ class SentFields:
 
 
 def error_of_output(message: str, sent: SentFields) -> ApiError:
-    """Return the error for an output with an error: 400 if its grammar turned out to be one that cannot be compiled."""
+    """Return the client's error for a failed output: 400 if its grammar could not be compiled, 500 otherwise."""
     return sent.error(message) if message.startswith("structured_outputs") else engine_error(message)
 
 
@@ -121,7 +124,7 @@ def error_of_engine(error: Exception, sent: SentFields) -> ApiError:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Make the application answer every error in this form, the framework's included."""
+    """Make the application answer every error, including the framework's, in this form."""
     for kind in (ApiError, EngineDeadError, ShuttingDownError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer)
 

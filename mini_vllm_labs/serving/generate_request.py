@@ -1,4 +1,4 @@
-"""What one HTTP request asks of the engine: one engine request per text."""
+"""Turns one HTTP request into engine requests, one per text."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ class TextChoice:
 
 
 def choices_of(prompt_token_ids: list[int], params: SamplingParams, n: int, echo: str = "") -> list[TextChoice]:
-    """Return n choices for a prompt; with a seed, each gets a different one.
+    """Return `n` choices for a prompt; if `params` has a seed, each choice gets a different seed.
 
     vLLM: `ParentRequest` of `v1/engine/parallel_sampling.py`.
     """
@@ -60,9 +60,9 @@ class GenerateRequest:
         return reason if self.forced_call is None else self.forced_call.finish_reason(reason)
 
     def outputs(self) -> Outputs:
-        """Return the outputs of all choices as they arrive. Raises as `AsyncLLM.generate` does.
+        """Yield the outputs of all choices as they arrive. Raises the errors of `AsyncLLM.generate`.
 
-        If one choice cannot be served, or the reader leaves early, the others are aborted.
+        If one choice cannot be served or the reader stops early, the others are aborted.
         """
         streams = [self._generate(index, choice) for index, choice in enumerate(self.choices)]
         return merged(streams) if len(streams) > 1 else numbered(streams[0])
@@ -79,17 +79,17 @@ class GenerateRequest:
         )
         async with aclosing(stream):
             async for output in stream:
-                if output.finished and index % self.n == 0:  # the first text of a prompt stands for all of them
+                if output.finished and index % self.n == 0:  # counted once per prompt, by its first text
                     self.served.params_n.observe(self.n)
                 yield output
 
     def reported_logprobs(self, index: int) -> ReportedLogprobs | None:
-        """Return a reporter for the logprobs of a choice, None if they are not wanted."""
+        """Return a reporter for the logprobs of a choice, or None if the request does not want them."""
         shown = self.choices[index].sampling_params.logprobs
         return None if shown is None else ReportedLogprobs(self.served.llm.tokenizer, shown)
 
     def usage(self, outputs: Sequence[RequestOutput]) -> dict[str, object]:
-        """Return the token counts, from each choice's last output. A prompt counts once for all its choices."""
+        """Count the tokens in each choice's last output. A prompt counts once for all its choices."""
         firsts = outputs[:: self.n]
         num_prompt_tokens = sum(len(output.prompt_token_ids) for output in firsts)
         num_tokens = sum(len(output.outputs[0].token_ids) for output in outputs)
@@ -109,8 +109,8 @@ async def numbered(stream: AsyncGenerator[RequestOutput, None]) -> Outputs:
 
 
 async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outputs:
-    """Merge several streams. None is read ahead of the consumer."""
-    items = asyncio.Queue[Item | Exception](maxsize=1)  # more would queue what a slow reader lets merge
+    """Merge several streams, without reading ahead of the consumer."""
+    items = asyncio.Queue[Item | Exception](maxsize=1)  # else a slow reader gets single outputs, not merged ones
 
     async def read(index: int, stream: AsyncGenerator[RequestOutput, None]) -> None:
         try:
@@ -118,7 +118,7 @@ async def merged(streams: Sequence[AsyncGenerator[RequestOutput, None]]) -> Outp
                 async for output in stream:
                     await items.put((index, output))
         except Exception as error:
-            await items.put(error)  # raised where the reader waits: in this task nothing would see it
+            await items.put(error)  # raised for the reader below; an exception of this task would be lost
 
     readers = [asyncio.create_task(read(index, stream)) for index, stream in enumerate(streams)]
     try:

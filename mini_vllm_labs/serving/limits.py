@@ -1,7 +1,7 @@
-"""What is refused before a route answers: bodies that are too large or too slow, and names that are not this server's.
+"""Refuses bodies that are too large or too slow, and requests to foreign host names, before a route answers.
 
-A web page on a name of its own could else talk to the server through the browser: it needs only a name that resolves to
-this machine (DNS rebinding), which the browser then sends as `Host`. And nothing is computed once a client has gone.
+Without the check of names, a web page could talk to the server through the browser (DNS rebinding): the page's name
+then resolves to this machine, and the browser sends that name as `Host`. A request also ends when its client goes away.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 async def read_body(request: Request, settings: ServerSettings) -> bytes:
-    """Return the body, holding no more of it in memory than the limit.
+    """Return the body, without holding more than the limit in memory.
 
-    Raises `ApiError`: 413 as soon as it is known to be too large, 408 if the client takes too long to send it, 415 if
-    it is declared as something other than JSON.
+    Raises `ApiError`: 413 as soon as the body exceeds the limit, 408 if the client takes too long to send it, 415 if
+    its declared type is not JSON.
     """
     require_json(request)
     if int(request.headers.get("content-length", 0)) > settings.max_body_bytes:  # httptools has checked the number
@@ -38,7 +38,7 @@ async def read_body(request: Request, settings: ServerSettings) -> bytes:
                 body += part
     except TimeoutError:
         message = f"the body was not there after {settings.body_timeout:g} seconds"
-        # Closed, because the rest of the body may still come.
+        # The connection is closed because the rest of the body may still arrive.
         raise ApiError(408, message, code="body_timeout", headers={"Connection": "close"}) from None
     except ClientDisconnect:
         raise ApiError(400, "the connection ended before the body", code="incomplete_body") from None
@@ -48,7 +48,7 @@ async def read_body(request: Request, settings: ServerSettings) -> bytes:
 def require_json(request: Request) -> None:
     """Raise `ApiError` (415) unless the body is declared as JSON.
 
-    Any web page can make a browser send other types to this server without asking it first; JSON it cannot.
+    Any web page can make a browser send other types to this server without a preflight request, but not JSON.
     """
     declared = request.headers.get("content-type", "")
     if declared.partition(";")[0].strip().lower() != "application/json":
@@ -63,9 +63,9 @@ def _too_large(settings: ServerSettings) -> ApiError:
 
 @asynccontextmanager
 async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
-    """Run the block, and cancel it at its next `await` if the client goes away, as `asyncio.timeout` does on expiry.
+    """Run the block; if the client goes away, cancel it at its next `await`, as `asyncio.timeout` does on expiry.
 
-    The request's body must have been read before. The block ends silently: there is no client left to tell.
+    The caller must have read the request's body. The block ends silently because no client is left to inform.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -89,15 +89,15 @@ async def ended_by_disconnect(receive: Receive) -> AsyncIterator[None]:
 
 
 class KnownHosts:
-    """An ASGI middleware that refuses requests (403) whose `Host` or `Origin` is another server's name.
+    """An ASGI middleware that refuses requests (403) whose `Host` or `Origin` is not a name of this server.
 
-    Known are this machine's own names, the address that the server is bound to or was reached at, `allowed_hosts`, and
-    any numeric address if the server listens to other machines: no name resolves to it. `*` allows every name.
+    Known are the names of this machine, the address to which the server is bound, and `allowed_hosts`. A server that
+    listens to other machines also knows every numeric address, because no name resolves to it. `*` allows every name.
     """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app = app
-        # Not the empty name: it is what a malformed header or the origin `null` has.
+        # The empty name is excluded because `name_of` returns it for a malformed header and for the origin `null`.
         self.known = {*LOCAL, settings.host.lower(), *(name_of(f"//{host}") for host in settings.allowed_hosts)} - {""}
         self.is_local = settings.host in LOCAL
         self.allows_all = "*" in settings.allowed_hosts
@@ -117,7 +117,7 @@ class KnownHosts:
 
 
 def name_of(url: str) -> str:
-    """Return the host in a URL, in lower case and without port and final dot; empty if there is none."""
+    """Return the host in a URL, in lower case, without port and final dot, or an empty string without a host."""
     try:
         parts = urlsplit(url)
         return "" if "@" in parts.netloc or parts.path.strip("/") else (parts.hostname or "").rstrip(".")
@@ -134,6 +134,6 @@ def is_address(name: str) -> bool:
 
 
 def refusal(header: str, value: str) -> ApiError:
-    """Return the error for a request to, or from a page of, a server that this one is not."""
+    """Return the error for a request whose `Host` or `Origin` is not a name of this server."""
     message = f"{header} {value[:100]!r} is not a name of this server; if it should be: serve --allowed-host NAME"
     return ApiError(403, message, code="host_not_allowed")

@@ -1,4 +1,4 @@
-"""An engine's metrics for Prometheus, and the line that is logged of them every ten seconds.
+"""Exports an engine's metrics to Prometheus, and logs a line of them every ten seconds.
 
 vLLM: `v1/metrics/loggers.py`.
 """
@@ -32,7 +32,7 @@ from mini_vllm_labs.serving.observed import observer_of
 
 
 class EngineCollector(Collector):
-    """Yields the metrics of an engine. `params_n` are the n that HTTP requests asked for."""
+    """Yields the metrics of an engine. `params_n` counts the values of `n` in HTTP requests."""
 
     def __init__(self, counts: Counts, model_name: str, params_n: BucketCounts) -> None:
         self._counts = replace(counts, histograms=counts.histograms | {"request_params_n": params_n})
@@ -59,7 +59,7 @@ class EngineCollector(Collector):
 
 
 async def log_statistics(llm: AsyncLLM) -> None:
-    """Log a line every ten seconds until the engine has ended."""
+    """Log a line of metrics every ten seconds until the engine ends."""
     stat_logger = StatLogger(time.monotonic())
     with suppress(EngineDeadError, ShuttingDownError):
         while True:
@@ -68,10 +68,10 @@ async def log_statistics(llm: AsyncLLM) -> None:
 
 
 def keep_statistics(engine: LLMEngine) -> None:
-    """Let an engine be counted. Called where it is."""
+    """Add the observer that counts an engine's steps. Call it in the engine's process."""
     engine.add_observer(EngineStatistics(engine))
 
 
 def counts_of(engine: LLMEngine) -> Counts:
-    """Return what has been counted so far."""
+    """Return the counts of an engine so far."""
     return observer_of(engine, EngineStatistics).counts

@@ -1,4 +1,4 @@
-"""The one model that the server serves, and what every route asks of it."""
+"""Holds the model that the server serves, with the checks and encodings that the routes share."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ MAX_SHORT_TEXT = 2000  # characters
 
 
 class ServedModel:
-    """An engine under the name that clients use for it."""
+    """An engine and the model name by which clients address it."""
 
     def __init__(self, llm: AsyncLLM, settings: ServerSettings) -> None:
         self.llm = llm
@@ -25,16 +25,16 @@ class ServedModel:
         self.names = (self.name, *settings.adapters)
         self.created = int(time.time())
         self.max_model_len = llm.config.max_model_len or 0
-        self.streams: set[Callable[[str], Awaitable[None]]] = set()  # which are told of notices
+        self.streams: set[Callable[[str], Awaitable[None]]] = set()  # functions that send a notice to an open stream
         self.params_n = BucketCounts(HISTOGRAMS["request_params_n"][1])
         self._max_tokens = self.max_model_len
 
     async def open(self) -> None:
-        """Ask the engine for the longest request that it can serve."""
+        """Fetch the length of the longest request that the engine can serve."""
         self._max_tokens = await self.llm.call(max_tokens_of_request)
 
     async def pass_on_notices(self) -> None:
-        """Tell the open streams whenever a call into the engine takes long, until the task is cancelled."""
+        """Notify the open streams whenever a call into the engine takes long, until the task is cancelled."""
         told = ""
         while True:
             await asyncio.sleep(0.25)
@@ -43,24 +43,24 @@ class ServedModel:
                 await asyncio.gather(*(tell(told) for tell in self.streams), return_exceptions=True)
 
     def require(self, name: str | None) -> None:
-        """Raise `ApiError` (404) if a request names neither this model nor an adapter; no name means this one."""
+        """Raise `ApiError` (404) unless a request names this model, an adapter or nothing."""
         if name is not None and name not in self.names:
             message = f"The model `{name}` does not exist. This server serves {', '.join(map(repr, self.names))}."
             raise ApiError(404, message, param="model", code="model_not_found")
 
     def adapter_of(self, name: str | None) -> str | None:
-        """Return the adapter that a request names in place of the model; None for the model itself."""
+        """Return the adapter that a request names, or None if it names the model itself."""
         return None if name == self.name else name
 
     def require_running(self) -> None:
-        """Raise `ApiError` (503) if the engine takes no requests."""
+        """Raise `ApiError` (503) if the engine accepts no requests."""
         if self.llm.is_shutting_down:
             raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
         if not self.llm.is_alive:
             raise unavailable(f"the engine has ended: restart the server. {self.llm.reason_of_death}", "engine_dead")
 
     def require_responsive(self) -> None:
-        """Raise `ApiError` (503) if the engine takes no requests, or is in a step that does not end."""
+        """Raise `ApiError` (503) if the engine accepts no requests or has been in a step for `step_timeout`."""
         self.require_running()
         seconds = self.llm.seconds_in_step
         if seconds > self.settings.step_timeout:
@@ -72,14 +72,14 @@ class ServedModel:
         return max(1, self._max_tokens - num_prompt_tokens)
 
     async def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text; a long one is encoded in a thread, so that it holds up no other request."""
+        """Return the tokens of a text. A thread encodes a long text, so that other requests do not wait."""
         encode = self.llm.tokenizer.encode
         return encode(text) if len(text) < MAX_SHORT_TEXT else await asyncio.to_thread(encode, text)
 
     async def encode_chat(self, messages: list[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        """Return the tokens of a chat; a template that does not know tools leaves them out.
+        """Return the tokens of a chat. A template that does not know tools omits them.
 
-        Raises `ApiError` if the messages, calls and results cannot all arrive in the prompt.
+        Raises `ApiError` if the template omits calls of tools or their results from the prompt.
         """
 
         def encode() -> list[int]:
@@ -99,7 +99,7 @@ class ServedModel:
 
 
 def first_call_and_result_changed(messages: list[Message]) -> Iterator[tuple[int, Message]]:
-    """Yield the first message with calls and the first one with a result, each with its place and other contents."""
+    """Yield the index and a changed copy of the first message with calls and of the first message with a result."""
     for place, message in enumerate(messages):
         if message.get("tool_calls"):
             call = {"type": "function", "function": {"name": "another", "arguments": {}}}
@@ -112,6 +112,6 @@ def first_call_and_result_changed(messages: list[Message]) -> Iterator[tuple[int
 
 
 def max_tokens_of_request(engine: LLMEngine) -> int:
-    """Return the maximum number of tokens, prompt included, of a request to an engine."""
+    """Return the maximum number of tokens, including the prompt, of a request to an engine."""
     scheduler = engine.scheduler
     return longest_request(scheduler.max_model_len, scheduler.kv, scheduler.max_held_blocks)

@@ -1,4 +1,4 @@
-"""The server: the application, on uvicorn, with a graceful shutdown that includes the engine."""
+"""Runs the application on uvicorn, with a graceful shutdown that includes the engine."""
 
 import asyncio
 import contextlib
@@ -30,12 +30,12 @@ from mini_vllm_labs.serving.routes.tokenize import tokenize_router
 from mini_vllm_labs.serving.served_model import ServedModel
 from mini_vllm_labs.serving.settings import ServerSettings
 
-BACKLOG = 2048  # uvicorn's default, for a socket that is bound before uvicorn starts
+BACKLOG = 2048  # uvicorn's default, needed because the socket is bound before uvicorn starts
 LAST_EVENTS_SECONDS = 2.0
 
 
 def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
-    """Return the application for an engine, which it does not shut down: `Server.shutdown` does."""
+    """Return the application for an engine. `Server.shutdown`, not the application, shuts the engine down."""
     served = ServedModel(llm, settings)
 
     @asynccontextmanager
@@ -64,17 +64,17 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
 
 
 class Ending(Protocol):
-    """What a server shuts down with itself: one engine or several."""
+    """One or more engines that a server shuts down when it ends."""
 
     async def shutdown(self, timeout: float) -> None:
-        """Take no more requests, let running ones finish within `timeout` seconds, abort the rest."""
+        """Accept no more requests, let running ones finish within `timeout` seconds, and abort the rest."""
 
 
 class Server(uvicorn.Server):
-    """Serves until a signal or `should_exit` tells it to end; then it ends the engine, too.
+    """Serves until a signal arrives or `should_exit` is set, then also ends the engine.
 
-    The listening socket is closed, and new requests on open connections get a 503. Running ones may finish within
-    `shutdown_timeout`; the rest get the finish reason `abort`. A second signal ends everything at once.
+    It closes the listening socket and answers new requests on open connections with 503. Running requests may finish
+    within `shutdown_timeout`; the rest get the finish reason `abort`. A second signal ends everything at once.
     """
 
     def __init__(self, app: FastAPI, engine: Ending, settings: ServerSettings) -> None:
@@ -96,7 +96,7 @@ class Server(uvicorn.Server):
         self.settings = settings
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to shut down. uvicorn's handler would raise the signal again at the end, and the process would fail."""
+        """Begin to shut down. uvicorn's handler would raise the signal again at the end and fail the process."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -115,7 +115,7 @@ class Server(uvicorn.Server):
 
     async def _end_requests(self) -> None:
         await self.engine.shutdown(self.settings.shutdown_timeout)
-        # The last events are on their way to the clients, but one that does not read them is not waited for.
+        # Give clients time to read the last events, but do not wait for a client that does not read.
         end = time.monotonic() + LAST_EVENTS_SECONDS
         while self.server_state.connections and time.monotonic() < end:
             for connection in self._connections():
@@ -146,7 +146,7 @@ def address_of(listener: socket.socket) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that runs in a thread. `base_url` is the address for OpenAI's client."""
+    """A server running in a thread. `base_url` is the address for OpenAI's client."""
 
     address: str
     server: Server
@@ -159,7 +159,7 @@ class RunningServer:
 
 @contextlib.contextmanager
 def running_server(llm: AsyncLLM, settings: ServerSettings | None = None) -> Iterator[RunningServer]:
-    """Serve an engine in a thread while the block runs, by default at any free port; then end both.
+    """Serve an engine in a thread while the block runs, by default on any free port, then end both.
 
     Raises `ValueError` if the socket cannot be opened, `RuntimeError` if the server does not start.
     """
@@ -168,7 +168,7 @@ def running_server(llm: AsyncLLM, settings: ServerSettings | None = None) -> Ite
     server = engine_server(llm, settings)
     thread = threading.Thread(target=server.run, args=([listener],), name="mini-vllm-server", daemon=True)
     thread.start()
-    while not server.started and thread.is_alive():  # uvicorn has no event for it
+    while not server.started and thread.is_alive():  # uvicorn has no event for the start
         time.sleep(0.005)
     if not server.started:
         raise RuntimeError("the server did not start: its log says why")

@@ -1,4 +1,4 @@
-"""The server's settings: one frozen value, checked when it is created."""
+"""Holds the server's settings in one frozen object, which is checked when it is created."""
 
 import math
 import re
@@ -21,10 +21,10 @@ class ServerSettings:
     client reads nothing for `send_timeout`. A request is ended `request_timeout` after its arrival (None: never). A
     step that takes longer than `step_timeout` makes `/health` report the engine as stuck. On shutdown, running requests
     have `shutdown_timeout` to finish. `max_choices` is the maximum number of texts per request. `allowed_hosts` are
-    names by which the server may be called besides its address. `adapters` are names that requests may give in place of
-    the model's.
+    further names of the server, in addition to its address. `adapters` are names that requests may give instead of the
+    model's name.
 
-    Raises `ValueError` with the setting, its value and the legal range.
+    Raises `ValueError`, with the setting, its value and the legal range, for an invalid setting.
     """
 
     host: str = "127.0.0.1"

@@ -1,7 +1,8 @@
-"""Calls of functions that a client forces: the schema of the text, and the text as a call, whole or streamed.
+"""Builds function calls that a client forces: the schema of the text, and the call, whole or streamed.
 
-A forced call is JSON by the function's parameters, so phase 9 writes it as it writes a `response_format`. Of several
-functions the text names one: `{"name": ..., "parameters": ...}`, as in vLLM's `tool_choice: "required"`.
+A forced call is JSON that follows the schema of the function's parameters, so phase 9 generates it like a
+`response_format`. With several functions, the text names one of them: `{"name": ..., "parameters": ...}`, as in vLLM's
+`tool_choice: "required"`.
 """
 
 import json
@@ -19,24 +20,24 @@ Schemas = Mapping[str, Mapping[str, Any]]  # the JSON schema of the parameters o
 
 @dataclass(frozen=True, slots=True)
 class ForcedCall:
-    """A call of one of some functions. `is_named`: the client chose which; `is_legacy`: by `function_call`."""
+    """A call of one of `schemas`. `is_named`: the client chose the function; `is_legacy`: by `function_call`."""
 
     schemas: Schemas
     is_named: bool
     is_legacy: bool
 
     def schema(self) -> Mapping[str, Any]:
-        """Return the JSON schema of the text."""
+        """Return the JSON schema that the text must follow."""
         if len(self.schemas) == 1:
             return next(iter(self.schemas.values()))
         return {"anyOf": [_with_name(*item, f"#/anyOf/{place}") for place, item in enumerate(self.schemas.items())]}
 
     def finish_reason(self, reason: str | None) -> str | None:
-        """Return the reason that OpenAI and vLLM report: a call that the client named ends like any text."""
+        """Return the finish reason as OpenAI and vLLM report it: a named call ends like any text."""
         return "tool_calls" if reason == "stop" and not self.is_named else reason
 
     def message(self, text: str) -> dict[str, Any]:
-        """Return the whole message of an answer. A text that was cut before it named a function holds no call."""
+        """Return an answer's whole message. A text that was cut before it named a function contains no call."""
         call, arguments = GrowingCall(self), ""
         for delta in call.take(text, is_last=True):
             arguments += delta["function"]["arguments"]
@@ -49,12 +50,12 @@ class ForcedCall:
         return message | {"tool_calls": [{"id": call.id, "type": "function", "function": function}]}
 
     def delta(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Return a piece of `GrowingCall` as a stream shows it."""
+        """Return the streamed delta of a piece of `GrowingCall`."""
         return {"function_call": call["function"]} if self.is_legacy else {"tool_calls": [{"index": 0} | call]}
 
 
 class GrowingCall:
-    """The call in one growing text."""
+    """Extracts the call from one growing text."""
 
     def __init__(self, forced: ForcedCall) -> None:
         self.id = f"call_{uuid4().hex[:24]}"
@@ -65,7 +66,7 @@ class GrowingCall:
         self._text, self._num_shown, self._closing = "", 0, ""
 
     def take(self, new_text: str, *, is_last: bool) -> list[dict[str, Any]]:
-        """Return what the new text adds: first the function's name, then pieces of its arguments."""
+        """Return the pieces that the new text adds: first the function's name, then parts of its arguments."""
         self._text += new_text
         pieces = list[dict[str, Any]]()
         if self.name is None:
@@ -73,7 +74,7 @@ class GrowingCall:
             if opening is None:
                 return []
             self.name, self._num_shown = self._openings[opening], len(opening)
-            self._closing = "}" if opening else ""  # which is no part of the arguments
+            self._closing = "}" if opening else ""  # not part of the arguments
             function = {"name": self.name, "arguments": ""}
             pieces.append({"id": self.id, "type": "function", "function": function})
         end = len(self._text)
@@ -86,10 +87,10 @@ class GrowingCall:
 
 
 def closed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema whose objects have the declared properties alone, unless they say that others are allowed.
+    """Return a schema whose objects allow only declared properties, unless they explicitly allow others.
 
     A function has no use for others. OpenAI's strict functions and vLLM's default (xgrammar) read schemas in this way.
-    A schema that combines others stays as it is, because each of them describes a part of the same object.
+    A schema that combines several stays unchanged, because each of them describes a part of the same object.
     """
     try:
         return {**_closed(parameters)}
@@ -98,7 +99,7 @@ def closed(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _closed(schema: Any) -> Any:
-    """Raise `LookupError` for a schema that combines others."""
+    """Close a schema recursively. Raises `LookupError` if it combines several schemas."""
     if isinstance(schema, list):
         return [_closed(one) for one in schema]
     if not isinstance(schema, Mapping):
@@ -124,7 +125,7 @@ def _with_name(name: str, parameters: Mapping[str, Any], place: str) -> dict[str
 
 
 def _moved(schema: Any, place: str) -> Any:
-    """Return a part of a schema that has been moved to `place` in another one: its references begin there."""
+    """Return a schema moved to `place` in an outer schema, with its references adjusted."""
     if isinstance(schema, Mapping):
         moved, there = {key: _moved(value, place) for key, value in schema.items()}, schema.get("$ref")
         if isinstance(there, str) and there.partition("/")[0] == "#":

@@ -1,1 +1,1 @@
-"""The page at `/`: chats beside the engine that answers them, drawn while it runs."""
+"""Serves the page at `/`: chats next to a live picture of the engine that answers them."""

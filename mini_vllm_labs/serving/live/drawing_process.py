@@ -1,4 +1,4 @@
-"""The process that draws, seen from the server: started when the first page opens, ended with the last."""
+"""Runs the drawing process for the server, from the first page that opens until the last page closes."""
 
 import asyncio
 import pickle
@@ -15,9 +15,9 @@ COMMAND = (sys.executable, "-m", "mini_vllm_labs.serving.live.drawing")
 
 @dataclass(frozen=True)
 class Look:
-    """The picture that a page wants: `step` None is the newest, `follow` is the id of a request, or empty.
+    """The picture that a page wants. `step` None means the newest step; `follow` is a request's id, or empty.
 
-    `width` and `height` are the room for it in px. The text of the picture is made only on request.
+    `width` and `height` are the available size in px. The text of the picture is generated only on request.
     """
 
     step: int | None = None
@@ -28,23 +28,23 @@ class Look:
 
 
 class DrawingEndedError(RuntimeError):
-    """The process that draws has ended unexpectedly; its log is on standard error."""
+    """The drawing process has ended unexpectedly; its log is on standard error."""
 
 
 class DrawingProcess:
-    """Passes the recorder's bytes on and returns pictures as bytes of JSON.
+    """Forwards the recorder's bytes to the drawing process and returns pictures as bytes of JSON.
 
-    So a picture costs this process a write to a pipe and a read, in another thread, whatever it shows.
+    Each picture costs this process only a write to a pipe and a read in a separate thread.
     """
 
     def __init__(self, facts: dict[str, Any]) -> None:
         self._facts = facts
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = asyncio.Lock()  # answers carry no name: questions must not overlap on the pipe
-        self.next_step = 0  # the first step that the process lacks
+        self._lock = asyncio.Lock()  # answers have no id, so calls must not overlap on the pipe
+        self.next_step = 0  # the first step not yet sent to the process
 
     async def draw(self, viewer: str, look: Look, chunks: list[Chunk]) -> bytes:
-        """Return what a page lacks for its picture. `chunks` have the steps from `next_step` on.
+        """Return the message that updates a page's picture. `chunks` contain the steps from `next_step` on.
 
         Raises `DrawingEndedError`; the next call starts a new process.
         """
@@ -56,14 +56,14 @@ class DrawingProcess:
                 self._end()
                 raise DrawingEndedError("the process that draws has ended: see the server's log") from error
             except asyncio.CancelledError:
-                self._end()  # the answer is still on its way, and would be mistaken for the next one
+                self._end()  # the pending answer would be mistaken for the next one
                 raise
             self.next_step = max([self.next_step, *(chunk.end for chunk in chunks)])
             return picture
 
     async def forget(self, viewer: str) -> None:
         async with self._lock:
-            with suppress(OSError):  # it has ended, and remembers no page
+            with suppress(OSError):  # the process has ended and with it its pages
                 if self._process is not None:
                     send(self._process, "close", viewer)
 
@@ -80,10 +80,10 @@ class DrawingProcess:
         process, self._process, self.next_step = self._process, None, 0
         if process is None:
             return
-        process.kill()  # not `terminate`: it keeps nothing that would be lost
+        process.kill()  # not `terminate`: the process has no state to save
         process.wait()
         for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):  # what was not sent any more
+            with suppress(OSError):  # the data not yet sent is lost
                 assert pipe is not None
                 pipe.close()
 

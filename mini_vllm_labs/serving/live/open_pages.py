@@ -1,4 +1,4 @@
-"""The open pages: what exists only while there are some, and the events that each gets."""
+"""Manages the open pages, the drawing process that exists while pages are open, and the events for each page."""
 
 import asyncio
 import json
@@ -24,13 +24,13 @@ from mini_vllm_labs.serving.served_model import ServedModel
 MAX_PAGES = 8
 PERIOD = 1 / 8
 SILENCE = 15.0  # proxies drop silent connections; the standard of server-sent events advises this
-AFTER_FAILURE = 1.0  # a drawing that fails at once would be started again without a pause
+AFTER_FAILURE = 1.0  # without a pause, a drawing process that fails at once would be restarted in a loop
 COMMENT = b":\n\n"
 
 
 @dataclass
 class Viewer:
-    """What an open page looks at. `changed` wakes its stream."""
+    """An open page and the picture it wants. `changed` wakes its stream."""
 
     look: Look
     id: str = field(default_factory=lambda: uuid4().hex)
@@ -38,10 +38,10 @@ class Viewer:
 
 
 class OpenPages:
-    """Keeps the open pages, and one drawing process for all of them.
+    """Keeps the open pages and one drawing process for all of them.
 
-    When the last page closes, the drawing ends, the crowd leaves and the engine runs at full speed: no page would be
-    left to resume it.
+    When the last page closes, the drawing process ends, the crowd leaves and the engine runs at full speed, because no
+    page is left to resume it.
     """
 
     def __init__(self, served: ServedModel) -> None:
@@ -53,7 +53,7 @@ class OpenPages:
         self._drawing: DrawingProcess | None = None
 
     async def open(self, look: Look) -> Viewer:
-        """Return a new page. Raises `ApiError` (503) if eight are open already."""
+        """Open a new page. Raises `ApiError` (503) if eight pages are already open."""
         if len(self._viewers) >= MAX_PAGES:
             message = f"{MAX_PAGES} pages watch this engine already: close one of them"
             raise ApiError(503, message, type="service_unavailable_error", code="too_many_pages")
@@ -70,17 +70,17 @@ class OpenPages:
             return
         self.crowd.send_away()
         self.pace.set(None)
-        drawing, self._drawing = self._drawing, None  # before the await, in which a page may open and need a new one
+        drawing, self._drawing = self._drawing, None  # first, because a page may open during the await
         if drawing is not None:
             await drawing.close()
 
     async def require_page(self) -> None:
-        """Raise `ApiError` (409) if no page is open: none would show the change or undo it."""
+        """Raise `ApiError` (409) if no page is open, because no page could show or undo the change."""
         if not self._viewers:
             raise ApiError(409, "no page is open: open the page at / first", code="no_page")
 
     def viewer(self, viewer_id: str) -> Viewer:
-        """Return a page. Raises `ApiError` (404) for one that is not open."""
+        """Return the page with an id. Raises `ApiError` (404) if it is not open."""
         if viewer_id not in self._viewers:
             raise ApiError(404, "this page is not open any more: load it again", param="viewer", code="page_not_open")
         return self._viewers[viewer_id]
@@ -92,7 +92,7 @@ class OpenPages:
         return self._drawing
 
     async def status(self) -> dict[str, Any]:
-        """Return what a page shows besides the picture; for an engine that has ended, as last seen."""
+        """Return the status that a page shows with the picture; if the engine has ended, its last known status."""
         with suppress(EngineDeadError, ShuttingDownError):
             self._progress = await self.served.llm.call_during_step(progress_of)
         return {
@@ -109,7 +109,7 @@ class OpenPages:
 
 
 class LiveStream(Response):
-    """Sends events until the page closes. A picture is drawn only once the page has taken the previous one."""
+    """Sends events until the page closes. Draws a picture only after the page has received the previous one."""
 
     def __init__(self, pages: OpenPages, viewer: Viewer) -> None:
         super().__init__()
@@ -127,13 +127,13 @@ class LiveStream(Response):
 
 
 async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
-    """Yield a page's events until the server ends: up to eight pictures per second, none while nothing changes."""
+    """Yield a page's events until the server ends: up to eight pictures per second, only when something changes."""
     yield event("hello", {"viewer": viewer.id, "model": pages.served.name, **pages.facts})
     status: dict[str, Any] = {}
     sent: tuple[int, Look] | None = None
     quiet = 0.0
     while not pages.served.llm.is_shutting_down:
-        viewer.changed.clear()  # before the status is read: a change after it wakes the wait below
+        viewer.changed.clear()  # before the status is read, so that a later change wakes the wait below
         before, status = status, await pages.status()
         wanted = status["newest"] if viewer.look.step is None else viewer.look.step, viewer.look
         quiet += PERIOD
@@ -147,7 +147,7 @@ async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
             except DrawingEndedError as error:
                 yield event("failure", {"message": str(error)})
                 await asyncio.sleep(AFTER_FAILURE)
-            except (EngineDeadError, ShuttingDownError):  # the status reports it, and the last picture stays
+            except (EngineDeadError, ShuttingDownError):  # the status reports it; the last picture stays
                 sent = wanted
             quiet = 0
         elif quiet >= SILENCE:
@@ -160,7 +160,7 @@ async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
 
 
 async def picture(pages: OpenPages, viewer: Viewer) -> bytes:
-    """Return the event of a picture. Raises `DrawingEndedError`."""
+    """Return a picture's event. Raises `DrawingEndedError` if the drawing process has ended."""
     chunks = await pages.served.llm.call_during_step(partial(steps_since, step=pages.drawing.next_step))
     drawn = await pages.drawing.draw(viewer.id, viewer.look, chunks)
     return b"event: picture\ndata: " + drawn + b"\n\n"

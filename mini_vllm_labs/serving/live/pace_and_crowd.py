@@ -1,4 +1,4 @@
-"""The two controls of a page: the engine's pace, and a crowd of synthetic requests."""
+"""Implements a page's two controls: the engine's pace and a crowd of synthetic requests."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ LENGTHS = (16, 32, 64, 128)
 
 
 class PacedEngine(Protocol):
-    """What the controls need of an `AsyncLLM`, or of the engine in a browser's tab."""
+    """The part of `AsyncLLM`, or of the engine in a browser's tab, that the controls use."""
 
     config: EngineConfig
     tokenizer: Tokenizer
@@ -61,7 +61,7 @@ class Pace:
             self._steps = asyncio.create_task(self._take_steps(1 / steps_per_second))
 
     async def step(self) -> None:
-        """Pause the engine if it runs, and take one step."""
+        """Pause the engine if it is running, then execute one step."""
         self.set(0)
         await self._llm.step_once()
 
@@ -72,9 +72,9 @@ class Pace:
 
 
 class Crowd:
-    """Sends requests at random times, some with prompts that share a beginning.
+    """Sends requests at random times, some with prompts that share a prefix.
 
-    It sends them straight to the engine: a browser would have only six connections for them.
+    It calls the engine directly, because a browser would allow only six connections.
     """
 
     def __init__(self, llm: PacedEngine, seed: int | None = None) -> None:
@@ -88,7 +88,7 @@ class Crowd:
         self.refusal = ""
 
     def set(self, requests_per_second: float) -> None:
-        """Change the rate of arrivals from now on; at 0, present requests may still finish."""
+        """Change the arrival rate from now on; at 0, present requests may still finish."""
         self.requests_per_second = requests_per_second
         if self._arrivals is not None:
             self._arrivals.cancel()
@@ -96,7 +96,7 @@ class Crowd:
         self._arrivals = asyncio.create_task(self._arrive()) if requests_per_second else None
 
     def send_away(self) -> None:
-        """Send no more requests, and abort the unfinished ones."""
+        """Stop sending requests and abort the unfinished ones."""
         self.set(0)
         for request in self._requests:
             request.cancel()

@@ -1,4 +1,4 @@
-"""The last steps of an engine, pickled, in chunks that each begin with the state before them."""
+"""Keeps an engine's last steps, pickled, in chunks that each begin with the state before them."""
 
 from array import array
 from collections import deque
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mini_vllm.core.step_record import StepRecord
 
-MAX_STEPS, STEPS_PER_CHUNK = 1000, 50  # a chunk costs a walk over the pool; a look back replays at most one
+MAX_STEPS, STEPS_PER_CHUNK = 1000, 50  # a new chunk walks over the pool; looking back replays at most one chunk
 
 
 @dataclass
@@ -24,10 +24,10 @@ class Totals:
 
 
 class PackedStep(NamedTuple):
-    """A step. Its record has no block tables of requests that ran before: each grows by its new blocks.
+    """A step. Its record omits the block tables of requests that ran before; their new blocks extend the old tables.
 
-    The record's `waiting_after` names only the first requests that wait. `sampled` are the tokens of the step that
-    this one applied, `lengths` the prompt tokens of the requests that arrived.
+    The record's `waiting_after` names only the first waiting requests. `sampled` contains the tokens of the step whose
+    results this step applied, `lengths` the numbers of prompt tokens of the requests that arrived.
     """
 
     record: StepRecord
@@ -55,7 +55,7 @@ class Keyframe:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive steps from number `first` on and the state before them, all pickled: all that drawing them needs."""
+    """Pickled consecutive steps from number `first` on and the state before them, sufficient to draw the steps."""
 
     first: int
     keyframe: bytes
@@ -63,12 +63,12 @@ class Chunk:
 
     @property
     def end(self) -> int:
-        """The number of the step after the last."""
+        """The number of the last step plus one."""
         return self.first + len(self.steps)
 
 
 class Chunks:
-    """The last 1,000 to 1,050 steps, numbered from the start. Written by the engine's thread, read by others."""
+    """The last 1,000 to 1,050 steps, numbered from the start. The engine's thread writes them, other threads read."""
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
@@ -77,7 +77,7 @@ class Chunks:
 
     @property
     def oldest(self) -> int:
-        """The number of the first kept step, 0 if there is none."""
+        """The number of the first kept step, or 0 without steps."""
         with self._lock:
             return self._chunks[0].first if self._chunks else 0
 

@@ -1,4 +1,4 @@
-"""Watches an engine and keeps its last steps, at a cost that a server can afford for days."""
+"""Observes an engine and keeps its last steps, cheaply enough for a server that runs for days."""
 
 import pickle
 from array import array
@@ -18,16 +18,16 @@ from mini_vllm_labs.serving.live.packed_steps import Chunk, Chunks, Keyframe, Pa
 from mini_vllm_labs.serving.observed import observer_of
 
 MAX_BILLS = 1000
-MAX_WAITING_NAMED = 64  # a queue may hold thousands, and each step would name them all
+MAX_WAITING_NAMED = 64  # a queue may hold thousands of requests, too many to name in each step
 MAX_BLOCKS_IN_EACH_STEP = 4096
 """A larger pool has its free queue and cache recorded only at the start of a chunk; in between they are computed."""
 
 
 @dataclass
 class RequestTotals:
-    """What a request has cost so far. `num_blocks` is the most it held at once.
+    """A request's costs so far. `num_blocks` is the maximum number of blocks it held at once.
 
-    It arrived before step `arrived` and waited `num_waited` steps for its first one.
+    The request arrived before step `arrived` and waited `num_waited` steps for its first step.
     """
 
     request_id: str
@@ -42,10 +42,10 @@ class RequestTotals:
 
 
 class RecentSteps(StepRecorder):
-    """Packs each step when it ends, and walks along the free queue and the cache only once in 50 steps.
+    """Packs each step when it ends, and walks through the free queue and the cache only once in 50 steps.
 
-    After `want_pool` the next step records what is free and cached, too. `bills` are the totals of the last 1,000
-    requests that have ended.
+    After `want_pool`, the next step also records the free and the cached blocks. `bills` are the totals of the last
+    1,000 requests that have ended.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -66,7 +66,7 @@ class RecentSteps(StepRecorder):
         return len(self._added)
 
     def want_pool(self) -> None:
-        """Let the next step record which blocks are free and cached."""
+        """Make the next step record the free and the cached blocks."""
         self._wants_pool = True
 
     def request_added(self, request_id: str) -> None:
@@ -86,12 +86,12 @@ class RecentSteps(StepRecorder):
             self._keyframe = packed(keyframe_of(self.scheduler))
 
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
-        self._lengths, self._next_lengths = self._next_lengths, {}  # what arrives from now on belongs to the next step
+        self._lengths, self._next_lengths = self._next_lengths, {}  # later arrivals belong to the next step
         record = self._record = self.record_plan(self.chunks.num_steps, scheduler_output)
         for share in record["scheduled"]:
             self._count_step(share["id"], len(share["blocks"]))
             if share["kind"] == "running":
-                share["blocks"] = []  # the reader adds the new blocks to the table that it knows
+                share["blocks"] = []  # the reader adds the new blocks to its copy of the table
             else:
                 self._totals.hit_tokens += share["computed"]
                 self._totals.query_tokens += self.scheduler.requests[share["id"]].num_tokens
@@ -101,7 +101,7 @@ class RecentSteps(StepRecorder):
         self._end_step({})
 
     def step_undone(self) -> None:
-        # The engine's state no longer follows from the recorded steps: the next one begins a chunk.
+        # The recorded steps no longer determine the engine's state, so the next step begins a chunk.
         self._record, self._is_broken = None, True
         self._in_flight.clear()
 
@@ -111,7 +111,7 @@ class RecentSteps(StepRecorder):
         for request_id, drafts in result.scheduler_output.scheduled_spec_decode_tokens.items():
             if request_id in result.sampled_token_ids:
                 self._totals.drafts += len(drafts)
-                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)  # the last is no draft
+                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)  # the last is not a draft
         for request in result.ended:
             self._request_ended(request.request_id)
         self._end_step(dict(result.sampled_token_ids))
@@ -157,7 +157,7 @@ class RecentSteps(StepRecorder):
 
 
 def packed(content: Any) -> bytes:
-    """Return a value as bytes, which the garbage collector need not traverse."""
+    """Pickle a value into bytes, which the garbage collector need not traverse."""
     return pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
 
 
@@ -182,23 +182,23 @@ def pool_of(scheduler: Scheduler) -> "tuple[array[int], array[int]]":
     return array("I", scheduler.kv.free_block_ids()), array("I", scheduler.prefix_cache.cached_blocks())
 
 
-# The server calls these where the engine is, which may be another process.
+# The server calls these functions in the engine's process, which may differ from its own.
 
 
 def keep_recent_steps(engine: LLMEngine) -> None:
-    """Let an engine keep its last steps. Called before its first step."""
+    """Make an engine keep its last steps. Call it before the first step."""
     engine.add_observer(RecentSteps(engine.scheduler))
 
 
 def progress_of(engine: LLMEngine) -> dict[str, int]:
-    """Return the numbers of the kept steps and of the last one with a preemption (-1: none), and the new arrivals."""
+    """Return the range of kept steps, the last step with a preemption (or -1), and the number of new arrivals."""
     recent = observer_of(engine, RecentSteps)
     steps = {"newest": recent.chunks.num_steps - 1, "oldest": recent.chunks.oldest, "preempted": recent.last_preemption}
     return steps | {"num_arrived": recent.num_arrived}
 
 
 def facts_of(engine: LLMEngine) -> dict[str, Any]:
-    """Return the engine's constants, which a picture needs."""
+    """Return the engine's constants that a picture needs."""
     config, kv = engine.config, engine.scheduler.kv
     speculative = config.speculative_config
     return {
@@ -212,12 +212,12 @@ def facts_of(engine: LLMEngine) -> dict[str, Any]:
 
 
 def steps_since(engine: LLMEngine, step: int) -> list[Chunk]:
-    """Return the chunks from `step` on, and let the next step record which blocks are free and cached."""
+    """Return the chunks from `step` on, and make the next step record the free and the cached blocks."""
     recent = observer_of(engine, RecentSteps)
     recent.want_pool()
     return recent.chunks.since(step)
 
 
 def bill_of(engine: LLMEngine, request_id: str) -> RequestTotals | None:
-    """Return the bill of a request that has ended; None before its end, and long after."""
+    """Return the bill of a request that has recently ended, or None."""
     return observer_of(engine, RecentSteps).bills.get(request_id)

@@ -1,4 +1,4 @@
-"""The page at `/`, its files, and the routes that it calls."""
+"""Serves the page at `/`, its files, and the routes that it calls."""
 
 from dataclasses import asdict
 from functools import partial
@@ -36,7 +36,7 @@ Height = Annotated[int, Field(ge=150, le=2000)]
 
 
 class LookBody(Fields):
-    """What a page looks at from now on."""
+    """The picture that a page shows from now on."""
 
     viewer: str
     step: Annotated[int, Field(ge=0)] | None = None
@@ -47,7 +47,7 @@ class LookBody(Fields):
 
 
 class PaceBody(Fields):
-    """How fast the engine may go; None: at full speed, 0: paused."""
+    """The maximum pace of the engine; None means full speed, 0 paused."""
 
     steps_per_second: Annotated[float, Field(ge=0, le=MAX_STEPS_PER_SECOND)] | None
 
@@ -59,7 +59,7 @@ class CrowdBody(Fields):
 
 
 def live_router(served: ServedModel) -> APIRouter:
-    """Return the routes. The page and its files are open to all; the routes they call need the API key."""
+    """Return the routes. The page and its files are public; the routes that they call need the API key."""
     router, pages = APIRouter(), OpenPages(served)
     router.include_router(files_router())
     router.include_router(
@@ -71,7 +71,7 @@ def live_router(served: ServedModel) -> APIRouter:
 def files_router() -> APIRouter:
     """Return the routes of the files. `shared.js` is the code that the page shares with the notebooks' player."""
     router = APIRouter()
-    # Listed once: a name in a URL is looked up here and never becomes a path.
+    # Listed once, so that a name in a URL is looked up here and never becomes a path.
     files = {path.name: path for path in PAGE.iterdir() if path.suffix in (".js", ".css")}
     shared = "".join(map(read_asset, SHARED)) + EXPORTS
 
@@ -129,7 +129,7 @@ def control_router(served: ServedModel, pages: OpenPages) -> APIRouter:
 
     @router.get("/live/bills/{request_id}", dependencies=with_page)
     async def bill(request_id: str) -> JSONResponse:
-        """Return what a request has cost; null until it ends, and long after."""
+        """Return a request's costs, or null unless it has recently ended."""
         found = await served.llm.call_during_step(partial(bill_of, request_id=request_id))
         return JSONResponse(found and asdict(found))
 

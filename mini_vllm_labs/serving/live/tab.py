@@ -1,6 +1,6 @@
-"""The live page's server inside of the browser that shows the page: an engine, its pictures, no network and no thread.
+"""Serves the live page inside the browser that shows it: engine and pictures, without network or threads.
 
-A worker of the page imports this. It answers the routes that the page calls, as events or JSON.
+A worker of the page imports this module. It answers the routes that the page calls, with events or JSON.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ from mini_vllm_labs.serving.live.drawing_process import Look
 from mini_vllm_labs.serving.live.pace_and_crowd import Crowd, Pace
 from mini_vllm_labs.serving.live.recent_steps import bill_of, facts_of, keep_recent_steps, progress_of, steps_since
 
-Send = Callable[[str, object], None]  # "status" and its number, "data" and text, "end" and nothing
-PERIOD, SHARE_OF_DRAWING = 1 / 8, 0.25  # the same worker computes the model: drawing may take a quarter of its time
+Send = Callable[[str, object], None]  # "status" and a number, "data" and a text, or "end" and an empty value
+PERIOD, SHARE_OF_DRAWING = 1 / 8, 0.25  # drawing may take a quarter of the time, because the worker also runs the model
 
 
 class TabEngine:
-    """An engine that takes its steps on the event loop, and lets the worker's messages in between two of them."""
+    """An engine that runs its steps on the event loop and lets the worker receive messages between steps."""
 
     def __init__(self, engine: LLMEngine) -> None:
         self.engine = engine
@@ -55,7 +55,7 @@ class TabEngine:
         self._work.set()
 
     async def run(self) -> None:
-        """Take steps while there is work, until the task is cancelled."""
+        """Execute steps while there is work, until the task is cancelled."""
         while True:
             if self._is_paused or not self.engine.has_unfinished_requests():
                 self._work.clear()
@@ -71,7 +71,7 @@ class TabEngine:
     async def generate(
         self, prompt: list[int], params: SamplingParams, request_id: str
     ) -> AsyncGenerator[RequestOutput, None]:
-        """Yield a request's outputs; one whose reader leaves is aborted. Raises `ValueError` as `add_request` does."""
+        """Yield a request's outputs; abort it if the reader stops early. Raises `ValueError` like `add_request`."""
         self.engine.add_request(request_id, prompt, params)
         outputs = self._readers[request_id] = asyncio.Queue()
         self._work.set()
@@ -86,7 +86,7 @@ class TabEngine:
             self.engine.abort_request(request_id)
 
     def _step(self) -> None:
-        """Take one step. If it raises, its requests end with the error, and the others go on."""
+        """Execute one step. If it raises, its requests end with the error and the others continue."""
         engine = self.engine
         try:
             outputs = engine.step()
@@ -100,7 +100,7 @@ class TabEngine:
 
 
 class TabServer:
-    """Answers what the page asks. `name` is the model's."""
+    """Answers the page's calls. `name` is the model's name."""
 
     def __init__(self, engine: LLMEngine, name: str) -> None:
         keep_recent_steps(engine)
@@ -111,7 +111,7 @@ class TabServer:
         self._asked: dict[int, asyncio.Task[None]] = {}
 
     def ask(self, number: int, path: str, body: str, name: str, send: Send) -> None:
-        """Begin to answer a question of the page, which may `leave` it."""
+        """Begin to answer a call of the page, which the page may `leave`."""
         task = asyncio.get_event_loop().create_task(self._answer(path, json.loads(body or "{}"), name, send))
         self._asked[number] = task
         task.add_done_callback(lambda _: self._asked.pop(number))
@@ -196,7 +196,7 @@ class TabServer:
         yield "data: [DONE]\n\n"
 
     async def _events(self) -> AsyncIterator[str]:
-        """Yield the page's events: what the engine's constants are, then status and picture whenever they change."""
+        """Yield the page's events: the engine's constants, then status and picture whenever they change."""
         self._sent = SentPage()
         yield event({"viewer": "tab", "model": self.name, **self.facts}, "hello")
         status: dict[str, Any] = {}

@@ -1,1 +1,1 @@
-"""Several engines behind one address: the front end, and the policies that choose an engine for each request."""
+"""Serves several engines at one address: a front end, and policies that choose an engine for each request."""

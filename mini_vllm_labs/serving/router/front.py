@@ -1,4 +1,4 @@
-"""The front end of several replicas: it chooses one for each request and relays the bytes."""
+"""Implements the front end of several replicas: it chooses a replica for each request and relays the bytes."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from mini_vllm_labs.serving.limits import KnownHosts, ended_by_disconnect, read_
 from mini_vllm_labs.serving.router.policies import Router, prefix_of_bytes
 from mini_vllm_labs.serving.router.replicas import SECONDS_TO_ANSWER, Replica, Replicas
 
-# About one connection only, written anew on each side, or checked here already.
+# Headers that concern one connection, that each side writes anew, or that are already checked here.
 HOP_BY_HOP = {"connection", "content-length", "date", "host", "keep-alive", "origin", "server", "transfer-encoding"}
 logger = logging.getLogger(__name__)
 GENERATING = ("/v1/completions", "/v1/chat/completions")
@@ -52,12 +52,12 @@ class Front:
     def __init__(self, replicas: Replicas, router: Router) -> None:
         self.replicas = replicas
         self.router = router
-        # Replicas queue requests and end late ones; a limit here would hold requests back where no metric counts them.
+        # Replicas queue requests and end late ones; a limit here would delay requests that no metric counts.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
         self.client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False)
 
     async def watch(self) -> None:
-        """Look at all replicas every second."""
+        """Check all replicas every second."""
         while True:
             await self._look()
             await asyncio.sleep(1)
@@ -66,7 +66,7 @@ class Front:
         await asyncio.gather(*map(self._look_at, self.replicas.all))
 
     async def _look_at(self, replica: Replica) -> None:
-        """Note whether a replica takes requests, and tell at the terminal if it no longer does."""
+        """Note whether a replica accepts requests, and warn in the terminal when it stops doing so."""
         before, replica.problem = replica.problem, await self._problem_of(replica)
         if replica.problem and not before and not self.replicas.is_shutting_down:
             logger.error("replica %d takes no more requests: %s", replica.index, replica.problem)
@@ -85,7 +85,7 @@ class Front:
         return "" if answer.status_code == 200 else str(told["error"]["message"])
 
     async def health(self) -> JSONResponse:
-        """Return which replicas take requests, and why the others do not; 503 if none does."""
+        """Report the state of each replica and the reason if it accepts no requests; 503 if all refuse."""
         await self._look()
         states, problems = {str(one.index): not one.problem for one in self.replicas.all}, self.replicas.problems
         if self.replicas.is_shutting_down or not any(states.values()):
@@ -104,14 +104,14 @@ class Front:
         return await self._send(request, body, prefix_of_bytes(body))
 
     async def pass_on(self, request: Request) -> Response:
-        """Send anything else to the least busy replica: all of them would answer alike."""
+        """Send any other request to the least busy replica, because all replicas would answer alike."""
         body = await read_body(request, self.replicas.settings) if request.method == "POST" else b""
         return await self._send(request, body, None)
 
     async def _send(self, request: Request, body: bytes, prefix: list[int] | None) -> Response:
         if self.replicas.is_shutting_down:
             raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
-        # The page names the replica that it shows, so that its chats are in the picture.
+        # The page names the replica that it shows, so that its chats appear in the picture.
         engine = request.query_params.get("engine")
         untried = {one.index: one for one in self.replicas.usable if engine in (None, str(one.index))}
         while untried:
@@ -120,7 +120,7 @@ class Front:
             try:
                 return await self._answer_of(replica, request, body)
             except httpx.TransportError:
-                # Nothing has been answered yet, so another replica may.
+                # The answer has not begun, so a different replica may answer.
                 self.router.forget(replica.index)
                 await self._look_at(replica)
         raise self._no_replica("" if engine is None else f" {engine}")
@@ -129,7 +129,7 @@ class Front:
         return unavailable(f"no replica{which} takes requests. {self.replicas.problems}".rstrip(), "no_replica")
 
     async def _answer_of(self, replica: Replica, request: Request, body: bytes) -> Response:
-        """Wait for the head of a replica's answer. Raises `httpx.TransportError` if there is no engine to answer."""
+        """Wait for the head of a replica's answer. Raises `httpx.TransportError` if the replica does not answer."""
         headers = [(name, value) for name, value in request.headers.raw if name.decode() not in HOP_BY_HOP]
         url = str(request.url.replace(scheme="http", netloc=replica.address.removeprefix("http://")))
         upstream = self.client.build_request(request.method, url, headers=headers, content=body)
@@ -142,7 +142,7 @@ class Front:
             if answer is None:
                 replica.num_unfinished -= 1
         if answer is None:
-            return Response(status_code=499)  # the client has gone, and sees no answer
+            return Response(status_code=499)  # the client has gone and sees no answer
         kept = {name: value for name, value in answer.headers.items() if name not in HOP_BY_HOP}
         if answer.status_code == 503:
             replica.num_unfinished -= 1
@@ -153,9 +153,9 @@ class Front:
         return StreamingResponse(self._bytes_of(answer, replica), answer.status_code, kept)
 
     async def _bytes_of(self, answer: httpx.Response, replica: Replica) -> AsyncIterator[bytes]:
-        """Yield the answer as it arrives. However this generator ends, the request ends with it."""
+        """Yield the answer as it arrives. The request ends with this generator, however that ends."""
         try:
-            async for part in answer.aiter_raw():  # not decoded: the header that names the encoding is passed on
+            async for part in answer.aiter_raw():  # not decoded, because the header with the encoding is also relayed
                 yield part
         except httpx.HTTPError:
             if "text/event-stream" not in answer.headers.get("content-type", ""):
@@ -167,7 +167,7 @@ class Front:
             await answer.aclose()
 
     async def _get(self, replica: Replica, path: str) -> str | None:
-        """Return a replica's answer to a GET, None unless its status is 200."""
+        """Return a replica's answer to a GET request, or None unless its status is 200."""
         with suppress(httpx.HTTPError):
             answer = await self.client.get(f"{replica.address}{path}", timeout=5)
             return answer.text if answer.status_code == 200 else None
@@ -175,7 +175,7 @@ class Front:
 
 
 class MergedMetrics(Collector):
-    """The metrics of several replicas, whose index becomes the label `engine` of each sample."""
+    """Collects the metrics of several replicas; a replica's index becomes the label `engine` of its samples."""
 
     def __init__(self, pages: Mapping[int, str]) -> None:
         self.pages = pages

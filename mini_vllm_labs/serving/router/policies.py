@@ -1,7 +1,7 @@
-"""Policies that choose a request's replica, and the prefix of a prompt, found without a tokenizer.
+"""Chooses a request's replica by a policy, and finds the prefix of a prompt without a tokenizer.
 
 Each replica has its own prefix cache: a conversation whose turns go to three replicas is computed three times. So the
-router remembers where it has sent each prefix. It cannot see what a replica has evicted; like a cache, it forgets the
+router remembers where it has sent each prefix. It cannot see evictions of a replica; like a cache, it forgets the
 least recently used prefixes.
 """
 
@@ -13,14 +13,14 @@ from typing import Any
 
 CHARACTERS_PER_BLOCK = 64  # roughly the text of one block of 16 tokens
 TOKENS_PER_BLOCK = 16
-Prefix = Sequence[int]  # the key of each whole block of a prompt, chained: equal keys have equal text up to there
+Prefix = Sequence[int]  # the chained key of each whole block of a prompt: equal keys mean equal text up to there
 
 
 class Router:
     """Chooses among the replicas that are alive."""
 
     def choose(self, prefix: Prefix, loads: Mapping[int, int]) -> int:
-        """Return one of the replicas in `loads`, their numbers of unfinished requests, and remember the choice."""
+        """Choose a replica and remember the choice. `loads` maps replicas to their unfinished requests."""
         raise NotImplementedError
 
     def forget(self, replica: int) -> None:
@@ -28,7 +28,7 @@ class Router:
 
 
 class RoundRobin(Router):
-    """Takes the replicas in turn, whatever their load."""
+    """Chooses the replicas in turn, regardless of load."""
 
     def __init__(self) -> None:
         self._turns = count()
@@ -38,17 +38,17 @@ class RoundRobin(Router):
 
 
 class LeastLoaded(Router):
-    """Takes the replica with the fewest unfinished requests."""
+    """Chooses the replica with the fewest unfinished requests."""
 
     def choose(self, prefix: Prefix, loads: Mapping[int, int]) -> int:
         return min(loads, key=lambda replica: (loads[replica], replica))
 
 
 class PrefixAware(Router):
-    """Takes the replica whose cache has the longest prefix; among several, the least loaded.
+    """Chooses the replica whose cache has the longest prefix; ties go to the least loaded.
 
-    A replica with over `max_imbalance` unfinished requests more than the least loaded one is passed over: recomputing
-    a prefix is cheaper than a long wait. (SGLang's router: `balance_abs_threshold`.)
+    A replica with over `max_imbalance` unfinished requests more than the least loaded one is skipped, because
+    recomputing a prefix is cheaper than a long wait. (SGLang's router: `balance_abs_threshold`.)
     """
 
     def __init__(self, max_blocks_known: int = 1 << 16, max_imbalance: int = 16) -> None:
@@ -67,7 +67,7 @@ class PrefixAware(Router):
         self._known.pop(replica, None)
 
     def num_known_blocks(self, prefix: Prefix, replica: int) -> int:
-        """Return how many of the prefix's first blocks a replica has been sent before."""
+        """Count the leading blocks of a prefix that have been sent to a replica before."""
         known: Mapping[int, None] = self._known.get(replica, {})
         return next((number for number, key in enumerate(prefix) if key not in known), len(prefix))
 
@@ -82,26 +82,26 @@ class PrefixAware(Router):
 
 
 def chained(blocks: Sequence[object]) -> list[int]:
-    """Return the keys of a prompt's whole blocks: each covers all blocks before it."""
+    """Return the keys of a prompt's whole blocks; each key also covers all earlier blocks."""
     keys, key = [], 0
     for block in blocks:
-        key = hash((key, block))  # differs between processes, but keys stay in this one
+        key = hash((key, block))  # differs between processes, but keys stay in this process
         keys.append(key)
     return keys
 
 
 def prefix_of_bytes(body: bytes) -> list[int]:
-    """Return the keys of the prompt in a body's bytes; none if they are not JSON."""
+    """Return the keys of the prompt in a body's bytes; empty if the body is not JSON."""
     try:
         return prefix_of(json.loads(body))
-    except (ValueError, RecursionError):  # JSON may be nested deeply
+    except (ValueError, RecursionError):  # deeply nested JSON
         return []
 
 
 def prefix_of(body: Any) -> list[int]:
-    """Return the keys of a prompt's whole blocks; none for a body without a prompt. The body is not validated here.
+    """Return the keys of a prompt's whole blocks; empty for a body without a prompt. It does not validate the body.
 
-    Prompts with different salts have no key in common, as they share no cached block either.
+    Prompts with different salts have different keys, because they never share a cached block.
     """
     if not isinstance(body, Mapping):
         return []
@@ -113,7 +113,7 @@ def prefix_of(body: Any) -> list[int]:
 
 
 def _blocks_of_prompt(prompt: Any) -> list[object]:
-    """Return the blocks of a text or of token ids; for several prompts, those of the first."""
+    """Return the blocks of a text or of token ids; with several prompts, those of the first prompt."""
     if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
         prompt = prompt[0]
     if isinstance(prompt, str):
@@ -129,5 +129,5 @@ def _texts(messages: Any) -> Iterator[str]:
 
 
 def _cut(prompt: str | tuple[int, ...], size: int) -> list[object]:
-    """Return the whole blocks only: an incomplete last one may still grow in the next turn."""
+    """Cut a prompt into whole blocks; an incomplete last block may still grow in the next turn."""
     return [prompt[start : start + size] for start in range(0, len(prompt) - size + 1, size)]

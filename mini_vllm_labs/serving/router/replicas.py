@@ -1,4 +1,4 @@
-"""The replicas: processes, each with an engine and its server."""
+"""Runs the replicas: processes that each contain an engine and its server."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from mini_vllm.engine.engine_process_main import end_with_parent, lead_group
 from mini_vllm.engine.engine_thread import StepClock
 from mini_vllm_labs.serving.settings import ServerSettings, allow_many_connections
 
-SECONDS_TO_END, SECONDS_TO_ANSWER = 10.0, 4.0  # for last events and the end of the engine; for a look at it
+SECONDS_TO_END, SECONDS_TO_ANSWER = 10.0, 4.0  # for the last events and the engine's end; for a check
 logger = logging.getLogger(__name__)
 
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 class Replica:
     """One engine with its server. `num_unfinished` counts the front end's requests that it has not finished.
 
-    `problem` is why it takes no requests, as of the last look at it; empty if it does. `notice` is what it tells.
+    `problem` is the reason why it accepted no requests at the last check, or empty. `notice` is its latest notice.
     """
 
     index: int
@@ -43,13 +43,13 @@ class Replica:
     def is_alive(self) -> bool:
         if not self.has_ended and not self.process.is_alive():
             self.has_ended = True
-            kill_group(self.process)  # once: later the number of its group may be another's
+            kill_group(self.process)  # once: later a different group may have this number
         return not self.has_ended
 
     def note_silence(self) -> str:
-        """Note that the process has not answered in time, and kill it the second time in a row; return the problem.
+        """Count a late answer; kill the process after the second in a row. Return the problem.
 
-        The first time it only shows its stack, because a machine that wakes up has one late answer without a fault.
+        After the first, the process only shows its stack, because a machine that wakes up may answer late once.
         """
         self.num_silent += 1
         if self.num_silent < 2:
@@ -57,7 +57,7 @@ class Replica:
                 f"its process has not answered for {SECONDS_TO_ANSWER:g} seconds; the terminal shows its stack"
             )
             logger.warning("replica %d: %s", self.index, self.notice)
-            with suppress(AttributeError, OSError):  # not on Windows, or it is gone
+            with suppress(AttributeError, OSError):  # not on Windows, or the process is gone
                 os.kill(self.process.pid or 0, signal.SIGUSR1)
             return self.problem
         kill_group(self.process)
@@ -65,14 +65,14 @@ class Replica:
 
 
 class Replicas:
-    """Starts and ends the processes. Raises `RuntimeError` if one dies before it serves; its error is on stderr."""
+    """Starts and ends the processes. Raises `RuntimeError` if one dies before it serves; stderr has its error."""
 
     def __init__(
         self, open_engine: OpenEngine, settings: ServerSettings, size: int, watch: Watch | None = None
     ) -> None:
         self.settings = settings
         self.is_shutting_down = False
-        spawn = multiprocessing.get_context("spawn")  # a forked child would hold locks of threads that it lacks
+        spawn = multiprocessing.get_context("spawn")  # a forked child could inherit locked locks without their threads
         own = replace(settings, host="127.0.0.1", port=0)
         num_threads = max(1, (os.cpu_count() or 1) // size)
         starting = []
@@ -81,8 +81,8 @@ class Replicas:
             arguments = open_engine, watch, own, theirs, num_threads
             process = spawn.Process(target=run_replica, args=arguments, daemon=True)
             process.start()
-            theirs.close()  # else `recv` would wait for ever for a replica that has died
-            starting.append((process, address))  # all load at once: none is waited for yet
+            theirs.close()  # otherwise `recv` would wait forever for a dead replica
+            starting.append((process, address))  # all load at once, so do not wait yet
         try:
             self.all = [Replica(index, process, address.recv()) for index, (process, address) in enumerate(starting)]
         except EOFError:
@@ -94,7 +94,7 @@ class Replicas:
 
     @property
     def problems(self) -> str:
-        """Why some take no requests, and what others tell, as of the last look at them; empty if all is well."""
+        """The problems and notices of the replicas at the last check; empty if all is well."""
         words = {replica.index: replica.problem or replica.notice for replica in self.all}
         return "; ".join(f"replica {index}: {said}" for index, said in words.items() if said)
 
@@ -103,9 +103,9 @@ class Replicas:
         return [replica for replica in self.all if replica.is_alive]
 
     async def shutdown(self, timeout: float) -> None:
-        """Send the replicas SIGTERM, and kill those still alive `SECONDS_TO_END` after the limit; at once if it is 0.
+        """Send the replicas SIGTERM, and kill those still alive `SECONDS_TO_END` after `timeout`; at once if it is 0.
 
-        Until then each lets its requests finish within the limit of its settings.
+        Until then, each replica lets its requests finish within the limit of its settings.
         """
         self.is_shutting_down = True
         for replica in self.alive:
@@ -126,10 +126,10 @@ def run_replica(
     address: "Connection[str, str]",
     num_threads: int,
 ) -> None:
-    """Serve one engine in this process, and report its address. The process ends with the front end's."""
+    """Serve one engine in this process and report its address. The process ends with the front end's process."""
     lead_group()
     threading.Thread(target=end_with_parent, args=(StepClock(),), name="mini-vllm-parent", daemon=True).start()
-    # Ctrl-C reaches every process of a terminal, but only the front end tells the replicas when to end.
+    # Ctrl-C reaches every process of a terminal, but only the front end decides when the replicas end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # torch reads it once, when it is imported
 

@@ -1,1 +1,1 @@
-"""The routes, a router for each part of the API."""
+"""Defines the routes, with one router per part of the API."""

@@ -1,4 +1,4 @@
-"""`/v1/chat/completions`: the next message of a conversation.
+"""Serves `/v1/chat/completions`, which generates the next message of a conversation.
 
 vLLM: `entrypoints/openai/chat_completion/{protocol,serving}.py`.
 """
@@ -21,7 +21,7 @@ from mini_vllm_labs.serving.served_model import ServedModel
 
 
 def text_of(content: object) -> str:
-    """Return the text of a message: a string, or text parts joined by newlines as in vLLM.
+    """Return the text of a message: the string, or the text parts joined by newlines as in vLLM.
 
     Raises `ValueError` for images, audio, files and anything else that is not text.
     """
@@ -43,7 +43,7 @@ def _text_of_part(part: object) -> str:
 
 
 def arguments_of(text: object) -> dict[str, Any]:
-    """Return the arguments of a call. Raises `ValueError` unless they are a JSON object as text."""
+    """Parse the arguments of a call. Raises `ValueError` unless the text is a JSON object."""
     try:
         arguments = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -61,7 +61,7 @@ class FunctionCall(Fields):
 
 
 class ToolCall(Fields):
-    """A call in an earlier answer, with the id by which its result names it."""
+    """A call in an earlier answer, with the id that its result refers to."""
 
     id: str
     type: Literal["function"]
@@ -70,7 +70,7 @@ class ToolCall(Fields):
 
 
 class ChatMessage(Fields):
-    """One message. The fields that must be null are those of an answer, because clients send answers back."""
+    """One message. Clients send answers back, so it includes an answer's fields, which must be null."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Annotated[str, BeforeValidator(text_of)]
@@ -87,13 +87,13 @@ class ChatMessage(Fields):
     @model_validator(mode="before")
     @classmethod
     def call_without_text(cls, message: Any) -> Any:
-        """Let a message that is a call have no text."""
+        """Allow a message without text if it contains a call."""
         is_call = isinstance(message, dict) and (message.get("tool_calls") or message.get("function_call"))
         return message | {"content": message.get("content") or ""} if is_call else message
 
     @model_validator(mode="after")
     def of_its_role(self) -> "ChatMessage":
-        """Refuse fields that belong to another role."""
+        """Refuse fields that belong to a different role."""
         if (self.tool_calls or self.function_call) and self.role != "assistant":
             raise ValueError(f"has calls, which only the role assistant may have; its role is {self.role}")
         if (self.role == "tool") != (self.tool_call_id is not None):
@@ -101,7 +101,7 @@ class ChatMessage(Fields):
         return self
 
     def for_template(self) -> Message:
-        """Return the message as chat templates read it: the older names as the new ones, arguments as objects."""
+        """Return the message for chat templates, with new names for legacy ones and arguments as objects."""
         message: dict[str, Any] = {"role": "tool" if self.role == "function" else self.role, "content": self.content}
         if message["role"] == "tool":
             message |= {key: value for key in ("tool_call_id", "name") if (value := getattr(self, key)) is not None}
@@ -119,14 +119,14 @@ def as_chat(messages: list[ChatMessage]) -> list[Message]:
 
 
 class ChatCompletionRequest(ToolFields, SamplingFields):
-    """A conversation that a client asks to have continued."""
+    """A conversation that a client wants continued."""
 
     messages: Messages
     max_completion_tokens: Positive | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
-    # Harmless values alone: ignored, another one would change the answer.
+    # Only values that leave the answer unchanged are accepted.
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
     audio: None = None
     prediction: None = None
@@ -140,7 +140,7 @@ class ChatCompletionRequest(ToolFields, SamplingFields):
 
     @property
     def asked_max_tokens(self) -> int | None:
-        """The limit under its new or its old name. Raises `ApiError` if the two differ."""
+        """The token limit, from its new or its old field. Raises `ApiError` if the two differ."""
         new, old = self.max_completion_tokens, self.max_tokens
         if new is not None and old is not None and new != old:
             raise invalid(f"max_completion_tokens is {new}, but max_tokens is {old}", "max_completion_tokens")
@@ -148,7 +148,7 @@ class ChatCompletionRequest(ToolFields, SamplingFields):
 
     @property
     def sent(self) -> SentFields:
-        """The names under which the fields were sent."""
+        """The names of the fields as the client sent them."""
         limit = "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
         called = "functions" if self.is_legacy else "tools"
         structure = called if self.forced_call() else super().sent.structured_outputs
@@ -156,7 +156,7 @@ class ChatCompletionRequest(ToolFields, SamplingFields):
 
     @property
     def num_logprobs(self) -> int | None:
-        """How many of the likeliest tokens to report, None for no logprobs. Raises `ApiError`."""
+        """The number of likeliest tokens to report, or None without logprobs. Raises `ApiError`."""
         if not self.logprobs:
             if self.top_logprobs:
                 raise invalid("top_logprobs needs logprobs: true", "top_logprobs")
@@ -169,9 +169,9 @@ def chat_router(served: ServedModel) -> APIRouter:
 
 
 async def texts_of(body: ChatCompletionRequest, served: ServedModel) -> list[TextChoice]:
-    """Return the texts that a body asks for. Raises `ApiError` for what this server cannot do.
+    """Return the texts to generate for a body. Raises `ApiError` if this server does not support a field's value.
 
-    Without a limit the answer may use all the room that the conversation leaves.
+    Without a limit, the answer may use all tokens that the conversation leaves.
     """
     n, max_choices = body.n or 1, served.settings.max_choices
     if n > max_choices:

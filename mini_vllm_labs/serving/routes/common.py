@@ -1,4 +1,4 @@
-"""What the routes share: the key, the request's id, and the way from a body to generated text."""
+"""Contains the routes' common code: the API key, the request's id, and the path from a body to generated text."""
 
 import re
 import secrets
@@ -24,13 +24,13 @@ REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_ID_CHARACTERS}}}")
 
 
 def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]:
-    """Return a dependency that raises `ApiError` (401) for a request without the key; None admits every request."""
+    """Return a dependency that raises `ApiError` (401) unless a request has the key. None admits every request."""
 
     async def require(request: Request) -> None:
         if api_key is None:
             return
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        # `compare_digest` takes as long for a nearly right key as for any other.
+        # `compare_digest` takes equally long for every wrong key.
         if scheme.lower() != "bearer" or not secrets.compare_digest(given.strip().encode(), api_key.encode()):
             message = "the API key is wrong" if given else "no API key: send it as Authorization: Bearer KEY"
             headers = {"WWW-Authenticate": "Bearer"}
@@ -40,7 +40,7 @@ def require_api_key(api_key: str | None) -> Callable[[Request], Awaitable[None]]
 
 
 def request_id_of(request: Request) -> str:
-    """Return the client's id for its request, from `X-Request-Id`, or a new one. The answer's id ends with it.
+    """Return the request's id, from `X-Request-Id` or newly created. The answer's id ends with it.
 
     vLLM: `_base_request_id`. Raises `ApiError` (400) for an id that would not fit in a URL.
     """
@@ -54,7 +54,7 @@ def request_id_of(request: Request) -> str:
 
 
 def require_few_logprobs(choices: Sequence[TextChoice], max_model_len: int) -> None:
-    """Raise `ApiError` (400) if an answer could report more logprobs than `MAX_REPORTED`: 255 MB were 21 s of work."""
+    """Raise `ApiError` (400) if an answer could exceed `MAX_REPORTED` logprobs: 255 MB of them took 21 s."""
     rows = (min(one.sampling_params.max_tokens, max_model_len - len(one.prompt_token_ids)) for one in choices)
     shown = choices[0].sampling_params.logprobs
     if shown is not None and (count := sum(rows) * (shown + 1)) > MAX_REPORTED:
@@ -72,12 +72,12 @@ def generate_router(
     fields: type[Body],
     texts_of: Callable[[Body, ServedModel], Awaitable[list[TextChoice]]],
 ) -> APIRouter:
-    """Return the route that answers a body of `fields` with the texts that it asks for, whole or streamed."""
+    """Return the route that answers a body of `fields` with the requested texts, whole or streamed."""
     router = APIRouter()
 
     @router.post(path)
     async def generate(request: Request) -> Response:
-        served.require_running()  # before the body: a 503 need not read it
+        served.require_running()  # first, because a 503 need not read the body
         body = parse(fields, await read_body(request, served.settings))
         request_id = request_id_of(request)
         served.require(body.model)

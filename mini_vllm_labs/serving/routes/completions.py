@@ -1,4 +1,4 @@
-"""`/v1/completions`: the continuation of texts. (vLLM: `entrypoints/openai/completion/{protocol,serving}.py`.)"""
+"""Serves `/v1/completions`, which continues texts. (vLLM: `entrypoints/openai/completion/{protocol,serving}.py`.)"""
 
 import asyncio
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ from mini_vllm_labs.serving.routes.fields import SamplingFields, shown
 from mini_vllm_labs.serving.served_model import ServedModel
 
 Prompt = str | list[int]
-DEFAULT_MAX_TOKENS = 16  # OpenAI's, and vLLM's
+DEFAULT_MAX_TOKENS = 16  # as in OpenAI's API and vLLM
 
 
 def prompts_of(value: object) -> list[Prompt]:
@@ -34,7 +34,7 @@ def _is_token_ids(value: object) -> bool:
 
 
 class CompletionRequest(SamplingFields):
-    """A text, or several, that a client asks to have completed."""
+    """One or more texts that a client wants completed."""
 
     prompt: Annotated[list[Prompt], PlainValidator(prompts_of)]
     echo: bool | None = None
@@ -47,7 +47,7 @@ def completions_router(served: ServedModel) -> APIRouter:
 
 
 async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextChoice]:
-    """Return the texts that a body asks for. Raises `ApiError` for what this server cannot do."""
+    """Return the texts to generate for a body. Raises `ApiError` if this server does not support a field's value."""
     if body.echo and body.logprobs is not None:
         raise invalid("logprobs of a prompt are not served: leave out logprobs or echo", "logprobs")
     n, max_choices = body.n or 1, served.settings.max_choices

@@ -1,4 +1,4 @@
-"""The fields that chats and completions share, and how a body is parsed into them."""
+"""Defines the fields that chats and completions share, and parses bodies into them."""
 
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -15,22 +15,22 @@ MAX_STOPS = 64
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
-Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # int64, as torch's generators take
+Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # int64, as torch's generators expect
 TokenId = Annotated[int, Field(ge=0)]
 Empty = Annotated[list[Any], Field(max_length=0)]
 
 
 class Fields(BaseModel):
-    """The fields of a request. Unknown ones are refused, and so are values of the wrong type: "5" is not a number."""
+    """The fields of a request. Unknown fields and values of the wrong type ("5" as a number) are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 def parse(model: type[Model], body: bytes) -> Model:
-    """Return the request in a body.
+    """Parse the request in a body.
 
-    Raises `ApiError` (400) if it is not JSON, is nested too deeply, holds invalid Unicode, or if a field is missing,
-    unknown or out of range.
+    Raises `ApiError` (400) if the body is not JSON, is nested too deeply or contains invalid Unicode, or if a field is
+    missing, unknown or out of range.
     """
     try:
         return model.model_validate_json(body)
@@ -57,7 +57,7 @@ def _error_of(error: ErrorDetails) -> ApiError:
 
 
 def _rule_of(message: str) -> str:
-    """Return pydantic's message without its subject and in JSON's terms."""
+    """Return pydantic's message without its subject and with JSON's terms."""
     _, _, rule = message.partition(" ")  # "Input should be", "List should have"
     return rule.partition(" after validation")[0].replace("valid array", "list")
 
@@ -76,7 +76,7 @@ def stop_strings(value: object) -> tuple[str, ...]:
 
 
 class StreamOptions(Fields):
-    """What a stream contains besides the text."""
+    """Options for the data that a stream contains in addition to the text."""
 
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = None
@@ -84,14 +84,14 @@ class StreamOptions(Fields):
 
 
 class ResponseFormat(Fields):
-    """OpenAI's way to ask for JSON."""
+    """OpenAI's field for requesting JSON."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: dict[str, Any] | None = None
 
 
 class SamplingFields(Fields):
-    """The fields of both routes: OpenAI's, then vLLM's additions. A field that is null counts as left out."""
+    """The fields of both routes: OpenAI's, then vLLM's additions. A null field counts as absent."""
 
     model: str | None = None
     stream: bool | None = None
@@ -109,7 +109,7 @@ class SamplingFields(Fields):
     frequency_penalty: Penalty | None = None
     logit_bias: Annotated[dict[int, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = None
 
-    # What clients send by default. A value that would change the answer is refused.
+    # The values that clients send by default. Values that would change the answer are refused.
     best_of: Literal[1] | None = None
     store: Literal[False] | None = None
     metadata: dict[str, str] | None = None
@@ -143,24 +143,24 @@ class SamplingFields(Fields):
 
     @property
     def continuous_usage(self) -> bool:
-        """Whether every event of such a stream has the number of tokens so far, as in vLLM."""
+        """Whether every event of such a stream contains the number of tokens so far, as in vLLM."""
         wanted = self.stream_options or StreamOptions()
         return self.include_usage and bool(wanted.continuous_usage_stats)
 
     @property
     def sent(self) -> SentFields:
-        """The names under which the fields were sent."""
+        """The names of the fields as the client sent them."""
         structure = "structured_outputs" if self.response_format is None else "response_format"
         return SentFields("prompt", structured_outputs=structure)
 
     def forced_call(self) -> ForcedCall | None:
-        """Return which call the answer must be; None if it is a text, as it is unless the route takes tools."""
+        """Return the call that the answer must make, or None for text. Only routes with tools override this."""
         return None
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
-        """Return the engine's settings; `max_tokens` is the limit asked for, or the room that is left.
+        """Return the engine's settings. `max_tokens` is the requested limit, or the number of tokens left.
 
-        Raises `ApiError` if `min_tokens` exceeds it.
+        Raises `ApiError` if `min_tokens` exceeds `max_tokens`.
         """
         min_tokens = self.min_tokens or 0
         if min_tokens > max_tokens:
@@ -186,7 +186,7 @@ class SamplingFields(Fields):
         )
 
     def _structured_outputs(self) -> StructuredOutputsParams | None:
-        """Return what the text must be. Raises `ApiError` if both fields say it, or a schema is missing."""
+        """Return the required structure of the text. Raises `ApiError` if two fields set it or a schema is missing."""
         wanted, forced = self.response_format, self.forced_call()
         given = self.structured_outputs
         asks = {"structured_outputs": given, "response_format": wanted and wanted.type != "text", "tools": forced}

@@ -1,4 +1,4 @@
-"""What is served and how it is doing: `/v1/models`, `/health` for balancers, `/metrics`, a request's priority."""
+"""Serves the server's state: `/v1/models`, `/health` for load balancers, `/metrics`, a request's priority."""
 
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from mini_vllm_labs.serving.metrics import EngineCollector, counts_of
 from mini_vllm_labs.serving.routes.fields import Fields, parse
 from mini_vllm_labs.serving.served_model import ServedModel
 
-READING = ["GET", "HEAD"]  # clients such as aiperf look by HEAD whether a page is there
+READING = ["GET", "HEAD"]  # clients such as aiperf check with HEAD whether a page exists
 
 
 def state_router(served: ServedModel) -> APIRouter:
@@ -81,7 +81,7 @@ class PriorityRequest(Fields):
 
 
 def priority_router(served: ServedModel) -> APIRouter:
-    """Return the route. vLLM has none like it: its priorities are fixed when a request arrives."""
+    """Return the route. vLLM lacks it: there, a request's priority is fixed on arrival."""
     router = APIRouter()
 
     @router.post("/v1/requests/{answer_id}/priority")
@@ -98,6 +98,6 @@ def priority_router(served: ServedModel) -> APIRouter:
 
 
 def update_choices(answer_id: str, priority: int, engine: LLMEngine) -> int:
-    """Change the priority of every unfinished choice of an answer; return how many there are."""
+    """Change the priority of every unfinished choice of an answer, and return their number."""
     names = [name for name in engine.scheduler.requests if name.rpartition("-")[0] == answer_id]
     return sum(engine.update_priority(name, priority) for name in names)

@@ -1,4 +1,4 @@
-"""`/tokenize` and `/detokenize`: the tokens of texts and chats. (vLLM: `entrypoints/serve/tokenize/`.)"""
+"""Serves `/tokenize` and `/detokenize` for texts and chats. (vLLM: `entrypoints/serve/tokenize/`.)"""
 
 import asyncio
 from functools import cache
@@ -15,7 +15,7 @@ from mini_vllm_labs.serving.served_model import ServedModel
 
 
 class TokenizeRequest(Fields):
-    """A text or a chat whose tokens a client asks for."""
+    """A text or a chat that a client wants tokenized."""
 
     model: str | None = None
     prompt: str | None = None
@@ -25,13 +25,13 @@ class TokenizeRequest(Fields):
     add_generation_prompt: Literal[True] | None = None
 
     def require_possible(self) -> None:
-        """Raise `ApiError` unless there is either a prompt or a chat."""
+        """Raise `ApiError` unless the body has either a prompt or a chat."""
         if (self.prompt is None) == (self.messages is None):
             raise invalid("give either prompt or messages", "prompt")
 
 
 class DetokenizeRequest(Fields):
-    """Tokens whose text a client asks for."""
+    """Tokens that a client wants converted to text."""
 
     model: str | None = None
     tokens: list[TokenId]

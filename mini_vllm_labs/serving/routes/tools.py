@@ -1,4 +1,4 @@
-"""The fields by which clients ask for calls of functions, as OpenAI names them, and the older ones."""
+"""Defines the fields with which clients request function calls, OpenAI's current and legacy ones."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -9,12 +9,12 @@ from mini_vllm_labs.serving.errors import invalid
 from mini_vllm_labs.serving.routes.fields import Fields, shown
 from mini_vllm_labs.serving.tool_calls import NO_PARAMETERS, ForcedCall, closed
 
-MAX_FUNCTIONS = 128  # OpenAI's
+MAX_FUNCTIONS = 128  # OpenAI's limit
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
 
 
 class Function(Fields):
-    """A function that a model may call. Its calls always follow the schema, whatever `strict` says."""
+    """A function that a model may call. Its calls always follow the schema, regardless of `strict`."""
 
     name: Name
     description: str | None = None
@@ -23,7 +23,7 @@ class Function(Fields):
 
 
 class Tool(Fields):
-    """What a model may call: functions alone."""
+    """A tool that a model may call; only functions are supported."""
 
     type: Literal["function"]
     function: Function
@@ -45,7 +45,7 @@ def tool_choice_of(value: object) -> str:
 
 
 def function_call_of(value: object) -> str:
-    """Return the same for the older field. Raises `ValueError`."""
+    """Return the same for the legacy field. Raises `ValueError`."""
     match value:
         case "none" | "auto":
             return value
@@ -55,7 +55,7 @@ def function_call_of(value: object) -> str:
 
 
 class ToolFields(Fields):
-    """What a request says about functions."""
+    """The fields of a request that concern functions."""
 
     tools: Tools | None = None
     tool_choice: Annotated[str, PlainValidator(tool_choice_of)] | None = None
@@ -65,16 +65,16 @@ class ToolFields(Fields):
 
     @property
     def is_legacy(self) -> bool:
-        """Whether the older fields are in use."""
+        """Whether the request uses the legacy fields."""
         return bool(self.functions) or (self.function_call or "").startswith("=")
 
     @property
     def described_tools(self) -> list[dict[str, Any]]:
-        """The functions as a chat template shows them to the model."""
+        """Return the functions in the form that a chat template shows to the model."""
         return [{"type": "function", "function": one.model_dump(exclude_none=True)} for one in self._functions()]
 
     def forced_call(self) -> ForcedCall | None:
-        """Return which call the answer must be; None if it is a text. Raises `ApiError` if the model were to choose."""
+        """Return the call that the answer must make, or None for text. Raises `ApiError` if the model would choose."""
         field, choice_field = ("functions", "function_call") if self.is_legacy else ("tools", "tool_choice")
         choice = self.function_call if self.is_legacy else self.tool_choice
         if self.is_legacy and (self.tools or self.tool_choice not in (None, "none", "auto")):

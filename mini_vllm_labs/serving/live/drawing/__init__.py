@@ -1,1 +1,1 @@
-"""The drawing, in a separate process so that it takes neither the engine's time nor its lock."""
+"""Draws pictures in a separate process, so that drawing uses neither the engine's time nor its lock."""

@@ -1,4 +1,4 @@
-"""The process that draws: pickled messages on standard input, pickled bytes of JSON on standard output."""
+"""Runs the drawing process: reads pickled messages from stdin, writes pickled bytes of JSON to stdout."""
 
 import json
 import os
@@ -16,9 +16,9 @@ LOW_PRIORITY = 10
 
 
 def main() -> None:
-    """Draw until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle: it ends this process
-    if hasattr(os, "nice"):  # Windows has none
+    """Draw pictures until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C and ends this process
+    if hasattr(os, "nice"):  # not on Windows
         os.nice(LOW_PRIORITY)  # the engine comes first
     _, facts = pickle.load(sys.stdin.buffer)
     run, pages = LiveRun(facts), dict[str, SentPage]()

@@ -1,4 +1,4 @@
-"""The kept steps restored: their records, their states, and the histories of their requests."""
+"""Restores the kept steps: their records, their states, and the histories of their requests."""
 
 import pickle
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ RECENT = 150  # more steps than the widest timeline shows: each of its requests 
 
 @dataclass(frozen=True)
 class LiveInfo(RunInfo):
-    """The constants of a server's engine and its requests, which come and go.
+    """The constants of a server's engine, and its changing set of requests.
 
-    Each request gets the smallest number that is free, and thereby its colour and letter. It keeps the number after it
+    Each request gets the smallest free number, which determines its colour and letter. It keeps the number after it
     has ended, for pages that look back.
     """
 
@@ -39,12 +39,12 @@ class LiveInfo(RunInfo):
         self.titles[request_id] = request_id
         self.num_prompt_tokens[request_id] = num_prompt_tokens
         if request_id not in self.numbers:
-            # Numbers in use and returned ones together are 0 to n - 1, so without a returned one the next is n.
+            # Used and returned numbers together are 0 to n - 1, so if none is returned, the next number is n.
             self.numbers[request_id] = heappop(self._returned) if self._returned else len(self._in_use)
             self._in_use.add(request_id)
 
     def end_time_of(self, request_ids: Iterable[str]) -> None:
-        """Release the numbers of some requests for new ones."""
+        """Release the numbers of some requests for new requests."""
         for request_id in self._in_use.intersection(request_ids):
             self._in_use.remove(request_id)
             heappush(self._returned, self.numbers[request_id])
@@ -69,7 +69,7 @@ class LiveHistories(Histories):
         ]
 
     def add(self, state: RunState) -> None:
-        """Add the state's current step. Unlike in a whole run, requests that have ended cost nothing."""
+        """Add the state's current step. Unlike in a whole run, requests that have ended take no time."""
         record = state.record
         assert record is not None
         kinds = {share["id"]: "decode" if state.is_decode(share) else "prefill" for share in record["scheduled"]}
@@ -97,12 +97,12 @@ class LiveRun:
 
     @property
     def newest(self) -> int:
-        """The last step, -1 if there is none."""
+        """The last step, or -1 without steps."""
         return next(reversed(self.records), -1)
 
     @property
     def oldest(self) -> int:
-        """The first step that can be drawn, 0 if there is none."""
+        """The first step that can be drawn, or 0 without steps."""
         return next(iter(self.records), 0)
 
     def feed(self, chunk: Chunk) -> None:
@@ -113,12 +113,12 @@ class LiveRun:
                 self._add(pickle.loads(step))
 
     def state(self, step: int) -> RunState:
-        """Return the state in a step. Later calls change the same object: use it before the next one."""
+        """Return the state in a step. The next call changes the same object, so use it before."""
         if step >= self.newest:
             return self._state
         first = max(place for place in self._keyframes if place <= step)
         at = -1 if self._replayed is None or self._replayed.record is None else self._replayed.record["step"]
-        if self._replayed is None or not first <= at <= step:  # else it goes on: a page that plays asks step by step
+        if self._replayed is None or not first <= at <= step:  # else continue: a playing page requests step after step
             self._replayed, at = self._copy(self._keyframes[first]), first - 1
         for later in range(at + 1, step + 1):
             self._replayed.advance(self.records[later])
@@ -138,10 +138,10 @@ class LiveRun:
         return [verdict for verdict in verdicts if verdict.drafts and verdict.sampled]
 
     def _copy(self, state: RunState) -> RunState:
-        return deepcopy(state, {id(state.info): state.info})  # the info of all requests is shared by all states
+        return deepcopy(state, {id(state.info): state.info})  # all states share the info of all requests
 
     def _restart(self, first: int, keyframe: Keyframe) -> None:
-        if first != self.newest + 1:  # a gap: the state before it leads nowhere
+        if first != self.newest + 1:  # after a gap, the state before it is useless
             self._state = RunState(self.info)
             self._keyframes.clear()
             self._drop_records(first)
@@ -187,7 +187,7 @@ class LiveRun:
         self.histories.add(state)
 
     def _complete(self, record: StepRecord, state: RunState) -> None:
-        """Restore what was left out: block tables, evictions, and all waiting requests but the first ones."""
+        """Restore the omitted fields: block tables, evictions, and the waiting requests after the first ones."""
         tables = state.tables_after_update()
         for share in record["scheduled"]:
             if share["kind"] == "running":
@@ -201,9 +201,9 @@ class LiveRun:
 
 
 def state_of(keyframe: Keyframe, before: RunState) -> RunState:
-    """Return the state in a keyframe, with what a keyframe lacks taken from the state before it.
+    """Return the state in a keyframe, completed from the state before it.
 
-    That is whose content the blocks hold, and the counters of known requests that have ended.
+    A keyframe lacks the owners of the blocks' content and the counters of known requests that have ended.
     """
     info = before.info
     state = RunState(
@@ -226,5 +226,5 @@ def state_of(keyframe: Keyframe, before: RunState) -> RunState:
 
 
 def last_step(history: RequestHistory) -> int:
-    """Return the last step in which a request was present, -1 if there is none."""
+    """Return the last step in which a request was present, or -1 without one."""
     return history.spans[-1].last if history.spans else -1

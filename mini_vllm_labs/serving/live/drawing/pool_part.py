@@ -1,4 +1,4 @@
-"""The memory, fitted to the page: strips of slots, or a map of blocks if the pool is too large for strips."""
+"""Draws the memory, fitted to the page: strips of slots, or a map of blocks if the pool is too large for strips."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ TAKEN = (svg.line(2, 5, 10, 5, class_="mv-line", stroke_width=3), "just taken")
 
 
 def pool_part(state: RunState, width: float, height: float) -> Part:
-    """Return the memory, at most about `height` px high."""
+    """Draw the memory, at most about `height` px high."""
     shelf = shelf_for(state.info, width, height)
     if shelf is not None:
         return memory_part(state, shelf)
@@ -30,7 +30,7 @@ def pool_part(state: RunState, width: float, height: float) -> Part:
 
 
 def shelf_for(info: RunInfo, width: float, height: float) -> Shelf | None:
-    """Return the largest strips that fit the whole pool, None if they would be too small to read."""
+    """Return the largest strips that fit the whole pool, or None if they would be too small to read."""
     size, room = info.block_size, span_of(width)
     if size == 1 or info.num_blocks > MAX_STRIPS:
         return None
@@ -48,7 +48,7 @@ def shelf_for(info: RunInfo, width: float, height: float) -> Shelf | None:
 
 @dataclass(frozen=True)
 class PoolMap:
-    """Cells of `pitch` px, `per_line` of them per line, each standing for `per_cell` blocks."""
+    """A grid of cells of `pitch` px with `per_line` cells per line; each cell represents `per_cell` blocks."""
 
     num_blocks: int
     per_cell: int
@@ -77,7 +77,7 @@ class PoolMap:
         return sorted({(block - 1) // self.per_cell for block in block_ids})
 
     def squares(self, cells: Iterable[int], thick: float | None = None, **attributes: svg.Value) -> Markup:
-        """Return squares, drawn as the dashes of one thick line per run of cells."""
+        """Draw cells as squares: the dashes of one thick line per run of cells."""
         size, data = self.pitch - 1, list[str]()
         for first, last in runs(cells, self.per_line):
             line, place = divmod(first, self.per_line)
@@ -98,7 +98,7 @@ def runs(cells: Iterable[int], per_line: int) -> list[tuple[int, int]]:
 
 
 def pool_map_part(state: RunState, pool: PoolMap) -> Part:
-    """Return the whole pool: held blocks in their request's colour, cached free ones paler."""
+    """Draw the whole pool: held blocks in their request's colour, cached free blocks paler."""
     info, holders = state.info, state.holders()
     kept = dict[str | None, list[int]]()
     for block in sorted(state.cached() - holders.keys()):
@@ -127,13 +127,13 @@ def pool_map_part(state: RunState, pool: PoolMap) -> Part:
 def owned(
     pool: PoolMap, info: RunInfo, name: str | None, blocks: Iterable[int], words: str, **attributes: svg.Value
 ) -> Markup:
-    """Return the squares of some blocks in the colour of their request, grey if it is unknown."""
+    """Draw the squares of some blocks in the colour of their request, or grey if it is unknown."""
     index = None if name is None else info.index(name)
     squares = pool.squares(pool.cells(blocks), stroke="var(--mv-faint)" if index is None else color(index))
     return svg.group(svg.tooltip(words), squares, data_request=None if index is None else str(index), **attributes)
 
 
 def kept_content(info: RunInfo, name: str | None, num_blocks: int) -> str:
-    """Return whose content some free blocks hold, in words."""
+    """Return a phrase that names the owner of the content in some free blocks."""
     whose = "an earlier request" if name is None else info.label(name)
     return f"{'hold' if num_blocks > 1 else 'holds'} content of {whose}"

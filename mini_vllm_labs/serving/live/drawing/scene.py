@@ -1,4 +1,4 @@
-"""One picture of a server's engine: the time machine's parts in the room that the page has, with figures and text."""
+"""Draws a picture of a server's engine from the time machine's parts, fitted to the page, with figures and text."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -35,7 +35,7 @@ LEGEND = {"drafts": [(RIGHT, "accepted"), (WRONG, "rejected")]}
 
 
 def picture_of(run: LiveRun, look: Look, constants: Mapping[str, Any]) -> Picture:
-    """Return the picture of the step that a page looks at, or of the nearest one that is kept."""
+    """Draw the step that a page shows, or the nearest step that is kept."""
     newest = run.newest
     step = newest if look.step is None else max(run.oldest, min(newest, look.step))
     state, width = as_seen(run, step), float(look.width)
@@ -53,14 +53,14 @@ def picture_of(run: LiveRun, look: Look, constants: Mapping[str, Any]) -> Pictur
 
 
 def as_seen(run: LiveRun, step: int) -> RunState:
-    """Return the state in a step, without owners for content that is older than the requests around that step."""
-    state, recent = copy(run.state(step)), run.recent(step)  # the run keeps its own
+    """Return the state in a step, without the owners of content whose requests are no longer recent."""
+    state, recent = copy(run.state(step)), run.recent(step)  # copies: the run's state must not change
     state.remembered = {block: name for block, name in state.remembered.items() if name in recent}
     return state
 
 
 def drafts_part(verdicts: Sequence[Verdict], info: RunInfo, width: float) -> Part:
-    """Return a mark for each draft of the previous step, accepted or rejected, for as many requests as fit."""
+    """Draw a mark (accepted or rejected) for each draft of the previous step, for as many requests as fit."""
     drawn, x, room = list[Markup](), 0.0, span_of(width)
     for place, verdict in enumerate(verdicts):
         wide = TILE + 4 + APART * len(verdict.drafts)
@@ -76,7 +76,7 @@ def drafts_part(verdicts: Sequence[Verdict], info: RunInfo, width: float) -> Par
 
 
 def marked_drafts(verdict: Verdict, info: RunInfo) -> Markup:
-    """Return a request's tile and the marks of its drafts in order."""
+    """Draw a request's tile and the marks of its drafts in order."""
     index, label = info.index(verdict.request_id), info.label(verdict.request_id)
     what = "place for a draft" if STAND_IN in verdict.drafts else "draft"
     marks = [
@@ -97,14 +97,14 @@ def marked_drafts(verdict: Verdict, info: RunInfo) -> Markup:
 
 
 def timeline_part(run: LiveRun, state: RunState, look: Look, height: float) -> Part:
-    """Return the steps around the one shown; in a crowd, only the followed and the running requests have rows."""
+    """Draw the steps around the shown one; in a crowd, only the followed and the running requests have rows."""
     assert state.record is not None
     step, room = state.record["step"], span_of(look.width)
     num_steps = int(room // STEP_WIDTH)
     end = min(run.newest, step + (int(num_steps * AHEAD) if look.step is not None else 0))
     first = max(0, run.oldest, end - num_steps + 1)
     axis = StepAxis([STEP_WIDTH * place for place in range(num_steps + 1)], is_even=True, first=first)
-    # Only two row heights, so that layers seldom move and the page can replace them one by one.
+    # With only two row heights, layers rarely move and the page can replace them one by one.
     few, many = (max(MIN_ROWS, min(MAX_ROWS, int(height // high))) for high in ROWS)
     shown = rows_of(run, state, look.follow, first, end, many)
     num_rows, row = (few, ROWS[0]) if len(shown) <= few else (many, ROWS[1])
@@ -115,7 +115,7 @@ def timeline_part(run: LiveRun, state: RunState, look: Look, height: float) -> P
 
 
 def rows_of(run: LiveRun, state: RunState, follow: str, first: int, last: int, num_rows: int) -> list[str]:
-    """Return the requests with a row: the followed one, then current and recent ones in order of arrival."""
+    """Return the requests with rows: the followed one, then current and recent ones in order of arrival."""
     assert state.record is not None
     record = state.record
     followed = [follow] if follow in run.info.titles else []
@@ -140,7 +140,7 @@ def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
 
 
 def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
-    """Return every fact of a picture as lines of text; long lists are cut."""
+    """Return every fact of a picture as lines of text, with long lists truncated."""
     assert state.record is not None
     record, info, totals = state.record, run.info, run.totals[state.record["step"]]
 

@@ -1,4 +1,4 @@
-"""What an open page has been sent, so that it gets only what it lacks."""
+"""Remembers what was sent to an open page, so that later messages contain only changes."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,14 +12,14 @@ from mini_vllm_labs.serving.live.drawing_process import Look
 
 
 class SentPage:
-    """What one page has been sent: its last picture, and the requests whose colours it knows."""
+    """Remembers the last picture sent to one page, and the requests whose colours the page knows."""
 
     def __init__(self) -> None:
         self._picture: Picture | None = None
         self._numbers: dict[str, int] = {}
 
     def message(self, run: LiveRun, look: Look, picture: Picture, step: int) -> dict[str, Any]:
-        """Return what the page lacks for a picture: all of it at first, later only the layers that have changed."""
+        """Return the message for a new picture: the whole picture at first, later only the changed layers."""
         before, self._picture = self._picture, picture
         message: dict[str, Any] = {
             "newest": run.newest,
@@ -41,7 +41,7 @@ class SentPage:
         return message
 
     def _new_names(self, run: LiveRun, recent: set[str]) -> dict[str, list[object]]:
-        """Return number, letter and colours of requests new to the page, and nothing for those that have gone."""
+        """Return number, letter and colours of each request new to the page, and an empty list for each one gone."""
         numbers = {name: run.info.index(name) for name in recent}
         new: dict[str, list[object]] = {
             name: [number, run.info.label(name), color(number), ink_on(number)]
@@ -54,5 +54,5 @@ class SentPage:
 
 
 def places_of(picture: Picture) -> tuple[object, ...]:
-    """Return what two pictures must share so that one can replace the layers of the other."""
+    """Return the sizes and positions; layers can be replaced only between pictures that share them."""
     return picture.width, picture.height, [(layer.name, layer.x, layer.y) for layer in picture.layers]
