@@ -1,1 +1,1 @@
-"""Pictures of an engine's steps: pure functions from traces to SVG, and three ways to show them. See README.md."""
+"""Draws an engine's steps with pure functions from traces to SVG, and shows them in three ways. See README.md."""

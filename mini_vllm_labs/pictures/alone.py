@@ -1,4 +1,4 @@
-"""A widget in a page without a kernel: an exported page, or a saved notebook that is trusted."""
+"""Runs a widget in a page without a kernel: an exported page, or a trusted saved notebook."""
 
 import base64
 import gzip
@@ -10,7 +10,7 @@ from mini_vllm_labs.pictures.picture import read_asset
 
 PLAYER = "".join(map(read_asset, ("controls.js", "motion.js", "following.js", "player.js")))
 WITH_LINES = read_asset("lines.js") + PLAYER
-# When the still comes into view, the widget takes its place. In an open notebook it first gives the live widget, which
+# When the still comes into view, the widget replaces it. In an open notebook it first gives the live widget, which
 # hides the still, two seconds to appear.
 START = (
     "((still,data)=>new IntersectionObserver((seen,watch)=>{if(!seen.some(one=>one.isIntersecting))return;"
@@ -26,13 +26,13 @@ START = (
 
 
 def alone(state: Mapping[str, Any], front_end: str = PLAYER, css: str = "controls.css") -> str:
-    """Return a script that replaces the still next to it with a widget.
+    """Return a script that replaces the adjacent still with a widget.
 
-    `state` has the widget's traits, `front_end` is its JavaScript, by default the player's, and `css` names its files.
-    All of it is compressed: a film and the player are a script of 20 to 60 kB.
+    `state` contains the widget's traits, `front_end` is its JavaScript (by default the player's), and `css` names its
+    style files. All of it is compressed: the script for a film with the player has 20 to 60 kB.
     """
     style = "".join(map(read_asset, css.split()))
     packed = {"player": front_end + read_asset("alone.js"), "css": style, "state": dict(state)}
-    # Without the time, so that an unchanged film is saved as the same bytes.
+    # No timestamp, so that an unchanged film is saved as the same bytes.
     data = gzip.compress(json.dumps(packed, separators=(",", ":")).encode(), mtime=0)
     return f"<script>{START % base64.b64encode(data).decode()}</script>"

@@ -1,4 +1,4 @@
-"""What `mini-vllm arena` prints, and its picture: what a policy costs in latency against how fairly it serves."""
+"""Builds the report of `mini-vllm arena`: its tables, and a picture of the policies' latency against their fairness."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from mini_vllm_labs.simulation.arena.contest import Estimate
 from mini_vllm_labs.simulation.arena.figures import Figures
 
 Read = Callable[[Figures], float]
-# Heading, unit, whether more is better, and where it is read.
+# Heading, unit, whether more is better, and the function that reads the value.
 LATENCIES: list[tuple[str, str, bool, Read]] = [
     ("TTFT\np50", "s", False, lambda run: run.ttft.p50),
     ("TTFT\np99", "s", False, lambda run: run.ttft.p99),
@@ -42,22 +42,22 @@ LABEL, LABEL_HEIGHT = 12, 15
 
 
 def estimate(runs: Sequence[Figures], read: Read) -> Estimate:
-    """Return a figure over the seeds."""
+    """Estimate a figure over the seeds."""
     return Estimate.of([read(run) for run in runs])
 
 
 def digits(value: float) -> str:
-    """Return a number with three significant digits, whole from 100 on."""
+    """Format a number with three significant digits, and as a whole number from 100 on."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def cell(value: Estimate) -> str:
-    """Return a mean, with the margin of its 95% interval where there is one."""
+    """Format a mean with the margin of its 95% interval, if it has one."""
     return digits(value.mean) if math.isnan(value.margin) else f"{digits(value.mean)} ±{digits(value.margin)}"
 
 
 def figures_table(results: Mapping[str, Sequence[Figures]], columns: Sequence[tuple[str, str, bool, Read]]) -> Table:
-    """Return a row for each policy; the best of each column is bold."""
+    """Return a table with a row per policy; the best value of each column is bold."""
     table = plain_table("policy", *(f"{heading} {unit}".rstrip() for heading, unit, _, _ in columns))
     means = {name: [estimate(runs, read).mean for *_, read in columns] for name, runs in results.items()}
     for name, row in means.items():
@@ -71,7 +71,7 @@ def figures_table(results: Mapping[str, Sequence[Figures]], columns: Sequence[tu
 
 
 def goodput_table(results: Mapping[str, Sequence[Figures]]) -> Table:
-    """Return the goodput of each policy as a whole and by class: a share, requests and output tokens per second."""
+    """Return a table of each policy's goodput, in total and by class: share, requests/s and output tokens/s."""
     table = plain_table("policy", "class", "good %", "requests/s", "output tokens/s")
     for name, runs in results.items():
         for number, each in enumerate(["all", *runs[0].classes]):
@@ -85,7 +85,7 @@ def goodput_table(results: Mapping[str, Sequence[Figures]]) -> Table:
 
 
 def plain_table(first: str, *headings: str) -> Table:
-    """Return an empty table whose figures stand on the right."""
+    """Return an empty table with right-aligned figures."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # all policies in 80 columns
     table.add_column(first, no_wrap=True)
     for heading in headings:
@@ -94,7 +94,7 @@ def plain_table(first: str, *headings: str) -> Table:
 
 
 def front(places: Mapping[str, Place]) -> list[str]:
-    """Return the policies that no other beats in both, the fastest first."""
+    """Return the policies that no other policy beats in both latency and fairness, fastest first."""
     best: list[str] = []
     for name in sorted(places, key=lambda name: (places[name][0].mean, -places[name][1].mean)):
         if not best or places[name][1].mean > places[best[-1]][1].mean:
@@ -103,7 +103,7 @@ def front(places: Mapping[str, Place]) -> list[str]:
 
 
 def pareto_picture(places: Mapping[str, Place], conditions: str, width: float = WIDTH) -> Picture:
-    """Return a point for each policy, left is faster and up is fairer, and the line of those that none beats."""
+    """Draw a point per policy (left is faster, up is fairer) and a line through the unbeaten policies."""
     best = front(places)
     title = "Which policy is fast, and which is fair"
     heading, y = chart.head(title, [conditions], width)
@@ -142,7 +142,7 @@ def pareto_picture(places: Mapping[str, Place], conditions: str, width: float = 
 def labels(
     points: Mapping[str, tuple[float, float]], best: Sequence[str], width: float, bottom: float
 ) -> list[svg.Markup]:
-    """Return the names beside their points, moved where they would overlap; those in one place share lines."""
+    """Draw the names next to their points, moved where they would overlap; names in one place share lines."""
     # A line of text reaches from 8 above its y to 7 below, a point from RADIUS above to RADIUS below.
     dots = [(x - RADIUS, x + RADIUS, y + 8 - RADIUS, y + 8 + RADIUS) for x, y in points.values()]
     taken: list[tuple[float, float, float, float]] = []
@@ -165,7 +165,7 @@ def labels(
 
 
 def together(points: Mapping[str, tuple[float, float]], best: Sequence[str]) -> list[list[str]]:
-    """Return the names from above, those of beaten policies whose points touch as one group."""
+    """Return the names from top to bottom; beaten policies whose points touch form one group."""
     groups: list[list[str]] = []
     for name in sorted(points, key=lambda name: points[name][1]):
         for names in groups:
@@ -178,7 +178,7 @@ def together(points: Mapping[str, tuple[float, float]], best: Sequence[str]) -> 
 
 
 def sentence(places: Mapping[str, Place], best: Sequence[str]) -> str:
-    """Return what the picture says."""
+    """Return the picture's main finding as a sentence."""
     fastest, fairest = best[0], best[-1]
     if fastest == fairest:
         return f"No policy beats {fastest}: it is the fastest and the fairest here."

@@ -1,4 +1,4 @@
-"""The DFA of a regex as a graph: where a text is in it, what it may read next, and which tokens are masked."""
+"""Draws the DFA of a regex as a graph: the text's state, the bytes that may follow, and the masked tokens."""
 
 from collections.abc import Collection, Sequence
 
@@ -14,7 +14,7 @@ MAX_STATES, MAX_TOKENS, RADIUS, MIDDLE, HEIGHT = 16, 8, 15, 105, 190
 
 
 def automaton(regex: str, dfa: Dfa, state: int, allowed: Collection[str], num_tokens: int) -> Picture:
-    """Return the graph of a DFA with the current state filled; `allowed` are the tokens that are not masked.
+    """Draw the graph of a DFA with the current state filled; `allowed` are the tokens that are not masked.
 
     Raises `ValueError` for more than `MAX_STATES` states.
     """
@@ -51,7 +51,7 @@ def _node(x: float, number: int, may_end: bool, is_current: bool) -> Markup:
 
 
 def _arrow(start: float, end: float, distance: int, label: str) -> Markup:
-    """Draw forward arrows above the states and backward ones below; a longer way is a higher arc."""
+    """Draw forward arrows above the states and backward arrows below; longer distances get higher arcs."""
     side, shift = (1, -5) if distance < 0 else (-1, 5 if distance else -8)
     from_x, to_x, y = start + shift, end - shift, MIDDLE + side * (RADIUS - 1)
     top = MIDDLE + side * (RADIUS + 14 + 16 * min(3, abs(distance)))

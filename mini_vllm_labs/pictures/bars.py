@@ -1,4 +1,4 @@
-"""A small chart of bars: one measure of several runs. Three fit beside each other in a wide page."""
+"""Draws a small bar chart: one measure of several runs. Three charts fit side by side in a wide page."""
 
 import math
 import re
@@ -13,10 +13,10 @@ from mini_vllm_labs.runs.palette import color
 SMALL_WIDTH = 260
 TITLE, LINE_HEIGHT, ROW, BAR, MAX_NAME, GAP, MARGIN = 13, 17, 20, 12, 128, 6, 10
 MAX_LINES = 2
-MAX_RATIO = 30  # of the bars of a linear axis: at 31 the shortest is as long as a letter
+MAX_RATIO = 30  # of the bars on a linear axis: at 31, the shortest bar is only as long as a letter
 AXIS_HEIGHT = 18
-SHARE = (0.0, 1.0)  # the axis of a share, from nothing to all of it
-COLOUR = "#8E7CC3"  # no request has it
+SHARE = (0.0, 1.0)  # the axis of a share
+COLOUR = "#8E7CC3"  # not the colour of any request
 
 
 def bars(
@@ -29,11 +29,11 @@ def bars(
     as_text: Callable[[float], str] = "{:g}".format,
     indices: Mapping[str, int] | None = None,
 ) -> Picture:
-    """Return a bar for each value, with its text at the end; a name without a value has the text alone.
+    """Draw a bar for each value, with its text at the end; a name without a value gets only the text.
 
-    `marks` are the reference's values, lines across the bars, and `as_text` how they are written. `others` are on the
-    axis too. It begins at 0, or is logarithmic if the largest value is over `MAX_RATIO` times the smallest and 0 is
-    none of the others. `indices` are the requests in whose colours the bars are.
+    `marks` are the reference's values, drawn as lines across the bars and formatted by `as_text`. The axis also covers
+    `others`. It begins at 0, or is logarithmic if the largest value is over `MAX_RATIO` times the smallest and `others`
+    does not contain 0. `indices` are the requests that determine the bars' colours.
     """
     known = marks or {}
     names = [shorten(name, MAX_NAME, LABEL) for name in texts]
@@ -63,9 +63,9 @@ def bars(
 
 
 def log_scale(values: Collection[float], start: float, room: float) -> LogScale | None:
-    """Return a logarithmic scale that begins below the smallest value over 0, None if a linear one shows all.
+    """Return a logarithmic scale that begins below the smallest value over 0, or None if a linear scale suffices.
 
-    The largest value is `room` px from `start`. The scale goes on under the texts, so that two labels fit below it.
+    The largest value is `room` px from `start`. The scale continues under the texts, so that two labels fit below it.
     """
     known = [value for value in values if value > 0]
     if max(known, default=0) <= MAX_RATIO * min(known, default=0):
@@ -76,17 +76,17 @@ def log_scale(values: Collection[float], start: float, room: float) -> LogScale 
 
 
 def without_decimals(text: str) -> str:
-    """Return the text of a round number: 10 ms for 10.0 ms."""
+    """Shorten the text of a round number: 10 ms for 10.0 ms."""
     return re.sub(r"\.0+(?!\d)", "", text)
 
 
 def in_unit(values: Mapping[str, float], unit: str) -> dict[str, str]:
-    """Return whole numbers with their unit."""
+    """Format values as whole numbers with a unit."""
     return {name: f"{value:,.0f} {unit}".strip() for name, value in values.items()}
 
 
 def row(name: str, length: float, text: str, start: float, fill: str, mark: float) -> svg.Markup:
-    """Return a name, a bar from `start` on, its text, and a line at `mark` unless that is negative or both are 0."""
+    """Draw a name, a bar from `start`, its text, and a line at `mark`, unless that is negative or both are 0."""
     line = svg.line(start + mark, -2, start + mark, BAR + 2, class_="mv-line mv-reference", stroke_width=2)
     return svg.joined(
         [

@@ -1,4 +1,4 @@
-"""Static above continuous batching, on one axis of steps: a row for each seat, and the idle area as a number."""
+"""Draws static above continuous batching on one axis of steps: a row per seat, and the idle area as a number."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ HIGH, ROW, HEAD = 24, 28, 30
 
 @dataclass(frozen=True)
 class Stay:
-    """A request in a seat, from step `start` up to step `end`, without it."""
+    """A request in a seat, from step `start` up to but excluding step `end`."""
 
     request: int
     seat: int
@@ -33,7 +33,7 @@ class Stay:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which request has which seat. `num_idle` counts the steps in which a seat computes nothing, over all seats."""
+    """An assignment of requests to seats. `num_idle` counts the idle steps of all seats."""
 
     stays: Sequence[Stay]
     num_seats: int
@@ -51,14 +51,14 @@ class Plan:
         return self.num_idle / (self.num_seats * self.num_steps)
 
     def idle(self, seat: int) -> list[tuple[int, int]]:
-        """Return the times in which a seat is empty, as (start, end)."""
+        """Return the times during which a seat is empty, as (start, end)."""
         mine = sorted((stay.start, stay.end) for stay in self.stays if stay.seat == seat)
         edges = zip([0, *(end for _, end in mine)], [*(start for start, _ in mine), self.num_steps], strict=True)
         return [(start, end) for start, end in edges if start < end]
 
 
 def static(lengths: Sequence[int], num_seats: int) -> Plan:
-    """Return batches of requests: the next one starts when the longest answer of this one is complete."""
+    """Plan static batches: the next batch starts when the longest answer of the current batch is complete."""
     stays, start = list[Stay](), 0
     for first in range(0, len(lengths), num_seats):
         batch = lengths[first : first + num_seats]
@@ -68,7 +68,7 @@ def static(lengths: Sequence[int], num_seats: int) -> Plan:
 
 
 def continuous(lengths: Sequence[int], num_seats: int) -> Plan:
-    """Return each request in the first seat that is free: what the engine does with `max_num_seqs`."""
+    """Plan each request in the first free seat, as the engine does with `max_num_seqs`."""
     free, stays = [0] * num_seats, list[Stay]()
     for request, length in enumerate(lengths):
         seat = free.index(min(free))
@@ -83,9 +83,9 @@ KINDS: tuple[tuple[str, Callable[[Sequence[int], int], Plan]], ...] = (("static"
 def batching(
     lengths: Sequence[int] = LENGTHS, num_seats: int = SEATS, width: float = WIDTH, horizon: int = 0
 ) -> Picture:
-    """Return requests that arrive together and take `lengths` steps each, in both kinds of batches.
+    """Draw requests that arrive together and take `lengths` steps each, in both kinds of batches.
 
-    The axis has room for at least `horizon` steps, so that a bar under the mouse does not shrink.
+    The axis covers at least `horizon` steps, so that a bar does not shrink under the mouse.
     Raises `ValueError` without a request, for a length below 1, or without a seat.
     """
     if not lengths or min(lengths) < 1 or num_seats < 1:
@@ -113,7 +113,7 @@ def figures(plan: Plan) -> str:
 
 
 def plan_part(name: str, plan: Plan, axis: StepAxis, width: float) -> Part:
-    """Return the rows of the seats under a headline with the idle share; the end of the long answer can be dragged."""
+    """Draw the seats' rows under a headline with the idle share; the end of the long answer is draggable."""
     rows, empty = list[svg.Markup](), list[svg.Markup]()
     for stay in plan.stays:
         x, wide = axis.x(stay.start), axis.x(stay.end) - axis.x(stay.start)
@@ -145,7 +145,7 @@ def plan_part(name: str, plan: Plan, axis: StepAxis, width: float) -> Part:
 
 
 def batching_panel() -> "Panel":
-    """Return knobs for the longest answer and the seats; the end of its bar can be dragged in the picture, too."""
+    """Return knobs for the longest answer and the seats; the end of that answer's bar is also draggable."""
     from mini_vllm_labs.pictures.panels import Panel
 
     def draw(longest: float, seats: float, width: float = WIDTH, before: Any = None) -> Picture:

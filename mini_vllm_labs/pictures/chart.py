@@ -1,4 +1,4 @@
-"""Parts of a chart: scales, axes, curves, labelled points, and the text above and below them."""
+"""Draws the parts of a chart: scales, axes, curves, labelled points, and the text above and below them."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ MARGIN, LINE_HEIGHT, MAX_LINES = 10, 16, 6
 
 
 def round_values(direction: int, near: float) -> list[float]:
-    """Return 1, 2 and 5 times the power of ten around a value, and of the next one up (1) or down (-1)."""
+    """Return 1, 2 and 5 times the power of ten around a value, and the same for the next power up (1) or down (-1)."""
     power = math.floor(math.log10(near))
     return [step * 10.0**k for k in (power, power + direction) for step in (1, 2, 5)]
 
@@ -40,7 +40,7 @@ class LogScale:
         return cls(low, min(value for value in round_values(1, max(known)) if value > max(known)), start, end)
 
     def __call__(self, value: float) -> float:
-        """Return the place of a value; a value outside the scale is at the nearer end."""
+        """Return the position of a value; a value outside the scale gets the nearer end."""
         share = math.log10(min(max(value, self.low), self.high) / self.low) / math.log10(self.high / self.low)
         return self.start + share * (self.end - self.start)
 
@@ -54,7 +54,7 @@ class LogScale:
 
 @dataclass(frozen=True)
 class PercentScale:
-    """Percentiles on a length from `start` to `end`: from 90 to 99 is as far as from 0 to 90. Ends at `most`."""
+    """A scale for percentiles from `start` to `end` px: 90 to 99 is as long as 0 to 90. It ends at `most`."""
 
     start: float
     end: float
@@ -74,7 +74,7 @@ class ChartFrame:
 
 
 def x_axis(scale: LogScale, top: float, bottom: float, as_text: Callable[[float], str]) -> svg.Markup:
-    """Return vertical rules at the ticks, with as many labels below as have room up to the end of the scale."""
+    """Draw vertical rules at the ticks, with as many labels below as fit up to the end of the scale."""
     parts, taken = [], -math.inf
     for value in scale.ticks():
         x, half = scale(value), text_width(as_text(value), LABEL) / 2
@@ -88,7 +88,7 @@ def x_axis(scale: LogScale, top: float, bottom: float, as_text: Callable[[float]
 
 
 def y_axis(places: Iterable[tuple[float, str]], left: float, right: float) -> svg.Markup:
-    """Return horizontal rules at the (y, label) places, labelled on their left."""
+    """Draw horizontal rules at the (y, label) places, labelled on the left."""
     return svg.joined(
         svg.group(
             svg.line(left, y, right, y, class_="mv-rule", stroke_opacity=0.6),
@@ -111,16 +111,16 @@ def cloud(points: Iterable[Point], radius: float, **attributes: svg.Value) -> sv
 
 
 def dot(point: Point, color: str, radius: float = 4) -> svg.Markup:
-    """Return one point, with a rim that keeps it apart from the curve below."""
+    """Draw one point, with a rim that separates it from the curve below."""
     x, y = point
     return svg.element("circle", cx=x, cy=y, r=radius, fill=color, class_="mv-cased")
 
 
 def beside(point: Point, other: float, content: str, left: float, right: float) -> svg.Markup:
-    """Return text at a point of a rising curve, clear of it and of a second curve that is at x = `other` there.
+    """Draw text at a point of a rising curve, without covering it or a second curve at x = `other`.
 
-    Below and to the right of both curves, or above and to the left of both, nothing is in the way; of these two sides
-    the text takes the one nearer to the point, if there is room between `left` and `right`.
+    The area below and to the right of both curves is free, and so is the area above and to the left. The text goes to
+    the side nearer to the point, if it fits between `left` and `right`.
     """
     x, y = point
     width = text_width(content, LABEL, bold=True)
@@ -137,7 +137,7 @@ def paragraph(x: float, y: float, lines: Sequence[str], **attributes: svg.Value)
 
 
 def head(title: str, lines: Iterable[str], width: float) -> tuple[svg.Markup, float]:
-    """Return a title with faint lines below it, all wrapped to the width, and the y where the rest may begin."""
+    """Draw a title and faint lines, wrapped to the width; also return the y below them."""
     titles = wrap(title, width - 2 * MARGIN, TITLE, MAX_LINES, bold=True)
     faint = [part for line in lines for part in wrap(line, width - 2 * MARGIN, LABEL, MAX_LINES)]
     below = 22 + LINE_HEIGHT * len(titles)
@@ -146,6 +146,6 @@ def head(title: str, lines: Iterable[str], width: float) -> tuple[svg.Markup, fl
 
 
 def foot(sentence: str, y: float, width: float, look: str = "") -> tuple[Layer, float]:
-    """Return the last lines of a picture as a layer, and the height of the picture."""
+    """Draw the last lines of a picture as a layer; also return the picture's height."""
     lines = wrap(sentence, width - 2 * MARGIN, LABEL, MAX_LINES)
     return Layer("sentence", paragraph(MARGIN, y, lines, class_=look or None)), y + LINE_HEIGHT * len(lines)

@@ -1,9 +1,9 @@
-"""Quantities with three significant digits and a unit."""
+"""Formats quantities with three significant digits and a unit."""
 
 
 def digits(value: float) -> str:
-    """Return a number with three significant digits, and all digits before the point; millions as M."""
-    if value >= 999_999.5:  # what is rounded to a million is one, and so on below
+    """Format a number with three significant digits, but keep all digits before the point; millions get M."""
+    if value >= 999_999.5:  # rounds to a million; likewise below
         return f"{digits(value / 1e6)} M"
     if value >= 99.95:
         return f"{value:,.0f}"
@@ -11,19 +11,19 @@ def digits(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Return a time in the largest of µs, ms and s that gives at least 1."""
+    """Format a time in the largest of µs, ms and s that gives at least 1."""
     if value < 0.9995e-3:  # 999.6 µs would be shown as 1,000 µs
         return f"{digits(value * 1e6)} µs"
     return f"{digits(value)} s" if value >= 0.9995 else f"{digits(value * 1e3)} ms"
 
 
 def round_seconds(value: float) -> str:
-    """Return a time with one significant digit, as on an axis."""
+    """Format a time with one significant digit, as on an axis."""
     return f"{value:,.0f} s" if value >= 1 else f"{value * 1e3:g} ms"
 
 
 def memory(num_bytes: float) -> str:
-    """Return bytes in the largest of B, KiB, MiB and GiB that gives at least 1."""
+    """Format bytes in the largest of B, KiB, MiB and GiB that gives at least 1."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if num_bytes >= size:
             return f"{digits(num_bytes / size)} {unit}"

@@ -1,4 +1,4 @@
-"""A sequence of pictures of one shape, encoded so that unchanged layers are stored once."""
+"""Encodes a sequence of pictures of one shape so that unchanged layers are stored once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo
 
 @dataclass(frozen=True)
 class Film:
-    """Pictures with the same layers in the same places, one per step; `also` has those for pages of other widths.
+    """Pictures with the same layers in the same places, one per step; `also` has pictures for other page widths.
 
-    `follow` lists what the reader can follow, as (key, name): the key is `request:0` for the elements with
-    `data-request="0"`, `block:17` for `data-block="17"`. `events` are the words for what happens in each picture,
-    such as `("preemption",)`, at which play can stop. With `has_time` the pictures can be shown on the scale `time`
-    too. `word` is what a picture is: a step, or a row of a batch. `first` is the one that a player shows first. `lines`
-    are the lines of code that decided it, as `Lines.encode` returns them.
-    Raises `ValueError` if the pictures differ in shape, or if there is not one list of events for each.
+    `follow` lists the things that a reader can follow, as (key, name): the key is `request:0` for the elements with
+    `data-request="0"`, `block:17` for `data-block="17"`. `events` names the events in each picture at which play can
+    stop, such as `("preemption",)`. With `has_time`, the scale `time` is also available. `word` names the unit of a
+    picture: a step, or a row of a batch. A player opens at picture `first`. `lines` are the lines of code that decided
+    each step, as `Lines.encode` returns them.
+    Raises `ValueError` if the pictures differ in shape, or if the number of `events` differs from that of pictures.
     """
 
     pictures: Sequence[Picture]
@@ -32,7 +32,7 @@ class Film:
 
     @classmethod
     def of(cls, drawn: Mapping[Any, Sequence[Picture]], follow: Sequence[tuple[str, str]] = (), **shown: Any) -> Self:
-        """Return the film of the pictures by the width in px that each is drawn for."""
+        """Build a film from pictures, given by the page width in px for which they are drawn."""
         also = [pictures for width, pictures in drawn.items() if width != WIDTH]
         return cls(drawn[WIDTH], also, follow, **shown)
 
@@ -67,11 +67,11 @@ class Film:
         return replace(self, pictures=list(map(change, self.pictures)), also=also)
 
     def encode(self) -> dict[str, Any]:
-        """Return the film for the player.
+        """Encode the film for the player.
 
         `fragments` are the distinct contents of layers and text alternatives. The `stop` of a frame names the events at
-        which play can stop. For each width there is a view: `svg` has its empty layers, and `changes` has for each step
-        a flat list of the layer number and fragment number of each layer that changed.
+        which play can stop. Each width has a view: `svg` contains its empty layers, and `changes` contains, per step,
+        a flat list with the layer number and fragment number of each changed layer.
         """
         events = self.events or [()] * len(self.pictures)
         numbers: dict[str, int] = {}
@@ -100,7 +100,7 @@ def requests_of(info: RunInfo) -> list[tuple[str, str]]:
 
 
 def view_of(pictures: Sequence[Picture], numbers: dict[str, int]) -> dict[str, Any]:
-    """Return the pictures of one width; `numbers` grows by the fragments that are new."""
+    """Encode the pictures of one width; add new fragments to `numbers`."""
     changes, before = [], list[int]()
     for picture in pictures:
         now = [numbers.setdefault(layer.content, len(numbers)) for layer in picture.layers]

@@ -1,4 +1,4 @@
-"""Which gate closes in which step of a run with many requests: compute, seats or memory, each as a strip."""
+"""Draws which gate (compute, seats or memory) closes in each step of a large run, with a strip per gate."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ PREEMPTED = (svg.rect(2, 3, 10, MARK, class_="mv-alert"), "preempted")
 
 @dataclass(frozen=True)
 class Counts:
-    """A step in numbers: `decode` tokens are of computed prompts, `cut` those of a last share within a prompt."""
+    """The counts of a step. `decode` tokens follow computed prompts; `cut` tokens belong to a final partial chunk."""
 
     total: int
     decode: int
@@ -43,7 +43,7 @@ class Counts:
         decode = sum(one["n"] == 1 and one["computed"] >= lengths[one["id"]] for one in shares)
         cut = shares[-1]["n"] if shares and shares[-1]["computed"] + shares[-1]["n"] < lengths[shares[-1]["id"]] else 0
         running, waiting, preempted = (len(record[key]) for key in ("running_after", "waiting_after", "preempted"))
-        seated = running + len(record["finished"])  # as it was when the step was planned
+        seated = running + len(record["finished"])  # when the step was planned
         gate = gate_of(record["total"], seated, waiting, preempted, info)
         return cls(record["total"], decode, cut, record["free_after_schedule"], running, waiting, preempted, gate)
 
@@ -60,7 +60,7 @@ class Counts:
 
 
 def gate_of(total: int, seated: int, waiting: int, preempted: int, info: RunInfo) -> str:
-    """Return what let no more tokens into a step of chunked prefill, empty if nothing was left outside."""
+    """Return the gate that admitted no more tokens to a step of chunked prefill, or an empty string."""
     if total >= info.token_budget:
         return "compute"
     if waiting and seated == info.max_num_seqs:
@@ -69,7 +69,7 @@ def gate_of(total: int, seated: int, waiting: int, preempted: int, info: RunInfo
 
 
 def gates(recording: Recording) -> Film:
-    """Return a picture for each step: the whole run in four strips. The film opens where memory binds."""
+    """Return a film whose pictures show the whole run in four strips. It opens where memory is the limit."""
     info, counts = recording.info, [Counts.of(record, recording.info) for record in recording.steps]
     named = [one.gate for one in counts]
     events = [(f"{now or 'no'} gate",) * (now != before) for before, now in zip(["", *named], named, strict=False)]
@@ -111,7 +111,7 @@ def ranges_of(counts: Sequence[Counts], gate: str) -> str:
 
 
 def unchanging(info: RunInfo, counts: Sequence[Counts], axis: StepAxis) -> list[Layer]:
-    """Return the strips of the whole run: what is full reaches the top of its ground."""
+    """Draw the strips of the whole run; a full resource reaches the top of its strip."""
     most = max(one.running + one.waiting for one in counts) or 1
     shares = [
         [(one.decode / info.token_budget, one.total / info.token_budget) for one in counts],
@@ -138,7 +138,7 @@ def unchanging(info: RunInfo, counts: Sequence[Counts], axis: StepAxis) -> list[
 
 
 def strip(shares: Sequence[tuple[float, float]], axis: StepAxis, y: float) -> svg.Markup:
-    """Return a column for each step, solid up to the first share of the height, then hatched up to the second."""
+    """Draw a column per step, solid up to the first share of the height and hatched up to the second."""
     drawn, roof = [svg.rect(0, y, axis.x(len(shares)), HIGH, class_="mv-panel")], f"M0 {y + HIGH}"
     for step, (solid, hatched) in enumerate(shares):
         x, wide, low, top = axis.x(step), axis.width(step), y + HIGH * (1 - solid), y + HIGH * (1 - hatched)

@@ -1,4 +1,4 @@
-"""The knobs of a panel: numbers, choices and switches, and the check of their values."""
+"""Defines the knobs of a panel (numbers, choices and switches) and checks their values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Knob:
-    """Something to turn; `value` is where it begins."""
+    """A control of a panel; `value` is its initial value."""
 
     name: str
     label: str
@@ -18,13 +18,13 @@ class Knob:
         return asdict(self) | {"kind": self.kind}
 
     def checked(self, value: Any) -> Any:
-        """Return a legal value. Raises `ValueError` with the legal ones."""
+        """Return the value if it is legal. Raises `ValueError` with the legal values."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Slide(Knob):
-    """A number between `low` and `high`. `unit` is shown after it; `at_zero`, if there is one, in place of a 0."""
+    """A number between `low` and `high`, shown with `unit`. A non-empty `at_zero` is shown instead of 0."""
 
     low: float
     high: float

@@ -1,4 +1,4 @@
-"""A film as one page of HTML that needs no network and no kernel, and can stand in a frame of another page."""
+"""Writes a film as one HTML page that needs neither network nor kernel and can be embedded in a frame."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from mini_vllm_labs.pictures.picture import read_asset
 
 @dataclass(frozen=True)
 class Page:
-    """The words of a page: its title, whose code ran, what the run is, all of it as text, and answers by question."""
+    """The texts of a page: title, owner of the code, description of the run, text alternative, answers by question."""
 
     title: str
     whose: str
@@ -21,7 +21,7 @@ class Page:
     texts: Mapping[str, str] = field(default_factory=dict)
 
     def html(self, film: Film, first: int = 0) -> str:
-        """Return the page. Where no script may run it shows the step `first` as a picture, and the text."""
+        """Return the page. Without scripts, it shows the picture of step `first` and the text."""
         state = {"film": film.encode(), "step": first, "follow": "", "speed": 1.0, "scale": "steps", "place": ""}
         answers = "".join(f"<dt>{escape(asked)}</dt><dd>{escape(said)}</dd>" for asked, said in self.texts.items())
         words = {name: escape(value) for name, value in vars(self).items() if isinstance(value, str)}

@@ -1,4 +1,4 @@
-"""Knobs over a picture that Python or the page draws, or over a film, whose shown step is drawn first."""
+"""Builds panels: knobs over a picture that Python or the page draws, or over a film, whose shown step comes first."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,11 +13,11 @@ from mini_vllm_labs.pictures.parts import WIDTHS
 from mini_vllm_labs.pictures.picture import WIDTH, Picture, read_asset
 from mini_vllm_labs.pictures.widgets import PictureWidget, Player
 
-Comparison = Sequence[tuple[str, str, str]]  # what a setting changed, as (name, figure at the start, figure now)
+Comparison = Sequence[tuple[str, str, str]]  # the effects of a setting, as (name, figure at the start, figure now)
 
 
 class Filmed(Protocol):
-    """A run that a `FilmPanel` shows. `comparison` and `sentence` are about the run, not about a step."""
+    """A run that a `FilmPanel` shows. `comparison` and `sentence` describe the run, not a step."""
 
     @property
     def num_steps(self) -> int: ...
@@ -38,10 +38,10 @@ BrowserDrawing = tuple[str, Mapping[str, Any]]
 class Panel(PictureWidget):
     """Knobs over a picture that Python draws: `draw` gets the knobs' values by name and returns a `Picture`.
 
-    It is called while a knob moves; while it runs, newer questions replace older ones, so the next answer is to the
-    last question. The text of a `ValueError` is shown and the picture stays. With `reflows`, `draw` also
-    gets the `width` in px that the picture has in the page, and the values `before` the knob was turned. With
-    `in_browser` the page draws, and Python gets a value when its knob is released.
+    It is called while a knob moves. While it runs, newer questions replace older ones, so that the next answer is for
+    the last question. If it raises `ValueError`, the message is shown and the picture stays. With `reflows`, `draw`
+    also gets the `width` in px of the picture in the page, and the values `before` the knob was turned. With
+    `in_browser`, the page draws, and Python gets a value when its knob is released.
     """
 
     _esm = read_asset("controls.js") + read_asset("panel.js")
@@ -90,7 +90,7 @@ class Panel(PictureWidget):
         return self._picture
 
     def still(self) -> str:
-        """Return what a page without a kernel shows: knobs that turn where the page draws, else words about them."""
+        """Return HTML for a page without a kernel: working knobs if the page draws, else a note about them."""
         if not self.source:
             return f"{super().still()}<p>{NEEDS_KERNEL}</p>"
         names = ("knobs", "question", "answer", "reflows", "source", "tables")
@@ -113,7 +113,7 @@ class Panel(PictureWidget):
 class FilmPanel(Panel, Player):
     """Knobs over a player: `run` gets the knobs' values by name and returns a `Filmed` run.
 
-    While a knob moves, only the shown step is drawn; the film follows when it rests.
+    While a knob moves, only the shown step is drawn; the film follows when the knob rests.
     """
 
     player = traitlets.Unicode(PLAYER).tag(sync=True)
@@ -122,10 +122,10 @@ class FilmPanel(Panel, Player):
         self.run = run
         self.shown = first = run(**{knob.name: knob.value for knob in knobs})
         super().__init__(knobs, lambda **_: first.picture(step), film=first.film(), step=step)
-        self.answer = self.answer | about(first)  # a new dict: traitlets sees no change inside of one
+        self.answer = self.answer | about(first)  # a new dict, because traitlets does not notice changes inside a dict
 
     def picture(self) -> Picture:
-        """Return the picture of the shown step; its text says what the settings changed."""
+        """Return the picture of the shown step; its text states the effects of the settings."""
         step = min(self.step, self.shown.num_steps - 1)
         picture = replace(self.shown.picture(step), narrow=self.shown.picture(step, WIDTHS[0]))
         words = ", ".join(f"{name} {now} (first {was})" for name, was, now in self.shown.comparison)
@@ -138,7 +138,7 @@ class FilmPanel(Panel, Player):
             picture = replace(run.picture(min(self.step, run.num_steps - 1), question["width"]), scale=self.scale)
             return as_answer(question["ticket"], replace(picture, legend={})) | about(run) | {"has_more": True}
         self.pictures = run.film()
-        with self.hold_sync():  # one message: the page never has a step without its picture
+        with self.hold_sync():  # one message, so that the page never has a step without its picture
             self.step = min(self.step, run.num_steps - 1)
             self.film = self.pictures.encode()
         return {"ticket": question["ticket"], "text_alternative": "", **about(run)}
@@ -149,7 +149,7 @@ def about(run: Filmed) -> dict[str, Any]:
 
 
 def as_answer(ticket: int, picture: Picture) -> dict[str, Any]:
-    """Return a picture as the panel's front end expects it."""
+    """Encode a picture for the panel's front end."""
     return {
         "ticket": ticket,
         "svg": str(picture.svg()),

@@ -1,4 +1,4 @@
-"""The parts that a picture is stacked from: layers with a height, headings, and the sentence at the foot."""
+"""Stacks parts into a picture: layers with a height, headings, and the sentence at the foot."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Legend, Picture, Samples
 from mini_vllm_labs.pictures.typeset import wrap
 
-WIDTHS = (460, WIDTH, 1000)  # the widths in px for which a film is drawn: a page shows the widest for which it has room
+WIDTHS = (460, WIDTH, 1000)  # the widths in px for which a film is drawn; a page shows the widest that fits
 LEFT = 112
 MARGIN = 12
 SENTENCE_SIZE = 13
@@ -17,13 +17,13 @@ NARROW, FIGURE_LINES = 640, 2
 
 
 def span_of(width: float) -> float:
-    """Return the room between the headings on the left and the right margin of a picture."""
+    """Return the width between the row headings and the right margin of a picture."""
     return width - LEFT - MARGIN
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some layers, placed as if the part stood alone at the top, their height, and what their signs mean."""
+    """Layers, positioned as if the part were alone at the top, their height, and the legend of their signs."""
 
     layers: Sequence[Layer]
     height: float
@@ -31,7 +31,7 @@ class Part:
 
 
 def stacked(parts: Iterable[Part], prefix: str = "") -> Part:
-    """Return parts one below the other as one part; `prefix` keeps layers and moving elements of two runs apart."""
+    """Stack parts into one part; `prefix` distinguishes the layers and moving elements of two runs."""
     layers: list[Layer] = []
     y, legend, side = 0.0, dict[str, Samples](), {"side": prefix} if prefix else {}
     for part in parts:
@@ -51,7 +51,7 @@ def side_by_side(parts: Sequence[Part], width: float) -> Part:
 def page(
     title: str, parts: Iterable[Part], sentence: str, text: str, width: float = WIDTH, num_lines: int | None = None
 ) -> Picture:
-    """Return the picture of the stacked parts with the sentence below them, in room for `num_lines` lines."""
+    """Return the picture of the stacked parts with the sentence below, in a space of `num_lines` lines."""
     lines = sentence_lines(sentence, width)
     rule = svg.line(MARGIN, 2, width - MARGIN, 2, class_="mv-rule")
     drawn = [svg.text(MARGIN, 20 + LINE_HEIGHT * n, line, font_size=SENTENCE_SIZE) for n, line in enumerate(lines)]
@@ -61,7 +61,7 @@ def page(
 
 
 def heading(name: str, title: str, y: float, *captions: str) -> Layer:
-    """Return the title of a part, in the margin on the left, and small captions below it."""
+    """Draw the title of a part in the left margin, with small captions below it."""
     small = [
         svg.text(12, y + 14 * line, caption, class_="mv-faint")
         for line, caption in enumerate(filter(None, captions), start=1)
@@ -70,7 +70,7 @@ def heading(name: str, title: str, y: float, *captions: str) -> Layer:
 
 
 def headline_part(title: str, figures: str, width: float) -> Part:
-    """Return the top line: a title on the left, figures on the right; in a narrow picture they are below it."""
+    """Draw the top line: a title on the left, and figures on the right or, in a narrow picture, below it."""
     named = svg.text(MARGIN, 20, title, class_="mv-title")
     if width >= NARROW:
         drawn = [named, svg.text(width - MARGIN, 20, figures, class_="mv-end mv-faint")]
@@ -86,5 +86,5 @@ def sentence_lines(sentence: str, width: float) -> list[str]:
 
 
 def most_lines(sentences: Iterable[str], width: float) -> int:
-    """Return the lines of the longest sentence of a film, for which every picture leaves room."""
+    """Return the number of lines of a film's longest sentence, for which every picture leaves room."""
     return max((len(sentence_lines(sentence, width)) for sentence in sentences), default=1)

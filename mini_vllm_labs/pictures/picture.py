@@ -1,4 +1,4 @@
-"""One picture: named layers of SVG, a sentence, the same facts as text, and what its signs mean."""
+"""Defines a picture: named layers of SVG, a sentence, the same facts as text, and a legend."""
 
 import base64
 import json
@@ -15,13 +15,13 @@ from mini_vllm_labs.pictures.svg import Markup, element, group, joined, number, 
 from mini_vllm_labs.pictures.typeset import text_width
 
 Samples = Sequence[tuple[Markup, str]]
-Legend = Mapping[str, Samples]  # for each part of a picture samples of at most 14 x 10 px, each with its name
+Legend = Mapping[str, Samples]  # per part of a picture, samples of at most 14 x 10 px with their names
 
 SIZE, ROW, INDENT, MARGIN = 12, 18, 112, 12
 
 
 def drawn(legend: Legend, width: float) -> tuple[Markup, float]:
-    """Return a legend in lines as wide as a picture, and its height."""
+    """Draw a legend in lines as wide as a picture; also return its height."""
     parts, y = list[Markup](), 6.0
     for title, samples in legend.items():
         parts.append(svg.text(MARGIN, y + 10, title, class_="mv-faint"))
@@ -38,7 +38,7 @@ def drawn(legend: Legend, width: float) -> tuple[Markup, float]:
 
 
 def html(legend: Legend) -> str:
-    """Return a legend as paragraphs of HTML, which break where they must."""
+    """Return a legend as HTML paragraphs, which wrap where necessary."""
     return "".join(
         f"<p><b>{escape(title)}</b> "
         + " ".join(
@@ -65,15 +65,15 @@ INLINE = (
 )
 
 
-@cache  # each picture of a film asks for its style
+@cache  # each picture of a film reads its style
 def read_asset(name: str) -> str:
-    """Return the text of a file beside this module."""
+    """Return the text of a file in this module's folder."""
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A part of a picture that can be changed alone: `content` drawn from (x, y) on.
+    """A part of a picture that can change independently: `content` drawn at (x, y).
 
     `data` become `data-...` attributes, for example `{"block": "17"}`.
     """
@@ -92,10 +92,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Picture:
-    """What a view returns: at most 1,100 px wide; `text_alternative` has every fact of it as plain text.
+    """A view's result, at most 1,100 px wide; `text_alternative` states every fact in it as plain text.
 
-    `title` names the picture, `sentence` is its most interesting fact. On the scale `time` the parts with the class
-    `mv-in-time` are shown in place of those with `mv-in-steps`. `narrow` is the same picture for a narrower page.
+    `title` names the picture, and `sentence` is its most interesting fact. The scale `time` shows parts with the class
+    `mv-in-time` instead of those with `mv-in-steps`. `narrow` is the same picture for a narrower page.
     """
 
     title: str
@@ -116,7 +116,7 @@ class Picture:
             raise ValueError(f"layers must have different names, but these are used twice: {', '.join(sorted(twice))}")
 
     def svg(self, *, with_legend: bool = True) -> Markup:
-        """Return the whole picture as one element, which can stand alone or in a page."""
+        """Return the whole picture as one element, for use alone or in a page."""
         below, more = drawn(self.legend if with_legend else {}, self.width)
         height = self.height + more
         return element(
@@ -137,10 +137,10 @@ class Picture:
         )
 
     def image(self) -> str:
-        """Return the picture as an HTML `<img>` with its data, shown even where scripts and SVG are not trusted.
+        """Return the picture as an HTML `<img>` with its data, which works even without trust in scripts and SVG.
 
-        In a page that declares no colour scheme its paper is white, even on a dark system. JupyterLab drops the style
-        of untrusted output, and the picture follows its theme.
+        If the page declares no colour scheme, the background is white, even on a dark system. JupyterLab drops the
+        style of untrusted output, so there the picture follows JupyterLab's theme.
         """
         alt = escape(f"{self.title}. {self.sentence}")
         image = f'<img src="{self.data_url()}" alt="{alt}" data-width="{number(self.width)}"{LIGHT}>'
@@ -167,7 +167,7 @@ class Picture:
         return f"Picture({json.dumps(self.title)})"
 
     def in_page(self, *, with_text: bool = True) -> str:
-        """Return HTML in which the picture moves into the page where scripts run."""
+        """Return HTML in which a script, if scripts run, moves the picture into the page."""
         return f"<div>{self.html() if with_text else self.image()}<script>{INLINE}</script></div>"
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, Any]:

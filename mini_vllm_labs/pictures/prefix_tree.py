@@ -1,4 +1,4 @@
-"""The growing prefix tree: the blocks of a run whose content is kept, each after the block that it continues."""
+"""Draws the growing prefix tree: a run's blocks with kept content, each after the block that it continues."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,14 +23,14 @@ BOX, FIRST, END, HIGH, MIDDLE, ROW, MAX_COLUMN = 34, 56, 20, 26, 13, 36, 96
 
 @dataclass
 class Tree:
-    """A run's blocks: which block each continues, how many blocks lead to each, and the last content of each."""
+    """A run's blocks, each with the block that it continues, its depth, and its last content."""
 
     parents: dict[Node, Node] = field(default_factory=dict)
     depths: dict[Node, int] = field(default_factory=lambda: {ROOT: 0})
     now: dict[int, Node] = field(default_factory=dict)
 
     def grow(self, state: RunState) -> list[Node]:
-        """Add the blocks that were handed out in the state's step, and return them."""
+        """Add the blocks that the state's step handed out, and return them."""
         new = list[Node]()
         for share in record_of(state)["scheduled"]:
             for place, block in enumerate(share["blocks"]):
@@ -42,7 +42,7 @@ class Tree:
         return new
 
     def rows(self) -> dict[Node, int]:
-        """Return the row of each node: a first child is in its parent's, each other one below all that came before."""
+        """Return the row of each node: a first child shares its parent's row, every other child gets a new row."""
         children = dict[Node, list[Node]]()
         for child, parent in self.parents.items():
             children.setdefault(parent, []).append(child)
@@ -56,9 +56,9 @@ class Tree:
 
 
 def prefix_tree(recording: Recording) -> Film:
-    """Return the tree in each step: the holders of each block, what is kept without one, and what is found.
+    """Return a film of the tree: each block's holders, blocks kept without holders, and blocks found.
 
-    The places are those of the whole run, so a block stays where it appeared. Raises `ValueError` without a step.
+    The layout is that of the whole run, so a block stays where it appeared. Raises `ValueError` without steps.
     """
     whole, told = Tree(), list[str]()
     for state in states(recording):
@@ -79,7 +79,7 @@ def pictures(recording: Recording, whole: Tree, told: Sequence[str], width: floa
         kept = state.holders().keys() | state.cached()
         alive = [tree.now[block] for block in sorted(kept) if block in tree.now]
         inner = {whole.parents[node] for node in alive}
-        # The deepest first: a block covers the ends of the lines to those that continue it.
+        # Deepest first, because a block covers the ends of the lines to its children.
         in_order = sorted(alive, key=lambda node: -whole.depths[node])
         drawn = (draw_node(state, whole, node, places, wide, node in inner, node in new) for node in in_order)
         layers = [start, Layer("tree", svg.joined(drawn), MARGIN)]
@@ -100,7 +100,7 @@ def draw_node(
     is_inner: bool,
     is_new: bool,
 ) -> svg.Markup:
-    """Return a block with the line from the one before it: striped in its holders' colours, dashed without any."""
+    """Draw a block and the line from its parent: striped in its holders' colours, or dashed without holders."""
     (x, y), (left, above), info = places[node], places[whole.parents[node]], state.info
     holders = [info.index(i) for i in state.holders().get(node[0], [])]
     ends = [info.label(i) for i, table in state.tables.items() if table[-1:] == [node[0]]]
@@ -132,7 +132,7 @@ LEGEND = [
 
 
 def sentence(state: RunState) -> str:
-    """Return what each admitted request found and added, and what was lost."""
+    """Describe the blocks that each admitted request found and added, and the lost blocks."""
     told = []
     for share in record_of(state)["scheduled"]:
         name, size = state.info.label(share["id"]), state.info.block_size
@@ -148,7 +148,7 @@ def sentence(state: RunState) -> str:
 
 
 def about(state: RunState, whole: Tree, node: Node) -> str:
-    """Return what a block continues, and its holders."""
+    """Describe a block by its parent and its holders."""
     before, holders = whole.parents[node], state.holders().get(node[0])
     held = f"held by {spaced(map(state.info.label, holders))}" if holders else "free, content kept"
     return f"block {node[0]}: {f'continues block {before[0]}, ' * (before != ROOT)}{held}"

@@ -1,4 +1,4 @@
-"""The race: the same requests under several policies, each in a lane from waiting to answered, over one time axis."""
+"""Draws a race: the same requests under several policies, each in a lane from waiting to answered."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ MAX_ROWS, ROWS_HIGH = 8, 64  # of a lane's timeline
 class Lane:
     """One run in one step: the requests of each zone, the tokens generated for each, and the mean wait in steps.
 
-    `rows` is the timeline of the whole run for each width, `computed` the same in words.
+    `rows` is the timeline of the whole run for each width, and `computed` the same as text.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Lane:
 
 
 def race(runs: Mapping[str, Recording]) -> Film:
-    """Return a picture for each step of the longest run. Raises `ValueError` without a run."""
+    """Return a film with a picture per step of the longest run. Raises `ValueError` without a run."""
     if not runs:
         raise ValueError("a race needs at least one run")
     num_steps, last = max(len(run.steps) for run in runs.values()), [*runs][-1]
@@ -51,7 +51,7 @@ def race(runs: Mapping[str, Recording]) -> Film:
 
 
 def lanes_of(name: str, run: Recording, num_steps: int, *, with_axis: bool) -> list[Lane]:
-    """Return the lane in each step of the longest run; a shorter one stays as it ended."""
+    """Return a run's lane in each step of the longest run; a shorter run keeps its final state."""
     info, state, histories, lanes = run.info, RunState(run.info), Histories(list(run.info.titles)), list[Lane]()
     whole, timelines = Outlook.of(run).histories, dict[float, Timeline]()
     for width in WIDTHS:
@@ -93,7 +93,7 @@ def pictures(steps: Sequence[Sequence[Lane]], width: float) -> list[Picture]:
 
 
 def track(lane: Lane, lengths: Mapping[str, int], leads: bool, width: float) -> Part:
-    """Return a lane: in each zone its requests, as wide as their answers; filled as far as the answer is generated."""
+    """Draw a lane: the requests of each zone, as wide as their answers and filled by their generated share."""
     info, room = lane.info, span_of(width) / len(ZONES)
     scale = max(0.0, room - 20 - MORE - LEAST * len(lengths)) / (sum(lengths.values()) or 1)
     drawn, grounds = list[svg.Markup](), list[svg.Markup]()
@@ -127,7 +127,7 @@ def track(lane: Lane, lengths: Mapping[str, int], leads: bool, width: float) -> 
 
 
 def sentence(step: int, lanes: Sequence[Lane]) -> str:
-    """Return how many requests each run has answered, and the runs with the least waiting."""
+    """Describe each run's number of answered requests, and the runs with the shortest mean wait."""
     least = min(lane.mean for lane in lanes)
     best = [lane.name for lane in lanes if lane.mean == least]
     answered = ", ".join(f"{lane.name} {len(lane.zones['answered'])}" for lane in lanes)

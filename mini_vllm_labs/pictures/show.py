@@ -1,4 +1,4 @@
-"""The widget of a film. `Panel` and `FilmPanel` are in `panels`, which needs anywidget, as the widgets do."""
+"""Shows a film as a widget. `Panel` and `FilmPanel` are in `panels`, because all widgets need anywidget."""
 
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 def player(film: Film, step: int | None = None, speed: float = 1, scale: str = "steps") -> "Player":
     """Return the film as a widget whose `step`, `follow`, `speed` and `scale` Python can set and watch.
 
-    It begins at the film's first picture if no `step` is named. Speed 1 leaves time to read. On the scale `time` a step
-    is as wide as its tokens.
+    Without `step`, it opens at the film's `first` picture. Speed 1 leaves time to read. On the scale `time`, a step's
+    width is proportional to its tokens.
     """
     from mini_vllm_labs.pictures.widgets import Player
 

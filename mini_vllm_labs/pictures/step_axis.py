@@ -1,4 +1,4 @@
-"""The steps of a run from left to right, equally wide or as wide as their tokens: numbers, cursor, columns."""
+"""Places the steps of a run from left to right, with equal widths or by their tokens: numbers, cursor, columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ MAX_STEP_WIDTH = 44
 MIN_STEP_WIDTH = 1.5
 AXIS = 18
 NUMBER = 12
-# The last one always has room.
+# The last interval always fits.
 INTERVALS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**9)
 
 
 @dataclass(frozen=True)
 class TimeScale:
-    """How wide a step of some tokens is, in px: in proportion to them, but never less than `least`."""
+    """The width in px of a step: proportional to its tokens, but at least `least`."""
 
     per_token: float
     least: float
 
     @classmethod
     def fitting(cls, runs: Sequence[Sequence[int]], room: float) -> Self:
-        """Return the largest scale on which each run fits; a run is the numbers of tokens of its steps."""
+        """Return the largest scale on which each run fits; a run is given as its steps' numbers of tokens."""
         least = min(MIN_STEP_WIDTH, room / max(1, *map(len, runs)))
         return cls(min(cls._per_token(sorted(num_tokens), least, room) for num_tokens in runs), least)
 
     @staticmethod
     def _per_token(ascending: Sequence[int], least: float, room: float) -> float:
-        scale = room / max(1, sum(ascending))  # steps that would be too narrow are set aside, the narrowest first
+        scale = room / max(1, sum(ascending))  # set aside steps that would be too narrow, narrowest first
         for place, tokens in enumerate(ascending):
             if tokens * scale >= least:
                 break
@@ -44,9 +44,9 @@ class TimeScale:
 
 @dataclass(frozen=True)
 class StepAxis:
-    """The places of the steps from `first` on, in px: step `first + k` lies between `edges[k]` and `edges[k + 1]`.
+    """The places of the steps from `first` on, in px: step `first + k` reaches from `edges[k]` to `edges[k + 1]`.
 
-    Steps before the first one and after the last one lie at the ends of the axis and have no width.
+    Earlier and later steps are at the ends of the axis and have zero width.
     """
 
     edges: Sequence[float]
@@ -60,7 +60,7 @@ class StepAxis:
 
     @classmethod
     def in_time(cls, num_tokens: Sequence[int], scale: TimeScale, num_steps: int) -> Self:
-        """Return steps as wide as their tokens, and steps without width up to `num_steps`."""
+        """Place steps with widths by their tokens, followed by steps of zero width up to `num_steps`."""
         widths = list(map(scale.width, num_tokens))
         return cls([*accumulate(widths, initial=0.0), *[sum(widths)] * (num_steps - len(num_tokens))])
 
@@ -69,7 +69,7 @@ class StepAxis:
         return len(self.edges) - 1
 
     def x(self, step: int) -> float:
-        """Return the left edge of a step, or the right edge of the step before it."""
+        """Return the left edge of a step, which is the right edge of the previous step."""
         return self.edges[min(max(0, step - self.first), self.num_steps)]
 
     def width(self, step: int) -> float:
@@ -82,7 +82,7 @@ class StepAxis:
         return 0 <= step - self.first < self.num_steps
 
     def numbers(self) -> svg.Markup:
-        """Return the step numbers that have room: of equally wide steps the multiples of a round number."""
+        """Draw the step numbers that fit; for equally wide steps, the multiples of a round number."""
         every, drawn, end = 1, list[svg.Markup](), 0.0
         if self.is_even and self.num_steps:
             widest = text_width(str(self.first + self.num_steps), NUMBER) + 4
@@ -95,12 +95,12 @@ class StepAxis:
         return svg.joined(drawn)
 
     def cursor(self, step: int, height: float, identity: str = "cursor") -> svg.Markup:
-        """Return the frame around a step; `identity` is the name under which it moves."""
+        """Draw the frame around a step; `identity` names the moving element."""
         x, width = self.x(step) - 1, self.width(step) + 2
         return svg.rect(x, -3, width, height + 6, rx=2, class_="mv-changed", data_id=identity)
 
     def columns(self, y: float, height: float) -> svg.Markup:
-        """Return an invisible column over each step; a click on it goes to the step."""
+        """Draw an invisible column over each step; clicking it goes to the step."""
         steps = range(self.first, self.first + self.num_steps)
         columns = [svg.rect(self.x(step), y, self.width(step), height, data_go_to=str(step)) for step in steps]
         return svg.group(*columns, fill="transparent", class_="mv-link")

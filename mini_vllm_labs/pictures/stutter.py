@@ -1,4 +1,4 @@
-"""The stutter: two windows type the same answer in simulated time, while a long prompt is computed beside it."""
+"""Draws the stutter: two windows type the same answer in simulated time while a long prompt is also computed."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -40,21 +40,21 @@ class Typing:
         ]
 
     def longest_pause(self, now: float) -> float:
-        """Return the longest time between two words up to now, the time since the last word included."""
+        """Return the longest time between two words up to now, including the time since the last word."""
         known = [time for time in self.tokens if time <= now]
         open_end = [now] if known and len(known) < len(self.tokens) else []
         return max((after - before for before, after in pairwise([*known, *open_end])), default=0.0)
 
     def pause(self, now: float) -> float:
-        """Return the ms since the last word, 0 before the first and after the last one."""
+        """Return the ms since the last word, or 0 before the first and after the last word."""
         typed = bisect_right(self.tokens, now)
         return now - self.tokens[typed - 1] if 0 < typed < len(self.tokens) else 0.0
 
 
 def stutter(runs: Mapping[str, Recording], request: str, step_ms: Callable[[int], float]) -> Film:
-    """Return moments at equal distances in time: what a request's answer has come to in each of the runs.
+    """Return a film of equally spaced moments that shows a request's growing answer in each run.
 
-    A step of n tokens takes `step_ms(n)`. The film begins in the longest pause. Raises `ValueError` without a run.
+    A step of n tokens takes `step_ms(n)`. The film opens in the longest pause. Raises `ValueError` without a run.
     """
     if not runs:
         raise ValueError("a stutter needs at least one run")
@@ -82,7 +82,7 @@ def pictures(typings: Sequence[Typing], moments: Sequence[float], width: float) 
 
 
 def windows(typings: Sequence[Typing], now: float, width: float) -> Part:
-    """Return a window for each run, side by side, with the words typed so far."""
+    """Draw a window for each run, side by side, with the words typed so far."""
     wide, layers = (width - 2 * MARGIN + 12) / len(typings) - 12, list[Layer]()
     num_lines = MAX_LINES if width < NARROW else MAX_LINES - 4
     for place, one in enumerate(typings):
@@ -108,7 +108,7 @@ def windows(typings: Sequence[Typing], now: float, width: float) -> Part:
 
 
 def strip(one: Typing, now: float, total: float, width: float) -> Part:
-    """Return the steps of a run on an axis of time, covered from now on, and its longest pause so far."""
+    """Draw the steps of a run on a time axis, covered after `now`, and its longest pause so far."""
     room, info = width - 2 * MARGIN, one.recording.info
     scale, start, drawn = room / total, 0.0, list[svg.Markup]()
     for record, end in zip(one.recording.steps, one.ends, strict=True):
@@ -133,7 +133,7 @@ def strip(one: Typing, now: float, total: float, width: float) -> Part:
 
 
 def sentence(typings: Sequence[Typing], now: float) -> str:
-    """Return which window is frozen, and by which prompt, or how many words each has."""
+    """Name the frozen window and the prompt that freezes it, or state the number of words in each window."""
     for one in typings:
         if one.pause(now) > FROZEN_MS:
             step = one.recording.steps[bisect_right(one.ends, now)]

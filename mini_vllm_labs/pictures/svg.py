@@ -1,7 +1,7 @@
-"""SVG as text, built from typed parts.
+"""Builds SVG as text from typed parts.
 
-A part is `Markup`; everything else is escaped. Pictures have no ids, so that any number of them can share a
-page: hatch patterns and arrow heads are drawn as paths.
+A part is `Markup`; all other text is escaped. Hatch patterns and arrow heads are drawn as paths instead of being
+referenced by ids, so that any number of pictures can share a page.
 """
 
 import re
@@ -13,12 +13,12 @@ from typing import NewType
 Markup = NewType("Markup", str)
 Value = str | float | None
 
-# A single one of these makes a browser refuse the whole picture.
+# A single one of these characters makes a browser refuse the whole picture.
 NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def number(value: float) -> str:
-    """Return a length with at most two decimals and no trailing zeros."""
+    """Format a length with at most two decimals and without trailing zeros."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
@@ -26,7 +26,7 @@ def plain(text: str) -> str:
     return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-@lru_cache(2048)  # a film asks for a few colours and classes some hundred thousand times
+@lru_cache(2048)  # a film uses a few colours and classes some hundred thousand times
 def quoted(value: str) -> str:
     return escape(plain(value))
 
@@ -37,7 +37,7 @@ def hyphened(key: str) -> str:
 
 
 def element(name: str, *children: Markup, **attributes: Value) -> Markup:
-    """Return an element. `class_` is `class`, other underscores are hyphens; an attribute of None is left out."""
+    """Return an element. `class_` becomes `class`, other underscores become hyphens; None attributes are omitted."""
     written = "".join(
         f' {hyphened(key)}="{quoted(value) if isinstance(value, str) else number(value)}"'
         for key, value in attributes.items()
@@ -59,8 +59,8 @@ def at(x: float, y: float) -> str:
 
 
 def rect(x: float, y: float, width: float, height: float, **attributes: Value) -> Markup:
-    """Return a rectangle by its upper left corner."""
-    # Never negative, which is an error: a share of no tokens has no width.
+    """Return a rectangle with its upper left corner at (x, y)."""
+    # A negative size is an error in SVG: a share of zero tokens must have zero width.
     return element("rect", x=x, y=y, width=max(0, width), height=max(0, height), **attributes)
 
 
@@ -78,12 +78,12 @@ def line(x1: float, y1: float, x2: float, y2: float, **attributes: Value) -> Mar
 
 
 def tooltip(content: str) -> Markup:
-    """Return a `<title>`: the tooltip of its parent, which a screen reader reads too."""
+    """Return a `<title>`, which is the tooltip of its parent and is read by screen readers."""
     return element("title", Markup(escape(plain(content), quote=False)))
 
 
 def hatch(x: float, y: float, width: float, height: float, spacing: float = 6, **attributes: Value) -> Markup:
-    """Return slanted lines that fill a rectangle, clipped at its edges."""
+    """Fill a rectangle with slanted lines, clipped at its edges."""
     strokes = []
     for k in range(1, int((width + height) / spacing) + 1):
         reach = k * spacing

@@ -1,10 +1,10 @@
-"""The text alternative of a picture: its facts as `key: value` lines."""
+"""Writes the text alternative of a picture: its facts as `key: value` lines."""
 
 from collections.abc import Iterable
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
-    """Return a line `key: value` for each pair; an empty value is `none`."""
+    """Return a line `key: value` for each pair; an empty value becomes `none`."""
     return "\n".join(f"{key}: {'none' if value == '' else value}" for key, value in pairs)
 
 
@@ -14,13 +14,13 @@ def counted(number: int, thing: str) -> str:
 
 
 def ordinal(number: int) -> str:
-    """Return a place counted from 1: `1st`, `2nd`, `11th`."""
+    """Return the ordinal of a number: `1st`, `2nd`, `11th`."""
     last = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{'th' if number % 100 in (11, 12, 13) else last}"
 
 
 def spaced(items: Iterable[object], most: int | None = None) -> str:
-    """Return items with spaces between them; a list longer than `most` is cut."""
+    """Join items with spaces; truncate a list longer than `most`."""
     shown = list(map(str, items))
     if most is None or len(shown) <= most:
         return " ".join(shown)
@@ -28,7 +28,7 @@ def spaced(items: Iterable[object], most: int | None = None) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers in their order; a run of at least three that go up by one is `first-last`."""
+    """Join numbers in order; shorten a run of at least three consecutive numbers to `first-last`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""The tile of a request in every picture: its colour, its label, and marks where colours repeat."""
+"""Draws the tile of a request for every picture: its colour, its label, and marks where colours repeat."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ MARK, MAX_MARKS, SIZE = 2, 4, 12
 
 
 def tile(index: int, label: str, x: float, y: float, width: float, height: float, *, hatched: bool = False) -> Markup:
-    """Return a box in the colour of request `index`: hatched for prefill, solid for decode and for all else.
+    """Draw a box in the colour of request `index`: hatched for prefill, otherwise solid.
 
-    The label is omitted where it would not fit.
+    The label is omitted if it does not fit.
     """
     parts = [svg.rect(x, y, width, height, rx=min(3, width / 4), fill=color(index))]
     if hatched:
@@ -26,14 +26,14 @@ def tile(index: int, label: str, x: float, y: float, width: float, height: float
 
 
 def on_tile(index: int, x: float, y: float, content: str, *, halo: bool = False) -> Markup:
-    """Return text, centred at x, legible on the colour of request `index`; a halo keeps hatching away from it."""
+    """Draw text, centred at x, legible on the colour of request `index`; a halo separates it from hatching."""
     around: dict[str, Value] = {"stroke": color(index), "stroke_width": 4, "paint_order": "stroke"} if halo else {}
     style = f"fill:{ink_on(index)}"
     return svg.text(x, y, content, class_="mv-middle mv-strong", font_size=SIZE, style=style, **around)
 
 
 def marks(index: int, x: float, y: float, width: float, height: float) -> Markup:
-    """Return a dash at the foot of a box for each earlier request with the same colour."""
+    """Draw a dash at the foot of a box for each earlier request with the same colour."""
     num_dashes = min(lap(index), MAX_MARKS)
     long = min(5.0, width / (2 * MAX_MARKS + 1))
     first = x + width / 2 - (2 * num_dashes - 1) * long / 2
@@ -44,7 +44,7 @@ def marks(index: int, x: float, y: float, width: float, height: float) -> Markup
 
 
 def striped(indices: Sequence[int], x: float, y: float, width: float, height: float) -> Markup:
-    """Return a box with a band in the colour of each request that holds it, framed if they are several."""
+    """Draw a box with a band in the colour of each request that holds it, framed if there are several."""
     if len(indices) == 1:
         return tile(indices[0], "", x, y, width, height)
     shown = indices[:MAX_MARKS]
@@ -55,7 +55,7 @@ def striped(indices: Sequence[int], x: float, y: float, width: float, height: fl
 
 
 def on_stripes(indices: Sequence[int], x: float, y: float, content: str) -> Markup:
-    """Return text on a box of `striped`, centred at x: on paper where the box has several colours."""
+    """Draw text on a box of `striped`, centred at x, on a plain ground if the box has several colours."""
     if len(indices) == 1:
         return on_tile(indices[0], x, y, content)
     half = text_width(content, SIZE) / 2 + 1

@@ -1,4 +1,4 @@
-"""K and V on their way, step by step: blocks that are loading, loaded, or held until sent, and what waits."""
+"""Draws transfers of K and V step by step: blocks loading, loaded or held until sent, and waiting requests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ LOADING, LOADED, RUNNING, HELD = "loading", "loaded", "running", "held until sen
 
 @dataclass(frozen=True)
 class TransferStep:
-    """The end of a step: state and block table of each request that holds blocks, in the order of arrival."""
+    """The end of a step: state and block table of each request that holds blocks, in order of arrival."""
 
     held: Mapping[str, tuple[str, Sequence[int]]]
 
     @classmethod
     def of(cls, scheduler: Scheduler, arrived: Iterable[Request]) -> "TransferStep":
-        """Return what a scheduler with a connector is doing for the requests that have `arrived`."""
+        """Return the transfers of a scheduler with a connector for the requests that have `arrived`."""
         transfers = transfers_of(scheduler)
         assert transfers is not None
         held: dict[str, tuple[str, Sequence[int]]] = {}
@@ -46,7 +46,7 @@ class TransferStep:
 
 
 def transfers(steps: Sequence[TransferStep], num_blocks: int) -> Picture:
-    """Return a row of blocks 1 to `num_blocks` for each step, and why each request waits or does not.
+    """Draw a row of blocks 1 to `num_blocks` for each step, and explain each request's wait or start.
 
     Raises `ValueError` for more than `MAX_BLOCKS` blocks.
     """
@@ -70,7 +70,7 @@ def transfers(steps: Sequence[TransferStep], num_blocks: int) -> Picture:
 
 
 def _events(before: TransferStep, now: TransferStep) -> Iterator[str]:
-    """Yield what is new in a step, as reasons."""
+    """Yield the new events of a step, with reasons."""
     order = list(now.held)
     for name, (state, table) in now.held.items():
         earlier, blocks = before.held.get(name, ("", ()))[0], counted(len(table), "block")

@@ -1,11 +1,11 @@
-"""Text that must fit: SVG cannot wrap, so widths are estimated from above for common fonts."""
+"""Fits text into a width; SVG cannot wrap, so text widths are upper estimates for common fonts."""
 
 import re
 import textwrap
 from collections.abc import Iterable
 
 WIDE = set("mwMW@%—…")
-REGULAR, BOLD = 0.54, 0.62  # the mean width of a letter of a sentence, in font sizes
+REGULAR, BOLD = 0.54, 0.62  # the mean width of a letter in a sentence, in font sizes
 NO_BREAK = "\N{NO-BREAK SPACE}"
 NARROW = set("iljtfrI.,:;'|!()[] ")
 
@@ -17,7 +17,7 @@ def text_width(content: str, size: float, bold: bool = False) -> float:
 
 
 def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
-    """Return the text, or as much of its beginning as fits in `room` with an ellipsis; empty if nothing fits."""
+    """Return the text, or the part of its beginning that fits in `room` with an ellipsis, or an empty string."""
     if text_width(content, size, bold) <= room:
         return content
     while content and text_width(content + "…", size, bold) > room:
@@ -26,12 +26,12 @@ def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
 
 
 def first_fitting(names: Iterable[str], room: float, size: float = 12, bold: bool = False) -> str:
-    """Return the first of some texts that fits, empty if none does."""
+    """Return the first text that fits, or an empty string."""
     return next((name for name in names if text_width(name, size, bold) <= room), "")
 
 
 def wrap(content: str, room: float, size: float, most_lines: int, bold: bool = False) -> list[str]:
-    """Return the text as lines that fit in `room`, lists of numbers unbroken; beyond `most_lines` is an ellipsis."""
+    """Wrap the text into lines that fit in `room`, without breaking lists of numbers; cut after `most_lines`."""
     columns = max(10, int(room / (size * (BOLD if bold else REGULAR))))
     kept = re.sub(r" (?=\d)", NO_BREAK, content)
     lines = textwrap.wrap(kept, columns, max_lines=most_lines, placeholder=" …")

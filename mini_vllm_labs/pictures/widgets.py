@@ -1,4 +1,4 @@
-"""Widgets that a saved page shows too, and `Player`, which shows a film. They need anywidget."""
+"""Defines widgets that also work in a saved page, and `Player`, which shows a film. They need anywidget."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from mini_vllm_labs.pictures.picture import Picture, read_asset
 
 
 class SavedWidget(anywidget.AnyWidget):
-    """A widget with a second output, which stands in wherever the widget cannot run: exported, untrusted, or reopened.
+    """A widget with a second output for pages where it cannot run: exported, untrusted or reopened.
 
     The running widget hides the second output of its cell, which has the same `place`.
     """
@@ -55,12 +55,12 @@ class PictureWidget(SavedWidget):
 
 
 class Player(PictureWidget):
-    """Play, step and scrub through a film; click a request or a block to follow it.
+    """Plays, steps and scrubs through a film; a click on a request or a block follows it.
 
-    `step` is the picture shown, `follow` a key such as `request:0` or empty. At `speed` 1 the sentence of each step
-    can be read: 1.2 s per step of a short film, at least 0.3 s of a long one. `scale` says what the widths of a
-    timeline's steps are: equal (`steps`), or their tokens (`time`). In a saved or exported page the film
-    plays without a kernel.
+    `step` is the shown picture, `follow` a key such as `request:0` or empty. `speed` 1 leaves time to read each
+    sentence: 1.2 s per step of a short film, at least 0.3 s of a long film. `scale` sets the widths of a timeline's
+    steps: equal (`steps`) or by their tokens (`time`). In a saved or exported page, the film plays without a
+    kernel.
     """
 
     _esm = WITH_LINES
@@ -75,7 +75,7 @@ class Player(PictureWidget):
         if speed <= 0:
             raise ValueError(f"speed is {speed}, but it must be more than 0: 0.5, 1, 2 or 4, for example")
         self.pictures = film
-        self.pictures[step]  # raises for a step that the film lacks
+        self.pictures[step]  # raises for a step outside the film
         super().__init__(film=film.encode(), step=step, speed=speed, **traits)
 
     def picture(self) -> Picture:

@@ -1,4 +1,4 @@
-"""The block tables of a long text in a model with sliding layers, and how many blocks it holds as it grows."""
+"""Draws a long text's block tables in a model with sliding layers, and its growing number of blocks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,9 +15,10 @@ MAX_BLOCKS, ROW, BOX, CHART = 64, 34, 20, 150
 
 
 def windows(title: str, tables: Mapping[str, Sequence[int]], held: Mapping[str, Sequence[int]]) -> Picture:
-    """Return the table of each group of layers, null blocks empty, above the blocks held after each token, as curves.
+    """Draw the table of each group of layers above curves of the blocks held after each token.
 
-    `held` has a curve for each way to hold blocks, equally long. Raises `ValueError` if a table has over `MAX_BLOCKS`.
+    Null blocks are empty. `held` has an equally long curve for each way to hold blocks. Raises `ValueError` if a table
+    has over `MAX_BLOCKS` blocks.
     """
     longest = max(map(len, tables.values()))
     if longest > MAX_BLOCKS:

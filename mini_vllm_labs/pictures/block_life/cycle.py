@@ -1,4 +1,4 @@
-"""The four states of a block, how many blocks are in each, and how many moved in this step."""
+"""Draws the four states of a block, with the numbers of blocks in each state and of moves in this step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Way = tuple[float, float, float]  # start, end and cross coordinate of an arrow
 
 @dataclass(frozen=True)
 class Places:
-    """(left, right, top) of each state's box, and the ways between them: sideways, or up and down."""
+    """The (left, right, top) of each state's box, and the horizontal and vertical arrows between the boxes."""
 
     boxes: Mapping[str, tuple[float, float, float]]
     sideways: Mapping[str, Way]
@@ -81,7 +81,7 @@ def arrows(moves: Moves) -> dict[str, int]:
 
 
 def cycle_part(moves: Moves, width: float) -> Part:
-    """Return the states as boxes and the ways between them as arrows; the ways taken in this step are bold."""
+    """Draw the states as boxes and the moves between them as arrows, bold if used in this step."""
     num, taken, places = counts(moves), arrows(moves), WIDE if width >= WIDTH else NARROW
     ways = {True: places.sideways, False: places.up_and_down}
     drawn = [
@@ -100,7 +100,7 @@ def cycle_part(moves: Moves, width: float) -> Part:
 
 
 def box(name: str, during: int, num_blocks: int, left: float, right: float, top: float) -> svg.Markup:
-    """Return a state with its blocks in the step and after it: dashed if these are in the free queue."""
+    """Draw a state with its numbers of blocks during and after the step, dashed if they are in the free queue."""
     number = str(num_blocks) if during == num_blocks else f"{during} → {num_blocks}"
     dashes = "4 3" if name.startswith("free") else None
     middle = (left + right) / 2
@@ -114,7 +114,7 @@ def box(name: str, during: int, num_blocks: int, left: float, right: float, top:
 
 
 def arrow(name: str, place: Way, num_blocks: int, *, is_sideways: bool) -> svg.Markup:
-    """Return an arrow and its name, with the number of blocks that went this way in front."""
+    """Draw an arrow and its name, preceded by the number of blocks that moved along it."""
     start, end, cross = place
     sign, middle, names = 1 if end > start else -1, (start + end) / 2, NAMES[name]
     first, tip, back = start + sign * 3, end - sign * 3, -sign * HEAD

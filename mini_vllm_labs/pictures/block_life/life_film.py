@@ -1,4 +1,4 @@
-"""The film of a run's blocks: four states, the free queue before and after a step, and the life of each block."""
+"""Builds the film of a run's blocks: four states, the free queue before and after a step, each block's life."""
 
 from collections.abc import Iterable, Sequence
 
@@ -19,9 +19,9 @@ MAX_STRIPS, MAX_DESCRIBED, MAX_BLOCKS = 12, 24, 6
 
 
 def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
-    """Return a picture of each step: moves between the four states, the free queue, the lives of `blocks`.
+    """Return a film with a picture per step: moves between the four states, the free queue, the lives of `blocks`.
 
-    Without `blocks` every block has a line, or the 12 busiest if there are more; the text has up to 24. Raises
+    Without `blocks`, every block gets a line, or the 12 busiest if there are more; the text has up to 24. Raises
     `ValueError` for a block that does not exist or is given twice.
     """
     info, num_steps = recording.info, len(recording.steps)
@@ -42,7 +42,7 @@ def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
 def pictures(
     info: RunInfo, steps: Sequence[Moves], strips: Strips, told: Sequence[Life], width: float
 ) -> list[Picture]:
-    """Return the pictures of all steps for pages of a width; the text has the lives that are `told`."""
+    """Draw all steps for pages of a width; the text contains the lives in `told`."""
     drawn, kept = list[Picture](), dict[int, str]()
     num_lines = most_lines((describe_moves(info, moves) for moves in steps), width)
     for moves in steps:
@@ -58,7 +58,7 @@ def pictures(
 
 
 def describe_moves(info: RunInfo, moves: Moves) -> str:
-    """Return the moves of a step in the order in which they happen."""
+    """Describe the moves of a step in the order in which they happen."""
     events = [
         ("Given back, last block of a table first", by_request(info, moves.lost, MAX_BLOCKS)),
         ("Found by a hit", by_request(info, moves.found, MAX_BLOCKS)),

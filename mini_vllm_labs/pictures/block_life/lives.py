@@ -1,4 +1,4 @@
-"""The life of each block over a whole run: spans of steps in which it was held, shared, kept or empty."""
+"""Computes each block's life over a run: spans of steps in which it was held, shared, kept or empty."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ class Life:
 
 
 def lives_of(info: RunInfo, states: Iterable[RunState]) -> dict[int, Life]:
-    """Return the lives of all blocks except the null block, as they were while each step was computed."""
+    """Return the lives of all blocks except the null block, by their states while each step was computed."""
     lives = {block: Life(block) for block in range(1, info.num_blocks + 1)}
     for state in states:
         record, holders, cached = record_of(state), state.holders(), state.cached()
@@ -91,7 +91,7 @@ SAMPLES = [
 
 
 class Strips:
-    """The lines of some blocks: drawn once, because only the cursor and the tooltips change."""
+    """Draws the lines of some blocks, only once because only the cursor and the tooltips change."""
 
     def __init__(self, info: RunInfo, lives: Sequence[Life], num_steps: int, width: float) -> None:
         self.info, self.lives, self.steps = info, lives, StepAxis.even(num_steps, span_of(width))

@@ -1,4 +1,4 @@
-"""The moves of one step between the free queue and the block tables, read from its record."""
+"""Reads a step's moves between the free queue and the block tables from its record."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ class Moves:
     """The moves of one step, each with the request that made it.
 
     `before` and `after` are the free queue, head first. `found` are the blocks that an admitted request hit.
-    Victims gave `lost` back while the step was planned, so these can be handed out at once; `given_back` was freed
-    after the step. `in_use` are the holders while it is computed. `parted` were shared and now have one holder.
-    After the step, `holders` maps a block to the requests that hold it, and `kept` a free block to the request whose
+    Victims gave `lost` back while the step was planned, so these blocks can be handed out at once. `given_back` was
+    freed after the step. `in_use` are the holders while the step is computed. `parted` were shared and now have one
+    holder. After the step, `holders` maps a block to its requests, and `kept` maps a free block to the request whose
     content it keeps.
     """
 
@@ -35,12 +35,12 @@ class Moves:
 
     @property
     def while_planned(self) -> list[int]:
-        """The free queue that the step takes from: that of the last step, then the blocks of victims."""
+        """The free queue at allocation: the previous step's queue, then the blocks of victims."""
         return [*self.before, *(block for _, blocks in self.lost for block in blocks)]
 
     @property
     def taker(self) -> dict[int, str]:
-        """For each block handed out or found in this step, the last request that took it."""
+        """The last request that took each block handed out or found in this step."""
         return {block: taker for taker, blocks in (*self.found, *self.handed_out) for block in blocks}
 
     @property
@@ -54,20 +54,20 @@ class Moves:
 
     @property
     def found_free(self) -> list[int]:
-        """The found blocks without a holder: the hit takes them out of the free queue, wherever they are."""
+        """The found blocks without a holder; the hit removes them from any place in the free queue."""
         waiting = set(self.while_planned)
         return [block for _, blocks in self.found for block in blocks if block in waiting]
 
     @property
     def all_given_back(self) -> list[int]:
-        """The blocks added at the tail, in this order."""
+        """The blocks added at the tail, in order."""
         return [block for _, blocks in (*self.lost, *self.given_back) for block in blocks]
 
 
 def moves_of(state: RunState, before: Sequence[int], shared_before: set[int]) -> Moves:
     """Return the moves of the state's current step.
 
-    `before` is the free queue and `shared_before` the shared blocks as the last step left them.
+    `before` is the free queue after the previous step, and `shared_before` the blocks that were shared then.
     """
     record = record_of(state)
     size, after = state.info.block_size, list(state.pool.free_queue)

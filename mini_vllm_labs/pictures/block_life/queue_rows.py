@@ -1,4 +1,4 @@
-"""The free queue while a step is planned and after it, head first: blocks that leave, and blocks given back."""
+"""Draws the free queue during planning and after the step, head first: blocks that leave and blocks given back."""
 
 from collections.abc import Sequence
 
@@ -21,11 +21,11 @@ from mini_vllm_labs.pictures.typeset import first_fitting
 from mini_vllm_labs.runs.palette import color
 from mini_vllm_labs.runs.traces.run_state import RunInfo
 
-FIRST, SECOND, MIN_QUEUE_WIDTH = 20, 70, 276  # the names of both ends fit beside each other
+FIRST, SECOND, MIN_QUEUE_WIDTH = 20, 70, 276  # the names of both ends fit side by side
 
 
 def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width: float) -> Part:
-    """Return both rows. `owners_before` maps the blocks that kept content before the step to its owner."""
+    """Draw both rows. `owners_before` maps each block that kept content before the step to the content's owner."""
     places = places_in(width)
     came = {block: giver for giver, blocks in moves.given_back for block in blocks}
     came_early = {block: giver for giver, blocks in moves.lost for block in blocks}
@@ -54,7 +54,7 @@ def queue_part(info: RunInfo, moves: Moves, owners_before: dict[int, str], width
 
 
 def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: str | None) -> svg.Markup:
-    """Return a place of the first row: in the colour of the request that takes the block in this step."""
+    """Draw a place of the first row, in the colour of the request that takes the block in this step."""
     taker = moves.taker.get(block)
     if taker is None:
         return free_block(info, block, owner or moves.kept.get(block), giver)
@@ -74,7 +74,7 @@ def leaving(info: RunInfo, moves: Moves, block: int, owner: str | None, giver: s
 def brackets(
     info: RunInfo, queue: Sequence[int], given: Sequence[tuple[str, Sequence[int]]], places: int
 ) -> svg.Markup:
-    """Return a line under the blocks that each request gave back, with the request's name."""
+    """Draw a line under the blocks that each request gave back, with the request's name."""
     shown, parts = both_ends(queue, places), []
     for giver, blocks in given:
         held = [place for place, block in enumerate(shown) if block in blocks]

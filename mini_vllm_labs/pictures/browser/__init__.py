@@ -1,1 +1,1 @@
-"""A headless Chromium that draws and measures widgets. Needs playwright and a Chromium."""
+"""Draws and measures widgets in a headless Chromium. Needs playwright and Chromium."""

@@ -1,4 +1,4 @@
-"""A bare page that runs a widget's front end against a model without a kernel."""
+"""Opens a bare page that runs a widget's front end against a model without a kernel."""
 
 import json
 from pathlib import Path
@@ -10,9 +10,9 @@ PAGE = Path(__file__).with_name("bare_page.html").read_text(encoding="utf-8")
 def open_widget(
     browser: Any, widget: Any, *, dark: bool = False, width: int = 800, sharpness: float = 1, is_answered: bool = False
 ) -> Any:
-    """Return a page with the widget's front end, on a light or a dark system and declared to be so.
+    """Open a page with the widget's front end; system and page both use the light or the dark scheme.
 
-    If `is_answered`, the panel in Python answers the page's questions.
+    If `is_answered`, the panel in Python answers the page's calls.
     """
     scheme, viewport = "dark" if dark else "light", {"width": width, "height": 900}
     page = browser.new_page(viewport=viewport, color_scheme=scheme, device_scale_factor=sharpness)
@@ -21,14 +21,14 @@ def open_widget(
         page.expose_function("answer", lambda question, step: answer_of(widget, question, step))
         page.evaluate("answerQuestions()")
     state = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
-    # The others refer to a kernel, and this page has none.
+    # The other traits refer to a kernel, which this page lacks.
     sent = {name: value for name, value in state.items() if name not in ("layout", "tabbable", "tooltip", "comm")}
     page.evaluate("([source, state]) => start(source, state)", [widget._esm, json.loads(json.dumps(sent))])
     return page
 
 
 def answer_of(panel: Any, question: dict[str, Any], step: int | None) -> dict[str, Any]:
-    """Let a panel answer, and return what changed, in the order in which the kernel would send it."""
+    """Make a panel answer, and return its changes in the order in which the kernel would send them."""
     if step is not None:
         panel.step = step
     film = getattr(panel, "film", None)

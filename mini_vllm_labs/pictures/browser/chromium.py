@@ -1,4 +1,4 @@
-"""Find and start the system's Chromium, once per process: a second one would not start."""
+"""Finds and starts the system's Chromium, once per process because a second one would not start."""
 
 import shutil
 from collections.abc import Iterator
@@ -17,17 +17,17 @@ FLAGS = (
 
 
 class NoBrowserError(ValueError):
-    """Names what is missing to start a browser."""
+    """Raised with the name of the component that is missing to start a browser."""
 
 
 def find_chromium() -> str | None:
-    """Return the path of Chromium: `$CHROMIUM`, or the one on `PATH`."""
+    """Return the path of Chromium: `$CHROMIUM`, or the executable on `PATH`."""
     return CHROMIUM.get() or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 @contextmanager
 def headless_chromium() -> Iterator[Any]:
-    """Start a browser, and close it at the end. Raises `NoBrowserError` if there is none, or no playwright."""
+    """Start a browser, and close it at the end. Raises `NoBrowserError` if Chromium or playwright is missing."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:

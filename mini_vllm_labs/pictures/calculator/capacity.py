@@ -1,4 +1,4 @@
-"""The limits of one setup, all from the simulator's roofline."""
+"""Computes the limits of one setup from the simulator's roofline."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class Work:
 
     @property
     def flop_rate(self) -> float:
-        """Operations per second, at most."""
+        """The maximum operations per second."""
         return self.flops / self.seconds
 
     @property
@@ -50,8 +50,8 @@ class Work:
 class Capacity:
     """The limits of a setup, in bytes, tokens and operations per second.
 
-    `problem` is the reason why the model does not fit, else empty. `concurrency`: requests whose K and V fit at
-    once. `batch_size`: `concurrency`, limited by `max_num_seqs`.
+    `problem` is the reason why the model does not fit, else empty. `concurrency` is the number of requests whose K and
+    V fit at once; `batch_size` is `concurrency`, limited by `max_num_seqs`.
     """
 
     setup: Setup
@@ -86,15 +86,15 @@ class Capacity:
 
     @property
     def ridge(self) -> float:
-        """The operations per byte above which arithmetic is the limit, not bandwidth."""
+        """The operations per byte above which arithmetic, not bandwidth, is the limit."""
         return self.peak_flops / self.bandwidth
 
 
 def capacity_of(setup: Setup) -> Capacity:
     """Compute all limits. Raises `ValueError` for an unknown name and for a context longer than the model's.
 
-    A model that does not fit is not an error: `problem` is set, there are no blocks, and the speeds are those of
-    a single request, as if it fitted.
+    A model that does not fit raises no error: it sets `problem` and yields zero blocks. The speeds are then those of
+    a single request, as if the model fitted.
     """
     gpu, shape = find_gpu(setup.gpu), find_model_shape(setup.model)
     if setup.context_len > shape.max_model_len:
@@ -138,13 +138,13 @@ def capacity_of(setup: Setup) -> Capacity:
 
 
 def decode_work(setup: Setup, gpu: Gpu, shape: ModelShape, batch_size: int) -> Work:
-    """Return a step in which each of `batch_size` requests gets one token."""
+    """Return the work of a step in which each of `batch_size` requests gets one token."""
     context = batch_size * setup.context_len
     return work_of(setup, gpu, shape, StepCounts(batch_size, batch_size, context, context, batch_size))
 
 
 def prefill_work(setup: Setup, gpu: Gpu, shape: ModelShape) -> Work:
-    """Return a prompt as long as the context, computed alone and at once."""
+    """Return the work of a prompt as long as the context, computed alone in one step."""
     length = setup.context_len
     return work_of(setup, gpu, shape, StepCounts(1, length, length, pairs(0, length), 1))
 

@@ -1,4 +1,4 @@
-"""The calculator: knobs over a bar of memory, a roofline and figures. The page computes and draws all of it."""
+"""Builds the calculator: knobs over a memory bar, a roofline and figures. The page computes and draws everything."""
 
 import json
 from dataclasses import asdict
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mini_vllm_labs.pictures.panels import Panel
 
 FRONT_END = read_asset("calculator/limits.js") + read_asset("calculator/calculator.js")
-FIRST = "calculator/first.json"  # by `python -m mini_vllm_labs.upkeep.pictures.calculator`
+FIRST = "calculator/first.json"  # written by `python -m mini_vllm_labs.upkeep.pictures.calculator`
 PLACES = {"weights": 4, "activations": 0, "workspace": 6, "K and V": 2, "decode": 5, "prefill": 4}
 BATCHES = [2**k for k in range(10)]
 KNOBS = (
@@ -33,9 +33,9 @@ KNOBS = (
 
 
 def calculator() -> "Panel":
-    """Return knobs for model, GPU and engine over the memory and the top speed that these allow.
+    """Return knobs for model, GPU and engine over the resulting memory and top speed.
 
-    The page draws, with the tables of the simulator; where no script runs, it shows the first picture.
+    The page draws from the simulator's tables; without scripts, it shows the first picture.
     """
     from mini_vllm_labs.pictures.panels import Panel
 
@@ -43,7 +43,7 @@ def calculator() -> "Panel":
 
 
 def calculator_picture() -> Picture:
-    """Return the picture with all knobs where they begin, as the page draws it."""
+    """Return the page's picture for the initial values of all knobs."""
     first = json.loads(read_asset(FIRST))
     layers = (Layer("calculator", Markup(first["content"])),)
     return Picture(first["title"], first["height"], layers, first["sentence"], first["text_alternative"])

@@ -1,4 +1,4 @@
-"""Two distributions of latency under the knobs, with those of the setting before as a ghost."""
+"""Draws two latency distributions under the knobs, with those of the previous setting as a ghost."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -26,14 +26,14 @@ KNOBS = (
     Menu("workload", "workload", "mixed", ("mixed", "documents", "burst", "chat")),
 )
 AXIS, GAP, FROM_TITLE, BELOW = 50, 30, 44, 34
-NARROW = 620  # below this width the charts stand one below the other
+NARROW = 620  # below this width, one chart is below the other
 LATENCIES = {"request": "Time to first token", "token": "Inter-token latency"}
 COLOUR = OKABE_ITO[4][0]
-MAX_NAMED = 2  # the knobs that a sentence names; of more it only states the number
+MAX_NAMED = 2  # knobs that a sentence names; it only counts a larger number
 
 
 def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: int = 2_000) -> "Panel":
-    """Return knobs over the latencies of a simulated deployment; each answer shows the one before as a ghost.
+    """Return knobs over the latencies of a simulated deployment, with the previous setting's as a ghost.
 
     Raises `ValueError` for a GPU or a model that is not in the simulator's tables, or for a model that does not fit.
     """
@@ -44,7 +44,7 @@ def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: 
 
     def draw(*, width: float = WIDTH, before: dict[str, Any] | None = None, **values: Any) -> Picture:
         now, earlier = try_setting(Setting(**values), deployment), None
-        with suppress(ValueError):  # the setting before may have been refused
+        with suppress(ValueError):  # the previous setting may have been refused
             earlier = try_setting(Setting(**before), deployment) if before else None
         return chunking_picture(now, earlier, width)
 
@@ -52,7 +52,7 @@ def chunking_dial(gpu: str = "H100", model: str = "Llama-3.1-8B", num_requests: 
 
 
 def chunking_picture(now: Trial, before: Trial | None = None, width: float = WIDTH) -> Picture:
-    """Return the latencies under a setting, and under the one before."""
+    """Draw the latencies under a setting and under the previous setting."""
     heading, y = chart.head(title(now.setting), [circumstances(now)], width)
     first = before.times_to_first_token if before else None
     between = before.inter_token_latencies if before else None
@@ -73,7 +73,7 @@ def chunking_picture(now: Trial, before: Trial | None = None, width: float = WID
 
 
 def frames(width: float, y: float) -> tuple[list[ChartFrame], float]:
-    """Return the places of the two charts below y, and the foot of the lower one."""
+    """Return the places of the two charts below `y`, and the lower end of both."""
     top = y + FROM_TITLE
     if width >= NARROW:
         middle, bottom = width / 2, top + 200.0
@@ -95,7 +95,7 @@ def which_is_which(now: Trial, before: Trial | None, width: float) -> svg.Markup
 
 
 def waiting(unit: str, now: Percentiles, before: Percentiles | None, place: ChartFrame) -> svg.Markup:
-    """Return one chart: the latency of each percentile of the requests, or of the tokens."""
+    """Draw one chart: the latency of each percentile of the requests or tokens."""
     left, right, earlier = place.left, place.right, before or now
     across = LogScale.around([*now.values(), *earlier.values()], left, right)
     up = PercentScale(place.bottom, place.top)
@@ -142,7 +142,7 @@ def circumstances(trial: Trial) -> str:
 
 
 def sentence(now: Trial, earlier: Trial) -> str:
-    """Return the knobs turned, the slowest 1 % of both latencies, the throughput, and a warning if memory is short."""
+    """Describe the changed knobs, the slowest 1 % of both latencies, the throughput and any lack of memory."""
     first, old_first = now.times_to_first_token, earlier.times_to_first_token
     rate, old_rate = (f"{digits(trial.served.output_tokens_per_second)} tokens/s" for trial in (now, earlier))
     parts = [
@@ -166,7 +166,7 @@ def previous(now: Trial, before: Trial) -> str:
 
 
 def shortage(trial: Trial) -> str:
-    """Return a warning if K and V would not fit in the GPU's memory, else nothing."""
+    """Return a warning if K and V would not fit in the GPU's memory, else an empty string."""
     if trial.served.peak_context_tokens <= trial.room_for_tokens:
         return ""
     return (
@@ -176,7 +176,7 @@ def shortage(trial: Trial) -> str:
 
 
 def totals(now: Trial, earlier: Trial) -> list[tuple[str, str]]:
-    """Return the totals of the run, as (figure with its previous value, name)."""
+    """Return the run's totals as pairs of a figure with its previous value, and its name."""
     figures = [
         (
             digits(trial.served.output_tokens_per_second),
@@ -213,5 +213,5 @@ def now_and_was(percent: float, now: Percentiles, earlier: Percentiles) -> str:
 
 
 def and_was(now: str, earlier: str) -> str:
-    """Return a figure, and its previous value if that differs."""
+    """Return a figure, with its previous value if that differs."""
     return now if earlier == now else f"{now}, was {earlier}"

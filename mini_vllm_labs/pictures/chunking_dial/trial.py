@@ -1,4 +1,4 @@
-"""One setting, simulated: the figures that are drawn."""
+"""Simulates one setting and returns the figures to draw."""
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
@@ -20,7 +20,7 @@ Percentiles = dict[float, float]  # seconds by percentile
 
 @dataclass(frozen=True)
 class Setting:
-    """The values of the knobs. `load` is in percent of the rate that the GPU sustains; the rest as in vLLM."""
+    """The values of the knobs. `load` is in percent of the rate that the GPU sustains; the others are as in vLLM."""
 
     workload: str = "mixed"
     load: int = 90
@@ -44,7 +44,7 @@ def as_text(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What all settings share: a GPU, a model, and the number of requests."""
+    """The constants of all settings: a GPU, a model, and the number of requests."""
 
     gpu: str = "H100"
     model: str = "Llama-3.1-8B"
@@ -60,7 +60,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Trial:
-    """The result of a setting. Times in seconds; `room_for_tokens` is how many tokens' K and V fit in memory."""
+    """The result of a setting, with times in seconds. `room_for_tokens` is the number of tokens that fit in memory."""
 
     setting: Setting
     deployment: Deployment
@@ -79,7 +79,7 @@ class Trial:
 
 @lru_cache(maxsize=32)
 def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, list[TimedRequest]]:
-    """Return the requests of a workload and their rate: `load` percent of what the GPU sustains by default.
+    """Return the arrival rate, `load` percent of what the GPU sustains by default, and a workload's requests.
 
     The engine's knobs do not change the rate, so all settings serve the same requests.
     Raises `ValueError` for a request that is too long for the model.
@@ -99,9 +99,9 @@ def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, l
     return rate, requests
 
 
-@lru_cache(maxsize=64)  # each answer shows the setting before, too
+@lru_cache(maxsize=64)  # each answer also shows the previous setting
 def try_setting(setting: Setting, deployment: Deployment) -> Trial:
-    """Serve the requests in simulated time. Raises `ValueError` for settings that do not go together."""
+    """Serve the requests in simulated time. Raises `ValueError` for incompatible settings."""
     config, cost = deployment.engine_and_cost(setting)
     rate, requests = arrivals(deployment, setting.workload, setting.load)
     assert config.num_gpu_blocks is not None

@@ -1,4 +1,4 @@
-"""Drafts, step by step: what was guessed, what the target sampled, and which slots it took."""
+"""Draws drafts step by step: the guessed tokens, the tokens that the target sampled, and the slots they took."""
 
 from mini_vllm_labs.pictures.drafts.draft_film import draft_film
 

@@ -1,4 +1,4 @@
-"""The film of a run's drafts: one picture for each step, a row for each request, and the counts so far."""
+"""Builds the film of a run's drafts: a picture per step, with a row per request and the counts so far."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,10 +22,10 @@ SAMPLES = [(svg.rect(3, 0, 8, 10, class_="mv-panel"), "proposed"), (svg.rect(3, 
 
 
 def draft_film(recording: Recording, texts: Mapping[int, str] | None = None) -> Film:
-    """Return a picture of each step: the drafts, what the target sampled, and the slots of each request.
+    """Return a film with a picture per step: each request's drafts, sampled tokens and slots.
 
-    Of more than four requests the first four of a step are shown. `texts` has the text of each token; without it tokens
-    are numbers. The film begins at a step with both accepted and rejected drafts, if there is one.
+    A step shows at most its first four requests. `texts` maps tokens to their text; without it, tokens are shown as
+    numbers. The film opens at a step with both accepted and rejected drafts, if one exists.
     """
     all_scenes = list(scenes(recording, texts or {}))
     drawn = {width: pictures(all_scenes, width) for width in WIDTHS}
@@ -37,7 +37,7 @@ def draft_film(recording: Recording, texts: Mapping[int, str] | None = None) -> 
 
 
 def telling_step(all_scenes: Sequence[DraftScene]) -> int:
-    """Return the first step with accepted and with rejected drafts; else one with accepted drafts, with any, or 0."""
+    """Return the first step with accepted and rejected drafts, else with accepted drafts, else with any, else 0."""
 
     def interest(verdict: Verdict) -> int:
         is_judged = bool(verdict.sampled and verdict.drafts)
@@ -69,7 +69,7 @@ def pictures(all_scenes: Sequence[DraftScene], width: float) -> list[Picture]:
 
 
 def row_part(scene: DraftScene, place: int, width: float, scale: strips.StripScale) -> Part:
-    """Return a request's tokens and slots; an empty row where a step has fewer requests."""
+    """Draw a request's tokens and slots, or an empty row if the step has fewer requests."""
     request_id = scene.rows[place] if place < len(scene.rows) else None
     head, tokens, slots = svg.Markup(""), svg.Markup(""), svg.Markup("")
     if request_id is not None:
@@ -111,7 +111,7 @@ def figures_part(scene: DraftScene, num_positions: int, width: float) -> Part:
 
 
 def bars(scene: DraftScene, num_positions: int, room: float) -> svg.Markup:
-    """Return how many drafts of each position were proposed and accepted."""
+    """Draw the numbers of proposed and accepted drafts at each position."""
     column = min(MAX_COLUMN, room / max(1, num_positions))
     most, drawn = max(scene.counts.proposed, default=0) or 1, list[svg.Markup]()
     for place in range(num_positions):

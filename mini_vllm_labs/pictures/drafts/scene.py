@@ -1,4 +1,4 @@
-"""The data that all parts of the picture draw: a step's verdicts, the text before it, the counts; and all as text."""
+"""Collects the data of a picture: a step's verdicts, the text before it and the counts; also describes it as text."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo
 MAX_ROWS = 4
 MAX_SENTENCES = 2
 STAYS = "A block stays with its request until the request ends."
-END = "end"  # what is shown for a token without text: the one that ends an answer
+END = "end"  # shown for a token without text, which ends an answer
 
 
 @dataclass(frozen=True)
 class DraftScene:
-    """A step. `verdicts` are those of the shown rows, None for a request without a share in it.
+    """A step. `verdicts` are those of the shown rows, None for a request that the step did not compute.
 
     `before` are the output tokens of each request when the step was computed, `texts` the text of each token.
     """
@@ -33,12 +33,12 @@ class DraftScene:
     has_stand_ins: bool = False
 
     def num_drafts(self, number: int) -> str:
-        """Return a count of drafts, or in a run that is planned ahead a count of places for drafts."""
+        """Return a count of drafts, or of places for drafts in a run that is planned ahead."""
         thing = counted(number, "place" if self.has_stand_ins else "draft")
         return f"{thing} for drafts" if self.has_stand_ins else thing
 
     def name(self, token_id: int) -> str:
-        """Return a token as it is shown: spaces and line ends visible, a number without a text."""
+        """Return the label of a token: its text with visible spaces and line ends, or its number."""
         if token_id == STAND_IN:
             return "?"
         text = self.texts.get(token_id, str(token_id))
@@ -75,7 +75,7 @@ def scenes(recording: Recording, texts: Mapping[int, str]) -> Iterator[DraftScen
 
 
 def describe(scene: DraftScene) -> str:
-    """Return what became of the drafts: requests with both kinds come first."""
+    """Describe the fate of the drafts; requests with accepted and rejected drafts come first."""
     judged = [verdict for verdict in scene.shown if verdict.drafts and verdict.sampled]
     judged.sort(key=lambda verdict: not verdict.num_accepted > 0 < verdict.num_rejected)
     said = [sentence(scene, verdict) for verdict in judged[:MAX_SENTENCES]]

@@ -1,4 +1,4 @@
-"""A request's slots before and after the verdict: computed, kept for drafts, taken back."""
+"""Draws a request's slots before and after the verdict: computed, kept for drafts, taken back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ COMPUTED, NOW, DRAFT, TAKEN_BACK, FREE = "computed", "computed in this step", "f
 
 @dataclass(frozen=True)
 class StripScale:
-    """The size of a slot in px, and how many blocks fit beside each other."""
+    """The size of a slot in px, and the number of blocks that fit side by side."""
 
     cell: float
     size: int
@@ -28,7 +28,7 @@ class StripScale:
 
     @classmethod
     def fitting(cls, block_size: int, max_held_blocks: int, room: float) -> "StripScale":
-        """Return the largest slots with which all blocks fit, or at least the newest five."""
+        """Return the largest slots for which all blocks, or at least the newest five, fit."""
         left = text_width(f"… {max_held_blocks} ", 12)
         wanted = min(max_held_blocks, MIN_BLOCKS)
         for cell in CELLS:
@@ -57,7 +57,7 @@ def states_of(verdict: Verdict, num_slots: int, *, after: bool) -> list[str]:
 
 
 def strips(scene: DraftScene, verdict: Verdict, scale: StripScale) -> svg.Markup:
-    """Return the newest blocks of a request twice, as planned and after the verdict, with their ids below."""
+    """Draw a request's newest blocks twice, as planned and after the verdict, with their ids below."""
     index, size = scene.info.index(verdict.request_id), scale.size
     num_slots = len(verdict.blocks) * size
     first = max(0, len(verdict.blocks) - scale.max_held_blocks)

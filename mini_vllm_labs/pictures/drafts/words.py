@@ -1,4 +1,4 @@
-"""A row of tokens: the end of the known text, then the drafts with what the target sampled below them."""
+"""Draws a row of tokens: the end of the known text, then the drafts above the target's sampled tokens."""
 
 from itertools import zip_longest
 
@@ -28,7 +28,7 @@ SAMPLES = [ACCEPTED, WRONG, UNREAD, SAMPLED]
 
 
 def column_widths(scene: DraftScene, verdict: Verdict, room: float) -> list[float]:
-    """Return the widths of the columns of drafts and sampled tokens: those of their tokens, less if room is short."""
+    """Return the widths of the columns of drafts and sampled tokens, narrower than the tokens if space is short."""
     num_columns = max(len(verdict.drafts), len(verdict.sampled))
     most = max(MIN_TOKEN_WIDTH, min(MAX_TOKEN_WIDTH, (room - BEFORE_DRAFTS) / max(1, num_columns) - GAP))
     columns = zip_longest(verdict.drafts, verdict.sampled)
@@ -41,7 +41,7 @@ def box_width(name: str) -> float:
 
 
 def words(scene: DraftScene, request_id: str, room: float) -> svg.Markup:
-    """Return the two lines of a request: its drafts, and its text with what this step adds."""
+    """Draw a request's two lines: its drafts, and its text with the tokens that this step adds."""
     verdict = scene.verdicts[request_id]
     if verdict is None:
         absent = "not in this step" if scene.before[request_id] else "not in this step, no token yet"
@@ -69,7 +69,7 @@ def words(scene: DraftScene, request_id: str, room: float) -> svg.Markup:
 
 
 def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[svg.Markup, float]:
-    """Return the newest known tokens that fit, in their order, and the width they take."""
+    """Draw the newest known tokens that fit, in order; also return their width."""
     tokens = scene.before[request_id]
     names = [shorten(scene.name(token_id), MAX_TOKEN_WIDTH - PAD, SIZE, bold=True) for token_id in tokens]
     prompt = f"prompt of {scene.info.num_prompt_tokens[request_id]}"
@@ -89,7 +89,7 @@ def known_text(scene: DraftScene, request_id: str, room: float) -> tuple[svg.Mar
 
 
 def draft_box(scene: DraftScene, verdict: Verdict, place: int, width: float, index: int) -> svg.Markup:
-    """Return a draft: accepted, wrong, or after a wrong one."""
+    """Draw a draft: accepted, wrong, or after a wrong draft."""
     token_id = verdict.drafts[place]
     is_accepted = place < verdict.num_accepted
     name = shorten(scene.name(verdict.sampled[place] if is_accepted else token_id), width - 6, SIZE)
@@ -113,7 +113,7 @@ def draft_box(scene: DraftScene, verdict: Verdict, place: int, width: float, ind
 
 
 def sampled_box(scene: DraftScene, verdict: Verdict, place: int, width: float, index: int) -> svg.Markup:
-    """Return a token that becomes part of the text: an accepted draft, or the target's own."""
+    """Draw a token that becomes part of the text: an accepted draft or the target's token."""
     name = shorten(scene.name(verdict.sampled[place]), width - 6, SIZE, bold=True)
     faded = None if place < len(verdict.kept) else 0.4
     late = "" if faded is None else ", after the end of the answer: not kept"

@@ -1,4 +1,4 @@
-"""The chains as text: shared blocks, first differences, and cache hits."""
+"""Describes the chains as text: shared blocks, first differences and cache hits."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ MAX_SENTENCES = 3
 
 
 def kinship(chains: Sequence[Chain], number: int) -> str:
-    """Return what a chain shares with an earlier one and their first difference; empty for the first chain."""
+    """Describe the blocks that a chain shares with an earlier chain, and their first difference, or return ""."""
     here, found = chains[number], kin(chains, number)
     if found is None:
         return ""
@@ -29,7 +29,7 @@ def kinship(chains: Sequence[Chain], number: int) -> str:
 
 
 def lookalikes(chains: Sequence[Chain], number: int) -> list[int]:
-    """Return blocks whose tokens equal those at the same place of an earlier chain but whose hash differs."""
+    """Return the blocks with the same tokens but a different hash than an earlier chain's block at that place."""
     return [
         place
         for place, link in enumerate(chains[number].links)
@@ -49,7 +49,7 @@ def hit_text(chain: Chain, blocks: Sequence[int], block_size: int) -> str:
 
 
 def describe_chains(chains: Sequence[Chain], hits: Mapping[str, Sequence[int]], block_size: int) -> str:
-    """Return the most interesting facts: wrong hashes first, then what is shared, and the longest hit."""
+    """Return the most interesting facts: wrong hashes first, then shared blocks and the longest hit."""
     parts = [f"{fault.text[0].upper()}{fault.text[1:]}." for fault in faults(chains)]
     for number, chain in enumerate(chains[1:], start=1):
         parts.append(f"{chain.name}: {kinship(chains, number)}.")

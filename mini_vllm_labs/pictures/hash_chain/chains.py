@@ -1,4 +1,4 @@
-"""Prompts split into blocks, each with its hash and the content that the hash should identify; hits in a cache."""
+"""Splits prompts into blocks with their hashes and identified contents, and looks up cache hits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,14 +39,14 @@ class Chain:
 
     @property
     def keys(self) -> list[str]:
-        """The extra keys that go into the first block, in words."""
+        """The extra keys in the hash of the first block, as text."""
         return [f"salt {self.salt}"] if self.salt is not None else []
 
 
 def chains_of(
     prompts: Mapping[str, Sequence[int]], block_size: int, hash_block: HashBlock | None, salts: Mapping[str, str]
 ) -> list[Chain]:
-    """Return the chains in order. Without `hash_block` links have no hash and are distinguished by their content.
+    """Return the chains in order. Without `hash_block`, links have no hash and are distinguished by content.
 
     Raises `ValueError` for a block size below 1, no prompts, a salt for an unknown prompt, or a hash that is not bytes.
     """
@@ -67,7 +67,7 @@ def chains_of(
             content = (salt, *token_ids[: start + block_size])
             found = None
             if hash_block is not None:
-                found = hash_block(parent, tokens, () if links else (salt, None))  # once: it is in every later hash
+                found = hash_block(parent, tokens, () if links else (salt, None))  # once: every later hash includes it
                 if not isinstance(found, bytes):
                     raise ValueError(f"hash_block returned {found!r:.60}, but a hash is bytes")
                 parent = found
@@ -78,7 +78,7 @@ def chains_of(
 
 
 def digest(link: Link, num_digits: int) -> str:
-    """Return the first digits of a link's hash; without hashes, the name of its content: A2, B1, ..."""
+    """Return the first digits of a link's hash or, without a hash, a name for its content: A2, B1, ..."""
     if link.block_hash is not None:
         return link.block_hash.hex()[:num_digits]
     number, place = link.same_as
@@ -87,7 +87,7 @@ def digest(link: Link, num_digits: int) -> str:
 
 @dataclass(frozen=True)
 class WrongHash:
-    """A wrong hash, of block `place` of prompt `number`."""
+    """A wrong hash of block `place` of prompt `number`."""
 
     number: int
     place: int
@@ -95,7 +95,7 @@ class WrongHash:
 
 
 def faults(chains: Sequence[Chain]) -> list[WrongHash]:
-    """Return each hash shared by two contents, and each second hash of the same content."""
+    """Find each hash shared by two contents, and each second hash of the same content."""
     by_hash: dict[bytes, tuple[str, object]] = {}
     by_content: dict[object, tuple[str, bytes]] = {}
     found = []
@@ -120,7 +120,7 @@ def num_alike(one: Sequence[object], other: Sequence[object]) -> int:
 
 @dataclass(frozen=True)
 class Kin:
-    """The nearest earlier chain: how many blocks are common, and the place of the first token that is not."""
+    """The most similar earlier chain, the number of common blocks, and the place of the first differing token."""
 
     chain: Chain
     num_common: int

@@ -1,4 +1,4 @@
-"""One block of a chain: its tokens above, its hash below, an arrow from the hash before it."""
+"""Draws one block of a chain: its tokens above, its hash below, and an arrow from the previous hash."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ MANY_ROWS = 7
 
 @dataclass(frozen=True)
 class ChainLayout:
-    """The places of the boxes in a picture of some width. `num_digits` of a hash fit; tokens take `token_lines`."""
+    """The places of the boxes in a picture. Boxes have room for `num_digits` of a hash and `token_lines` of tokens."""
 
     width: float
     column: float
@@ -39,7 +39,7 @@ class ChainLayout:
 
 
 def layout_of(chains: Sequence[Chain], width: float) -> ChainLayout:
-    """Return boxes as wide as the longest chain allows; tokens are shown if they fit on one line or two."""
+    """Lay out boxes as wide as the longest chain allows; tokens are shown if they fit on one or two lines."""
     longest, most = max(len(chain.links) for chain in chains), int((width - MARGIN - LEFT) // MIN_WIDTH)
     columns = min(most, max(len(chain.links) + bool(chain.rest) for chain in chains))
     if longest > most - 1:
@@ -61,7 +61,7 @@ def split(token_ids: Sequence[int], lines: int) -> list[str]:
 def draw_link(
     chains: Sequence[Chain], number: int, place: int, layout: ChainLayout, looks_alike: bool, wrong: bool
 ) -> svg.Markup:
-    """Return a block; a dotted frame marks tokens that are above too, a red one a wrong hash."""
+    """Draw a block; a dotted frame marks tokens that also appear above, a red frame a wrong hash."""
     link = chains[number].links[place]
     x, top = layout.x(place), TOKENS * layout.token_lines
     tokens = " ".join(map(str, link.token_ids))
@@ -90,7 +90,7 @@ def draw_link(
 
 
 def token_text(chains: Sequence[Chain], number: int, place: int, x: float, lines: int) -> list[svg.Markup]:
-    """Return a block's tokens; the first one that differs from the nearest chain above is underlined."""
+    """Draw a block's tokens; underline the first that differs from the most similar chain above."""
     token_ids, found = chains[number].links[place].token_ids, kin(chains, number)
     differs = found.place - place * len(token_ids) if found and found.differs else -1
     look = {"class_": "mv-alert mv-strong mv-differing", "text_decoration": "underline"}
@@ -105,7 +105,7 @@ def token_text(chains: Sequence[Chain], number: int, place: int, x: float, lines
 
 
 def link_arrow(layout: ChainLayout, place: int) -> svg.Markup:
-    """Return the arrow from the previous hash, for the first block from the root."""
+    """Draw the arrow from the previous hash, or from the root for the first block."""
     y = layout.high - HASH / 2
     start = layout.x(place) - (layout.column - layout.box) + 1 if place else LEFT - 24
     tip = layout.x(place) - 1.5
@@ -120,7 +120,7 @@ def link_arrow(layout: ChainLayout, place: int) -> svg.Markup:
 
 
 def draw_rest(layout: ChainLayout, place: int, num_hidden: int, rest: Sequence[int]) -> svg.Markup:
-    """Return the tokens that have no hash yet, or the number of blocks that are not shown."""
+    """Draw the tokens without a hash, or the number of hidden blocks."""
     x, y, box = layout.x(place), layout.high - HASH, layout.box
     names = (f"{counted(len(rest), 'token')}, no hash", f"{len(rest)} tok.")
     name = first_fitting(names, box) or f"+{len(rest)}"

@@ -1,4 +1,4 @@
-"""A run in turn and a run that is planned ahead: what the engine and the runner do at each moment."""
+"""Draws a run in turn and a run planned ahead: the tasks of the engine and of the runner over time."""
 
 from mini_vllm_labs.pictures.lanes.picture import lanes, lanes_panel
 

@@ -1,4 +1,4 @@
-"""The two lanes of a run: the engine's tasks above the runner's, and which steps are in flight."""
+"""Draws the two lanes of a run: the engine's tasks above the runner's, and the steps in flight."""
 
 from dataclasses import dataclass
 
@@ -52,7 +52,7 @@ SAMPLE_IN_VAIN = (svg.joined([box(COMPUTE, 0, 0, 14, 10), IN_VAIN]), "in vain")
 
 @dataclass(frozen=True)
 class Scale:
-    """The places of times: `per_ms` px for each ms, cut at `end` ms."""
+    """Maps times to positions: `per_ms` px for each ms, cut at `end` ms."""
 
     per_ms: float
     end: float
@@ -62,7 +62,7 @@ class Scale:
 
 
 def lanes_part(name: str, schedule: Schedule, scale: Scale, most_in_flight: int) -> Part:
-    """Return the lanes of a run, with room for the brackets of `most_in_flight` steps."""
+    """Draw the lanes of a run, with room for the brackets of `most_in_flight` steps."""
     about = f"{ms(schedule.total)}, runner idle for {100 * schedule.idle_share:.0f} % of it"
     names = [svg.text(MARGIN, y + 16, lane, class_="mv-faint") for lane, y in LANES]
     title = [svg.text(MARGIN, 14, name, class_="mv-strong"), svg.text(LEFT, 14, about)]
@@ -109,7 +109,7 @@ def idle_times(schedule: Schedule, scale: Scale) -> list[svg.Markup]:
 
 
 def arrows(schedule: Schedule, scale: Scale) -> list[svg.Markup]:
-    """Return lines from each plan down to its computation, and from there up to the update."""
+    """Draw lines from each plan down to its computation, and from there up to the update."""
     applied = {task.step: task.start for task in schedule.engine if task.kind == APPLY}
     planned = {task.step: task.end for task in schedule.engine if task.kind == PLAN}
     drawn, low, high = [], TOP + HIGH, RUNNER
@@ -122,7 +122,7 @@ def arrows(schedule: Schedule, scale: Scale) -> list[svg.Markup]:
 
 
 def flights(schedule: Schedule, scale: Scale, most_in_flight: int) -> list[svg.Markup]:
-    """Return a bracket for each step from its plan to its update."""
+    """Draw a bracket for each step, from its plan to its update."""
     drawn = []
     for place, (step, start, end) in enumerate(schedule.in_flight):
         if start >= scale.end:

@@ -1,4 +1,4 @@
-"""Two runs on one scale of time, in turn above and ahead below; and knobs for the times of a step."""
+"""Draws two runs on one time scale, in turn above and ahead below, with knobs for the times of a step."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,11 +23,11 @@ SIMULATED = "The order is that of the recorded steps; the times are simulated."
 def lanes(
     runs: Mapping[str, Recording], plan_ms: float = PLAN_MS, compute_ms: float = COMPUTE_MS, width: float | None = None
 ) -> Picture:
-    """Return the lanes of each run, by its name: what the engine and the runner do at each moment.
+    """Draw the lanes of each run, given by name: the tasks of the engine and of the runner over time.
 
-    A step takes the engine `plan_ms`, half of it to plan and a quarter each to apply its tokens and to write its
-    text, and the runner `compute_ms`. Of a long run only the beginning is drawn. `width` is that of the page; without
-    it there is a narrow picture too. Raises `ValueError` without a run, or for times that are not above 0.
+    A step takes the engine `plan_ms`: half of it to plan, and a quarter each to apply its tokens and to write its text.
+    It takes the runner `compute_ms`. Only the beginning of a long run is drawn. `width` is the page's width; without
+    it, the picture also has a narrow version. Raises `ValueError` without a run, or for times that are not above 0.
     """
     if not runs or not all(run.steps for run in runs.values()):
         raise ValueError("lanes need at least one run with a step")
@@ -43,7 +43,7 @@ def lanes(
 def lanes_panel(
     runs: Mapping[str, Recording], finish: Callable[[Picture], Picture] = lambda picture: picture
 ) -> "Panel":
-    """Return knobs for the two times over the lanes of the runs; `finish` may change each picture."""
+    """Return knobs for the two times, over the lanes of the runs; `finish` may change each picture."""
     from mini_vllm_labs.pictures.panels import Panel
 
     def draw(
@@ -74,7 +74,7 @@ def drawing(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float
 
 
 def sentence(schedules: Mapping[str, Schedule], plan_ms: float, compute_ms: float) -> str:
-    """Return how long the runs take and what limits them."""
+    """Describe the durations of the runs and the limiting side."""
     times = ", ".join(f"{name} {ms(schedule.total)}" for name, schedule in schedules.items())
     ahead = max(schedule.most_in_flight for schedule in schedules.values())
     if ahead < 2:

@@ -1,4 +1,4 @@
-"""When each part of a run would happen: in the order of its records, at simulated times."""
+"""Computes simulated times for each part of a run, in the order of its records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from mini_vllm_labs.runs.traces.drafts import verdicts_of
 from mini_vllm_labs.runs.traces.recording import Recording
 
 PLAN, APPLY, TEXT, COMPUTE = "plan", "apply", "text", "compute"
-SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}  # how the engine's time for a step is divided
+SHARES = {PLAN: 0.5, APPLY: 0.25, TEXT: 0.25}  # the division of the engine's time for a step
 
 
 @dataclass(frozen=True)
 class Task:
-    """Work for a step by one side, from `start` to `end` in ms. `in_vain`: no request of the step needs the result."""
+    """Work of one side for a step, from `start` to `end` in ms. `in_vain`: no request of the step needs its result."""
 
     kind: str
     step: int
@@ -28,7 +28,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The tasks of the engine and of the runner, each in the order of time."""
+    """The tasks of the engine and of the runner, each in order of time."""
 
     engine: Sequence[Task]
     runner: Sequence[Task]
@@ -40,26 +40,26 @@ class Schedule:
 
     @property
     def idle(self) -> list[tuple[float, float]]:
-        """The times in which the runner has nothing to compute, as (start, end) in ms."""
+        """The times during which the runner has nothing to compute, as (start, end) in ms."""
         edges = [(0.0, 0.0), *((task.start, task.end) for task in self.runner), (self.total, self.total)]
         gaps = [(before[1], after[0]) for before, after in pairwise(edges)]
         return [(start, end) for start, end in gaps if end - start > 1e-9]  # sums of times are rounded
 
     @property
     def idle_share(self) -> float:
-        """The share of the total time in which the runner computes nothing, 0 to 1."""
+        """The share (0 to 1) of the total time during which the runner is idle."""
         return sum(end - start for start, end in self.idle) / self.total if self.total else 0.0
 
     @property
     def in_flight(self) -> list[tuple[int, float, float]]:
-        """Each computed step with the time from the end of its plan to the beginning of its update, in ms."""
+        """Each computed step with the end of its plan and the beginning of its update, in ms."""
         planned = {task.step: task.end for task in self.engine if task.kind == PLAN}
         applied = {task.step: task.end for task in self.engine if task.kind == APPLY}
         return [(task.step, planned[task.step], applied.get(task.step, self.total)) for task in self.runner]
 
     @property
     def most_in_flight(self) -> int:
-        """The most steps that are planned but not yet applied at one time."""
+        """The maximum number of steps that are planned but not yet applied at one time."""
         return max((sum(s <= start < e for _, s, e in self.in_flight) for _, start, _ in self.in_flight), default=0)
 
 

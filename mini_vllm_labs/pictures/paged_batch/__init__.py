@@ -1,4 +1,4 @@
-"""A step as the model runner sees it: one row of tokens, slots, block tables, and what each query reads."""
+"""Draws a step as the model runner sees it: a row of tokens, slots, block tables, and the slots that queries read."""
 
 from mini_vllm_labs.pictures.paged_batch.batch_film import example_batch, paged_batch
 

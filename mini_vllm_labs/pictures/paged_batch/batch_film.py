@@ -1,4 +1,4 @@
-"""The film of a step: one picture for each query token."""
+"""Builds the film of a step: one picture for each query token."""
 
 from collections.abc import Sequence
 
@@ -34,18 +34,18 @@ def example_batch() -> list[ScheduledRequest]:
 def share(
     name: str, first: int, known: int, computed: int, scheduled: int, block_ids: list[int], *, samples: bool = True
 ) -> ScheduledRequest:
-    """Return one request's share, by its numbers of tokens; their ids count up from `first`."""
+    """Return one request's share of a step, from its numbers of tokens; token ids count up from `first`."""
     return ScheduledRequest(Request(name, list(range(first, first + known))), computed, scheduled, block_ids, samples)
 
 
 def paged_batch(
     batch: Sequence[ScheduledRequest] | None = None, block_size: int = BLOCK_SIZE, functions: RowFunctions | None = None
 ) -> Film:
-    """Return a picture of each token of a step: the row, slots, tables, cache and mask, and what the token reads.
+    """Return a film with a picture per token of a step: row, slots, tables, cache, mask and the slots it reads.
 
-    Without `batch` it is the step of phase 6's handout. `functions` is a phase-6 module whose numbers are shown;
-    those that differ from the handout's rules are red. Of more than 240 tokens some are left out, but never a
-    request's last one. Raises `ValueError` for a batch that cannot be drawn.
+    Without `batch`, it shows the step of phase 6's handout. `functions` is a phase-6 module whose numbers are shown;
+    numbers that break the handout's rules are red. A step of more than 240 tokens omits some, but never a request's
+    last token. Raises `ValueError` for a batch that cannot be drawn.
     """
     batch = example_batch() if batch is None else batch
     if len(batch) > MAX_REQUESTS:
@@ -79,7 +79,7 @@ def pictures(scene: BatchScene, step_of: dict[int, int], width: float) -> list[P
 
 
 def chosen_rows(scene: BatchScene) -> list[int]:
-    """Return the rows that have a picture: all of them, or evenly spaced ones and the last row of each request."""
+    """Return the rows that get a picture: all rows, or evenly spaced rows and each request's last row."""
     if scene.num_rows <= MAX_STEPS:
         return list(range(scene.num_rows))
     stride = cdiv(scene.num_rows, MAX_STEPS - len(scene.batch))
@@ -87,7 +87,7 @@ def chosen_rows(scene: BatchScene) -> list[int]:
 
 
 def describe_query(scene: BatchScene, query: Query) -> str:
-    """Return where a query's K and V go and what it reads, wrong numbers first."""
+    """Describe where a query's K and V go and which slots it reads, wrong numbers first."""
     name, missing = scene.name(query.number), query.reads.count(-1)
     parts = [fault.text for fault in sorted(scene.faults, key=lambda fault: fault.place != (query.row,))[:1]]
     parts += [f"{counted(len(scene.faults) - 1, 'other wrong number')}."] * (len(scene.faults) > 1)

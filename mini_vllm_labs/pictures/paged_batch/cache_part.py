@@ -1,4 +1,4 @@
-"""The cache, slot by slot: what the query reads, where its own K and V go, and the tokens in all other slots."""
+"""Draws the cache slot by slot: the slots that a query reads and writes, and the tokens in all other slots."""
 
 from collections.abc import Iterable
 
@@ -24,7 +24,7 @@ SAMPLES = [
 
 
 class CacheMap:
-    """All blocks of the cache. A block is drawn once for each set of its slots that is read."""
+    """Draws all blocks of the cache. It draws a block once for each set of its slots that is read."""
 
     def __init__(self, scene: BatchScene, width: float) -> None:
         self.scene, num_slots = scene, scene.num_blocks * scene.block_size
@@ -98,7 +98,7 @@ def draw_block(
 
 
 def written(shelf: Shelf, query: Query) -> svg.Markup:
-    """Return an outline around the slot that the query's own K and V go to."""
+    """Draw an outline around the slot that receives the query's K and V."""
     if query.writes is None or not 0 <= query.writes < shelf.num_slots:
         return svg.Markup("")
     x, y = shelf.place(query.writes)

@@ -1,4 +1,4 @@
-"""The arrays of a step: as phase 6's functions return them, as the handout's rules give them, and where they differ."""
+"""Compares a step's arrays as phase 6's functions return them with those by the handout's rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,13 +51,13 @@ def by_rules(batch: Sequence[ScheduledRequest], block_size: int) -> FlatStep:
 
 
 def slot(table: Sequence[int], position: int, block_size: int) -> int:
-    """Return the slot of a token, -1 if the table is too short for it."""
+    """Return the slot of a token, or -1 if the table is too short."""
     place = position // block_size
     return table[place] * block_size + position % block_size if place < len(table) else -1
 
 
 def by_functions(batch: Sequence[ScheduledRequest], block_size: int, functions: RowFunctions) -> FlatStep:
-    """Return the arrays of some phase-6 functions, whose own exceptions are not caught.
+    """Return the arrays of some phase-6 functions, without catching their exceptions.
 
     Raises `ValueError` for a function that does not return lists.
     """
@@ -77,7 +77,7 @@ def by_functions(batch: Sequence[ScheduledRequest], block_size: int, functions: 
 
 
 def as_list(name: str, found: object) -> list[Any]:
-    """Return a list that function `name` returned. Raises `ValueError` for anything else."""
+    """Return the list that function `name` returned. Raises `ValueError` for any other type."""
     if not isinstance(found, list):
         raise ValueError(f"{name} returned {found!r:.60}, but must return a list")
     return found

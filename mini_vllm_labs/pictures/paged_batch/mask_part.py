@@ -1,4 +1,4 @@
-"""The mask of the whole step: queries downwards, the keys of all requests across."""
+"""Draws the mask of the whole step: queries from top to bottom, the keys of all requests from left to right."""
 
 from itertools import accumulate
 
@@ -14,7 +14,7 @@ TOP, MIN_GRID = 18, 6
 
 
 class MaskScale:
-    """The size of one pair of a query and a key, the largest that fits, and where each request's keys begin."""
+    """The largest size of a query-key pair that fits, and the position where each request's keys begin."""
 
     def __init__(self, scene: BatchScene, width: float) -> None:
         self.num_keys = sum(scene.seq_lens)
@@ -30,7 +30,7 @@ def mask_part(scene: BatchScene, query: Query, step_of: dict[int, int], page_wid
     width = (query.position + 1) * scale.wide
     line = svg.group(
         svg.tooltip(f"row {query.row} sees {query.position + 1} of {scale.num_keys} keys"),
-        svg.rect(x, y, width, max(scale.high, 1.5), fill=color(query.number)),  # thinner would not be seen
+        svg.rect(x, y, width, max(scale.high, 1.5), fill=color(query.number)),  # a thinner line would be invisible
         svg.rect(x - 1, y - 1, width + 2, max(scale.high, 1.5) + 2, class_="mv-changed"),
         data_request=str(query.number),
     )
@@ -43,7 +43,7 @@ def mask_part(scene: BatchScene, query: Query, step_of: dict[int, int], page_wid
 
 
 def whole_mask(scene: BatchScene, scale: MaskScale, step_of: dict[int, int]) -> svg.Markup:
-    """Return every request's staircase, with lines between the cells if they are large enough."""
+    """Draw every request's staircase, with lines between the cells if they are large enough."""
     wide, high = scale.wide, scale.high
     ground = svg.rect(0, 0, scale.num_keys * wide, scene.num_rows * high, class_="mv-panel")
     parts, row = [ground], 0

@@ -1,4 +1,4 @@
-"""The row: all tokens of the step side by side, with their positions, their slots and the rows that need logits."""
+"""Draws the row: all tokens of the step side by side, with their positions, slots and needs for logits."""
 
 from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.paged_batch.flat_step import at
@@ -19,7 +19,7 @@ def page_of(scene: BatchScene, row: int, columns: int = MAX_COLUMNS) -> range:
 
 
 def row_part(scene: BatchScene, row: int, step_of: dict[int, int], width: float) -> Part:
-    """Return the part of the row that holds `row`, with the cursor on it. `step_of` is the film's step of a row."""
+    """Draw the part that contains row `row`, with the cursor on it. `step_of` maps rows to steps of the film."""
     room = span_of(width) - 2 * MARGIN
     columns = int(room // MIN_WIDTH)
     page, wide = page_of(scene, row, columns), min(float(MAX_WIDTH), room / min(scene.num_rows, columns))
@@ -82,7 +82,7 @@ def entry(scene: BatchScene, name: str, row: int, x: float, y: float) -> svg.Mar
 
 
 def starts(scene: BatchScene, page: range, wide: float, high: float) -> list[svg.Markup]:
-    """Return `query_start_loc`: where each request begins, and the end."""
+    """Draw `query_start_loc`: the beginning of each request, and the end."""
     parts = []
     for number, expected in enumerate(scene.rules.query_start_loc):
         if expected not in page and not expected == scene.num_rows == page.stop:

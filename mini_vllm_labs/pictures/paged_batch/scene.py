@@ -1,4 +1,4 @@
-"""The data that all parts of the picture draw: the request of a row, the tokens in a slot, what a query reads."""
+"""Collects the data of the picture: the request of a row, the tokens in a slot, the slots that a query reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,17 +61,17 @@ class BatchScene:
 
     @cached_property
     def owners(self) -> Sequence[int]:
-        """For each row the number of its request."""
+        """The number of each row's request."""
         return [number for number, row in enumerate(self.batch) for _ in range(row.num_scheduled_tokens)]
 
     @cached_property
     def seq_lens(self) -> Sequence[int]:
-        """For each request its tokens in the cache after this step."""
+        """The number of each request's tokens in the cache after this step."""
         return [row.num_computed_tokens + row.num_scheduled_tokens for row in self.batch]
 
     @cached_property
     def held(self) -> dict[int, list[tuple[int, int]]]:
-        """The tokens in each slot when attention begins, as (request, position): earlier tokens, then this step's."""
+        """The tokens in each slot when attention begins, as (request, position): earlier tokens before this step's."""
         found: dict[int, list[tuple[int, int]]] = {}
         for number, row in enumerate(self.batch):
             for position in range(row.num_computed_tokens):
@@ -82,7 +82,7 @@ class BatchScene:
         return found
 
     def query(self, row: int) -> Query:
-        """Return what one token of the row writes and reads, by the step's tables."""
+        """Return the slots that a token of the row writes and reads, according to the step's tables."""
         number, position = self.owners[row], self.rules.positions[row]
         tables = self.step.block_tables
         table = tables[number] if number < len(tables) else []
@@ -96,7 +96,7 @@ class BatchScene:
         )
 
     def strangers(self, query: Query) -> list[int]:
-        """Return the slots that a query reads although its own token is not in them."""
+        """Return the slots that a query reads although they do not contain its request's token."""
         return [
             where
             for position, where in enumerate(query.reads)

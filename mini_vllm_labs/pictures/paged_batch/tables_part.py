@@ -1,4 +1,4 @@
-"""The block tables: as the requests hold them, and as the step passes them to attention."""
+"""Draws the block tables as the requests hold them and as the step passes them to attention."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ LENGTHS, GAP, TOP = 44, 18, 18
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The places of the tables: the second one begins at `second`, the lengths end at `room`."""
+    """The places of the tables: the second table begins at `second`, and the lengths end at `room`."""
 
     room: float
     second: float
@@ -29,12 +29,12 @@ class TableColumns:
         return int((self.second - GAP) // WIDE)
 
     def shown(self, num_entries: int) -> list[int | None]:
-        """Return which entries have a cell; None stands for the middle of a long table."""
+        """Return the entries that get a cell; None marks the omitted middle of a long table."""
         return both_ends(range(num_entries), self.cells) if num_entries else []
 
 
 def tables_part(scene: BatchScene, query: Query, width: float) -> Part:
-    """Return a line per request; the entry for the query's own position is outlined."""
+    """Draw a line per request; the entry for the query's own position is outlined."""
     room = span_of(width)
     columns = TableColumns(room, (room - LENGTHS) / 2 + GAP / 2)
     names = [
@@ -72,7 +72,7 @@ def all_lines(scene: BatchScene, columns: TableColumns) -> svg.Markup:
 
 
 def given_cells(scene: BatchScene, number: int, got: Sequence[int], columns: TableColumns) -> list[svg.Markup]:
-    """Return a table as the step passes it, wrong entries framed in red."""
+    """Draw a table as the step passes it, with wrong entries framed in red."""
     expected = scene.rules.block_tables[number]
     num_entries, cells = max(len(got), len(expected)), []
     for cell, place in enumerate(columns.shown(num_entries)):
@@ -92,7 +92,7 @@ def given_cells(scene: BatchScene, number: int, got: Sequence[int], columns: Tab
 
 
 def block_cell(scene: BatchScene, number: int, block: int, cell: int, *, cut: bool = False) -> svg.Markup:
-    """Return one entry: in the request's colour, pale and dashed if this step does not need it, grey if padding."""
+    """Draw one entry in the request's colour: pale and dashed if this step does not need it, grey if padding."""
     x, width = cell * WIDE, WIDE - 3
     if block == 0:
         drawn = [
@@ -124,7 +124,7 @@ def hidden(cell: int, num_more: int) -> svg.Markup:
 
 
 def cursor(scene: BatchScene, query: Query, columns: TableColumns) -> svg.Markup:
-    """Return outlines around the entry for the query's own position, in both tables."""
+    """Draw outlines around the entry for the query's own position in both tables."""
     place, parts = query.position // scene.block_size, []
     sizes = (len(scene.batch[query.number].block_ids), len(scene.rules.block_tables[query.number]))
     for x, num_entries in zip((0, columns.second), sizes, strict=True):

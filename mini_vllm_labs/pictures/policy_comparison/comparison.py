@@ -1,4 +1,4 @@
-"""The same requests under each policy, served by the lineup's engine in simulated time."""
+"""Serves the same requests under each policy, with the lineup's engine in simulated time."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +15,7 @@ from mini_vllm_labs.simulation.served import Served
 from mini_vllm_labs.simulation.simulation import output_lengths, simulate, simulate_under
 from mini_vllm_labs.simulation.workloads import make_requests
 
-BY_GUESSES = "sjf-noisy"  # the only one that depends on `prediction_sigma`
+BY_GUESSES = "sjf-noisy"  # the only policy that depends on `prediction_sigma`
 COMPARED = ("fcfs", "priority", BY_GUESSES)
 P95 = 95
 
@@ -24,15 +24,15 @@ P95 = 95
 class PolicyComparison:
     """The workload, the deployment, and the policies by their names in `mini_vllm_labs.policies`.
 
-    `load` is in percent of what the GPU sustains with so many blocks. `prediction_sigma` is the error of the output
-    lengths that `sjf-noisy` guesses (see `noisy`).
+    `load` is in percent of the rate that the GPU sustains with this number of blocks. `prediction_sigma` is the error
+    of the output lengths that `sjf-noisy` guesses (see `noisy`).
     """
 
     workload: str = "shared-prefix"
     load: int = 150
     num_gpu_blocks: int = 800
     prediction_sigma: float = SIGMA
-    num_requests: int = 76  # few enough that a knob which is dragged gets all its figures
+    num_requests: int = 76  # few enough to compute all figures while a knob is dragged
     gpu: str = "H100"
     model: str = "Llama-3.1-8B"
     policies: tuple[str, ...] = COMPARED
@@ -50,7 +50,7 @@ class PolicyComparison:
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """How one policy served the requests, and the lineup of the engine."""
+    """The result of serving the requests under one policy, and the engine's lineup."""
 
     policy: str
     served: Served
@@ -63,7 +63,7 @@ class PolicyResult:
 
     @cached_property
     def _known(self) -> dict[tuple[str, float, frozenset[int] | None], float]:
-        """The percentiles computed so far: an SLO that is dragged asks for the same ones again and again."""
+        """The percentiles computed so far, cached because dragging the SLO requests the same ones repeatedly."""
         return {}
 
     def time_to_first_token(self, percent: float, group: frozenset[int] | None = None) -> float:
@@ -82,7 +82,7 @@ class PolicyResult:
 
 
 def compare_policies(comparison: PolicyComparison, lineup: Lineup) -> list[PolicyResult]:
-    """Serve the same requests under each policy. Raises `ValueError` and `StalledError` as `simulate`."""
+    """Serve the same requests under each policy. Raises `ValueError` and `StalledError` like `simulate`."""
     return [serve_under(policy, comparison, lineup) for policy in comparison.policies]
 
 
@@ -96,7 +96,7 @@ def serve_under(policy: str, comparison: PolicyComparison, lineup: Lineup) -> Po
 
 
 def groups(results: list[PolicyResult]) -> dict[str, frozenset[int]]:
-    """Return the requests that a policy may favour or delay: by urgency, and at both ends of the output lengths."""
+    """Return the groups that a policy may favour or delay: by urgency, and the shortest and longest outputs."""
     requests = results[0].served.requests
     lengths = [request.num_output_tokens for request in requests]
     shortest, _, longest = quantiles(lengths, n=4, method="inclusive")

@@ -1,4 +1,4 @@
-"""A column for each policy, every request a dot and the figures as bars on common scales; and knobs over it."""
+"""Draws a column per policy, with requests as dots and figures as bars on common scales, under knobs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -67,7 +67,7 @@ def policy_picture(
 
 
 def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple[float, float]]) -> svg.Markup:
-    """Return a small chart for each policy: how long a request waited, over the length of its output."""
+    """Draw a small chart per policy: each request's wait over its output length."""
     urgent = sorted(groups(results)["urgent requests"])
     waits = [time for result in results for time in result.times_to_first_token]
     lengths = [request.num_output_tokens for request in results[0].served.requests]
@@ -98,7 +98,7 @@ def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple
 def group_table(
     by_group: list[figures.Row], results: list[PolicyResult], columns: Sequence[tuple[float, float]]
 ) -> svg.Markup:
-    """Return the bars of the groups; the group that a policy starves most is red."""
+    """Draw the bars of the groups; the group that a policy starves most is red."""
     victims = figures.starved(results)
     heading = svg.text(MARGIN, -4, "p95 first token of ...", class_="mv-strong")
     engine = svg.text(columns[-1][1], -4, f"engine: {results[0].lineup}", class_="mv-faint mv-end")
@@ -107,7 +107,7 @@ def group_table(
 
 
 def table(lines: list[figures.Row], marked: list[str], columns: Sequence[tuple[float, float]]) -> svg.Markup:
-    """Return a row of bars for each figure, with the direction that is better; the best ones are in full colour."""
+    """Draw a row of bars per figure, with its better direction; the best bars have full colour."""
     parts, longest = [], columns[0][1] - columns[0][0] - NUMBERS
     for n, line in enumerate(lines):
         y = n * ROW + 14
@@ -134,11 +134,11 @@ def policy_panel(
     compare: Callable[[PolicyComparison], list[PolicyResult]] = compare_with_this_lineup,
     code: Callable[[], object] = tuple,
 ) -> "Panel":
-    """Return knobs over three policies. `compare` serves the requests, and what a knob does not change not again.
+    """Return knobs over three policies. `compare` serves the requests that a knob's change affects.
 
     A notebook passes a `compare` that runs in a new process, so that the code just saved is the code that runs.
-    What was served is served again once `code` returns another value. A `ValueError` of `compare` is shown to the
-    reader.
+    When `code` returns a new value, all requests are served again. The reader sees the message of a `ValueError` of
+    `compare`.
     """
     from mini_vllm_labs.pictures.panels import Panel
 

@@ -1,4 +1,4 @@
-"""The figures of a comparison, as numbers and as text."""
+"""Computes the figures of a comparison, as numbers and as text."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from mini_vllm_labs.policies.named import POLICIES
 from mini_vllm_labs.simulation.served import Slo
 
 Figure = Callable[[PolicyResult], float]
-STARVED = 1.1  # a group that waits this many times as long as under the first policy is starved
+STARVED = 1.1  # a group is starved if it waits this many times as long as under the first policy
 
 
 class Row(NamedTuple):
@@ -76,9 +76,9 @@ def row(
 
 
 def starved(results: list[PolicyResult]) -> dict[str, str]:
-    """Return for each policy the group whose p95 first token grew most against the first policy, if by `STARVED`.
+    """Return, per policy, the group whose p95 time to first token grew most, if at least by factor `STARVED`.
 
-    Of several groups with the same growth it is the smallest.
+    The growth is relative to the first policy; ties go to the smallest group.
     """
     members, baseline, victims = groups(results), results[0], dict[str, str]()
     for result in results:

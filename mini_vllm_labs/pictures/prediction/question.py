@@ -1,4 +1,4 @@
-"""A question with one right answer, the check of an answer, and the card that asks it."""
+"""Defines a question with one right answer, checks answers, and defines the card that contains a question."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,8 +15,8 @@ Kind = Literal["number", "choice", "several"]
 class Question:
     """A question whose answer is a number, one of the `options`, or several of them.
 
-    `unit` follows a number. `subject` is the heading under which a score counts it. A number is right within
-    `factor` of the true one: 1 for counts, 2 for "about how many times". Raises `ValueError` for a choice of
+    `unit` follows a number. `subject` is the heading under which a score counts the question. A number is right within
+    `factor` of the true number: 1 for counts, 2 for "about how many times". Raises `ValueError` for a choice of
     fewer than two options or a factor below 1.
     """
 
@@ -38,7 +38,7 @@ class Question:
 
 
 def checked_answer(question: Question, value: Any) -> Answer:
-    """Return the value if it can be an answer to the question. Raises `ValueError` with what can be one."""
+    """Return the value if it is a possible answer. Raises `ValueError` with the possible answers."""
     if question.kind == "number":
         fits, wanted = isinstance(value, (int, float)) and not isinstance(value, bool), "a number"
     elif question.kind == "choice":
@@ -53,7 +53,7 @@ def checked_answer(question: Question, value: Any) -> Answer:
 
 
 def is_right(question: Question, said: Answer, truth: Answer) -> bool:
-    """Return whether an answer is right, as `isRight` in `questions.js` does."""
+    """Return whether an answer is right, by the same rule as `isRight` in `questions.js`."""
     if isinstance(said, list) and isinstance(truth, list):
         return sorted(said) == sorted(truth)
     if said == truth or isinstance(said, str | list) or isinstance(truth, str | list):
@@ -72,10 +72,10 @@ def in_words(question: Question, answer: Answer) -> str:
 
 @dataclass(frozen=True)
 class Card:
-    """A claim, in words the run that tests it (`setup`), and a question about them.
+    """A claim, a description of the run that tests it (`setup`), and a question about both.
 
-    Shown after the answer: `truth` (None if the run did not show it), `why`, `films` with their names and the steps at
-    which they open, or `pictures`, and the same as `text`.
+    The answer reveals `truth` (None if the run did not show it), `why`, `films` with their names and opening steps or
+    `pictures`, and the same as `text`.
     """
 
     title: str

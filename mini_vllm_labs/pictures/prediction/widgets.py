@@ -1,4 +1,4 @@
-"""The widgets of a prediction, one front end for all; each works without a kernel too."""
+"""Defines the widgets of a prediction, which share one front end and also work without a kernel."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ CSS = "controls.css prediction/prediction.css prediction/fold.css"
 
 
 class PredictionWidget(SavedWidget):
-    """A widget whose second output is itself without a kernel: in an exported page a script brings it to life.
+    """A widget with a second output for exported pages, which a script runs without a kernel.
 
-    `still` is shown where not even scripts run; it folds what must not be seen yet.
+    `still` is shown if scripts do not run either; it folds everything that must stay hidden.
     """
 
     _esm = "".join(map(read_asset, FRONT_END))
@@ -65,9 +65,9 @@ class Ask(PredictionWidget):
 
 
 class Reveal(Ask):
-    """The veil over the other outputs of its cell, and the verdicts once the group's questions are answered.
+    """Veils the other outputs of its cell until the group's questions are answered, then shows the verdicts.
 
-    Beside a verdict is what the player below can show of the question: `film` is that player's.
+    A verdict also offers the parts of the film in the player below that concern its question; `film` is that film.
     """
 
     truths: traitlets.List[Answer | None] = traitlets.List().tag(sync=True)
@@ -86,10 +86,10 @@ class Reveal(Ask):
         super().__init__(group, questions, answers, role="reveal", truths=list(truths), film=known)
 
     def still(self) -> str:
-        """Return the questions with their answers folded; without any questions it is the veil alone."""
+        """Return the questions with their answers folded; without questions, return only the veil."""
         rows = (
             f"<li>{escape(question['text'])} <b>{escape(shown(question, truth))}</b></li>"
-            for question, truth in zip(self.questions, self.truths, strict=False)  # no truths: the veil alone
+            for question, truth in zip(self.questions, self.truths, strict=False)  # no truths: only the veil
         )
         return folded(f"<ul>{''.join(rows)}</ul>", f' class="mvq-fold"{" open" if self.answers else ""}')
 
@@ -98,7 +98,7 @@ class Reveal(Ask):
 
 
 class Score(PredictionWidget):
-    """How many answers were right, by subject. `groups` have `group`, `questions`, `answers`, `truths`."""
+    """The numbers of right answers by subject. `groups` have `group`, `questions`, `answers`, `truths`."""
 
     groups: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
     shared = ("groups",)
@@ -111,9 +111,9 @@ class Score(PredictionWidget):
 
 
 class Deck(PredictionWidget):
-    """Cards, one at a time; `answers` has what was said to each, by its title."""
+    """Shows cards one at a time; `answers` maps each card's title to the learner's answer."""
 
-    # A module of its own, which a card with films imports: both have a `render`.
+    # The player is a separate module, which a card with films imports, because both define `render`.
     _esm = PredictionWidget._esm + f"const PLAYER = {json.dumps(WITH_LINES + read_asset('alone.js'))};"
     cards: traitlets.List[dict[str, Any]] = traitlets.List().tag(sync=True)
     answers = traitlets.Dict().tag(sync=True)
@@ -123,7 +123,7 @@ class Deck(PredictionWidget):
         super().__init__(role="deck", cards=[card.as_json() for card in cards], answers=answers)
 
     def still(self) -> str:
-        """Return the claims with their questions; what the run of each shows is folded."""
+        """Return the claims with their questions; the results of their runs are folded."""
         return "".join(
             f"<h3>{place}. {escape(card['title'])}</h3><blockquote>{escape(card['claim'])}</blockquote>"
             f"<p>{escape(card['setup'])} {escape(card['question']['text'])}</p>"

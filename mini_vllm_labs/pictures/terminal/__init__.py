@@ -1,1 +1,1 @@
-"""Shared by the commands: console, options, tables, charts."""
+"""Contains the commands' common code: console, options, tables, charts."""

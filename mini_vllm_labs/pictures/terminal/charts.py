@@ -1,4 +1,4 @@
-"""Bars with numbers, and tables of facts."""
+"""Formats tables of facts, durations and rates."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ def measured_bar(name: str, value: float, scale: float, figures: str, *, ours: b
 
 
 def facts_table(facts: Mapping[str, str]) -> Table:
-    """Return one row per fact, its name in bold."""
+    """Return a table with one row per fact, its name in bold."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column()
@@ -29,25 +29,25 @@ def facts_table(facts: Mapping[str, str]) -> Table:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in four or five characters with a unit."""
+    """Format seconds in four or five characters with a unit."""
     if seconds < 0.1:
         return f"{1e3 * seconds:.1f}ms"
     return f"{1e3 * seconds:.0f}ms" if seconds < 1 else f"{seconds:.2f}s"
 
 
 def spread(seconds: Sequence[float]) -> str:
-    """Return how far the rounds of a measurement are apart: `1.20s to 1.31s`."""
+    """Return the range of a measurement's rounds: `1.20s to 1.31s`."""
     return " to ".join(dict.fromkeys(map(duration, (min(seconds), max(seconds)))))
 
 
 def rates(tokens_per_second: float, seconds: Sequence[float]) -> str:
-    """Return the same as `360 to 400 tokens/s`, given the rate of the fastest of the rounds."""
+    """Return the range of rates, `360 to 400 tokens/s`, from the rate of the fastest round."""
     slowest = tokens_per_second * min(seconds) / max(seconds)
     return " to ".join(dict.fromkeys(f"{rate:,.0f}" for rate in (slowest, tokens_per_second))) + " tokens/s"
 
 
 def shares(seconds: Mapping[str, float]) -> str:
-    """Return the share of each part, the largest first: `60% this, 40% that`."""
+    """Return each part's share, largest first: `60% this, 40% that`."""
     total = sum(seconds.values())
     ordered = sorted(seconds.items(), key=lambda part: -part[1])
     return ", ".join(f"{spent / total:.0%} {name}" for name, spent in ordered)

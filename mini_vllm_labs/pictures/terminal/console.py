@@ -1,4 +1,4 @@
-"""Output of the commands: one console, one palette, errors without tracebacks."""
+"""Prints the commands' output: one console, one palette, errors without tracebacks."""
 
 import functools
 import sys
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 def make_console(*, stderr: bool = False) -> Console:
     """Return a console that writes escape codes only to a terminal."""
-    # FORCE_COLOR and the like must not put escape codes into a pipe.
+    # FORCE_COLOR and similar variables must not put escape codes into a pipe.
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, force_terminal=None if stream.isatty() else False)
 
@@ -38,17 +38,17 @@ def is_live(console: Console) -> bool:
 
 
 def chip_style(index: int) -> Style:
-    """Return a request's colour as a background, with legible text on it."""
+    """Return a style with a request's colour as background and legible text."""
     return Style(color=ink_on(index), bgcolor=color(index), bold=True)
 
 
 def ink_style(index: int) -> Style:
-    """Return a request's colour as a foreground."""
+    """Return a style with a request's colour as foreground."""
     return Style(color=color(index))
 
 
 def whose_code(lineup: Lineup) -> str:
-    """Return whose code runs in which phase, in lines of at most 80 columns."""
+    """Describe whose code runs in each phase, in lines of at most 80 columns."""
     lines = ["Whose code runs:"]
     for item in describe(lineup).split(", "):
         if len(lines[-1]) + len(item) > 77:
@@ -66,10 +66,10 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
-    """Print an error that the user can fix as a message: bad values exit with 2, a stalled or failed engine with 1.
+    """Make a command print errors that the user can fix as messages.
 
-    An exception from a learner's own file exits with 1 and the traceback from that file on, without our frames. A
-    call into that file that does not end is stopped and explained.
+    Bad values exit with 2, a stalled or failed engine with 1. An exception from a learner's file exits with 1 and the
+    traceback from that file on, without our frames. An endless call into that file is stopped and explained.
     """
 
     @functools.wraps(command)
@@ -102,7 +102,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def what_to_do() -> str:
-    """Return what to do where a task is not written: a lineup that needs only written phases, if there is one."""
+    """Return advice for an unwritten task, such as a lineup of written phases only."""
     if solutions_exist():
         return (
             "Write it, or choose a lineup: starter for what you have written, solution for the rest, as in --lineup "
@@ -115,9 +115,9 @@ def what_to_do() -> str:
 
 
 def traceback_from_labs(error: Exception) -> str | None:
-    """Return the traceback from the first frame under `labs/` on, None if the error was not raised there.
+    """Return the traceback from the first frame under `labs/` on, or None without such a frame.
 
-    An error from an engine's process has its frames there as `remote_frames`.
+    An error from an engine's process has that process's frames as `remote_frames`.
     """
     frames = [*traceback.extract_tb(error.__traceback__), *getattr(error, "remote_frames", [])]
     mine = ["/labs/" in frame.filename.replace("\\", "/") for frame in frames]

@@ -1,4 +1,4 @@
-"""The first difference of a trace, or of two engines, as tables."""
+"""Shows the first difference of a trace, or of two engines, as tables."""
 
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ ABSENT = "(nothing)"
 
 
 def show_failure(console: Console, verdict: "ParityVerdict") -> None:
-    """Print which trace failed and where, with both sides next to each other."""
+    """Print the failed trace and the first differing step, with both sides next to each other."""
     console.print()
     console.print(f"{verdict.scenario.name}: {verdict.headline}", markup=False, soft_wrap=True, style="bold")
     if (shows := verdict.scenario.line.get("shows")) is not None:
@@ -34,7 +34,7 @@ def show_failure(console: Console, verdict: "ParityVerdict") -> None:
 
 
 def table_of_parts(parts: list[tuple[str, str, str]], *headings: str) -> Table:
-    """Return the differing parts of a field, one per row."""
+    """Return a table of a field's differing parts, one per row."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in headings:
         table.add_column(heading, overflow="fold")
@@ -55,7 +55,7 @@ def differing_parts(field: str, recorded: Any, ours: Any) -> list[tuple[str, str
 
 
 def entries(recorded: dict[str, Any] | None, ours: dict[str, Any] | None) -> tuple[str, str]:
-    """Return two entries of `scheduled` with the id and the fields that differ."""
+    """Format two entries of `scheduled` with the id and the differing fields."""
     if recorded is None or ours is None:
         return tuple(ABSENT if side is None else fields(side, list(side)) for side in (recorded, ours))  # type: ignore[return-value]
     names = [name for name in recorded | ours if name == "id" or recorded.get(name) != ours.get(name)]
@@ -72,14 +72,14 @@ def short(value: Any) -> str:
 
 
 def last_steps(title: str, records: list[StepRecord]) -> Table:
-    """Return the step table of the last two steps: the last equal one and the first different one."""
+    """Return the step table of the last two steps, which are the last equal and the first differing step."""
     table = step_table(records, None, range(max(0, len(records) - 2), len(records)))
     table.title, table.title_justify, table.caption = title, "left", None
     return table
 
 
 def side_by_side(divergence: "Divergence") -> Table:
-    """Return the differing entries of the first field that differs."""
+    """Return a table of the differing entries in the first differing field."""
     field, reference, mine = divergence.field, divergence.reference[-1], divergence.mine[-1]
     parts = differing_parts(field, reference[field], mine[field])  # type: ignore[literal-required]
     return table_of_parts(parts, field, "reference", "yours")

@@ -1,4 +1,4 @@
-"""The engine's settings as options of a command, declared once for all commands. None: the option was not given."""
+"""Declares the engine's settings as options, once for all commands. None means that the option was not given."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -31,7 +31,7 @@ class SchedulerOptions:
 
 @dataclass(frozen=True)
 class EngineOptions(SchedulerOptions):
-    """The settings of a whole engine, electives too."""
+    """The settings of a whole engine, including electives."""
 
     policy: Annotated[Literal["fcfs", "priority"] | None, _option(None, "--scheduling-policy")] = None
     speculative_method: Annotated[
@@ -63,7 +63,7 @@ class RunnerOptions:
 
 
 def engine_config(defaults: EngineConfig, *options: SchedulerOptions | RunnerOptions) -> EngineConfig:
-    """Return `defaults` with the settings that were given. Raises `ValueError` as `EngineConfig` does."""
+    """Return `defaults` with the given settings. Raises `ValueError` like `EngineConfig`."""
     given: dict[str, Any] = {}
     for group in options:
         given |= {name: value for name, value in vars(group).items() if value is not None}

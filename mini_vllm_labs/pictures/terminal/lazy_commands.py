@@ -1,4 +1,4 @@
-"""Commands that are listed by a line of help and imported when they are run: `mini-vllm` starts at once."""
+"""Lists commands by a line of help and imports them only when they run, so that `mini-vllm` starts at once."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -12,7 +12,7 @@ Row = tuple[str, str, str]
 
 
 def load(name: str, target: str) -> Any:
-    """Import a function and return it as a command of typer's, with its module's `CONTEXT` if there is one."""
+    """Import a function and return it as a typer command, with its module's `CONTEXT` if defined."""
     place, _, function = target.partition(":")
     module = import_module(place)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -21,7 +21,7 @@ def load(name: str, target: str) -> Any:
 
 
 def lazy_app(package: str, groups: Mapping[str, Sequence[Row]], **settings: Any) -> typer.Typer:
-    """Return an app with commands under headings; `package` holds their modules, `settings` are `typer.Typer`'s."""
+    """Return an app with commands under headings. `package` contains their modules; `settings` go to `typer.Typer`."""
     targets = {name: f"{package}.{target}" for rows in groups.values() for name, target, _ in rows}
 
     class LazyGroup(TyperGroup):
@@ -30,7 +30,7 @@ def lazy_app(package: str, groups: Mapping[str, Sequence[Row]], **settings: Any)
             return name, load(name, targets[name]) if name in targets else listed, rest
 
         def get_help_option(self, ctx: Any) -> Any:
-            # Typer coerces a flag that is not given, unless it is False, by pydantic, which takes 0.1 s to import.
+            # Typer coerces an absent flag with pydantic, which takes 0.1 s to import, unless its default is False.
             option = super().get_help_option(ctx)
             if option is not None:
                 option.default = False

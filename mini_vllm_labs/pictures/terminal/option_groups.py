@@ -1,4 +1,4 @@
-"""Options of a command as fields of dataclasses: those that belong together are one argument."""
+"""Groups a command's options into dataclasses, so that related options form one argument."""
 
 import functools
 import inspect
@@ -10,9 +10,9 @@ R = TypeVar("R")
 
 
 def with_option_groups(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command an option for each field of its parameters that are dataclasses; it receives the dataclasses.
+    """Give a command an option for each field of its dataclass parameters, and pass it the dataclasses.
 
-    A field is declared as a parameter is: `seed: Annotated[int, typer.Option(help="...")] = 0`.
+    A field is declared like a parameter: `seed: Annotated[int, typer.Option(help="...")] = 0`.
     """
     parameters = inspect.signature(command).parameters.values()
     groups: dict[str, Any] = {each.name: each.annotation for each in parameters if is_dataclass(each.annotation)}

@@ -1,4 +1,4 @@
-"""Options that several commands share. Those of the engine's settings are in `engine_options.py`."""
+"""Defines options that several commands share. Options for the engine's settings are in `engine_options.py`."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ Threads = Annotated[
 
 
 def threads_to_use(chosen: int | None) -> int:
-    """Return the threads of `--threads`, else of `OMP_NUM_THREADS`, else one for each CPU."""
+    """Return the number of threads from `--threads`, else from `OMP_NUM_THREADS`, else one per CPU."""
     return chosen or (NUM_THREADS.get() or os.cpu_count() or 1)
 
 
@@ -49,7 +49,7 @@ def open_llm(
     adapters: Mapping[str, str] | None = None,
     on_progress: Callable[[str], None] = lambda text: None,
 ) -> "LLM":
-    """Build an `LLM`; `on_progress` is called before each part that takes long."""
+    """Build an `LLM`; call `on_progress` before each part that takes long."""
     if lineup.runner != "absent" or dense:
         on_progress("Loading torch and the model ...")
     from mini_vllm import LLM
@@ -58,7 +58,7 @@ def open_llm(
 
 
 def adapters_of(options: Sequence[str]) -> dict[str, str]:
-    """Return the adapters that `NAME=PATH` options name. Raises `ValueError` for another form, or a name used twice."""
+    """Parse `NAME=PATH` options into adapters. Raises `ValueError` for any other form or a repeated name."""
     pairs = [option.partition("=") for option in options]
     adapters = {name: path for name, _, path in pairs}
     if len(adapters) < len(pairs) or not all(name and path for name, _, path in pairs):
@@ -67,13 +67,13 @@ def adapters_of(options: Sequence[str]) -> dict[str, str]:
 
 
 def stands_in_for_phase_6(lineup: Lineup, model: str | None, *, fake_model: bool) -> bool:
-    """Return whether a plain forward pass generates the text: phase 6 is absent, torch and a model are installed."""
+    """Return whether a plain forward pass replaces phase 6: it is absent, but torch and a model are installed."""
     has_model = model is not None or (CHECKOUT / "mini_vllm" / "embedded_model" / "model.safetensors").exists()
     return lineup.runner == "absent" and not fake_model and has_model and find_spec("torch") is not None
 
 
 def remark_on_phase_6(lineup: Lineup, *, dense: bool) -> str:
-    """Return what generates the text while phase 6 is absent; empty if it is not."""
+    """Return a remark on the model that generates the text without phase 6, or an empty string."""
     if lineup.runner != "absent":
         return ""
     if dense:
@@ -85,7 +85,7 @@ def remark_on_phase_6(lineup: Lineup, *, dense: bool) -> str:
 
 
 def chosen_phases(text: str | None, num_phases: int) -> range:
-    """Parse `3` or `1-3`. Raises `ValueError` if these are not phases."""
+    """Parse `3` or `1-3`. Raises `ValueError` for numbers that are not phases."""
     if text is None:
         return range(1, num_phases + 1)
     first, dash, last = text.partition("-")

@@ -1,4 +1,4 @@
-"""Progress of a long command on stderr: a bar in a terminal, a line every ten seconds elsewhere."""
+"""Shows a long command's progress on stderr: a bar in a terminal, a line every ten seconds elsewhere."""
 
 import sys
 import threading
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 class ProgressReport(Protocol):
-    """Called with the current part of the work, and how much of it is done; `total` 0 if that is not known.
+    """A function that receives the current part of the work and its progress; `total` is 0 if unknown.
 
-    `found` is a result of that part: a line that stays.
+    `found` is a result of that part, printed as a permanent line.
     """
 
     def __call__(self, text: str, done: int = 0, total: int = 0, found: str = "") -> None: ...
@@ -32,7 +32,7 @@ def unreported(text: str, done: int = 0, total: int = 0, found: str = "") -> Non
 
 @contextmanager
 def reported(text: str, console: Console | None = None) -> Iterator[ProgressReport]:
-    """Show on stderr what the block reports, from `text` on."""
+    """Show the block's reports on stderr, beginning with `text`."""
     console = console or make_console(stderr=True)
     if not is_live(console):
         lines = Lines(text)
@@ -44,7 +44,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
     times = (TimeElapsedColumn(), TimeRemainingColumn())
-    # Results on the same terminal go above the bar. A pipe, however, gets them from stdout itself.
+    # Results on the same terminal appear above the bar. A pipe gets them from stdout.
     is_shared = sys.stdout.isatty()
     with Progress(
         *columns, *times, console=console, transient=True, redirect_stdout=is_shared, redirect_stderr=False
@@ -62,7 +62,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
 
 
 class Lines:
-    """Prints a line on stderr after two seconds and every ten seconds from then on, whatever the work is doing."""
+    """Prints a line on stderr after two seconds and then every ten seconds, regardless of the work's reports."""
 
     def __init__(self, text: str) -> None:
         self._started = self._part_started = time.monotonic()
@@ -85,7 +85,7 @@ class Lines:
         self._printer.join()
 
     def line(self) -> str:
-        """Return the current part, how much of it is done, and the seconds that have passed and remain."""
+        """Return the current part, its progress, and the elapsed and remaining seconds."""
         now = time.monotonic()
         line = f"[{now - self._started:.0f} s] {self._text}"
         if self._total:
@@ -103,7 +103,7 @@ class Lines:
 
 
 def counted(items: Sequence[T], text: str, report: ProgressReport) -> Iterator[T]:
-    """Yield the items; report how many were taken before each."""
+    """Yield the items; before each, report the number of earlier items."""
     for number, item in enumerate(items):
         report(text, number, len(items))
         yield item

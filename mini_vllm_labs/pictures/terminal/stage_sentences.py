@@ -1,4 +1,4 @@
-"""What each phase of the ablation gains, as a sentence made of its figures."""
+"""Describes the gain of each phase of the ablation in a sentence built from its figures."""
 
 import tomllib
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def describe(stage: LineupResult, before: LineupResult | None, first: LineupResu
 
 
 def figures(now: LineupResult, before: LineupResult) -> dict[str, object]:
-    """Return what the sentences name besides the fields of the two results; pairs are (now, before)."""
+    """Return the sentences' values in addition to the fields of the two results; pairs are (now, before)."""
     both, more = (now, before), now.num_computed_tokens - before.num_computed_tokens
     steps = enumerate(zip(now.decisions, before.decisions, strict=False))  # either may be longer
     return {
@@ -61,7 +61,7 @@ def figures(now: LineupResult, before: LineupResult) -> dict[str, object]:
 
 
 def first_other_answer(stage: LineupResult, first: LineupResult) -> str | None:
-    """Return a request whose outputs differ. A stall may have cut one of them short."""
+    """Return a request whose outputs differ, or None. A stall may have truncated an output."""
     if stage.lineup.runner != first.lineup.runner:
         return None
     for request_id, mine in stage.token_ids.items():

@@ -1,4 +1,4 @@
-"""One step as one plain line, for logs and pipes: ASCII only."""
+"""Formats a step as one plain ASCII line, for logs and pipes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 
 
 def legend(info: RunInfo) -> str:
-    """Return the lines that explain `step_line`: the letters, and the shares."""
+    """Return the lines that explain the letters and shares of `step_line`."""
     free = f"free {info.unit}s (of {info.num_blocks})"
     letters = [f"  {info.label(request_id)}  {title}" for request_id, title in info.titles.items()]
     return "\n".join(
@@ -22,7 +22,7 @@ def legend(info: RunInfo) -> str:
 
 
 def step_line(state: RunState, last_of_run: int | None = None) -> str:
-    """Return the current step as one line, or a run of like steps that ends with `last_of_run`."""
+    """Format the current step as one line, or a run of similar steps that ends with `last_of_run`."""
     record, info = state.record, state.info
     if record is None:
         return "step   -"
@@ -45,7 +45,7 @@ class LineWriter:
         self._last = 0
 
     def add(self, state: RunState) -> None:
-        """Add the state's current step; it is written when the length of its run is known."""
+        """Add the state's current step, which is written when the length of its run is known."""
         if (
             self._first is not None
             and decoding_requests(state)
@@ -54,7 +54,7 @@ class LineWriter:
             self._last += 1
             return
         self.flush()
-        self._first = replace(state)  # a copy: the next step changes the state
+        self._first = replace(state)  # a copy, because the next step changes the state
         self._last = state.record["step"] if state.record else 0
 
     def flush(self) -> None:
@@ -65,7 +65,7 @@ class LineWriter:
 
 
 def decoding_requests(state: RunState) -> list[str]:
-    """Return the requests of a step in which all of them only decode; empty for any other step."""
+    """Return the requests of a step if all of them only decode, else an empty list."""
     record = state.record
     if record is None or record["preempted"] or record["finished"]:
         return []

@@ -1,4 +1,4 @@
-"""The step table: one row per step of a trace."""
+"""Builds the step table, with one row per step of a trace."""
 
 from rich import box
 from rich.table import Table
@@ -7,7 +7,7 @@ from mini_vllm.core.step_record import StepRecord
 
 
 def step_table(records: list[StepRecord], budget: int | None, shown: range) -> Table:
-    """Return one row for each step in `shown`."""
+    """Return a table with one row for each step in `shown`."""
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -33,7 +33,7 @@ def step_table(records: list[StepRecord], budget: int | None, shown: range) -> T
 
 
 def totals(records: list[StepRecord]) -> str:
-    """Return the totals over all steps, by which two runs are compared."""
+    """Return the totals over all steps, for comparing two runs."""
     tokens = [record["total"] for record in records]
     num_hit = sum(share.get("hit", 0) for record in records for share in record["scheduled"])
     num_preemptions, num_evicted = (sum(len(record[what]) for record in records) for what in ("preempted", "evicted"))
@@ -44,7 +44,7 @@ def totals(records: list[StepRecord]) -> str:
 
 
 def step_row(record: StepRecord, budget: int | None, outputs: set[str]) -> list[str]:
-    """Return the cells of one step. `outputs` are the requests that had sampled before it."""
+    """Return the cells of one step. `outputs` are the requests that had sampled before this step."""
     shares = (share_text(record, index, outputs) for index in range(len(record["scheduled"])))
     return [
         str(record["step"]),

@@ -1,6 +1,6 @@
-"""The picture of one step: a pure function from a `RunState` to a rich renderable.
+"""Draws one step: a pure function from a `RunState` to a rich renderable.
 
-A request has one letter and one colour everywhere. No information is in colour alone.
+A request has the same letter and colour everywhere. Colour never carries information alone.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ MAX_CELLS = 96
 
 
 def render_step(state: RunState, width: int = 80, heading: str = "mini-vLLM") -> RenderableType:
-    """Return the picture of the state's current step, `width` columns wide."""
+    """Draw the state's current step, `width` columns wide."""
     return Group(
         headline(state, heading),
         budget_bar(state, width),
@@ -42,7 +42,7 @@ def render_step(state: RunState, width: int = 80, heading: str = "mini-vLLM") ->
 
 
 def headline(state: RunState, heading: str) -> Text:
-    """Return the top line: the step, and how many requests are running, waiting and done."""
+    """Return the top line: the step, and the numbers of running, waiting and finished requests."""
     record = state.record
     if record is None:
         return Text(heading, STRONG)
@@ -57,7 +57,7 @@ def chip(state: RunState, request_id: str) -> Text:
 
 
 def budget_bar(state: RunState, width: int) -> Text:
-    """Return each request's share of the token budget: decodes solid, prefills hatched, the rest dotted."""
+    """Draw each request's share of the token budget: decodes solid, prefills hatched, the rest dotted."""
     assert state.record is not None
     budget, total = state.info.token_budget, state.record["total"]
     figure = f" {total}/{budget} tokens"
@@ -77,7 +77,7 @@ def budget_bar(state: RunState, width: int) -> Text:
 
 
 def request_table(state: RunState, width: int) -> Table:
-    """Return one row per request: its part in this step, its computed tokens, and the end of its text."""
+    """Return a table with one row per request: its part in this step, its computed tokens, the end of its text."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style=FAINT, pad_edge=False, show_edge=False)
     table.add_column("", width=3)
     table.add_column("state", width=9)
@@ -102,7 +102,7 @@ def request_table(state: RunState, width: int) -> Table:
 
 
 def shown_text(state: RunState, request_id: str, room: int) -> Text:
-    """Return the end of a request's text; while it has none, its question in faint type."""
+    """Return the end of a request's text, or its question in faint type before the text begins."""
     text = " ".join(state.texts.get(request_id, "").split())
     if not text:
         question = state.info.titles[request_id]
@@ -111,7 +111,7 @@ def shown_text(state: RunState, request_id: str, room: int) -> Text:
 
 
 def queues(state: RunState) -> Text:
-    """Return both queues as letters, the next one first."""
+    """Return both queues as letters, the next request first."""
     assert state.record is not None
     running = [chip(state, request_id) for request_id, *_ in state.record["running_after"]]
     waiting = [chip(state, request_id) for request_id in state.record["waiting_after"]]
@@ -120,9 +120,9 @@ def queues(state: RunState) -> Text:
 
 
 def block_map(state: RunState, width: int) -> list[Text]:
-    """Return the pool as rows of cells, and the legend.
+    """Draw the pool as rows of cells, with the legend.
 
-    A pool of more than 96 blocks is drawn with several blocks per cell, each showing the first of them.
+    A pool of more than 96 blocks has several blocks per cell; a cell shows its first block.
     """
     per_cell = cdiv(state.info.num_blocks, MAX_CELLS)
     cells = list(block_cells(state, range(1, state.info.num_blocks + 1, per_cell)))
@@ -146,7 +146,7 @@ def block_cells(state: RunState, block_ids: Iterable[int]) -> Iterator[Text]:
         held_by = holders.get(block_id, [])
         owner = held_by[0] if held_by else state.remembered.get(block_id)
         if len(held_by) > 1:
-            yield Text(f"{state.info.label(held_by[0])[-1]}{min(len(held_by), 9)}", SHARED)  # one digit has room
+            yield Text(f"{state.info.label(held_by[0])[-1]}{min(len(held_by), 9)}", SHARED)  # one digit fits
         elif held_by:
             mark = "+" if block_id in taken else " "
             yield Text(state.info.label(held_by[0])[-1] + mark, chip_style(state.info.index(held_by[0])))

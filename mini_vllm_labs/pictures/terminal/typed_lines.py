@@ -1,11 +1,11 @@
-"""What the user types, line by line."""
+"""Reads the user's input line by line."""
 
 import sys
 from collections.abc import Iterator
 
 
 def typed_lines(prompt: str) -> Iterator[str]:
-    """Yield the lines that the user types, or those of a file on standard input, until they end."""
+    """Yield the lines that the user types, or the lines of a file on standard input, until the input ends."""
     while True:
         if sys.stdin.isatty():
             try:

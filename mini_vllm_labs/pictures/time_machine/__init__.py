@@ -1,4 +1,4 @@
-"""Every step of a run as a picture that can be played, two runs compared, and a run's timeline alone."""
+"""Draws every step of a run as a playable picture, compares two runs, and draws a run's timeline alone."""
 
 from mini_vllm_labs.pictures.time_machine.compare import compare
 from mini_vllm_labs.pictures.time_machine.machine import pictures, time_machine

@@ -1,4 +1,4 @@
-"""The token budget of a step: what each request got, what was taken back from it, and what the cache spared it."""
+"""Draws a step's token budget: the tokens granted to each request, taken back from it, and found in the cache."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -29,12 +29,12 @@ HIT = (svg.rect(1, 1, 12, 8, class_="mv-line", stroke_width=2, stroke_dasharray=
 
 
 def with_hits(runs: Sequence[Recording]) -> bool:
-    """Return whether any request of some runs finds tokens in the prefix cache."""
+    """Return whether any request of the runs finds tokens in the prefix cache."""
     return any(share.get("hit") for run in runs for record in run.steps for share in record["scheduled"])
 
 
 def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
-    """Return the bar: each share in order, undone plans crossed out, the unused rest empty; `hits` get a line below."""
+    """Draw the bar: shares in order, undone plans crossed out, the rest empty; `hits` adds a line for hits below."""
     record, info, bar = record_of(state), state.info, span_of(width) - FIGURE
     shares, undone = record["scheduled"], [(victim, n) for victim, _, n in record["preempted"] if n]
     widths = fitted([*(share["n"] for share in shares), *(n for _, n in undone)], info.token_budget, bar)
@@ -64,7 +64,7 @@ def budget_part(state: RunState, width: float, *, hits: bool) -> Part:
 
 
 def fitted(amounts: Sequence[int], budget: int, bar: float) -> list[float]:
-    """Return widths in proportion to the budget, but at least as wide as a letter while the bar has room for it."""
+    """Return widths in proportion to the budget, but at least a letter's width while the bar has room."""
     scale, least = bar / max(budget, sum(amounts), 1), min(MIN_SEGMENT_WIDTH, bar / max(1, len(amounts)))
     widths = [max(least, scale * amount) for amount in amounts]
     excess = sum(widths) - bar
@@ -89,7 +89,7 @@ def one_share(state: RunState, share: ScheduledRecord, x: float, width: float) -
 
 
 def of_drafts(share: ScheduledRecord) -> str:
-    """Return how many tokens of a share are drafts, or places kept for some; empty without any."""
+    """State the number of drafts, or of places for drafts, in a share; empty without any."""
     drafts = share.get("drafts", [])
     kind = "place" if STAND_IN in drafts else "draft"
     where = " for drafts" if STAND_IN in drafts else ""
@@ -97,7 +97,7 @@ def of_drafts(share: ScheduledRecord) -> str:
 
 
 def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width: float) -> svg.Markup:
-    """Return the crossed-out share of a victim whose tokens went back to the budget."""
+    """Draw the crossed-out share of a victim whose tokens went back to the budget."""
     label = state.info.label(victim)
     about = f"{label}: preempted, {counted(num_tokens, 'planned token')} returned to the budget"
     data = f"M{x + 2:.1f} 2L{x + width - 2:.1f} {HIGH - 2}M{x + 2:.1f} {HIGH - 2}L{x + width - 2:.1f} 2"
@@ -107,7 +107,7 @@ def undone_share(state: RunState, victim: str, num_tokens: int, x: float, width:
 
 
 def hit_shares(state: RunState, bar: float) -> svg.Markup:
-    """Return the outlined shares of tokens that the prefix cache had, on the scale of the bar as far as they fit."""
+    """Draw the outlined shares of tokens found in the prefix cache, to the bar's scale as far as they fit."""
     found = [(share["id"], share["hit"]) for share in record_of(state)["scheduled"] if share.get("hit")]
     if not found:
         return svg.text(0, HITS_HEIGHT / 2 + 4, "no tokens from the prefix cache", class_="mv-faint")
@@ -125,7 +125,7 @@ def hit_shares(state: RunState, bar: float) -> svg.Markup:
 def outlined(
     index: int, kind: str, about: str, names: Sequence[str], x: float, width: float, high: float, *more: svg.Markup
 ) -> svg.Markup:
-    """Return a share that is not computed: a frame in the request's colour, around the first name that fits."""
+    """Draw a share that is not computed: a frame in the request's colour around the first name that fits."""
     style, dashes = f"stroke:{color(index)};stroke-width:2", "4 2" if kind == "hit" else None
     return svg.group(
         svg.tooltip(about),

@@ -1,4 +1,4 @@
-"""Two runs of one workload step by step, side by side where there is room, with the first difference marked."""
+"""Draws two runs of one workload step by step, side by side if they fit, with the first difference marked."""
 
 import json
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from mini_vllm_labs.runs.traces.sentences import events_in
 
 NAMES = ("mine", "reference")
 PREFIXES = ("first-", "second-")
-MIN_WIDTH_BESIDE, GAP = 1000, 4  # from this width on the runs stand side by side
-MAX_HEIGHT_ABOVE = 64  # of a timeline where one run stands above the other
-# The compared fields in the order of a step, and their names for a reader.
+MIN_WIDTH_BESIDE, GAP = 1000, 4  # from this width on, the runs are side by side
+MAX_HEIGHT_ABOVE = 64  # of a timeline where one run is above the other
+# The compared fields in the order of a step, with their names for readers.
 FIELDS = {
     "added": "the arrivals",
     "scheduled": "the scheduled requests",
@@ -52,7 +52,7 @@ def first_difference(first: Sequence[StepRecord], second: Sequence[StepRecord]) 
     """Return the first difference of two traces, or None if they are equal."""
     for step, records in enumerate(zip(first, second, strict=False)):
         for field in FIELDS:
-            # As JSON, so that a live step equals the same step read from a file: tuples and lists are alike.
+            # As JSON, which does not distinguish tuples from lists, so a live step equals its copy from a file.
             one, other = (json.dumps(record[field], sort_keys=True) for record in records)  # type: ignore[literal-required]
             if one != other:
                 return RunDifference(step, field)
@@ -60,9 +60,9 @@ def first_difference(first: Sequence[StepRecord], second: Sequence[StepRecord]) 
 
 
 def compare(first: Recording, second: Recording, names: tuple[str, str] = NAMES) -> Film:
-    """Return both runs in each step. A request has the same colour in both; a red bar marks what differs.
+    """Return a film of both runs. A request has the same colour in both; red bars mark differences.
 
-    The runs are meant to have the same requests. Raises `ValueError` if the two names are the same.
+    The runs should have the same requests. Raises `ValueError` if the two names are the same.
     """
     if names[0] == names[1]:
         raise ValueError(f"both runs are called {names[0]!r}; give them different names")
@@ -125,7 +125,7 @@ class PairFrame:
         ]
 
     def picture(self, step: int, pair: Sequence[RunState], events: Sequence[str], num_lines: int) -> Picture:
-        """Return both runs in one step; `events` say what happens in each."""
+        """Draw both runs in one step; `events` describes the events in each."""
         runs = zip(pair, self.names, self.num_steps, self.timelines, PREFIXES, strict=True)
         parts, texts, changed = list[Part](), list[str](), differing(*pair)
         for state, name, num_steps, timeline, prefix in runs:
@@ -144,7 +144,7 @@ class PairFrame:
         return page(title, parts, self.sentence(step, events), text, self.width, num_lines)
 
     def sentence(self, step: int, events: Sequence[str]) -> str:
-        """Return how the runs compare up to a step, and what happens in each once they have parted."""
+        """Compare the runs up to a step; from the first difference on, also describe the events in each."""
         told = events if self.difference and step >= self.difference.step else []
         return " ".join([self.verdict(step), *told])
 

@@ -1,4 +1,4 @@
-"""Blocks in a row: the free queue, and the block table of each request."""
+"""Draws blocks in rows: the free queue, and the block table of each request."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,9 +18,9 @@ MAX_ROWS, TABLE_ROW, TABLE_HIGH, TABLE_NAME, TABLE_CELL = 4, 20, 17, 34, 26
 
 
 def free_queue_part(state: RunState, width: float) -> Part:
-    """Return the queue after the step. Of a long queue the middle is left out; blocks just given back are outlined."""
+    """Draw the queue after the step, with blocks just given back outlined. A long queue omits its middle."""
     info, queue, cached = state.info, state.pool.free_queue, state.cached()
-    # A place is as wide as the longest number needs.
+    # The longest number determines the width of a place.
     wide = WIDE + max(0, 7 * len(str(info.num_blocks)) - 17)
     givers = {block: giver for giver, blocks in state.pool.freed for block in blocks}
 
@@ -48,7 +48,7 @@ def places_in(width: float, wide: int = WIDE) -> int:
 def queue_row(
     name: str, queue: Sequence[int], places: int, draw: Callable[[int], svg.Markup], y: float = 0, wide: int = WIDE
 ) -> list[Layer]:
-    """Return a layer for each place of a row: a block, how many of the middle are left out, or nothing."""
+    """Return a layer for each place of a row: a block, the number of blocks omitted in the middle, or nothing."""
     hidden = svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
     if queue:
         number = f"+{len(queue) - places + 1}"
@@ -59,14 +59,14 @@ def queue_row(
 
 
 def both_ends(queue: Sequence[int], places: int) -> list[int | None]:
-    """Return the blocks that fit in the row; None stands for the middle of a long queue, or for an empty queue."""
+    """Return the blocks that fit in the row; None marks the omitted middle of a long queue, or an empty queue."""
     if len(queue) <= places:
         return list(queue) or [None]
     return [*queue[: places // 2], None, *queue[1 + places // 2 - places :]]
 
 
 def free_block(info: RunInfo, block: int, owner: str | None, giver: str | None, wide: int = WIDE) -> svg.Markup:
-    """Return a free block: dashed in the colour of the `owner` of its content, outlined if just given back."""
+    """Draw a free block: dashed in the colour of the `owner` of its content, outlined if just given back."""
     kept = f", still holds content of {info.label(owner)}" if owner is not None else ""
     new = f", given back by {info.label(giver)} in this step" if giver is not None else ""
     style = f"stroke:{color(info.index(owner))};stroke-width:2" if owner is not None else None
@@ -88,13 +88,13 @@ def outline(wide: int = WIDE) -> svg.Markup:
 
 
 def num_rows(run: Recording) -> int:
-    """Return how many tables requests hold in one step at most; 0 if too many, or if there are no tables of blocks."""
+    """Return the maximum number of block tables in a step, or 0 if there are too many to draw or none."""
     most = max((len(record["scheduled"]) for record in run.steps), default=0)
     return most if run.info.block_size > 1 and most <= MAX_ROWS else 0
 
 
 def tables_part(state: RunState, width: float, rows: int) -> Part:
-    """Return a row for each request that holds blocks; a shared block has the colours of all its holders."""
+    """Draw a row for each request that holds blocks; a shared block has the colours of all its holders."""
     most = int((span_of(width) - TABLE_NAME) // TABLE_CELL)
     tables = [(i, state.tables[i]) for i in state.info.titles if state.tables.get(i)]
     layers = [heading("tables", "block tables", 13, "during the step" if rows > 1 else "")]
@@ -105,7 +105,7 @@ def tables_part(state: RunState, width: float, rows: int) -> Part:
 
 
 def table_row(state: RunState, request_id: str, table: Sequence[int], most: int) -> svg.Markup:
-    """Return a request's tile and its blocks; of a long table the middle is left out."""
+    """Draw a request's tile and its blocks; a long table omits its middle."""
     info, index, holders = state.info, state.info.index(request_id), state.holders()
     name = tile(index, info.label(request_id), 0, 0, 28, TABLE_HIGH)
     cells = [svg.group(name, data_request=str(index), class_="mv-link")]

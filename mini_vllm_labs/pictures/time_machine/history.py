@@ -1,4 +1,4 @@
-"""The history of each request, step by step: the rows of the timeline."""
+"""Records each request's history step by step, for the rows of the timeline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from mini_vllm_labs.runs.traces.sentences import is_stuck
 
 @dataclass
 class Span:
-    """Steps `first` to `last` in which a request did the same: waiting, prefill, decode or skipped."""
+    """Steps `first` to `last` in which a request had the same state: waiting, prefill, decode or skipped."""
 
     kind: str
     first: int
@@ -25,9 +25,9 @@ class Span:
 
 @dataclass(frozen=True)
 class Wait:
-    """Steps `first` to `last`, at whose end a request got a token: its first one, or the next one.
+    """Steps `first` to `last` during which a request waited for its first or next token.
 
-    `num_tokens` are the tokens that these steps computed, of all requests.
+    `num_tokens` counts the tokens of all requests that these steps computed.
     """
 
     first: int
@@ -38,7 +38,7 @@ class Wait:
 
 @dataclass
 class RequestHistory:
-    """One request over a run. `tokens` are the steps that gave it one, `hits` (step, tokens), `end` (step, reason)."""
+    """One request over a run. `tokens` are the steps that yielded one; `hits` (step, tokens), `end` (step, reason)."""
 
     spans: list[Span] = field(default_factory=list)
     preemptions: list[int] = field(default_factory=list)
@@ -57,7 +57,7 @@ class RequestHistory:
             self.spans.append(Span(kind, step, step))
 
     def waits(self, num_tokens: Sequence[int]) -> list[Wait]:
-        """Return the wait for each token. `num_tokens` has the tokens that each step computed."""
+        """Return the wait for each token. `num_tokens` contains the number of tokens that each step computed."""
         starts = [self.spans[0].first if self.spans else 0, *(step + 1 for step in self.tokens)]
         return [
             Wait(start, step, sum(num_tokens[start : step + 1]), is_first=step == self.first_token)
@@ -79,7 +79,7 @@ class RequestHistory:
 
 
 class Histories:
-    """The histories of all requests of a run, filled step by step; the tokens that each step computed; a stuck step."""
+    """The histories of a run's requests, the token count of each step and any stuck step, filled step by step."""
 
     def __init__(self, request_ids: Sequence[str]) -> None:
         self.of = {request_id: RequestHistory() for request_id in request_ids}
@@ -91,7 +91,7 @@ class Histories:
         return [i for i, history in self.of.items() if history.spans and history.spans[0].first <= step]
 
     def waits(self, info: RunInfo, step: int, *, first: bool) -> str:
-        """Return the tokens computed before each request's first token, or in its longest wait for a next one."""
+        """Return the tokens computed in each request's wait for its first token, or in its longest later wait."""
         longest = [
             (i, max((wait.num_tokens for wait in waits if wait.last <= step and wait.is_first == first), default=0))
             for i, waits in self.all_waits.items()
@@ -100,7 +100,7 @@ class Histories:
 
     @cached_property
     def all_waits(self) -> dict[str, list[Wait]]:
-        """The waits of each request, once the run is over."""
+        """The waits of each request, complete once the run is over."""
         return {i: history.waits(self.num_tokens) for i, history in self.of.items()}
 
     def add(self, state: RunState) -> None:

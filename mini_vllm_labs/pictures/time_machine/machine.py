@@ -1,4 +1,4 @@
-"""The time machine: every step of a run as one picture."""
+"""Builds the time machine, which draws every step of a run as one picture."""
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ MAX_BRIEF_HEIGHT = 112  # of a brief film's timeline, in px
 
 
 def time_machine(recording: Recording, *, brief: bool = False) -> Film:
-    """Return a picture of each step: budget, queues, block pool, free queue, and the timeline of the whole run.
+    """Return a film with a picture per step: budget, queues, block pool, free queue, timeline of the whole run.
 
-    A `brief` one has room below the knobs of a panel: block tables and free queue are in its text alone.
+    A `brief` film fits below the knobs of a panel: block tables and free queue are only in its text.
     """
     recording = recording.with_stuck_step()
     drawn = drawings(recording, range(len(recording.steps)), WIDTHS, brief=brief)
@@ -37,14 +37,14 @@ def time_machine(recording: Recording, *, brief: bool = False) -> Film:
 def pictures(
     recording: Recording, steps: Container[int], width: float = WIDTH, *, brief: bool = False
 ) -> list[Picture]:
-    """Return the pictures of some steps, where no whole film is needed."""
+    """Draw some steps, for callers that do not need a whole film."""
     return drawings(recording.with_stuck_step(), steps, [width], brief=brief)[width]
 
 
 def drawings(
     recording: Recording, steps: Container[int], widths: Sequence[float], *, brief: bool
 ) -> dict[float, list[Picture]]:
-    """Return the pictures of some steps for pages of each width. The run is replayed twice, whatever the widths."""
+    """Draw some steps for pages of each width. The run is replayed twice, for any number of widths."""
     outlook = Outlook.of(recording)
     frames = [MachineFrame(recording, outlook, width, brief=brief) for width in widths]
     drawn: dict[float, list[Picture]] = {width: [] for width in widths}
@@ -61,7 +61,7 @@ def axes_of(runs: Sequence[Sequence[int]], num_steps: int, room: float) -> list[
 
 
 def states(recording: Recording) -> Iterator[RunState]:
-    """Yield the state in each step. It is one object that changes: draw it before you advance."""
+    """Yield the state in each step. The state is one changing object, so draw it before you advance."""
     state = RunState(recording.info)
     for record in recording.steps:
         state.advance(record)
@@ -70,7 +70,7 @@ def states(recording: Recording) -> Iterator[RunState]:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is known of a run before its first picture is drawn: the histories, and the sentence of each step."""
+    """The data computed before the first picture is drawn: the histories, and the sentence of each step."""
 
     histories: Histories
     sentences: list[str]
@@ -93,7 +93,7 @@ def choices(info: RunInfo, shelf: Shelf) -> list[tuple[str, str]]:
 
 
 class MachineFrame:
-    """What all pictures of a width share: the timeline, the places of the memory, and which parts there are."""
+    """The common layout of all pictures of a width: the timeline, the places of the memory, and the set of parts."""
 
     def __init__(self, recording: Recording, outlook: Outlook, width: float, *, brief: bool) -> None:
         self.width, self.brief, self.num_steps = width, brief, len(recording.steps)
@@ -123,7 +123,7 @@ def headline(state: RunState, num_steps: int) -> str:
 
 
 def counts(state: RunState) -> str:
-    """Return how many requests run, wait and are done, and the counters so far."""
+    """Return the numbers of running, waiting and finished requests, and the counters so far."""
     record = record_of(state)
     parts = [f"{len(record['running_after'])} running", f"{len(record['waiting_after'])} waiting"]
     parts += [f"{len(state.finished)} done", f"{state.num_hit_tokens} tokens from the cache"]

@@ -1,4 +1,4 @@
-"""The memory while a step is computed: each block a strip of its slots, filled as they are used."""
+"""Draws the memory while a step is computed: each block is a strip of slots, filled as they are used."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -21,9 +21,10 @@ MIN_CELL_SEPARATED, LETTER = 3, 12
 
 @dataclass(frozen=True)
 class Block:
-    """The state of a block as its strip shows it; `num_used` of its `size` slots hold K and V.
+    """The state of a block as its strip shows it; `num_used` of its `size` slots contain K and V.
 
-    `owner` is whose content a free block still holds; of content from before the recording only `is_kept` is known.
+    `owner` is the request whose content a free block still contains. For content from before the recording, only
+    `is_kept` is known.
     """
 
     block_id: int
@@ -90,7 +91,7 @@ def draw_block(block: Block, shelf: Shelf) -> svg.Markup:
 
 
 def strip(block: Block, cell: float, high: float) -> list[svg.Markup]:
-    """Return the slots of a block: used ones full, reserved ones hatched, with the holders' colours and letters."""
+    """Draw a block's slots with the holders' colours and letters: used slots solid, reserved slots hatched."""
     wide = cell * block.size
     ground = svg.rect(0.25, 0.5, wide - 0.5, high - 1, class_="mv-panel")
     drawn = [ground] if not block.holders or block.num_used < block.size else []
@@ -129,7 +130,7 @@ def held(block: Block, cell: float, high: float) -> list[svg.Markup]:
 
 
 def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
-    """Return the holders of the block, as far as they fit; of single slots only the first one of a request is named."""
+    """Draw the names of a block's holders that fit; with single slots, name only a request's first slot."""
     if high < HIGHS[0] or not block.labels or (block.size == 1 and not block.is_first):
         return []
     room = wide - 3 * block.taken  # the frame around it is 3 px wide
@@ -148,7 +149,7 @@ def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
 
 
 def sample(**changed: Any) -> svg.Markup:
-    """Return a full block with some changes, 14 x 10 px large."""
+    """Draw a full block with some changes, 14 x 10 px large."""
     block = replace(Block(9, 4, 4, (0,), ("",)), **changed)
     return svg.joined(strip(block, 14 / block.size, 10))
 
@@ -185,10 +186,10 @@ def memory_part(state: RunState, shelf: Shelf) -> Part:
 
 
 def line_numbers(shelf: Shelf, block_size: int, first_block: int = 1) -> svg.Markup:
-    """Return the first id of each line, where the blocks themselves are too narrow for their ids."""
+    """Draw the first id of each line if the blocks are too narrow for their ids."""
     if shelf.named or shelf.height <= 2 * shelf.line:
         return svg.Markup("")
-    every = 1 if shelf.line >= 13 else 2  # lower lines have no room for a number each
+    every = 1 if shelf.line >= 13 else 2  # with lower lines, not every line has room for a number
     firsts = range(shelf.per_line * shelf.size * 4 * every, shelf.num_slots, shelf.per_line * shelf.size * every)
     drawn = []
     for slot in firsts:

@@ -1,4 +1,4 @@
-"""The two queues at the end of a step, the next request first."""
+"""Draws the two queues at the end of a step, the next request first."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,9 @@ MIN_ROOM_FOR_ONE_ROW = 560
 
 
 def queues_part(state: RunState, width: float, *, in_rows: bool = False, followed: str = "") -> Part:
-    """Return running and waiting requests, in two rows where asked for or needed; those that joined are outlined.
+    """Draw running and waiting requests, in two rows on request or if needed; new requests are outlined.
 
-    The id of a `followed` request is named with its place where it does not fit.
+    If the `followed` request does not fit, its id and place are stated.
     """
     record = record_of(state)
     running = [request_id for request_id, *_ in record["running_after"]]
@@ -43,7 +43,7 @@ def queues_part(state: RunState, width: float, *, in_rows: bool = False, followe
 
 
 def chips(state: RunState, request_ids: Sequence[str], new: set[str], room: float, followed: str) -> svg.Markup:
-    """Return requests as labels on their colours, as many as fit, and the number of the others."""
+    """Draw as many requests as fit, as labels on their colours, and the number of the others."""
     if not request_ids:
         return svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
     x, parts, stuck = 0.0, list[svg.Markup](), is_stuck(record_of(state))

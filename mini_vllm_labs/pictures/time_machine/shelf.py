@@ -1,4 +1,4 @@
-"""The places of the slots of memory, on one scale for blocks of any size."""
+"""Places the slots of memory, on one scale for blocks of any size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +18,9 @@ USUAL_ROOM = span_of(WIDTH)
 
 @dataclass(frozen=True)
 class Shelf:
-    """The places of the first `num_slots` slots: in strips of `size`, `cell` px per slot, `per_line` strips a line.
+    """The places of the first `num_slots` slots: strips of `size` slots, `cell` px per slot, `per_line` strips a line.
 
-    Two runs on one shelf show the same memory equally large, whatever the size of their blocks.
+    Two runs on one shelf show the same memory at the same size, regardless of their block sizes.
     """
 
     size: int
@@ -31,9 +31,9 @@ class Shelf:
 
     @classmethod
     def fitting(cls, runs: Sequence[Recording], room: float, most_lines: int = MAX_LINES) -> Self:
-        """Return the largest strips with which all the memory that a run ever uses fits, at least one line of them.
+        """Return the largest strips for which all memory that any run uses fits, with at least one line.
 
-        In a wider room than usual they do not grow, so that a film stores them once for both widths.
+        They do not grow in a `room` wider than usual, so that a film stores them once for both widths.
         """
         if room > USUAL_ROOM:
             return cls.fitting(runs, USUAL_ROOM, most_lines).widened(room)
@@ -45,7 +45,7 @@ class Shelf:
     def holding(
         cls, size: int, num_slots: int, num_used: int, room: float, most_lines: int, most_cell: float = MAX_CELL
     ) -> Self:
-        """Return the largest strips of at most `most_cell` px per slot with which `num_used` of the slots fit."""
+        """Return the largest strips, at most `most_cell` px per slot, for which `num_used` slots fit."""
         for high in HIGHS:
             for cell in (cell for cell in CELLS if cell <= most_cell):
                 gap = gap_between(size, cell)
@@ -57,7 +57,7 @@ class Shelf:
         return shelf.cut_to(int(MAX_HEIGHT // shelf.line))
 
     def widened(self, room: float) -> Self:
-        """Return the shelf with longer lines, and as few of them as the same slots need."""
+        """Return the shelf with longer lines and the minimum number of lines for the same slots."""
         gap = gap_between(self.size, self.cell)
         return replace(self, per_line=int((room + gap) // (self.cell * self.size + gap)))
 
@@ -79,7 +79,7 @@ class Shelf:
         return cdiv(cdiv(self.num_slots, self.size), self.per_line) * self.line
 
     def place(self, slot: int) -> tuple[float, float]:
-        """Return the upper left corner of a slot, counted from 0 without those of the null block."""
+        """Return the upper left corner of a slot; slots count from 0, excluding the null block's."""
         strip, offset = divmod(slot, self.size)
         width = self.cell * self.size + gap_between(self.size, self.cell)
         return strip % self.per_line * width + offset * self.cell, strip // self.per_line * self.line
@@ -89,11 +89,11 @@ class Shelf:
 
 
 def gap_between(size: int, cell: float) -> float:
-    """Return the space between two strips; slots that form no blocks have none."""
+    """Return the space between two strips, 0 if blocks are single slots."""
     return 0 if size == 1 else max(2.0, min(5.0, cell))
 
 
 def num_used_slots(run: Recording) -> int:
-    """Return how many slots lie up to the last one that the run ever holds."""
+    """Return the number of slots up to the last slot that the run ever holds."""
     held = (block for record in run.steps for share in record["scheduled"] for block in share["blocks"])
     return max(held, default=0) * run.info.block_size

@@ -1,4 +1,4 @@
-"""The whole run on one line per request, with the current step marked: in steps, and in time."""
+"""Draws the whole run with one line per request and the current step marked, in steps and in time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +28,7 @@ DIFFERENCE = (svg.path("M2 1h10l-5 8z", class_="mv-alert"), "they part")
 
 
 class Timeline:
-    """The rows of all requests: drawn once for each scale, because only the cursor and the row heads change."""
+    """Draws the rows of all requests, once per scale because only the cursor and the row heads change."""
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class Timeline:
         num_rows: int = 0,
         max_rows: int = MAX_ROWS,
     ) -> None:
-        """`axes` has the places of the steps, by scale. `mark` is a step to point out: the first difference.
+        """`axes` has the places of the steps, by scale. `mark` is a step to highlight: the first difference.
 
-        All rows together are `most_high` px high at most, unless their text needs more. `shown` are the requests that
-        have a row (default: the first `max_rows` of the run); there is room for at least `num_rows` rows.
+        All rows together have at most `most_high` px, unless their text needs more. `shown` are the requests with a row
+        (default: the first `max_rows` of the run); there is room for at least `num_rows` rows.
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
         self.shown = list(info.titles)[:max_rows] if shown is None else shown
@@ -77,7 +77,7 @@ class Timeline:
         return Part(layers, below + AXIS + (20 if self.caption else 8), legend)
 
     def _unchanging(self, scale: str) -> dict[str, svg.Markup]:
-        """Return what all steps show on a scale, by layer; the cursor has its place among them."""
+        """Draw the layers that are the same in all steps on a scale; the cursor is inserted between them."""
         axis = self.axes[scale]
         rule = svg.line(0, 0, axis.x(axis.num_steps), 0, class_="mv-rule")
         drawn = {
@@ -85,7 +85,7 @@ class Timeline:
             "axis": svg.joined([rule, axis.numbers()]),
             "cursor": svg.Markup(""),
             "mark": self._mark(axis),
-            "names": self._names(scale),  # above the lines of cursor and mark, which would cross their letters
+            "names": self._names(scale),  # above the lines of cursor and mark, which would cross the letters
             "columns": axis.columns(-3, self.height + 3 + AXIS),
         }
         return {name: svg.group(content, class_=f"mv-in-{scale}") for name, content in drawn.items()}
@@ -115,7 +115,7 @@ class Timeline:
         return svg.joined(rows)
 
     def _names(self, scale: str) -> svg.Markup:
-        """Return what is written into the rows: the waits in time, and the stuck step."""
+        """Draw the texts in the rows: the waits in time, and the stuck step."""
         axis, stuck, names = self.axes[scale], self.histories.stuck, list[svg.Markup]()
         for request_id in self.shown if scale == "time" else ():
             waits = self.histories.all_waits[request_id]
@@ -153,7 +153,7 @@ class Timeline:
         return svg.line(end, 3, end, self.row - 3, class_="mv-token", style=style, stroke_width=1.5)
 
     def _wait_name(self, axis: StepAxis, request_id: str, wait: Wait) -> svg.Markup:
-        """Return the tokens of a wait if they fit, between arrows if it computes throughout."""
+        """Draw a wait's number of tokens if it fits, between arrows if the request computes throughout."""
         index, history = self.info.index(request_id), self.histories.of[request_id]
         x, end, middle = axis.x(wait.first), axis.x(wait.last + 1), self.row / 2
         tokens = counted(wait.num_tokens, "token")
@@ -194,7 +194,7 @@ class Timeline:
         return parts
 
     def _mark(self, axis: StepAxis) -> svg.Markup:
-        """Return a red line in front of the marked step, and a flag above it that stays clear of the cursor."""
+        """Draw a red line before the marked step, with a flag above it that does not touch the cursor."""
         if self.mark is None:
             return svg.Markup("")
         x = axis.x(self.mark)

@@ -1,4 +1,4 @@
-"""A run in one small picture: how long each request waits."""
+"""Draws the wait of each request of a run in one small picture."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -20,7 +20,7 @@ MARGIN, LEFT, RIGHT, TOP, ROW, BAR, LABEL = 10, 50, 34, 44, 22, 16, 12
 
 
 def wait_strip(recording: Recording, name: str, width: float = SMALL_WIDTH) -> Picture:
-    """Return a row for each request: an empty bar while it waits, a full one while it is computed.
+    """Draw a row for each request: an empty bar while it waits, a full bar while it is computed.
 
     The number at the end of a row is the step of its first token.
     """
@@ -86,7 +86,7 @@ def in_words(history: RequestHistory) -> str:
 
 
 def waiting(history: RequestHistory) -> int:
-    """Return the steps in which a request was there and not computed."""
+    """Return the number of steps in which a request was present but not computed."""
     return sum(span.last + 1 - span.first for span in history.spans if not span.computes)
 
 
