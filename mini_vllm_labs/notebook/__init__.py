@@ -1,4 +1,4 @@
-"""Functions for the cells of the notebooks: `Lab` runs the learner's engine afresh and reports what is missing."""
+"""Provides functions for the notebooks' cells: `Lab` runs the learner's engine afresh and reports missing tasks."""
 
 from mini_vllm_labs.notebook.charts import figures as figures
 from mini_vllm_labs.notebook.charts import request_bars as request_bars

@@ -1,4 +1,4 @@
-"""What each phase improves, as charts with one more bar in each notebook."""
+"""Shows the gain of each phase in charts, which get one more bar in each notebook."""
 
 from collections.abc import Mapping, Sequence
 
@@ -30,16 +30,16 @@ MEASURES: list[Measure[LineupResult]] = [
     Measure("computed", lambda stage: stage.num_computed_tokens, count),
     Measure("again", lambda stage: stage.num_recomputed_tokens, count),
     Measure("hits", lambda stage: stage.hit_rate, percent, others=SHARE),
-    # The times of a lineup that stalled are those of its first requests alone.
+    # The times of a stalled lineup would cover only its first requests.
     Measure("TTFT mean", lambda run: None if run.num_stalled else mean_ms(run.first_token_latencies), milliseconds),
     Measure("ITL p95", lambda run: None if run.num_stalled else p95_ms(run.inter_token_latencies), milliseconds),
 ]
 
 
 def ablation_charts(stages: Sequence[LineupResult], lineups: Sequence[Lineup], mark: str = "") -> Charts | Notice:
-    """Return the stages of one workload, each with one phase more than the one before it, with the last one's sentence.
+    """Return charts of the stages of one workload, with the last stage's sentence; each stage adds one phase.
 
-    Lines across the bars are the reference's figures, unless the stages are recorded ones.
+    Lines across the bars show the reference's figures, unless the stages themselves are recorded.
     """
     by_name = {name_of(stage): stage for stage in stages}
     before = stages[-2] if len(stages) > 1 else None
@@ -57,6 +57,6 @@ def name_of(stage: LineupResult) -> str:
 
 
 def reference_of(lineups: Sequence[Lineup]) -> Mapping[str, LineupResult]:
-    """Return the recorded stages of the reference, none if there is no record of these phases."""
+    """Return the recorded stages of the reference; empty without a record of these phases."""
     recorded = find_record(key_of(run_ablation, (lineups,)))
     return {name_of(stage): stage for stage in recorded or ()}

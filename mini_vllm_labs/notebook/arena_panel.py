@@ -1,4 +1,4 @@
-"""The arena in a notebook: choose a load and four policies run on it, with the learner's own engine."""
+"""Shows the arena in a notebook: four policies run on a chosen load, with the learner's engine."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +30,7 @@ KNOBS = (
 
 @dataclass(frozen=True, slots=True)
 class ArenaSetting:
-    """What the knobs say: the load in percent of what the engine serves without cache hits."""
+    """The values of the knobs. The load is in percent of the rate that the engine serves without cache hits."""
 
     workload: str = "burst"
     load: float = 300
@@ -40,7 +40,7 @@ class ArenaSetting:
 
 
 def contest_of(setting: ArenaSetting, lineup: Lineup) -> dict[str, tuple[float, float]]:
-    """Run the policies, one seed each; return the mean seconds of a request and Jain's index.
+    """Run each policy with one seed; return its mean seconds per request and Jain's index.
 
     Raises `ValueError` if the engine stalls.
     """
@@ -80,7 +80,7 @@ def arena_bench(lab: Lab) -> Panel | Notice:
 
 
 def conditions(setting: ArenaSetting) -> str:
-    """Return what the picture shows, in words."""
+    """Describe the run that the picture shows."""
     return (
         f"{setting.num_requests} requests of {setting.workload} at {setting.load:g}% of capacity, three tenants, "
         f"the first sends {setting.heavy_share:g}%; {setting.max_num_seqs} seats, H100, Llama-3.1-8B"

@@ -1,4 +1,4 @@
-"""Chained hashes in a notebook: phase 4's functions run in a new process, and the picture is drawn here."""
+"""Shows chained hashes in a notebook: phase 4's functions run in a new process; this process draws the picture."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mini_vllm_labs.pictures.picture import Picture
 
 @dataclass(frozen=True)
 class HashBlocks:
-    """What phase 4 answered: the hash of each full block in order, None without phase 4, and each prompt's hit."""
+    """Phase 4's results: the hash of each full block in order (None without phase 4), and each prompt's hit."""
 
     hashes: list[bytes] | None
     hits: dict[str, list[int]]
@@ -38,8 +38,8 @@ def hash_blocks(
 def draw_hash_blocks(
     prompts: Mapping[str, Sequence[int]], block_size: int, salts: Mapping[str, str], answers: HashBlocks
 ) -> Picture:
-    """Draw the chains and the hits that phase 4 answered."""
+    """Draw the chains and the hits that phase 4 returned."""
     if answers.hashes is None:
         return hash_chain(prompts, block_size, salts=salts, hits=answers.hits)
-    hashes = cycle(answers.hashes)  # the picture is drawn once for each width, and asks each time in the same order
+    hashes = cycle(answers.hashes)  # the picture is drawn once per width, with calls in the same order
     return hash_chain(prompts, block_size, lambda *block: next(hashes), salts=salts, hits=answers.hits)

@@ -1,4 +1,4 @@
-"""Small charts side by side in a cell: one for each measure of several runs, or one for each run."""
+"""Shows small charts side by side in a cell: one for each measure of several runs, or one for each run."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:4px 8px;max-width:1100px"
 
 @dataclass(frozen=True)
 class Charts:
-    """Small pictures, as many in a row as fit, and words `below` them; `recorded` as in `WorkloadRun`.
+    """Small pictures, as many in a row as fit, with texts `below`; `recorded` as in `WorkloadRun`.
 
-    `rows` has the figures of each run by their headings.
+    `rows` contains the figures of each run by heading.
     """
 
     pictures: Sequence[Picture]
@@ -45,7 +45,7 @@ class Charts:
 
 @dataclass(frozen=True)
 class Measure(Generic[T]):
-    """One chart: a heading, the value of a run (None if it has none), and how it is written."""
+    """One chart: a heading, a function for a run's value (or None), and a format for it."""
 
     heading: str
     value: Callable[[T], float | None]
@@ -54,7 +54,7 @@ class Measure(Generic[T]):
 
 
 def count(value: float) -> str:
-    """Return a number without decimals, with separators."""
+    """Format a number without decimals but with separators."""
     return f"{value:,.0f}"
 
 
@@ -69,10 +69,10 @@ def bar_charts(
     reference: Mapping[str, T] | None = None,
     mark: str = "",
 ) -> Charts | Notice:
-    """Return a chart for each measure, or the first of the results that is a `Notice`.
+    """Return a chart for each measure, or the first `Notice` among the results.
 
-    Where some measures differ, those that are the same in all results are named in a line instead. Lines across the
-    bars are the `reference`.
+    If some measures differ, a line of text names those that are the same in all results. Lines across the bars show the
+    `reference`.
     """
     known: dict[str, T] = {}
     for name, result in results.items():
@@ -101,13 +101,13 @@ def chart(known: Mapping[str, T], reference: Mapping[str, T], measure: Measure[T
 
 
 def texts_of(measure: Measure[T], known: Mapping[str, T]) -> dict[str, str]:
-    """Return a measure of each result as text, a dash where there is none."""
+    """Return a measure of each result as text, or a dash without a value."""
     values = {name: measure.value(result) for name, result in known.items()}
     return {name: "-" if value is None else measure.as_text(value) for name, value in values.items()}
 
 
 def waits(runs: Mapping[str, HasRecording | Notice]) -> Charts | Notice:
-    """Return which requests wait and which are computed in each run, or the first of the runs that is a `Notice`."""
+    """Draw the waiting and computed requests of each run, or return the first `Notice` among the runs."""
     pictures = []
     for name, run in runs.items():
         if isinstance(run, Notice):
@@ -118,7 +118,7 @@ def waits(runs: Mapping[str, HasRecording | Notice]) -> Charts | Notice:
 
 
 def request_bars(run: ChatRun | Notice) -> Charts | Notice:
-    """Return what each request went through: its output tokens, preemptions, and tokens from the cache."""
+    """Return charts of each request's output tokens, preemptions and tokens from the cache."""
     if isinstance(run, Notice):
         return run
     info, metrics = run.recording.info, [output.metrics for output in run.outputs.values()]
@@ -146,9 +146,9 @@ MEASURES: list[Measure[RunFacts]] = [
 
 
 def figures(runs: Mapping[str, WorkloadRun | Notice], first_token: str = "") -> Charts | Notice:
-    """Return the figures of some runs by their names, or the first of them that is a `Notice`.
+    """Return charts of the figures of named runs, or the first `Notice` among the runs.
 
-    `first_token` names a request; the step of its first token is shown too.
+    `first_token` names a request whose first token's step is also shown.
     """
     facts = {name: run if isinstance(run, Notice) else RunFacts(run) for name, run in runs.items()}
     stalled = [name for name, run in runs.items() if isinstance(run, WorkloadRun) and run.stalled]

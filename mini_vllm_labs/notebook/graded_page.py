@@ -1,4 +1,4 @@
-"""The graded tests in a cell: a dot per test, what failed, and a link that opens the starter at the line."""
+"""Shows the graded tests in a cell: a dot per test, the failures, and a link that opens the starter at the line."""
 
 import ast
 import contextlib
@@ -35,7 +35,7 @@ PLUGIN = "mini_vllm_labs.grading.labtest.report_file"
 
 @dataclass(frozen=True)
 class GradedTests:
-    """The outcome of pytest for a phase or a task. True in an `if` when all tests passed.
+    """The outcome of pytest for a phase or a task. Truthy if all tests passed.
 
     `results` are those of `mini_vllm_labs/grading/labtest/report_file.py`, empty if the tests ended early.
     """
@@ -74,7 +74,7 @@ class GradedTests:
 
 
 def pytest_there(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
-    """Return pytest's exit status and what it printed, in a process of its own; None if it did not end."""
+    """Run pytest in a separate process; return its exit status (None if it did not end) and its output."""
     command = [sys.executable, "-m", "pytest", *arguments]
     with (
         interruptible("the tests were"),
@@ -86,7 +86,7 @@ def pytest_there(arguments: Sequence[str], environment: Mapping[str, str]) -> tu
 
 
 def pytest_here(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int | None, str]:
-    """Return the same, run in this process: a browser has no other. Each test has its own limit of time."""
+    """Run pytest in this process, because a browser has no others. Each test has a separate time limit."""
     import pytest
 
     before, folder, printed = dict(os.environ), Path.cwd(), io.StringIO()
@@ -105,7 +105,7 @@ def pytest_here(arguments: Sequence[str], environment: Mapping[str, str]) -> tup
 
 
 def graded_page(results: Sequence[Result], phase: int, whose: str, console: str) -> str:
-    """Return the report. `console` is what pytest printed, folded where there are results."""
+    """Render the report. `console` is pytest's output, folded if there are results."""
     if not results:
         return page(f'<p class="mvt-rule">The tests ended early.</p><pre tabindex="0">{escape(console)}</pre>')
     num_passed = sum(result["outcome"] == "passed" for result in results)
@@ -147,7 +147,7 @@ def dot(test: Result) -> str:
 
 
 def failure(test: Result, phase: int, *, is_open: bool) -> str:
-    """Return what failed: the rule, expected beside yours, the hint. Only the first one is unfolded."""
+    """Render a failure: the rule, expected next to yours, the hint. Only the first failure is unfolded."""
     parts = test["parts"]
     rule = str(parts["rule"] if parts else test["rule"])
     body = comparison(parts) if parts else f'<pre tabindex="0">{escape(test["text"])}</pre>'
@@ -160,7 +160,7 @@ def failure(test: Result, phase: int, *, is_open: bool) -> str:
 
 
 def comparison(parts: Mapping[str, Any]) -> str:
-    """Return a failure's situation, the step as bars where there is one, all values, the calls and the hint."""
+    """Render a failure: situation, plan as bars (if any), values, calls and hint."""
     shown = []
     if parts["situation"]:
         shown.append(f"<pre>{escape(chr(10).join(parts['situation']))}</pre>")
@@ -177,7 +177,7 @@ def comparison(parts: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Return what differs, expected beside the learner's."""
+    """Render the differences, expected values next to the learner's."""
     cells = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(expected)}</td><td>{escape(yours)}</td></tr>"
         for name, expected, yours in rows
@@ -186,7 +186,7 @@ def table(rows: Sequence[tuple[str, str, str]]) -> str:
 
 
 def unusual(results: Sequence[Result], phase: int) -> list[str]:
-    """Return what to do about a file that cannot be imported, or about the first task that is not written."""
+    """Return advice for a file that cannot be imported, or for the first unwritten task."""
     for test in results:
         if test["outcome"] == "not loaded":
             text = f"<pre>{escape(test['text'])}</pre>"
@@ -199,18 +199,19 @@ def unusual(results: Sequence[Result], phase: int) -> list[str]:
 
 
 def link(phase: int, line: int | None) -> str:
-    """Return a link to the learner's file, which JupyterLab opens at the line."""
+    """Return a link that opens the learner's file in JupyterLab at the line."""
     path = starter_path(phase)
     shown = f"labs/{path.parent.name}/starter.py"
-    place = f"#line={line - 1}" if line else ""  # RFC 5147 counts the places between lines: 0 is before the first
+    place = f"#line={line - 1}" if line else ""  # RFC 5147 counts the gaps between lines; 0 is before the first line
     where = f", line {line}" if line else ""
-    # Relative to the notebook, as JupyterLab resolves the links of a cell. In a browser that lies on another drive.
+    # Relative to the notebook, as JupyterLab resolves the links of a cell. In a browser, the notebook is on a
+    # different drive.
     relative = os.path.relpath(path, CHECKOUT / "notebooks" if IN_BROWSER else None)
     return f'<a href="{escape(Path(relative).as_posix())}{place}">Open {shown}{where}</a>'
 
 
 def line_of(phase: int, about: str) -> int | None:
-    """Return the line of the function or class that a test file is named after, None if there is none."""
+    """Return the line of the function or class that a test file is named after, or None."""
     try:
         tree = ast.parse(starter_path(phase).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -220,7 +221,7 @@ def line_of(phase: int, about: str) -> int | None:
 
 
 def in_words(name: str) -> str:
-    """Return the name of a class as that of a function: `BlockPool` is `block_pool`."""
+    """Convert a class name to a function name: `BlockPool` becomes `block_pool`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
@@ -228,10 +229,10 @@ MIN_PERCENT = 3.0
 
 
 def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int) -> str:
-    """Return the expected plan above the learner's, in one scale; shares that differ are framed."""
+    """Render the expected plan above the learner's, to one scale, with differing shares framed."""
     names = list(dict.fromkeys([*expected, *yours]))
     totals = [sum(max(0, amount) for amount in plan.values()) for plan in (expected, yours)]
-    # In a budget that is far from used, all shares would be slivers.
+    # In a mostly unused budget, all shares would be slivers.
     scale = max([min(budget, 2 * max(totals)), *totals, 1])
     return "".join(bar(side, plan, other, names, scale) for side, plan, other in (
         ("expected", expected, expected), ("yours", yours, expected),
@@ -239,7 +240,7 @@ def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int
 
 
 def bar(side: str, plan: Mapping[str, int], expected: Mapping[str, int], names: list[str], scale: int) -> str:
-    """Return one plan as a row of shares in their order."""
+    """Render one plan as a row of shares in order."""
     shares = []
     for name, amount in plan.items():
         number = names.index(name)

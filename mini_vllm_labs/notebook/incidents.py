@@ -1,4 +1,4 @@
-"""The incident game as a deck of cards: the page at 03:10, four knobs, and the runs that decide."""
+"""Turns the incident game into a deck of cards: the page at 03:10, four knobs, and the deciding runs."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def incident_deck(lab: Lab, guess: Predictions, seed: int = 0) -> "Deck | Notice":
-    """Return the ten incidents of a seed as cards, decided by runs of the lab's scheduler; answers are kept."""
+    """Return a seed's ten incidents as cards, decided by runs of the lab's scheduler; save the answers."""
     played = lab.run(run_incidents, seed)
     if isinstance(played, Notice):
         return played
@@ -26,7 +26,7 @@ def incident_deck(lab: Lab, guess: Predictions, seed: int = 0) -> "Deck | Notice
 
 
 def run_incidents(seed: int, lineup: Lineup) -> list[list[Summary]]:
-    """Return for each incident of a seed its run as it was paged and after each knob."""
+    """Run each incident of a seed as it was paged and after each knob."""
     return [summaries(incident, lineup) for incident in incidents(seed)]
 
 
@@ -36,7 +36,7 @@ def summaries(incident: Incident, lineup: Lineup) -> list[Summary]:
 
 
 def card_of(runs: Runs) -> Card:
-    """Return the card of an incident; its picture has the figure that paged, as it was and after each knob."""
+    """Build an incident's card; its picture shows the figure that paged, before and after each knob."""
     incident, figure = runs.incident, runs.figure
     options = tuple(f"{number}: {knob}" for number, knob in enumerate(incident.knobs, start=1))
     names = ["as it was", *(f"knob {number}" for number in range(1, len(options) + 1))]
@@ -48,7 +48,7 @@ def card_of(runs: Runs) -> Card:
         incident.title,
         runs.symptom(),
         "; ".join(f"{name} {text}" for name, text in runs.figures().items()) + ".",
-        # Answers are kept by the question's text, and another seed has other answers.
+        # Answers are saved by the question's text, and a different seed has different answers.
         Question(f"Which knob (seed {incident.experiment.seed})?", "which knob", "choice", options),
         options[runs.best],
         runs.lesson(),

@@ -1,4 +1,4 @@
-"""The learner's engine in a notebook: run afresh for each cell, with the phases that the cell is about."""
+"""Runs the learner's engine in a notebook: afresh for each cell, with the phases that the cell needs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from mini_vllm_labs.pictures.widgets import Player
 
 T = TypeVar("T")
-# Of 57 blocks the null block is not given out: the other 56 hold one request of 448 tokens.
+# The null block is not available; the other 56 of the 57 blocks hold one request of 448 tokens.
 TALK_POOL = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, block_size=8, num_gpu_blocks=57, max_model_len=448)
 
 
 class Lab:
     """The engine of a phase's notebook: phases 1 to `phase`, the learner's unless `LAB_IMPL` is set.
 
-    An elective's notebook has phases 1 to 6, and in each run the electives that its config turns on. `lineup` is text
-    as in `LAB_IMPL`, and overrides it. Every call runs in a new process, so an edited
-    starter needs no new kernel. Where a task is missing, the result is a recorded run of the reference, marked as
-    such; where a run fails or was not recorded, it is a `Notice`.
+    An elective's notebook has phases 1 to 6 and, in each run, the electives that the run's config turns on. `lineup`
+    has the form of `LAB_IMPL`, and overrides it. Every call runs in a new process, so an edited starter needs no new
+    kernel. If a task is missing, the result is a recorded run of the reference, marked as such. If a run fails or was
+    not recorded, the result is a `Notice`.
     Raises `ValueError` if `phase` is not 1 to 13 or the lineup is invalid.
     """
 
@@ -68,7 +68,7 @@ class Lab:
         return self.code.lineup(phases, config)
 
     def kept_ready(self) -> "Lab":
-        """Return the same lab with a new process always waiting for its next run, for a panel."""
+        """Return the same lab with a process always ready for the next run, for a panel."""
         ready = copy(self)
         ready.code = self.code.kept_ready()
         return ready
@@ -86,15 +86,15 @@ class Lab:
         policy: str | None = None,
         lines: bool = False,
     ) -> WorkloadRun | Notice:
-        """Run a workload on the fake model with phases 1 to `phases`, under a scheduling policy if one is named.
+        """Run a workload on the fake model with phases 1 to `phases`, optionally under a scheduling policy.
 
-        A config is used unchanged. The default is a small pool, adapted to what the phases can serve. With `lines` its
-        time machine shows which line of yours decided what you click, and which steps ran a line.
+        A given config is used unchanged. The default is a small pool, adapted to the phases. With `lines`, the time
+        machine shows the line of your code that decided the thing you click, and the steps that ran a line.
         """
         lineup = self.lineup(min(5, self.code.phase if phases is None else phases), config or SMALL_POOL)
         chosen, remarks = make_possible(SMALL_POOL, lineup) if config is None else (config, [])
         play = play_with_lines if lines and not first_missing(lineup) else play_workload
-        named = [] if policy is None else [policy]  # a run without one has no further argument, as it was recorded
+        named = [] if policy is None else [policy]  # a run without a policy was recorded without this argument
         played = self.code.call(lineup, play, arrivals, chosen, lineup, *named)
         if isinstance(played, WorkloadRun):
             self._print_once(remarks)
@@ -103,7 +103,7 @@ class Lab:
         return played
 
     def reference(self) -> "Lab | Notice":
-        """Return the same lab with the reference's code, or why there is nothing to compare."""
+        """Return the same lab with the reference's code, or a notice why there is nothing to compare."""
         if not solutions_exist():
             return Notice("No reference here", "This is a student edition: it has no solutions to compare with.")
         missing = first_missing(self.lineup())
@@ -131,14 +131,14 @@ class Lab:
     def talk(self, *questions: str, max_tokens: int = 64) -> "Player | Notice":
         """Answer all questions at once with the embedded model and phases 1 to 5; return the run's time machine.
 
-        A browser shows the answers while they grow. After a step that fails, what was answered before it stays.
+        A browser shows the answers while they grow. If a step fails, the text generated before it is kept.
         """
         lineup = self.lineup(min(5, self.code.phase))
         config, remarks = make_possible(TALK_POOL, lineup)
         run = self.code.call(lineup, talk, questions, config, SamplingParams(max_tokens=max_tokens), lineup)
         if not isinstance(run, Notice):
             self._print_once(remarks)
-            say("" if IN_BROWSER else str(run))  # there the cell has shown it
+            say("" if IN_BROWSER else str(run))  # a browser has already shown it
             if not run.recording.steps:
                 return Notice("No step was taken", run.problem)
         return watch(run)
@@ -148,7 +148,7 @@ class Lab:
     ) -> Picture | Notice:
         """Draw the chained hashes of consecutive prompts, and the hits of phase 4's cache for each.
 
-        `salts` gives some of them a `cache_salt`.
+        `salts` gives some prompts a `cache_salt`.
         """
         lineup, salts = self.lineup(), salts or {}
         answers = self.code.call(lineup, hash_blocks, prompts, block_size, salts, lineup)
@@ -165,7 +165,7 @@ class Lab:
         return replace(layout, recorded=mark_for(lineup)) if isinstance(layout, Layout) else layout
 
     def watch_batch(self, chats: ChatRun | Notice, step: int, row: int = 0) -> "Player | Notice":
-        """Play a step token by token from a `row` on, in the numbers of phase 6's functions."""
+        """Play a step token by token from `row` on, with the numbers of phase 6's functions."""
         if isinstance(chats, Notice):
             return chats
         lineup = self.lineup()
@@ -181,7 +181,7 @@ class Lab:
         return stages if isinstance(stages, Notice) else ablation_charts(stages, lineups, mark_for(lineups[-1]))
 
     def run(self, function: Callable[..., T], *arguments: object, phases: int = 5) -> T | Notice:
-        """Return `function(*arguments, lineup)` with the `phases` as in `lineup`: 5 for a simulation, 6 for the model.
+        """Return `function(*arguments, lineup)`; `phases` as in `lineup`: 5 for a simulation, 6 for the model.
 
         `function` must be importable by its name, such as `simulate`.
         """

@@ -1,4 +1,4 @@
-"""A step of a run as phase 6 lays it out: all tokens in one row, with the slots of their K and V."""
+"""Shows a step of a run as phase 6 lays it out: all tokens in one row, with the slots of their K and V."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Layout:
         return int(self.rows_of(request)[0][4])
 
     def num_read(self, request: str, place: int) -> int:
-        """Return how many slots a row of a request reads: those of its own position and of all before it."""
+        """Return the number of slots that a row of a request reads: one per position up to its own."""
         return int(self.rows_of(request)[place][3]) + 1
 
     def table_lines(self) -> list[str]:
@@ -78,18 +78,18 @@ def lay_out(chats: ChatRun, step: int, lineup: Lineup) -> Layout:
 
 
 def number_batch(chats: ChatRun, step: int, lineup: Lineup) -> FlatStep:
-    """Return the arrays of a step from the functions of the lineup's phase 6. Raises like `lay_out`."""
+    """Compute the arrays of a step with the lineup's phase 6. Raises like `lay_out`."""
     return by_functions(batch_of(chats, step), chats.recording.info.block_size, runner_steps_for(lineup.runner))
 
 
 def film_of_batch(chats: ChatRun, step: int, arrays: FlatStep) -> Film:
-    """Draw a step of a run token by token, in the numbers of `number_batch`."""
+    """Draw a step of a run token by token, with the numbers of `number_batch`."""
     return paged_batch(batch_of(chats, step), chats.recording.info.block_size, functions=Answered(arrays))
 
 
 @dataclass(frozen=True)
 class Answered:
-    """Phase 6's functions, which answer with the arrays of an earlier call."""
+    """Phase 6's functions, which return the arrays of an earlier call."""
 
     arrays: FlatStep
 

@@ -1,4 +1,4 @@
-"""One lesson in motion each: a race of policies, an answer that stutters, a growing tree of prefixes, two gates."""
+"""Animates one lesson per function: a race of policies, a stuttering answer, a growing prefix tree, the gates."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -21,22 +21,22 @@ SPEED = 4
 
 
 def watch_race(runs: Mapping[str, WorkloadRun | Notice], step: int = 0) -> "Player | Notice":
-    """Return the same requests in each of some runs over one time axis, each run in a lane."""
+    """Show the same requests in several runs over one time axis, each run in a lane."""
     return of_recordings(runs, lambda recordings, mark: player(marked_film(race(recordings), mark), step))
 
 
 def watch_stutter(runs: Mapping[str, WorkloadRun | Notice], request: str) -> "Player | Notice":
-    """Return what a request's answer has come to at each moment of some runs, in simulated time on an H100."""
+    """Show a request's growing answer in several runs, in simulated time on an H100."""
     return of_recordings(
         runs, lambda recordings, mark: player(marked_film(stutter(recordings, request, step_ms), mark), speed=SPEED)
     )
 
 
 def watch_tree(run: WorkloadRun | Notice, step: int = 0) -> "Player | Notice":
-    """Return the prefix tree of a run, at one of its steps."""
+    """Show the prefix tree of a run, at one of its steps."""
     return show(lambda run: player(marked_film(prefix_tree(run.recording), first_mark([run])), step), run)
 
 
 def watch_gates(run: WorkloadRun | Notice) -> "Player | Notice":
-    """Return what closes in each step of a run with many requests: compute, seats or memory."""
+    """Show the gate (compute, seats or memory) that closes in each step of a run with many requests."""
     return show(lambda run: player(marked_film(gates(run.recording), first_mark([run]))), run)

@@ -1,4 +1,4 @@
-"""Measure the embedded model on this computer, in real time, under several settings."""
+"""Measures the embedded model on this computer, in real time, under several settings."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Notices about starters that are not written, or that Python cannot read."""
+"""Builds notices about starters that are unwritten or that Python cannot read."""
 
 import ast
 from dataclasses import astuple
@@ -12,7 +12,7 @@ from mini_vllm_labs.runs.starter_status import describe, starter_path, unwritten
 
 
 def first_missing(lineup: Lineup) -> int:
-    """Return the first phase of the lineup's starters with an unwritten task, 0 if all are written."""
+    """Return the first phase of the lineup's starters with an unwritten task, or 0 if all tasks are written."""
     return next((phase for phase in starters_of(lineup) if unwritten_tasks(phase)), 0)
 
 
@@ -21,7 +21,7 @@ def starters_of(lineup: Lineup) -> list[int]:
 
 
 def mark_for(lineup: Lineup) -> str:
-    """Return the mark of a lineup's results: empty unless a starter of it is missing."""
+    """Return the mark of a lineup's results; empty unless one of its starters has an unwritten task."""
     missing = first_missing(lineup)
     return mark_of(missing) if missing else ""
 
@@ -35,7 +35,7 @@ def code_that_ran(lineup: Lineup) -> str:
 
 
 def broken_starter(lineup: Lineup) -> Notice | None:
-    """Return a `Notice` with the broken line of the first starter that Python cannot read, None if it reads all."""
+    """Return a `Notice` with the broken line of the first starter that Python cannot read, or None."""
     for phase in starters_of(lineup):
         path = starter_path(phase)
         try:
@@ -48,7 +48,7 @@ def broken_starter(lineup: Lineup) -> Notice | None:
 
 
 def broken_line(error: SyntaxError) -> str:
-    """Return the line with a caret under the place, and what Python says about it."""
+    """Return the line with a caret under the error's place, and Python's message."""
     message = f"{type(error).__name__}: {error.msg}"
     if error.text is None or error.offset is None:
         return message

@@ -1,4 +1,4 @@
-"""Text in a cell: notices in place of a result, and words that wrap. Printed text breaks anywhere in JupyterLab."""
+"""Shows notices and wrapped text in a cell, because JupyterLab breaks lines of printed text anywhere."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ WORDS_STYLE = "white-space:pre-wrap;word-break:normal;overflow-wrap:break-word;m
 
 @dataclass(frozen=True)
 class Notice:
-    """Shown instead of a result: a task is not written yet, or the engine failed. False in an `if`.
+    """A text shown instead of a result because a task is unwritten or the engine failed. Falsy.
 
     `line_to_paste` is code that stays on one line.
     """
@@ -47,14 +47,14 @@ class Notice:
 
 
 class Remark(Notice):
-    """A notice of one line, for what needs no attention: a run that was not recorded, nothing to compare yet."""
+    """A notice of one line that needs no attention, such as a run that was not recorded or nothing to compare."""
 
     def html(self) -> str:
         return f'<p role="note" style="max-width:720px;opacity:.8">{escape(self.title)}. {escape(self.text)}</p>'
 
 
 def show(view: Callable[..., T], *results: Any, **options: Any) -> T | Notice:
-    """Return `view(*results, **options)`, or the first of the results that is a `Notice`."""
+    """Return `view(*results, **options)`, or the first `Notice` among the results."""
     for result in results:
         if isinstance(result, Notice):
             return result
@@ -63,7 +63,7 @@ def show(view: Callable[..., T], *results: Any, **options: Any) -> T | Notice:
 
 
 class Words(str):
-    """A text that shows itself as a paragraph with its line breaks."""
+    """A text that a cell displays as a paragraph with its line breaks."""
 
     __slots__ = ()
 
@@ -77,6 +77,6 @@ class Words(str):
 def say(text: str) -> None:
     """Show a text in the cell, unless it is empty."""
     if text:
-        from IPython.display import display  # only the kernel shows: without it a panel's new process starts faster
+        from IPython.display import display  # only the kernel needs it; a panel's new process starts faster without
 
         display(Words(text))  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Panels of controls over runs of the lab's engine, each run in a new process."""
+"""Builds panels of controls over runs of the lab's engine, each run in a new process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from mini_vllm_labs.pictures.panels import FilmPanel, Panel
 
 T = TypeVar("T")
-MAX_REMEMBERED = 64  # a dragged knob comes back to values that it has had
+MAX_REMEMBERED = 64  # a dragged knob returns to earlier values
 
 
 def engine_knobs(config: EngineConfig) -> list[Knob]:
-    """Return a control for each setting of a small engine, set as in `config`."""
+    """Return a control for each setting of a small engine, with its value from `config`."""
     return [
         Slide("num_gpu_blocks", "num_gpu_blocks", config.num_gpu_blocks or 21, 8, 64, 1, "blocks"),
         Slide("max_num_batched_tokens", "max_num_batched_tokens", config.max_num_batched_tokens, 4, 64, 1, "tokens"),
@@ -45,16 +45,16 @@ def engine_knobs(config: EngineConfig) -> list[Knob]:
 def engine_panel(
     lab: Lab, arrivals: Sequence[TimedRequest], config: EngineConfig, step: int = 0
 ) -> "FilmPanel | Notice":
-    """Return a control for each setting above a run of the workload on the fake model, which can be played.
+    """Return controls for all settings above a playable run of the workload on the fake model.
 
-    Tiles compare a run with the first one.
+    Tiles compare each run with the first run.
     """
     from mini_vllm_labs.pictures.panels import FilmPanel
 
     first = lab.play(arrivals, config)
     if isinstance(first, Notice):
         return first
-    start, ready = first, lab.kept_ready()  # in a closure mypy forgets that `first` is no Notice
+    start, ready = first, lab.kept_ready()  # in a closure, mypy forgets that `first` is a run
 
     @lru_cache(MAX_REMEMBERED)
     def play(chosen: EngineConfig, code: object) -> ComparedRun:
@@ -79,7 +79,7 @@ class ComparedRun:
 
     @property
     def sentence(self) -> str:
-        """Why the run stalled, or whether its answers are those of the first run."""
+        """The reason why the run stalled, or whether its answers equal those of the first run."""
         same = self.run.token_ids == self.first.token_ids
         return self.run.stalled or ("The answers are the same, token for token." if same else "DIFFERENT answers!")
 
@@ -91,7 +91,7 @@ class ComparedRun:
 
 
 def bench(lab: Lab) -> "Panel | Notice":
-    """Return the policy comparison, with the lab's engine serving the requests."""
+    """Return the policy comparison, in which the lab's engine serves the requests."""
     first = lab.run(compare_policies, PolicyComparison())
     if isinstance(first, Notice):
         return first

@@ -1,4 +1,4 @@
-"""The phases of a notebook, and what they return: each call in a new process, or the recorded run of the reference."""
+"""Calls the phases of a notebook, each call in a new process, or returns the reference's recorded run."""
 
 import sys
 from collections.abc import Callable
@@ -23,7 +23,7 @@ NO_TORCH = "Your phase 6 computes with PyTorch, which a browser does not have. E
 def whole_lineup(text: str, phase: int) -> Lineup:
     """Return the lineup that a text names in the notebook of a phase.
 
-    In an elective's notebook `starter` and `solution` alone mean the electives too, up to that one.
+    In an elective's notebook, plain `starter` and `solution` also include the electives up to that one.
     """
     lineup = parse_lineup(text)
     if phase > len(PHASE_NAMES) and text.strip() in ("starter", "solution"):
@@ -43,9 +43,9 @@ class PhaseCode:
         self.models: ForkServer | ReadyProcess | None = None
 
     def lineup(self, phases: int | None = None, config: EngineConfig | None = None) -> Lineup:
-        """Return the lineup cut to phases 1 to `phases` (by default the notebook's); the others are absent.
+        """Return the lineup cut to phases 1 to `phases` (default: the notebook's phase); the others are absent.
 
-        Of the electives it keeps the one that `phases` names, or with a `config` those that the config turns on.
+        It keeps the elective that `phases` names or, with a `config`, the electives that the config turns on.
         """
         last = self.phase if phases is None else phases
         kept = {*range(1, min(last, len(PHASE_NAMES)) + 1), *({last} if config is None else electives_of(config))}
@@ -54,7 +54,7 @@ class PhaseCode:
         return Lineup(*(impl if phase in kept else absent for phase, impl in enumerate(impls, start=1)))
 
     def kept_ready(self) -> "PhaseCode":
-        """Return the same code with a new process always waiting for its next call, where there are processes."""
+        """Return the same code with a process always ready for the next call, except in a browser."""
         if IN_BROWSER:
             return self
         ready = PhaseCode(self.phase, self.whole)
@@ -62,14 +62,14 @@ class PhaseCode:
         return ready
 
     def notice(self) -> Notice | None:
-        """Return what is missing in this notebook: a line that Python cannot read, or the next task."""
+        """Return a notice about a line that Python cannot read or about the next unwritten task, or None."""
         broken, missing = broken_starter(self.lineup()), first_missing(self.lineup())
         if broken is None and missing:
             return notice_of(missing, self.phase, self.whole)
         return broken
 
     def call(self, lineup: Lineup, function: Callable[..., T], *arguments: object) -> T | Notice:
-        """Return the function's value, that of the recorded run if a task is missing, or a `Notice`."""
+        """Return the function's value, the recorded value if a task is missing, or a `Notice`."""
         broken = broken_starter(lineup)
         if broken is not None:
             return broken
@@ -87,7 +87,7 @@ class PhaseCode:
             return Notice(title, f"{error}\n\n{code_that_ran(lineup)}")
 
     def _take_model_process(self) -> WorkerProcess:
-        """Return a process for a call with a model: from the second call on one that has loaded torch."""
+        """Return a process for a call with a model; from the second call on, it has already loaded torch."""
         if self.models is None:
             self.models = ForkServer() if sys.platform == "linux" else ReadyProcess(start_model_process)
         return self.models.take()

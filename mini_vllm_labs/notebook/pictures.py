@@ -1,4 +1,4 @@
-"""Pictures of a lab's runs. A `Notice` in place of a run is passed on, so a cell never ends in an error."""
+"""Draws a lab's runs. A `Notice` instead of a run is returned unchanged, so that cells never fail."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class HasRecording(Protocol):
-    """A run that keeps a recording: `WorkloadRun`, `ChatRun`."""
+    """A run with a recording: `WorkloadRun`, `ChatRun`."""
 
     @property
     def recording(self) -> Recording: ...
 
 
 def watch(run: HasRecording | Notice, step: int = 0, scale: str = "steps") -> "Player | Notice":
-    """Return the time machine over a run, at one of its steps; on the scale `time` a step is as wide as its tokens."""
+    """Return a run's time machine at one of its steps; the scale `time` makes steps as wide as their tokens."""
 
     def draw(run: HasRecording) -> "Player":
         return player(marked_film(time_machine(run.recording), first_mark([run])), step, scale=scale)
@@ -34,7 +34,7 @@ def watch(run: HasRecording | Notice, step: int = 0, scale: str = "steps") -> "P
 
 
 def watch_blocks(run: WorkloadRun | ChatRun | Notice, step: int = 0, blocks: Sequence[int] = ()) -> "Player | Notice":
-    """Return the free queue and the lives of `blocks` (by default the busiest), at one of the run's steps."""
+    """Show the free queue and the lives of `blocks` (default: the busiest), at one of the run's steps."""
     return show(lambda run: player(marked_film(block_life(run.recording, blocks), first_mark([run])), step), run)
 
 
@@ -45,7 +45,7 @@ def compare(
     step: int = 0,
     scale: str = "steps",
 ) -> "Player | Notice":
-    """Return two runs of one workload, one below the other, with the first difference marked; `scale` as in `watch`."""
+    """Show two runs of one workload together, with the first difference marked; `scale` as in `watch`."""
 
     def draw(one: WorkloadRun | ChatRun, other: WorkloadRun | ChatRun) -> "Player":
         film = compare_recordings(one.recording, other.recording, names)
@@ -55,7 +55,7 @@ def compare(
 
 
 def answers(*runs: ChatRun | Notice) -> Words | Notice:
-    """Return each question of some runs with its answer, and the time from one token to the next."""
+    """Return each question of the runs with its answer and the time between tokens."""
     return show(_questions_and_answers, *runs)
 
 
@@ -71,7 +71,7 @@ def _answer_text(output: RequestOutput) -> str:
 
 
 def same_answers(first: WorkloadRun | ChatRun | Notice, second: WorkloadRun | ChatRun | Notice) -> Words | Notice:
-    """Return whether two runs generated the same tokens, as text, for the requests that both had."""
+    """State whether two runs generated the same tokens for their common requests."""
     return show(_comparison, first, second)
 
 

@@ -1,4 +1,4 @@
-"""The predictions of a notebook: questions that lock before their run is shown, and the score; kept beside the file."""
+"""Manages a notebook's predictions: questions that lock before their run is shown, and the score."""
 
 import json
 import tomllib
@@ -31,7 +31,7 @@ QUESTIONS = Path(__file__).parent / "questions"
 def question_of(text: str, asked: Mapping[str, Any]) -> tuple[Question, str]:
     """Return a question and the line that finds its true answer (see `truths.fact`).
 
-    `asked` has one of `SUBJECTS` with that line, and may have `of` (options), `unit` and `factor`.
+    `asked` contains one of `SUBJECTS` with that line, and optionally `of` (options), `unit` and `factor`.
     """
     (kind,) = asked.keys() & SUBJECTS.keys()
     options = tuple(asked.get("of", ("true", "false") if kind == "claim" else ()))
@@ -41,7 +41,7 @@ def question_of(text: str, asked: Mapping[str, Any]) -> tuple[Question, str]:
 
 
 class Prediction:
-    """A group of questions. Its last expression in a cell shows them; `reveal` shows the run that answers them."""
+    """A group of questions. A cell shows them if this is its last expression; `reveal` shows the answering run."""
 
     def __init__(self, title: str, asked: Mapping[str, Mapping[str, Any]], kept: "Kept") -> None:
         self.title, self.kept, self.recall = title, kept, Recall(kept.path.parent)
@@ -51,7 +51,7 @@ class Prediction:
 
     @property
     def answers(self) -> list[Answer]:
-        """The answers given; empty while a question is open."""
+        """The given answers; empty while a question is open."""
         found = [self.kept.get(self.title, question) for question in self.questions]
         return [] if None in found else found  # type: ignore[return-value]
 
@@ -66,9 +66,9 @@ class Prediction:
         self.ask()._ipython_display_()
 
     def reveal(self, shown: Any, *runs: Any) -> "Revealed | Notice":
-        """Return what is `shown` behind a veil until the questions are locked, and then with the verdicts.
+        """Return `shown`, veiled until the questions are locked and then accompanied by the verdicts.
 
-        The questions are about the `runs`. A `Notice` among them, or in place of what is shown, is returned.
+        The questions are about the `runs`. If `shown` or a run is a `Notice`, that notice is returned.
         """
         for each in (shown, *runs):
             if isinstance(each, Notice):
@@ -79,7 +79,7 @@ class Prediction:
         return Revealed(self, shown, self.truths)
 
     def also(self, shown: Any) -> "Revealed | Notice":
-        """Return one more thing behind the veil, without verdicts."""
+        """Return a further veiled output, without verdicts."""
         return shown if isinstance(shown, Notice) else Revealed(self, shown)
 
     def _keep(self, answers: Sequence[Answer]) -> None:
@@ -87,7 +87,7 @@ class Prediction:
         self._note()
 
     def _note(self) -> None:
-        """Keep what is wrong for later notebooks."""
+        """Save wrong answers for later notebooks."""
         notebook = self.kept.path.name.removesuffix(ANSWERS)
         words = words_before(self.kept.path.with_name(f"{notebook}.ipynb"), self.title)
         pairs = zip(self.questions, self.answers, self.truths or (), strict=False)
@@ -98,19 +98,19 @@ class Prediction:
         )
 
     def _before(self, question: Question) -> list[str]:
-        """Return the questions before one, without which "And its third?" has no sense."""
+        """Return the questions before a question, without which "And its third?" would make no sense."""
         texts = [each.text for each in self.questions[: self.questions.index(question)]]
         return ["Asked before it:", *texts] if texts else []
 
     @property
     def group(self) -> str:
-        """The name under which the widgets of a page know these questions."""
+        """The name by which the widgets of a page identify these questions."""
         return f"{self.kept.path.name}: {self.title}"
 
 
 @dataclass(frozen=True)
 class Revealed:
-    """What a cell shows behind the veil of a prediction, and the verdicts if there are `truths`."""
+    """A cell's output behind the veil of a prediction, with the verdicts if there are `truths`."""
 
     prediction: Prediction
     shown: Any
@@ -122,17 +122,17 @@ class Revealed:
         from mini_vllm_labs.pictures.prediction.widgets import Reveal
 
         guess = self.prediction
-        film = getattr(self.shown, "film", {})  # of a player
+        film = getattr(self.shown, "film", {})  # a player has one
         widget = Reveal(guess.group, guess.questions, guess.answers, self.truths, film)
         display(widget)  # type: ignore[no-untyped-call]
         display(self.shown)  # type: ignore[no-untyped-call]
 
 
 class Predictions:
-    """The predictions of one notebook. What is answered is kept in `NAME.predictions.json` beside it.
+    """The predictions of one notebook. Answers are saved in `NAME.predictions.json` next to it.
 
-    `questions` are groups by title, in each the questions by their text (see `question_of`); by default those of the
-    notebook's file in `questions/`.
+    `questions` maps titles to groups, which map texts to questions (see `question_of`); the default is the notebook's
+    file in `questions/`.
     """
 
     def __init__(
@@ -148,51 +148,51 @@ class Predictions:
         self.groups = {title: Prediction(title, asked, self.kept) for title, asked in questions.items()}
 
     def ask(self, title: str) -> Prediction:
-        """Return the questions of a group, which are answered and locked together. Raises `ValueError` if unknown."""
+        """Return a group's questions, which are answered and locked together. Raises `ValueError` if unknown."""
         if title not in self.groups:
             raise ValueError(f"there are no questions {title!r}; there are {', '.join(self.groups) or 'none'}")
         return self.groups[title]
 
     def reveal(self, title: str, shown: Any, *runs: Any) -> "Revealed | Notice":
-        """Return what is `shown` behind the veil of a group of questions about the `runs`, with their verdicts."""
+        """Return `shown`, veiled by a group of questions about the `runs`, with their verdicts."""
         return self.ask(title).reveal(shown, *runs)
 
     def also(self, title: str, shown: Any) -> "Revealed | Notice":
-        """Return one more thing behind the veil of a group."""
+        """Return a further output veiled by a group."""
         return self.ask(title).also(shown)
 
     def recall(self) -> "Deck | Notice | Words":
-        """Return at most three questions of other notebooks that were answered wrongly and are due again."""
+        """Return at most three questions of other notebooks with wrong answers that are due again."""
         return self.missed.start(self.notebook)
 
     def score(self) -> "Score":
-        """Return how many answers were right, by subject."""
+        """Return the numbers of right answers by subject."""
         from mini_vllm_labs.pictures.prediction.widgets import Score
 
         return Score([as_json(prediction) for prediction in self.groups.values()])
 
 
 class Kept:
-    """Answers in a small file, by title and by the question's text; a changed question has no answer."""
+    """Stores answers in a small file, by title and question text; a changed question has no answer."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def get(self, title: str, question: Question) -> Answer | None:
-        """Return the answer to a question, None if there is none."""
+        """Return the answer to a question, or None."""
         try:
             return checked_answer(question, self.read().get(title, {}).get(question.text))
         except ValueError:
             return None
 
     def put(self, title: str, answers: Mapping[Question, Answer]) -> None:
-        """Replace the answers under a title; without answers, forget it."""
+        """Replace the answers under a title; without answers, delete the title."""
         kept = self.read() | {title: {question.text: answer for question, answer in answers.items()}}
         kept = {title: said for title, said in kept.items() if said}
         self.path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return everything kept; a file that cannot be read counts as empty."""
+        """Return all saved answers; a file that cannot be read counts as empty."""
         try:
             read = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -202,7 +202,7 @@ class Kept:
 
 
 def as_json(prediction: Prediction) -> dict[str, Any]:
-    """Return a group as the score's front end expects it."""
+    """Encode a group for the score's front end."""
     return {
         "group": prediction.group,
         "questions": [question.as_json() for question in prediction.questions],

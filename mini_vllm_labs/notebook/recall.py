@@ -1,4 +1,4 @@
-"""What was answered wrongly comes back: in the next notebook, then two and four notebooks later."""
+"""Repeats wrongly answered questions in the next notebook, then two and four notebooks later."""
 
 import json
 import re
@@ -25,7 +25,7 @@ INTERVALS = (1, 2, 4)
 class Missed:
     """A question with a wrong answer and the true one; `claim`, `setup` and `why` are as on a `Card`.
 
-    It is `due` when so many notebooks have been started, and has been recalled rightly `num_right` times in a row.
+    It is due when `due` notebooks have been started. The learner has recalled it rightly `num_right` times in a row.
     """
 
     notebook: str
@@ -44,7 +44,7 @@ class Missed:
         return self.notebook, self.title, self.question.text
 
     def asked(self) -> str:
-        """Return the whole question as text, with what can be answered."""
+        """Return the whole question as text, with the possible answers."""
         options = " / ".join(self.question.options)
         return " ".join(filter(None, [self.claim, self.setup, self.question.text, options and f"({options})"]))
 
@@ -59,30 +59,30 @@ class Missed:
 
 @dataclass(frozen=True)
 class Memory:
-    """How many notebooks have been started, the last of them, and what was missed."""
+    """The number of started notebooks, the last started notebook, and the missed questions."""
 
     num_started: int = 0
     last: str = ""
     missed: Sequence[Missed] = field(default_factory=list)
 
     def started(self, notebook: str) -> "Memory":
-        """Count a notebook, unless it is the last one run again."""
+        """Count a notebook, unless it is the last one, run again."""
         return self if notebook == self.last else replace(self, num_started=self.num_started + 1, last=notebook)
 
     def due(self) -> list[Missed]:
-        """Return at most three that are due, the longest due first, one of a title, and none of this notebook."""
+        """Return at most three due questions of other notebooks, longest due first, at most one per title."""
         waiting = [one for one in self.missed if one.due <= self.num_started and one.num_right < len(INTERVALS)]
         first = {one.key[:2]: one for one in sorted(waiting, key=lambda one: -one.due) if one.notebook != self.last}
         return sorted(first.values(), key=lambda one: one.due)[:AT_ONCE]
 
     def noted(self, one: Missed) -> "Memory":
-        """Add a wrong answer, in the place of another one to the same question; the same answer changes nothing."""
+        """Add a wrong answer, replacing an earlier answer to the question; the same answer changes nothing."""
         if any(one.key == kept.key and one.said == kept.said for kept in self.missed):
             return self
         return self._with(replace(one, due=self.num_started + INTERVALS[0]))
 
     def recalled(self, one: Missed, answer: Answer) -> "Memory":
-        """Put off what is recalled rightly; what is not comes back in the next notebook."""
+        """Postpone a rightly recalled question; a wrongly recalled one returns in the next notebook."""
         num_right = one.num_right + 1 if is_right(one.question, answer, one.truth) else 0
         later = (*INTERVALS, 0)[num_right]
         return self._with(replace(one, num_right=num_right, due=self.num_started + later))
@@ -92,13 +92,13 @@ class Memory:
 
 
 class Recall:
-    """What was missed in all notebooks of a folder, kept in `recall.json` there; there is no file before a mistake."""
+    """Stores the missed questions of a folder's notebooks in its `recall.json`, created at the first mistake."""
 
     def __init__(self, folder: Path = CHECKOUT / "notebooks") -> None:
         self.path = folder / "recall.json"
 
     def read(self) -> Memory:
-        """Return what is kept. Raises `ValueError` for a file that is damaged or of another version."""
+        """Read the file. Raises `ValueError` if it is damaged or has a different version."""
         try:
             return memory_of(json.loads(self.path.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -108,12 +108,12 @@ class Recall:
             raise ValueError(f"{self.path} cannot be read: {error}. {kept}") from error
 
     def write(self, memory: Memory) -> None:
-        part = self.path.with_suffix(".part")  # a process that ends here leaves the old file whole
+        part = self.path.with_suffix(".part")  # if the process ends here, the old file stays intact
         part.write_text(json.dumps({"version": VERSION} | asdict(memory), indent=1) + "\n", encoding="utf-8")
         part.replace(self.path)
 
     def note(self, answered: Iterable[Missed]) -> None:
-        """Keep what is wrong. A file that cannot be read stays as it is: the next notebook's start says so."""
+        """Save wrong answers. An unreadable file stays unchanged; the start of the next notebook reports it."""
         wrong = [one for one in answered if not is_right(one.question, one.said, one.truth)]
         with suppress(ValueError):
             before = memory = self.read()
@@ -123,7 +123,7 @@ class Recall:
                 self.write(memory)
 
     def start(self, notebook: str) -> "Deck | Notice | Words":
-        """Return what is due at a notebook's start as a deck of cards, whose answers say when each comes back."""
+        """Return the questions due at a notebook's start as a deck; answering shows when each returns."""
         try:
             before = self.read()
         except ValueError as error:
@@ -149,7 +149,7 @@ class Recall:
 
 
 def words_before(notebook: Path, title: str) -> str:
-    """Return the text above the cell that asks a group of questions, from its heading on; "" if there is none."""
+    """Return the text above the cell with a group of questions, from its heading on, or ""."""
     try:
         cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError):
@@ -167,7 +167,7 @@ def words_before(notebook: Path, title: str) -> str:
 
 
 def memory_of(kept: Any) -> Memory:
-    """Return what a file holds. Raises `ValueError` with what is wrong."""
+    """Decode the content of a file. Raises `ValueError` with the problem."""
     version = kept.get("version") if isinstance(kept, dict) else None
     if version != VERSION:
         raise ValueError(f"its version is {version}, but it must be {VERSION}")

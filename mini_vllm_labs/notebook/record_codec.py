@@ -1,4 +1,4 @@
-"""The results of a notebook's runs as JSON: decisions, tokens and simulated times, and nothing about this machine."""
+"""Encodes the results of a notebook's runs as JSON: decisions, tokens and simulated times, but no machine data."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -28,7 +28,7 @@ TAG = "!"
 
 
 def to_json(value: object) -> Any:
-    """Return a result as an object for `json.dumps`. Raises `TypeError` for a type that is not recorded."""
+    """Encode a result for `json.dumps`. Raises `TypeError` for a type that is not recorded."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -53,13 +53,13 @@ def to_json(value: object) -> Any:
 
 
 def chosen_fields(value: Any) -> dict[str, Any]:
-    """Return a dataclass's fields by name, without those at their default: a new one changes no record."""
+    """Return a dataclass's fields by name, except fields at their default, so that new fields change no record."""
     found = {field.name: (getattr(value, field.name), field.default) for field in fields(value)}
     return {name: now for name, (now, default) in found.items() if now != default}
 
 
 def lean(value: object) -> object:
-    """Return a value without what no picture needs: prompts of simulated requests, all decisions of a stage, times."""
+    """Remove data that pictures do not need: prompts of simulated requests, all decisions of a stage, times."""
     match value:
         case TimedRequest():
             return replace(value, prompt_token_ids=range(value.num_prompt_tokens))

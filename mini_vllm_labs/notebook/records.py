@@ -1,7 +1,7 @@
-"""Recorded runs of the reference: what a notebook shows where the learner's own engine is not written yet.
+"""Finds recorded runs of the reference, which a notebook shows while the learner's engine is unwritten.
 
-`python -m mini_vllm_labs.upkeep.recorded_runs` makes them. A run is found by its function and arguments, so a cell that
-was changed has a record only if the changed run was recorded too.
+`python -m mini_vllm_labs.upkeep.recorded_runs` creates them. A run is found by its function and arguments, so a changed
+cell has a record only if the changed run was also recorded.
 """
 
 import hashlib
@@ -31,9 +31,9 @@ class Refusal:
 
 
 def key_of(function: Callable[..., object], arguments: tuple[object, ...]) -> str:
-    """Return the name of a run's record: a digest of the function and its arguments, whichever code it runs.
+    """Return the name of a run's record: a digest of the function and its arguments, regardless of the lineup's code.
 
-    Settings at their defaults are left out, so that a new setting or phase renames no record.
+    Settings at their defaults are omitted, so that a new setting or phase renames no record.
     """
     return hashlib.sha256(f"{function.__qualname__}{_plain(arguments)}".encode()).hexdigest()[:16]
 
@@ -53,7 +53,7 @@ def _plain(value: object) -> str:
 
 
 def find_record(key: str) -> Any:
-    """Return the result of a recorded run, a `Refusal` if it was refused, None if there is no record."""
+    """Return the result of a recorded run, a `Refusal` if it was refused, or None without a record."""
     for path in sorted(FOLDER.glob("*.xz"), key=lambda path: path.stat().st_size):  # the tour's knobs come last
         line = read_lines(path).get(key)
         if line is not None:
@@ -62,14 +62,14 @@ def find_record(key: str) -> Any:
 
 
 def result_in(encoded: Any) -> Any:
-    """Return the result that a line of a file of records holds."""
+    """Decode the result in a line of a file of records."""
     if isinstance(encoded, dict) and REFUSED in encoded:
         return Refusal(encoded[REFUSED])
     return from_json(encoded)
 
 
 def recorded_result(phase: int, function: Callable[..., object], arguments: tuple[object, ...]) -> Any:
-    """Return the recorded result of a call, for as long as `phase` is not written; a `Notice` if there is none."""
+    """Return the recorded result of a call while `phase` is unwritten, or a `Notice` without a record."""
     found = find_record(key_of(function, arguments))
     if found is None:
         appears = f"this one appears here when phase {phase} is written"
@@ -81,7 +81,7 @@ def recorded_result(phase: int, function: Callable[..., object], arguments: tupl
 
 @cache
 def read_lines(path: Path) -> dict[str, str]:
-    """Return the lines of a file of records by their keys."""
+    """Return the lines of a file of records by key."""
     lines = lzma.decompress(path.read_bytes()).decode().splitlines()
     return {key: line for key, _, line in (line.partition(" ") for line in lines)}
 

@@ -1,4 +1,4 @@
-"""Phase 7's rejection sampling, run many times on a small vocabulary and compared with the target."""
+"""Runs phase 7's rejection sampling many times on a small vocabulary and compares it with the target."""
 
 import random
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ SEED = 0
 
 
 def draw_tokens(draft: Sequence[float], target: Sequence[float], num_draws: int, lineup: Lineup) -> list[list[float]]:
-    """Draw a draft and judge it, `num_draws` times; return the share of each token, and that of the kept drafts.
+    """Draw and judge a draft `num_draws` times; return the shares of each token and of the kept drafts.
 
     `draft` and `target` are the distributions of the drafter and of the model over a vocabulary. Raises `ValueError`
     if the lineup has no phase 7.
@@ -34,12 +34,12 @@ def draw_tokens(draft: Sequence[float], target: Sequence[float], num_draws: int,
 
 
 def in_hundred(result: Sequence[Sequence[float]]) -> list[int]:
-    """Return each token's number in a hundred drawn, and that of the drafts kept in a hundred."""
+    """Return the percentage of each token and of the kept drafts as whole numbers."""
     return [round(100 * share) for shares in result for share in shares]
 
 
 def token_bars(result: Sequence[Sequence[float]], names: Sequence[str], target: Sequence[float]) -> Picture:
-    """Return the result of `draw_tokens`: a bar for each token, and a line across it where the target ends."""
+    """Draw the result of `draw_tokens`: a bar for each token, with a line across it at the target's share."""
     shares, (kept,) = result
     texts = {name: f"{share:.1%}" for name, share in zip(names, shares, strict=True)}
     return bars(

@@ -1,4 +1,4 @@
-"""What a question can ask of a picture, of policies, and of the users of a simulated server."""
+"""Computes facts for questions about a picture, policies, and the users of a simulated server."""
 
 import re
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from mini_vllm_labs.simulation.served import Served, Slo
 
 @dataclass(frozen=True)
 class PictureFacts:
-    """What a question can ask of a picture that was computed for it."""
+    """Facts about a picture that was computed for a question."""
 
     picture: Picture
 
     def hit(self, prompt: str) -> int:
-        """Return the tokens of a prompt that a picture of hash chains shows as hits."""
+        """Return the number of a prompt's hit tokens in a picture of hash chains."""
         found = re.findall(rf"^ *{prompt} finds: hit (\d+)", self.picture.text_alternative, re.MULTILINE)
         return int(first(found))
 
@@ -29,7 +29,7 @@ class PictureFacts:
 
 @dataclass(frozen=True)
 class PolicyFacts:
-    """What a question can ask of the same requests served under each policy."""
+    """Facts about the same requests served under each policy."""
 
     results: Sequence[PolicyResult]
 
@@ -47,13 +47,13 @@ class PolicyFacts:
 
 
 def goodput_of(policy: str, results: Sequence[PolicyResult]) -> float:
-    """Return the requests per second that keep the SLO under one of the policies."""
+    """Return the requests per second that keep the SLO under a policy."""
     return next(result.served.goodput(Slo()) for result in results if result.policy == policy)
 
 
 @dataclass(frozen=True)
 class ByUser:
-    """Simulated requests with the user of each."""
+    """Simulated requests, each with its user."""
 
     served: Served
     users: Sequence[int]
@@ -68,7 +68,7 @@ class ByUser:
         return percentiles([time for time, owner in times if owner == user], [percent])[0]
 
     def compared(self, user: int, other: int) -> str:
-        """Return in words how long a user waits compared with another one."""
+        """Describe a user's wait compared with that of a different user."""
         ratio = self.wait_of(user) / self.wait_of(other)
         near = f"about as long as user {other}" if ratio < 2 else "at least twice as long"
         return f"at most half as long as user {other}" if ratio <= 0.5 else near

@@ -1,4 +1,4 @@
-"""What a question can ask of a run: in which step, how many tokens, which requests."""
+"""Computes facts for questions about a run: steps, numbers of tokens, requests."""
 
 from collections.abc import Iterable
 from functools import cached_property, reduce
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 class RunFacts:
-    """The facts of a run, by the names under which its pictures show the requests.
+    """The facts of a run; requests have the names that its pictures show.
 
-    Raises `LookupError` for what did not happen in the run.
+    Raises `LookupError` for an event that did not happen in the run.
     """
 
     def __init__(self, run: HasRecording) -> None:
@@ -35,12 +35,12 @@ class RunFacts:
 
     @property
     def largest_step(self) -> int:
-        """The most tokens of a step."""
+        """The maximum number of tokens in a step."""
         return max(record["total"] for record in self.recording.steps)
 
     @property
     def num_computed(self) -> int:
-        """The tokens that were computed, those computed again among them."""
+        """The number of computed tokens, including recomputed tokens."""
         return self.end.num_computed_tokens
 
     @property
@@ -49,7 +49,7 @@ class RunFacts:
 
     @property
     def num_hit(self) -> int:
-        """The tokens that were found in the prefix cache."""
+        """The number of tokens found in the prefix cache."""
         return self.end.num_hit_tokens
 
     @property
@@ -58,7 +58,7 @@ class RunFacts:
 
     @property
     def num_drafts(self) -> int:
-        """The drafts that were verified, and the places for drafts in plans that were made ahead."""
+        """The number of verified drafts, including places for drafts in plans made ahead."""
         return sum(self.drafts.proposed)
 
     @property
@@ -67,17 +67,17 @@ class RunFacts:
 
     @property
     def tokens_per_step(self) -> float:
-        """The tokens that a request gets from a step on average."""
+        """The mean number of tokens that a request gets from a step."""
         return self.drafts.tokens_per_step
 
     @property
     def num_in_vain(self) -> int:
-        """The tokens that steps in flight computed for requests that had ended."""
+        """The number of tokens that steps in flight computed for requests that had ended."""
         verdicts = (verdict for step in verdicts_of(self.recording.steps) for verdict in step)
         return sum(verdict.num_scheduled for verdict in verdicts if verdict.in_vain)
 
     def verdicts(self, step: int) -> list[Verdict]:
-        """Return what became of each request's drafts in a step, in the order of its plan."""
+        """Return the verdict on each request's drafts in a step, in the order of its plan."""
         return verdicts_of(self.recording.steps)[step]
 
     @cached_property
@@ -86,7 +86,7 @@ class RunFacts:
 
     @property
     def most_at_once(self) -> int:
-        """The most requests in a step."""
+        """The maximum number of requests in a step."""
         return max(len(record["scheduled"]) for record in self.recording.steps)
 
     def tokens(self, step: int) -> int:
@@ -96,7 +96,7 @@ class RunFacts:
         return sum(share["n"] for share in self.recording.steps[step]["scheduled"] if share["id"] == self.ids[request])
 
     def hit_of(self, request: str) -> int:
-        """Return the tokens of a request that its last admission found in the cache."""
+        """Return the number of tokens that a request's last admission found in the cache."""
         return [share.get("hit", 0) for _, share in self._admissions(request)][-1]
 
     def scheduled(self, step: int) -> list[str]:
@@ -106,7 +106,7 @@ class RunFacts:
         return self._names(victim for victim, *_ in self.recording.steps[step]["preempted"])
 
     def preempted_for(self, step: int) -> list[str]:
-        """Return the requests for which there were victims in a step."""
+        """Return the requests for which a step preempted victims."""
         return self._names(needy for _, needy, *_ in self.recording.steps[step]["preempted"])
 
     @property
@@ -124,21 +124,21 @@ class RunFacts:
         return first(step for step, share in self._admissions(request) if share["kind"] == "resumed")
 
     def tokens_when_resumed(self, request: str) -> int:
-        """Return the tokens that a request computes in the step in which it is resumed."""
+        """Return the number of tokens that a request computes in the step that resumes it."""
         return self.tokens_of(request, self.resumed(request))
 
     def tokens_when_admitted(self, request: str) -> int:
         return self.tokens_of(request, self.admitted(request))
 
     def tokens_from(self, request: str, later: int) -> int:
-        """Return the tokens of the step that comes so many steps after a request's admission."""
+        """Return the number of tokens in the step that is `later` steps after a request's admission."""
         return self.tokens(self.admitted(request) + later)
 
     def first_token(self, request: str) -> int:
         return first(record["step"] for record in self.recording.steps if self.ids[request] in record["sampled"])
 
     def applied(self, request: str) -> int:
-        """Return the step in which a request's first token becomes known to the engine."""
+        """Return the step in which the engine learns a request's first token."""
         outputs = ((record["step"], dict(record["output"])) for record in self.recording.steps)
         return first(step for step, output in outputs if output.get(self.ids[request]))
 
@@ -153,23 +153,23 @@ class RunFacts:
         return first(share["blocks"] for share in shares if share["id"] == self.ids[request])
 
     def held_together(self, step: int) -> int:
-        """Return how many blocks the requests of a step hold, a shared one counted once."""
+        """Return the number of blocks that a step's requests hold, counting a shared block once."""
         return len({block for share in self.recording.steps[step]["scheduled"] for block in share["blocks"]})
 
     def left_of(self, owner: str, taker: str) -> int:
-        """Return how many blocks of the owner's first step the taker leaves in its own first step."""
+        """Return the number of blocks of `owner`'s first step that `taker` lacks in its first step."""
         before, after = (self.blocks_of(name, self.admitted(name)) for name in (owner, taker))
         return len(set(before) - set(after))
 
     def holds(self, request: str, num_blocks: int) -> int:
-        """Return the first step in which a request holds that many blocks."""
+        """Return the first step in which a request holds at least `num_blocks` blocks."""
         owner = self.ids[request]
         shares = ((record["step"], share) for record in self.recording.steps for share in record["scheduled"])
         return first(step for step, share in shares if share["id"] == owner and len(share["blocks"]) >= num_blocks)
 
     @property
     def takes_what_is_missing(self) -> bool:
-        """Whether each allocation takes the blocks of all tokens so far, less those held already."""
+        """Whether each allocation takes the blocks for all tokens so far, minus the blocks already held."""
         size = self.recording.info.block_size
         shares = [share for record in self.recording.steps for share in record["scheduled"]]
         return all(len(share["blocks"]) == cdiv(share["computed"] + share["n"], size) for share in shares)
@@ -187,7 +187,7 @@ class RunFacts:
 
 
 def first(found: Iterable[T]) -> T:
-    """Return the first one. Raises `LookupError` if there is none."""
+    """Return the first item. Raises `LookupError` if there is none."""
     for one in found:
         return one
     raise LookupError("it did not happen in this run")

@@ -1,4 +1,4 @@
-"""Charts of what is simulated: served workloads, policies, the settings of the widgets, and what drafts cost."""
+"""Charts simulations: served workloads, policies, the settings of the widgets, and the cost of drafts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -55,7 +55,7 @@ GPU, MODEL = "H100", "Llama-3.1-8B"
 
 
 def serve(lab: Lab, workload: str, rate: float, num_requests: int = 400, **settings: Any) -> Served | Notice:
-    """Serve a workload at `rate` requests per second, with the settings of the engine that are given."""
+    """Serve a workload at `rate` requests per second, with the given settings of the engine."""
     experiment = Experiment(workload, num_requests=num_requests, rate=rate)
     config = replace(experiment.resolved_engine(), **settings)
     return lab.run(simulate, make_requests(workload, num_requests, rate), config, experiment.cost)
@@ -66,7 +66,7 @@ def served_bars(served: Mapping[str, Served | Notice]) -> Charts | Notice:
 
 
 def workload_bars() -> Charts | Notice:
-    """Return the lengths of each named workload, and what it is."""
+    """Chart the lengths of each named workload, with its description."""
     half = NUM_SAMPLED // 2
     measures: list[Measure[list[TimedRequest]]] = [
         Measure("prompt tokens, median", lambda each: sorted(one.num_prompt_tokens for one in each)[half], count),
@@ -78,7 +78,7 @@ def workload_bars() -> Charts | Notice:
 
 
 def seat_bars(measured: Sequence[Measurement] | Notice, seats: Sequence[int]) -> Charts | Notice:
-    """Return the speed with each number of seats, and whether the texts are the same."""
+    """Chart the speed with each number of seats, and state whether the texts are the same."""
     if isinstance(measured, Notice):
         return measured
     same = len({tuple(each.texts) for each in measured}) == 1
@@ -87,17 +87,17 @@ def seat_bars(measured: Sequence[Measurement] | Notice, seats: Sequence[int]) ->
 
 
 def trial_bars(trials: Mapping[str, Trial]) -> Charts | Notice:
-    """Return latencies and output of each trial."""
+    """Chart the latencies and output of each trial."""
     return bar_charts(trials, TRIAL)
 
 
 def capacity_bars(capacities: Mapping[str, Capacity]) -> Charts | Notice:
-    """Return how many requests run in each of the calculator's setups, and from which batch on arithmetic limits."""
+    """Chart each setup's number of running requests, and the batch size from which arithmetic is the limit."""
     return bar_charts(capacities, CAPACITY)
 
 
 def goodput_bars(contests: Mapping[str, list[PolicyResult] | Notice]) -> Charts | Notice:
-    """Return the goodput of each policy on one scale, and the tokens per second under FCFS."""
+    """Chart the goodput of each policy on one scale, and the tokens per second under FCFS."""
     known = [results for results in contests.values() if not isinstance(results, Notice)]
     all_of_them = [goodput_of(policy, results) for results in known for policy in COMPARED]
     measures: list[Measure[list[PolicyResult]]] = [
@@ -111,7 +111,7 @@ def goodput_bars(contests: Mapping[str, list[PolicyResult] | Notice]) -> Charts 
 
 
 def slo_bars(contests: Mapping[str, list[PolicyResult] | Notice], limits: Sequence[float]) -> Charts | Notice:
-    """Return what share of the requests keeps the SLO under each policy, for some limits of the first token in s."""
+    """Chart the share of requests that keep the SLO under each policy, for some first-token limits in seconds."""
 
     def kept(policy: str, limit: float, results: Sequence[PolicyResult]) -> float:
         good = Slo(time_to_first_token=limit)
@@ -126,7 +126,7 @@ def slo_bars(contests: Mapping[str, list[PolicyResult] | Notice], limits: Sequen
 
 
 def user_bars(served: Mapping[str, Served | Notice], users: Sequence[int]) -> Charts | Notice:
-    """Return the p95 of each user's time to first token on one scale, and the tokens per second."""
+    """Chart the p95 of each user's time to first token on one scale, and the tokens per second."""
 
     def wait_of(user: int, each: Served) -> float:
         return ByUser(each, users).wait_of(user)
@@ -141,13 +141,13 @@ def user_bars(served: Mapping[str, Served | Notice], users: Sequence[int]) -> Ch
 
 
 def step_ms(num_tokens: int) -> float:
-    """Return the ms of a step of so many tokens: reading the weights or computing, whichever takes longer."""
+    """Return the ms of a step of `num_tokens`: reading the weights or computing, whichever takes longer."""
     bound = roofline(find_gpu(GPU), find_model_shape(MODEL))
     return 1e3 * bound.step_seconds(num_tokens, num_tokens, 0, 0, num_tokens)
 
 
 def draft_costs(batch_sizes: Sequence[int], num_drafts: int) -> Charts | Notice:
-    """Return for each batch the time of a step without and with drafts, and what a step must bring to break even."""
+    """Chart each batch's step time without and with drafts, and the tokens per step needed to break even."""
 
     def with_drafts(size: int) -> float:
         return step_ms(size * (1 + num_drafts))

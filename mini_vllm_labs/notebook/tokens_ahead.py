@@ -1,4 +1,4 @@
-"""Pictures and charts of drafts and of steps in flight. A `Notice` in place of a run is passed on."""
+"""Draws drafts and steps in flight. A `Notice` instead of a run is returned unchanged."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
@@ -34,7 +34,7 @@ MEASURES: list[Measure[RunFacts]] = [
 
 
 def watch_drafts(run: ChatRun | WorkloadRun | Notice, step: int | None = None) -> "Player | Notice":
-    """Return the drafts of a run step by step, by default from a step with both right and wrong ones."""
+    """Show a run's drafts step by step, by default from a step with both right and wrong drafts."""
 
     def draw(run: ChatRun | WorkloadRun) -> "Player":
         texts = run.texts if isinstance(run, ChatRun) else None
@@ -44,7 +44,7 @@ def watch_drafts(run: ChatRun | WorkloadRun | Notice, step: int | None = None) -
 
 
 def watch_lanes(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> "Panel | Notice":
-    """Return the engine and the runner of some runs in simulated time, with knobs for the times of a step."""
+    """Show the engine and the runner of several runs in simulated time, with knobs for the times of a step."""
     return of_recordings(
         runs, lambda recordings, mark: lanes_panel(recordings, lambda picture: marked_picture(picture, mark))
     )
@@ -53,14 +53,14 @@ def watch_lanes(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> "Panel | 
 def draw_lanes(
     runs: Mapping[str, ChatRun | WorkloadRun | Notice], plan_ms: float, compute_ms: float
 ) -> Picture | Notice:
-    """Return the engine and the runner of some runs, with a step's time of each in ms."""
+    """Draw the engine and the runner of several runs, given the time in ms that a step takes each."""
     return of_recordings(runs, lambda recordings, mark: marked_picture(lanes(recordings, plan_ms, compute_ms), mark))
 
 
 def of_recordings(
     runs: Mapping[str, ChatRun | WorkloadRun | Notice], draw: Callable[[dict[str, Recording], str], T]
 ) -> T | Notice:
-    """Return what is drawn of the runs' recordings and their mark, or the first of the runs that is a `Notice`."""
+    """Call `draw` with the runs' recordings and their mark, or return the first `Notice` among the runs."""
     recordings = dict[str, Recording]()
     for name, run in runs.items():
         if isinstance(run, Notice):
@@ -70,6 +70,6 @@ def of_recordings(
 
 
 def draft_figures(runs: Mapping[str, ChatRun | WorkloadRun | Notice]) -> Charts | Notice:
-    """Return what drafts bring and cost in some runs, by their names, or the first of them that is a `Notice`."""
+    """Chart each run's gain and cost from drafts, or return the first `Notice` among the runs."""
     facts = {name: run if isinstance(run, Notice) else RunFacts(run) for name, run in runs.items()}
     return bar_charts(facts, MEASURES, [LEGEND])

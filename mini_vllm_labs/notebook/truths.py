@@ -1,4 +1,4 @@
-"""The true answer to a question, found in the runs of a cell by a line such as `1:tokens_of B 0 - 0:tokens_of B 0`."""
+"""Finds a question's true answer in the runs of a cell, by a line such as `1:tokens_of B 0 - 0:tokens_of B 0`."""
 
 import operator
 import re
@@ -18,7 +18,7 @@ NUMBER = re.compile(r"-?\d+")
 
 
 def movement(now: float, before: float) -> int:
-    """Return 0 if a figure is less than before, 1 if it is within 2 % of it, 2 if it is more."""
+    """Return 0 if a figure has decreased, 1 if it is within 2 % of its earlier value, 2 if it has increased."""
     return 1 if abs(now - before) <= NEAR * abs(before) else 2 * (now > before)
 
 
@@ -33,12 +33,12 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def fact(line: str, runs: Sequence[Any]) -> Any:
-    """Return what a line says of the runs.
+    """Evaluate a line on the runs.
 
-    `tokens 0` is that fact of the first run, `1:tokens 0` of the second, `1:` the second itself; a part of a part comes
-    after a bar, as in `verdicts 5 | 0 | kept`. `most ...` is the place of the run with the largest such fact, `any ...`
-    whether the runs differ in it. A list counts as its length.
-    Raises `LookupError` for what did not happen.
+    `tokens 0` is that fact of the first run, `1:tokens 0` of the second run, and `1:` the second run itself. A bar
+    takes a part of a part, as in `verdicts 5 | 0 | kept`. `most ...` is the index of the run with the largest such
+    fact, and `any ...` whether the runs differ in it. A list counts as its length.
+    Raises `LookupError` for an event that did not happen.
     """
     for sign, operate in OPERATORS.items():
         left, found, right = line.rpartition(f" {sign} ")
@@ -58,7 +58,7 @@ def fact(line: str, runs: Sequence[Any]) -> Any:
 
 
 def part(value: Any, words: str) -> Any:
-    """Return a part of a value: an item by its place or key, an attribute, or the result of a method."""
+    """Return a part of a value: an item by index or key, an attribute, or the result of a method."""
     name, *arguments = words.split(" ")
     if NUMBER.fullmatch(name):
         place = int(name)
@@ -72,7 +72,7 @@ def counted(value: Any) -> Any:
 
 
 def true_answer(question: Question, line: str, runs: Sequence[Any]) -> Answer | None:
-    """Return the true answer by its line, or None if the runs do not show it; the place of an option stands for it."""
+    """Return the true answer by its line, or None if the runs do not show it. An index means the option there."""
     try:
         answer = fact(line, runs)
         if question.kind == "number":
@@ -89,7 +89,7 @@ def true_answer(question: Question, line: str, runs: Sequence[Any]) -> Answer | 
 
 
 def facts_of(run: Any) -> list[Any]:
-    """Return a run as what a question can ask it: lists are several runs, but the results of policies are one."""
+    """Return the facts of a run; a list counts as several runs, but the results of policies count as one."""
     if isinstance(run, WorkloadRun | ChatRun):
         return [RunFacts(run)]
     if isinstance(run, Picture):

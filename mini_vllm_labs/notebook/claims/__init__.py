@@ -1,4 +1,4 @@
-"""Claims about vLLM from public texts, as a deck of cards; the learner's engine decides each."""
+"""Turns public claims about vLLM into a deck of cards; the learner's engine decides each claim."""
 
 from mini_vllm_labs.notebook.claims.decide import all_claims, deck, setup_of
 

@@ -1,4 +1,4 @@
-"""A claim from a public text, and what decides it: runs of the learner's engine, or other evidence."""
+"""Defines a claim from a public text and its proof: runs of the learner's engine, or other evidence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 
 class ClaimSetup(NamedTuple):
-    """What is played: the requests, with arrival times in steps, and the engine's settings."""
+    """The input of a run: the requests, with arrival times in steps, and the engine's settings."""
 
     arrivals: Sequence[TimedRequest]
     config: EngineConfig
 
 
 class Evidence(NamedTuple):
-    """What decides a claim that is not about a schedule: its true answer, pictures, and the same as lines."""
+    """The proof for a claim that is not about a schedule: the true answer, pictures, and the same as lines of text."""
 
     truth: Answer
     pictures: Sequence[Picture]
@@ -29,8 +29,8 @@ class Evidence(NamedTuple):
 class Claim:
     """A claim and the question about it.
 
-    If it is about a schedule it has runs by name, and lines about their facts (see `truths.fact`): the true answer, and
-    the step to look at. Else its evidence decides it.
+    A claim about a schedule has named runs and two lines about their facts (see `truths.fact`): the true answer and
+    the step to show. Evidence decides any other claim.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The deck: every claim is decided by the learner's engine, and becomes a card."""
+"""Builds the deck: the learner's engine decides every claim, which becomes a card."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ def all_claims() -> Sequence[Claim]:
 
 
 def claim_of(subject: str, card: Mapping[str, Any], engine: EngineConfig, named: Mapping[str, Any]) -> Claim:
-    """Return a claim from its card. With a `unit` it asks for a number, else for one of the `options`."""
+    """Build a claim from its card. With a `unit`, the answer is a number, else one of the `options`."""
     question, unit = card.get("question", "Is the claim true?"), card.get("unit", "")
     options = tuple(card.get("options", ("true", "false")))
     asked = Question(question, subject, unit=unit) if unit else Question(question, subject, "choice", options)
@@ -56,7 +56,7 @@ def claim_of(subject: str, card: Mapping[str, Any], engine: EngineConfig, named:
 
 
 def request_of(id: str, prompt: str, max_tokens: int, step: int = 0, priority: int = 0) -> TimedRequest:
-    """Return a request of a card. Of its prompt, `0-3` are the token ids 0 1 2 3, and `7x3` are 7 7 7."""
+    """Build a request of a card. In `prompt`, `0-3` means the token ids 0 1 2 3, and `7x3` means 7 7 7."""
     token_ids = list[int]()
     for part in prompt.split():
         first, dash, last = part.partition("-")
@@ -74,7 +74,7 @@ def setup_of(title: str) -> ClaimSetup:
 
 
 def deck(lab: Lab, guess: Predictions) -> "Deck | Notice":
-    """Return all claims as cards, decided by runs of the lab's engine; answers are kept with the predictions."""
+    """Return all claims as cards, decided by runs of the lab's engine; save answers with the predictions."""
     played = lab.run(play_claims)
     if isinstance(played, Notice):
         return played
@@ -82,7 +82,7 @@ def deck(lab: Lab, guess: Predictions) -> "Deck | Notice":
 
 
 def kept_deck(cards: Sequence[Card], guess: Predictions) -> "Deck":
-    """Return cards whose answers are kept with the predictions."""
+    """Return a deck of cards whose answers are saved with the predictions."""
     from mini_vllm_labs.pictures.prediction.widgets import Deck
 
     said = {card.title: guess.kept.get(card.title, card.question) for card in cards}
@@ -102,7 +102,7 @@ def kept_deck(cards: Sequence[Card], guess: Predictions) -> "Deck":
 
 
 def note(cards: Sequence[Card], answers: Mapping[str, Answer], guess: Predictions) -> None:
-    """Keep what is wrong for later notebooks."""
+    """Save wrong answers for later notebooks."""
     guess.missed.note(
         Missed(
             guess.notebook, card.title, card.question, answers[card.title], card.truth, card.claim, card.setup, card.why
@@ -113,14 +113,14 @@ def note(cards: Sequence[Card], answers: Mapping[str, Answer], guess: Prediction
 
 
 def play_claims(lineup: Lineup) -> dict[str, Played]:
-    """Play the runs of every claim; the message of an engine that fails takes the place of its runs."""
+    """Play the runs of every claim; if the engine fails, its message replaces the runs."""
     return {claim.title: play_claim(claim, lineup) for claim in all_claims()}
 
 
 def play_claim(claim: Claim, lineup: Lineup) -> Played:
     try:
         return [play_workload(setup.arrivals, setup.config, lineup) for setup in claim.setups.values()]
-    except Exception as error:  # one claim that fails leaves the others in the deck
+    except Exception as error:  # a failing claim leaves the others in the deck
         return describe(error)
 
 
@@ -139,7 +139,7 @@ def card_of(claim: Claim, played: Played) -> Card:
 
 
 def looked_at(claim: Claim, run: RunFacts) -> int:
-    """Return the step to look at, or the last one if the run has no such step."""
+    """Return the step to show, or the last step if the run has no such step."""
     try:
         return min(int(fact(claim.step, [run])), run.last_step)
     except LookupError:

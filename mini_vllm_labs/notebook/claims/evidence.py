@@ -1,4 +1,4 @@
-"""What decides the cards that are not about a schedule, by the titles of the cards."""
+"""Computes the evidence for the cards that are not about a schedule, by card title."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ COUNTED = {"matrix products": 29, "all operations": 190}
 
 
 def serve_documents(budget: int) -> Served:
-    """Serve 2,000 long documents in simulated time, at 70 % of what an H100 can bear."""
+    """Serve 2,000 long documents in simulated time, at 70 % of the rate that an H100 sustains."""
     documents = Experiment("documents", num_requests=2_000).with_rate()
     assert documents.rate is not None
     limits = replace(documents.resolved_engine(), max_num_batched_tokens=budget)
@@ -56,7 +56,7 @@ def saturation() -> Evidence:
 
 
 def operations() -> Evidence:
-    """Show the operations of one forward pass of three tokens, without the views, which compute nothing."""
+    """Count the operations of one forward pass of three tokens, except views, which compute nothing."""
     counted = COUNTED if IN_BROWSER else counted_operations()  # a browser has no torch
     chart = bars("One forward pass", counted, in_unit(counted, ""))
     return Evidence("true" if counted["all operations"] == 1 else "false", [chart], chart.text_alternative)
@@ -83,7 +83,7 @@ def counted_operations() -> dict[str, int]:
 
 
 def activations() -> Evidence:
-    """Compare what a step holds at once with the formula that multiplies by the number of layers."""
+    """Compare the activations that exist at once in a step with the formula that multiplies by the layers."""
     model = find_model_shape("Llama-3.1-70B")
     of_all = BUDGET * model.hidden_size * model.num_layers * BYTES_PER_NUMBER
     held = {"at once": activation_bytes(model, BUDGET) / GIGA, "as claimed": of_all / GIGA}
@@ -92,7 +92,7 @@ def activations() -> Evidence:
 
 
 def left_beside_weights() -> Evidence:
-    """Take the weights of a 70B model from the memory of four A100."""
+    """Subtract a 70B model's weights from the memory of four A100s."""
     weights = weight_bytes(find_model_shape("Llama-3.1-70B")) / GIGA
     parts = {"weights": weights, "left": 4 * 80 - weights}
     chart = bars("Of 320 GB", parts, in_unit(parts, "GB"))
@@ -100,7 +100,7 @@ def left_beside_weights() -> Evidence:
 
 
 def completion() -> Evidence:
-    """Compare the mean time of jobs on one server that serves them in turn, or all at once, a share each."""
+    """Compare the mean time of jobs on one server that serves them in turn or all at once with equal shares."""
     times = {f"sigma {sigma}, {order}": mean for sigma in SIGMAS for order, mean in mean_times(sigma).items()}
     chart = bars("Mean time, in mean lengths", times, {name: f"{mean:.1f}" for name, mean in times.items()})
     in_turn, shared = (times[f"sigma {SIGMAS[-1]}, {order}"] for order in ("in turn", "shared"))
@@ -108,7 +108,7 @@ def completion() -> Evidence:
 
 
 def mean_times(sigma: float) -> dict[str, float]:
-    """Return the mean time of 20,000 jobs by the order of service, at a load of 80 %, in mean lengths of a job."""
+    """Return the mean time of 20,000 jobs for each order of service, at 80 % load, in mean job lengths."""
     jobs = jobs_of(sigma, LOADS[1])
     return {"in turn": in_turn_time(jobs) / NUM_JOBS, "shared": shared_time(jobs) / NUM_JOBS}
 
@@ -131,7 +131,7 @@ def in_turn_time(jobs: Jobs) -> float:
 
 
 def shortest_first_time(jobs: Jobs) -> float:
-    """Return the sum of the jobs' times on a server that takes the shortest of those that wait, and ends each."""
+    """Return the sum of the jobs' times on a server that completes the shortest waiting job first."""
     total = free = 0.0
     coming, waiting = deque(jobs), list[tuple[float, float]]()
     while coming or waiting:
@@ -146,8 +146,8 @@ def shortest_first_time(jobs: Jobs) -> float:
 
 
 def shared_time(jobs: Jobs) -> float:
-    """Return the sum of the jobs' times (arrival, length) on a server whose speed all that are there share equally."""
-    total = clock = served = 0.0  # `served` is what a job has got that has been there from the beginning
+    """Return the sum of the times of jobs (arrival, length) on a server whose speed all present jobs share equally."""
+    total = clock = served = 0.0  # `served`: the service of a job present since the beginning
     there: list[tuple[float, float]] = []
     for arrival, length in (*jobs, (inf, 0.0)):
         while there and clock + (there[0][0] - served) * len(there) <= arrival:
@@ -162,7 +162,7 @@ def shared_time(jobs: Jobs) -> float:
 
 
 def gains() -> Evidence:
-    """Compare the order of arrival with the shortest first, at three loads."""
+    """Compare service in order of arrival with shortest first, at three loads."""
     loads = {load: jobs_of(SIGMAS[-1], load) for load in LOADS}
     gain = {f"load {load:.0%}": in_turn_time(jobs) / shortest_first_time(jobs) for load, jobs in loads.items()}
     chart = bars("Mean time, times shorter", gain, {name: f"{times:.1f}" for name, times in gain.items()})
@@ -170,7 +170,7 @@ def gains() -> Evidence:
 
 
 def best_pace() -> Evidence:
-    """Compare the shortest step of any batch, which reads the weights once, with one that brings several tokens."""
+    """Compare the shortest possible step, which reads the weights once, with a step that yields several tokens."""
     step = 1e3 * weight_bytes(find_model_shape("Llama-3.1-8B")) / find_gpu("H100").bandwidth
     tokens = sum(SHARE_RIGHT**place for place in range(DRAFTS + 1))
     pace = {"a batch of 1": step, f"and {DRAFTS} drafts": step / tokens}

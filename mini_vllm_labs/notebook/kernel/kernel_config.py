@@ -1,7 +1,7 @@
-"""What IPython reads when the kernel "mini-vLLM Labs" starts: the folder around the notebook is the course that runs.
+"""Configures IPython for the kernel "mini-vLLM Labs": the folder around the notebook is the course that runs.
 
-Installed beside `kernel.json`, in the environment's `share/jupyter/kernels/mini-vllm-labs/`: no other kernel reads it,
-and outside a folder of the course it changes nothing.
+It is installed next to `kernel.json`, in the environment's `share/jupyter/kernels/mini-vllm-labs/`, so only this kernel
+reads it. Outside a folder of the course, it changes nothing.
 """
 
 import os
@@ -14,6 +14,6 @@ for folder in (here, *here.parents):
     if (folder / EXTENSION).is_file():
         sys.path.insert(0, str(folder))
         given = os.environ.get("PYTHONPATH")
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), given]))  # for what the kernel starts
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), given]))  # for the kernel's subprocesses
         get_config().IPKernelApp.extensions.append("mini_vllm_labs.unrun_cells")  # type: ignore[name-defined]  # noqa: F821
         break

@@ -1,6 +1,6 @@
-"""The server's process: it serves the lineup that its parent names, and ends with its parent.
+"""Runs the server's process, which serves the lineup that its parent names and ends with its parent.
 
-Besides OpenAI's API it has routes for the notebook: the run so far, a pause, the exchanges so far.
+In addition to OpenAI's API, it has routes for the notebook: the run so far, a pause, the exchanges so far.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from mini_vllm_labs.serving.live.recent_steps import keep_recent_steps
 from mini_vllm_labs.serving.server import Server, address_of, bound_socket, engine_server
 from mini_vllm_labs.serving.settings import ServerSettings
 
-SETTINGS = ServerSettings(port=0, shutdown_timeout=0)  # a notebook that ends waits for no answer
+SETTINGS = ServerSettings(port=0, shutdown_timeout=0)  # an ending notebook does not wait for answers
 SETTLE_SECONDS = 10.0
 NOT_NOTED = "/notebook/"
-RUN = "/notebook/run"  # what it answers is shown, so a record needs it
+RUN = "/notebook/run"  # its answer is shown, so records must include it
 
 
 class Watched(StepObserver):
@@ -46,7 +46,7 @@ class Watched(StepObserver):
         engine.add_observer(self)
 
     def pause_after(self, num_steps: int, llm: AsyncLLM) -> None:
-        """Pause after this many more steps, at once if it is 0."""
+        """Pause after `num_steps` more steps, or at once if it is 0."""
         self._steps_to_pause, self._llm = num_steps, llm
         if num_steps:
             llm.resume()
@@ -65,7 +65,7 @@ class Watched(StepObserver):
     def run(self, engine: LLMEngine) -> dict[str, Any]:
         """Return the trace so far and the unfinished requests.
 
-        The recorder sorts some requests by their names, which are random: here they are sorted by arrival.
+        The recorder sorts some requests by their names, which are random; here they are sorted by arrival.
         """
         recording = Recording.of(engine)
         place = {request_id: number for number, request_id in enumerate(self.metrics)}
@@ -76,7 +76,7 @@ class Watched(StepObserver):
         return {"recording": to_json(replace(recording, steps=steps)), "unfinished": list(engine.processor.states)}
 
     def times(self, engine: LLMEngine) -> dict[str, list[float]]:
-        """Return each request's seconds in the queue, in its prefill, and in its decode."""
+        """Return each request's seconds in the queue, in prefill and in decode."""
         return {request_id: phases(metrics) for request_id, metrics in self.metrics.items()}
 
 
@@ -88,7 +88,7 @@ def phases(metrics: RequestMetrics) -> list[float]:
 
 
 class Noted:
-    """An ASGI middleware that notes each exchange in a list, in the order in which they began."""
+    """An ASGI middleware that adds each exchange to a list, in order of their beginnings."""
 
     def __init__(self, app: ASGIApp, exchanges: list[Exchange]) -> None:
         self.app, self.exchanges = app, exchanges
@@ -141,7 +141,7 @@ def notebook_router(llm: AsyncLLM, watched: Watched) -> APIRouter:
 
     @router.get("/settled")
     async def settled() -> bool:
-        """Wait until every request has ended, even those whose client has hung up."""
+        """Wait until every request has ended, including requests whose client has hung up."""
         end = asyncio.get_running_loop().time() + SETTLE_SECONDS
         while llm.num_unfinished_requests and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.005)
@@ -177,16 +177,16 @@ def open_server(config: EngineConfig, lineup: Lineup) -> tuple[Server, socket.so
 
 
 def end_with_parent(channel: Channel, server: Server) -> None:
-    """Wait for the end of the channel, and end the server."""
+    """Wait for the end of the channel, then end the server."""
     try:
         while True:
             channel.receive()
     except ChannelError:
-        server.should_exit = server.force_exit = True  # no reader is left to wait for
+        server.should_exit = server.force_exit = True  # no reader is left
 
 
 def main() -> None:
-    """Report the server's address, or why there is none; then serve."""
+    """Report the server's address, or the reason for its failure, then serve."""
     channel = take_stdio()
     config, lineup = unpack(channel.receive()["serve"])
     try:

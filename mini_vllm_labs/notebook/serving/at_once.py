@@ -1,4 +1,4 @@
-"""Several clients that ask before the engine's next step, and the answer that each gets."""
+"""Lets several clients send requests before the engine's next step, and collects their answers."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Heard:
-    """Each client's answer, and the order in which their pieces arrived, which a recorded conversation lacks."""
+    """The clients' answers, and the order in which their pieces arrived, which a recorded conversation lacks."""
 
     answers: Mapping[str, str | Refused]
     order: Sequence[str] = ()
@@ -45,7 +45,7 @@ class Heard:
 
     @property
     def first_status(self) -> str:
-        """The status with which the first of them was refused, such as `429 Too Many Requests`."""
+        """The status of the first refused client, such as `429 Too Many Requests`."""
         status = next(answer.status for answer in self.answers.values() if isinstance(answer, Refused))
         return f"{status} {HTTPStatus(status).phrase}"
 
@@ -75,13 +75,13 @@ def ask_at_once(
     num_arrived: Callable[[], int],
     resume: Callable[[], None],
 ) -> tuple[dict[str, str | Refused], list[str]]:
-    """Let a client ask for each function, while the engine is paused, and then resume it.
+    """Call each function with a client while the engine is paused, then resume the engine.
 
-    A client asks only when the previous request has arrived or been refused. Returns the answers and the order of
-    their pieces; raises the error that an engine's failure causes in a client.
+    A client starts only when the previous request has arrived or been refused. Returns the answers and the order of
+    their pieces. Raises the error that an engine's failure causes in a client.
     """
     order = list[str]()
-    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # it refuses to have no thread
+    with ThreadPoolExecutor(max(1, len(talks)), "client") as threads:  # it refuses to have 0 threads
         asking = dict[str, Future[str | Refused]]()
         try:
             for name, talk in talks.items():
@@ -90,12 +90,12 @@ def ask_at_once(
                 while not asking[name].done() and num_arrived() == before and time.monotonic() < end:
                     time.sleep(0.005)
         finally:
-            resume()  # also after an error: `threads` waits for answers of the engine
+            resume()  # also after an error, because `threads` waits for the engine's answers
         return {name: answer.result() for name, answer in asking.items()}, order
 
 
 def answer_of(talk: Talk, client: "OpenAI", name: str, order: list[str]) -> str | Refused:
-    """Return all that a function yields, noting the name in `order` for each piece."""
+    """Join the pieces that a function yields; add `name` to `order` for each piece."""
     from openai import APIStatusError
 
     pieces = list[str]()

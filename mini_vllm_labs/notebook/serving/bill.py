@@ -1,4 +1,4 @@
-"""The run of a server's engine so far, and the bill of one of its requests: steps, tokens, blocks, time."""
+"""Computes the bill of a request from a server's run so far: steps, tokens, blocks, time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +18,8 @@ PHASES = ("queued", "prefill", "decode")
 class ServedRun(WorkloadRun):
     """A run from the server's first step on.
 
-    `times` has each request's seconds in the phases `PHASES`, as far as known; a recorded run has none. `unfinished`
-    are the requests that have not ended.
+    `times` contains each request's seconds in the phases `PHASES`, as far as known; it is empty in a recorded run.
+    `unfinished` are the requests that have not ended.
     """
 
     times: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class ServedRun(WorkloadRun):
 
 @dataclass(frozen=True)
 class Item:
-    """One step as seen by one request: `num_tokens` were computed for it, and after the step it held `num_blocks`."""
+    """A request's part in one step: `num_tokens` were computed for it, and after the step it held `num_blocks`."""
 
     step: int
     kind: str
@@ -43,9 +43,9 @@ class Item:
 
 @dataclass(frozen=True)
 class Bill:
-    """What a request has cost. `num_cached_blocks` were in the cache when it was admitted.
+    """The costs of a request. `num_cached_blocks` were in the cache when it was admitted.
 
-    `times` are the seconds of its phases `PHASES`, empty if unknown. `end` is the reason why it ended, or empty.
+    `times` are the seconds of its phases `PHASES`, or empty if unknown. `end` is the reason why it ended, or empty.
     """
 
     label: str
@@ -76,12 +76,12 @@ class Bill:
 
     @property
     def block_steps(self) -> int:
-        """The blocks it held, summed over its steps."""
+        """The number of blocks that the request held, summed over its steps."""
         return sum(item.num_blocks for item in self.items)
 
 
 def bill_of(run: ServedRun | Notice, label: str) -> Bill | Notice:
-    """Return the bill of the request with a label, or the `Notice` in place of the run.
+    """Return the bill of the request with a label, or `run` itself if it is a `Notice`.
 
     Raises `ValueError` if the run has no such request.
     """
@@ -89,7 +89,7 @@ def bill_of(run: ServedRun | Notice, label: str) -> Bill | Notice:
 
 
 def bill_in(run: ServedRun, label: str) -> Bill:
-    """Return the bill of the request with a label. Raises `ValueError` if the run has none."""
+    """Return the bill of the request with a label. Raises `ValueError` if the run lacks it."""
     info = run.recording.info
     request_id = next((each for each in info.titles if info.label(each) == label), None)
     if request_id is None:
@@ -113,7 +113,7 @@ def bill_in(run: ServedRun, label: str) -> Bill:
 
 
 def its_steps(run: ServedRun, request_id: str) -> tuple[list[StepRecord], str]:
-    """Return the steps from a request's arrival to its end, and why it ended."""
+    """Return the steps from a request's arrival to its end, and the reason for its end."""
     found = list[StepRecord]()
     for record in run.recording.steps:
         if request_id in record["aborted"]:

@@ -1,4 +1,4 @@
-"""The bills of some requests as a picture on a common scale: tokens and blocks per step, and the time per phase."""
+"""Draws the bills of some requests to a common scale: tokens and blocks per step, and the time per phase."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ LEGEND: Legend = {
 
 
 def draw_bills(run: ServedRun | Notice, *labels: str) -> Picture | Notice:
-    """Return the bills of the requests with these labels, one below the other, or the `Notice` in place of the run.
+    """Draw the bills of the requests with these labels in a column, or return `run` if it is a `Notice`.
 
     Raises `ValueError` for a label that no request has.
     """
@@ -63,7 +63,7 @@ def drawing(bills: Sequence[Bill], width: float) -> Picture:
 
 
 def bill_parts(bill: Bill, most_steps: int, max_held_blocks: int, longest: float, width: float) -> list[Part]:
-    """Return what is drawn of one request: a headline, tokens, blocks, the numbers of the steps, and its time."""
+    """Draw one request: a headline, tokens, blocks, the numbers of the steps, and its time."""
     first = bill.items[0].step if bill.items else 0
     room = span_of(width)
     whole = StepAxis.even(most_steps, room, first)
@@ -87,7 +87,7 @@ def tokens_part(bill: Bill, axis: StepAxis) -> Part:
 
 
 def tokens_tile(bill: Bill, item: Item, axis: StepAxis) -> Markup:
-    """Return one step's box, outlined where the request waits."""
+    """Draw one step's box, outlined if the request waits."""
     x, wide = axis.x(item.step) + 0.5, max(1.0, axis.width(item.step) - 1)
     if item.kind == WAITING:
         return svg.rect(x + 0.5, 0.5, wide - 1, HIGH - 1, rx=2, class_="mv-rule")
@@ -95,7 +95,7 @@ def tokens_tile(bill: Bill, item: Item, axis: StepAxis) -> Markup:
 
 
 def blocks_part(bill: Bill, axis: StepAxis, max_held_blocks: int) -> Part:
-    """Return the blocks held in each step, with those found in the cache paler and at the bottom."""
+    """Draw the blocks held in each step, with those found in the cache paler and at the bottom."""
     cell = min(MAX_CELL, (BLOCKS - LINE) / max(1, max_held_blocks))
     high = cell * max_held_blocks + LINE
     drawn, before, end = list[Markup](), 0, -1.0
@@ -129,9 +129,9 @@ def column(bill: Bill, item: Item, axis: StepAxis, cell: float, high: float) -> 
 
 
 def time_part(bill: Bill, longest: float, room: float) -> Part:
-    """Return the time of each phase: a bar, and the figures below it."""
+    """Draw the time of each phase as a bar with figures below."""
     drawn, x = list[Markup](), 0.0
-    for phase, duration in zip(PHASES, bill.times, strict=False):  # an unfinished request lacks the last phases
+    for phase, duration in zip(PHASES, bill.times, strict=False):  # an unfinished request lacks later phases
         wide = room * duration / longest if longest else 0.0
         if phase == "queued":
             box = svg.rect(x + 0.5, 0.5, wide - 1, TIME - 1, class_="mv-rule")

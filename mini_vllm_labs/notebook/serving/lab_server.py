@@ -1,4 +1,4 @@
-"""A lab's engine as a server: cells talk to it through OpenAI's client, and see what it did."""
+"""Runs a lab's engine as a server: cells talk to it through OpenAI's client and see its actions."""
 
 import sys
 import time
@@ -35,18 +35,18 @@ COMMAND = (
     "faulthandler",
     "-m",
     "mini_vllm_labs.notebook.serving",
-)  # which names the line of a crash
+)  # reports the line of a crash
 
 
 class LabServerProcess:
-    """A server in a new process, which therefore runs the files as last saved. Ends with its owner.
+    """A server in a new process, which therefore runs the files as last saved. It ends with its owner.
 
     Raises `FreshError` with a message for the learner if it does not start.
     """
 
     def __init__(self, config: EngineConfig, lineup: Lineup) -> None:
         self._worker = WorkerProcess(COMMAND)
-        self._end = weakref.finalize(self, WorkerProcess.close, self._worker)  # a method of `self` would keep it alive
+        self._end = weakref.finalize(self, WorkerProcess.close, self._worker)  # a bound method would keep `self` alive
         self._worker.deadline = time.monotonic() + START_SECONDS
         try:
             self._worker.send({"serve": pack((config, lineup))})
@@ -54,7 +54,7 @@ class LabServerProcess:
         except ChannelError as error:
             status = None if error.reason == "timeout" else self._worker.status
             self._worker.kill()
-            trace = self._worker.output  # only whole once the process is dead
+            trace = self._worker.output  # only complete once the process is dead
             self._end()
             raise FreshError(explain_death(status, trace, START_SECONDS, START_SECONDS)[1]) from None
         except BaseException:
@@ -76,7 +76,7 @@ class LabServerProcess:
 class LabServer:
     """Serves the lab's lineup from a separate process, with the files as last saved.
 
-    Where a task is missing, the answers are recorded ones of the reference, marked as such. Without a server every
+    If a task is missing, the answers are recorded answers of the reference, marked as such. Without a server, every
     method returns a `Notice` with the reason.
     """
 
@@ -100,7 +100,7 @@ class LabServer:
 
     @property
     def address(self) -> str:
-        """Where the server listens; empty without one."""
+        """The server's address, or empty without a server."""
         return self._server.address if self._server else ""
 
     @property
@@ -109,26 +109,26 @@ class LabServer:
         return f"{self.address}/v1"
 
     def client(self) -> "OpenAI":
-        """Return an OpenAI client of this server. It never retries: a cell is to see the refusal."""
+        """Return an OpenAI client of this server. It never retries, because cells should see refusals."""
         from openai import OpenAI
 
         return OpenAI(base_url=self.base_url, api_key="none", max_retries=0, timeout=SECONDS)
 
     def ask(self, function: "Callable[[OpenAI], T]") -> T | Notice:
-        """Return what a function of a client returns, or a `Notice` if the engine or its server fails."""
+        """Call `function` with a client; return its value, or a `Notice` if the engine or its server fails."""
 
         def ask() -> T:
             with self.client() as client:
                 value = function(client)
-            self._control("/notebook/settled")  # the next cell is to find this request in the run
+            self._control("/notebook/settled")  # so that the next cell finds this request in the run
             return value
 
         return self._try(ask)
 
     def at_once(self, **talks: Talk) -> Heard | Notice:
-        """Let several clients ask, in order, before the engine takes its next step; return each one's answer.
+        """Let several clients send requests, in order, before the engine's next step; return their answers.
 
-        Each function is given a client and yields the pieces of its answer.
+        Each function receives a client and yields the pieces of its answer.
         """
 
         def listen() -> Heard:
@@ -155,15 +155,15 @@ class LabServer:
         return self._try(get)
 
     def pause(self, after_steps: int = 0) -> None:
-        """Let the engine take this many more steps and then none until `resume`. Requests may still come and go."""
+        """Pause the engine after `after_steps` more steps, until `resume`. Requests may still arrive and end."""
         self._control(f"/notebook/pause?after_steps={after_steps}", "POST")
 
     def resume(self) -> None:
-        """Let the engine take its steps again."""
+        """Let the engine execute steps again."""
         self._control("/notebook/resume", "POST")
 
     def close(self) -> None:
-        """End the server. It ends with the notebook's kernel, too."""
+        """End the server. It also ends with the notebook's kernel."""
         if self._server:
             self._server.close()
 
@@ -196,13 +196,13 @@ class LabServer:
         ]
 
     def _control(self, path: str, method: str = "GET") -> Any:
-        """Call a live server's `/notebook` routes; None without such a server."""
+        """Call a live server's `/notebook` routes; return None without such a server."""
         if isinstance(self._server, LabServerProcess) and self._server.is_running:
             return fetch(self.address, path, method, json=True)
         return None
 
     def _try(self, function: Callable[[], T]) -> T | Notice:
-        """Return the function's value, or a `Notice` that says why there is none."""
+        """Return the function's value, or a `Notice` with the reason for its failure."""
         if self.problem is not None:
             return Remark("No server", "The cell that starts it says why.")
         try:

@@ -1,4 +1,4 @@
-"""`/metrics` as numbers by name, and a table of how they change."""
+"""Reads `/metrics` as numbers by name, and shows their changes in a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.notebook.recorded_mark import first_mark, marked_html, marked_text
 
 SAME_IN_ALL = ("model_name", "engine")
-LEFT_OUT = ("_bucket", "_created")  # `_created` is when a counter was made, by the clock
+LEFT_OUT = ("_bucket", "_created")  # `_created` is the clock time of a counter's creation
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """The values of `/metrics` except histogram buckets, by name and the labels that distinguish them.
+    """The values of `/metrics`, except histogram buckets, by name and distinguishing labels.
 
     `recorded` as in `WorkloadRun`.
     """
@@ -59,7 +59,7 @@ class MetricsTable:
 
 
 def compare_metrics(moments: Mapping[str, Metrics | Notice], *names: str) -> MetricsTable | Notice:
-    """Return the named metrics at each moment, by default those that change; or the first `Notice`."""
+    """Return the named metrics (default: those that change) at each moment, or the first `Notice`."""
     known = dict[str, Metrics]()
     for moment, metrics in moments.items():
         if isinstance(metrics, Notice):
@@ -80,7 +80,7 @@ def plain(value: float) -> str:
 
 
 def table(moments: Mapping[str, Metrics], names: Sequence[str], mark: str) -> str:
-    """Return the values of each name as a row, with a column for each moment."""
+    """Return an HTML table with a row for each name and a column for each moment."""
     head = "".join(f'<th scope="col">{escape(moment)}</th>' for moment in moments)
     heading = f"<thead><tr><td></td>{head}</tr></thead>" if any(moments) else ""
     rows = "".join(

@@ -1,4 +1,4 @@
-"""Plain requests to a server, and notices for its errors and for missing packages."""
+"""Sends plain requests to a server, and builds notices for its errors and for missing packages."""
 
 import json as json_format
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def fetch(address: str, path: str, method: str = "GET", *, json: bool = False) -
 
 
 def notice_of_error(error: Exception, whose: str) -> Notice | None:
-    """Return the notice for a client's error; None if the cell's own code raised it."""
+    """Return the notice for a client's error, or None if the cell's code raised it."""
     import openai
 
     match error:

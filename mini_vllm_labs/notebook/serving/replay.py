@@ -1,6 +1,6 @@
-"""Recorded exchanges, and a server that replays them while the learner's engine is not written yet.
+"""Records exchanges, and replays them from a server while the learner's engine is unwritten.
 
-A record has no times and no random names, because they differ from run to run.
+A record contains neither times nor random names, because they differ from run to run.
 """
 
 import json
@@ -46,7 +46,7 @@ def numbered(asked: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, str, 
 
 
 def plain_body(body: str) -> str:
-    """Return a JSON body with its fields sorted, anything else unchanged."""
+    """Return a JSON body with its fields sorted, and any other body unchanged."""
     try:
         return json.dumps(json.loads(body), sort_keys=True)
     except ValueError:
@@ -77,7 +77,7 @@ def to_record(exchange: Exchange, names: dict[str, str]) -> dict[str, Any]:
 
 
 def in_words(stream: str) -> str:
-    """Return server-sent events with one word of text each: how a live stream is cut depends on its reader."""
+    """Return server-sent events with one word of text each, because cuts in a live stream depend on its reader."""
     events = [line.removeprefix(EVENT) for line in stream.splitlines() if line.startswith(EVENT)]
     pieces = [piece_of(event) for event in events]
     places = [place for place, piece in enumerate(pieces) if piece]
@@ -93,7 +93,7 @@ def in_words(stream: str) -> str:
 
 
 def piece_of(event: str) -> str:
-    """Return the text of a chat's event, empty if it has none."""
+    """Return the text of a chat's event, or an empty string."""
     if not event.startswith("{"):
         return ""
     choices = json.loads(event).get("choices", [])
@@ -107,7 +107,7 @@ class RecordedServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self._config, self._lineup = config, lineup
         self._seen = Counter[tuple[str, str, str]]()
-        self._lock = threading.Lock()  # requests have threads of their own
+        self._lock = threading.Lock()  # requests run in separate threads
         threading.Thread(target=self.serve_forever, name="replay", daemon=True).start()
 
     @property
@@ -119,7 +119,7 @@ class RecordedServer(ThreadingHTTPServer):
         self.server_close()
 
     def find(self, method: str, path: str, body: str) -> tuple[int, dict[str, str], str]:
-        """Return the status, the headers and the text of a recorded answer, or of an error if there is none."""
+        """Return the status, headers and text of a recorded answer, or of an error without a record."""
         one = method, path, plain_body(body)
         with self._lock:
             number = self._seen[one]
@@ -133,7 +133,7 @@ class RecordedServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Sends what a `RecordedServer` finds."""
+    """Sends the answers that a `RecordedServer` finds."""
 
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
