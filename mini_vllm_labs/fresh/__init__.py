@@ -1,1 +1,1 @@
-"""Runs in new processes, apart from the notebook: what is imported here is paid for at each start."""
+"""Runs code in new processes, separate from the notebook. Imports here slow down every start."""

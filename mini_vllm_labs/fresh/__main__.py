@@ -1,6 +1,6 @@
-"""The new process of `process.py`, or the server of `forks.py`.
+"""Runs the new process of `process.py`, or the server of `forks.py`.
 
-While it waits it imports what the calls of the panels need, or those of a model.
+While it waits, it imports the modules that calls of panels or of a model need.
 """
 
 import sys

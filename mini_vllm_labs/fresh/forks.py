@@ -1,7 +1,7 @@
-"""On Linux: a process that has loaded torch, which takes seconds, and serves each call in a fork of itself.
+"""Serves each call in a fork of a process that has already loaded torch, which takes seconds (Linux only).
 
-No fork serves two calls, and the server loads no starter: what the learner has saved is loaded by each call anew. A
-fork is seen as a `WorkerProcess`: its relay has the pipes, and lends them to the fork.
+A fork serves only one call, and the server never loads a starter, so each call loads the learner's saved files anew.
+A caller sees a fork as a `WorkerProcess`: its relay owns the pipes and lends them to the fork.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ PAUSE = 0.005
 
 
 class ForkServer:
-    """Hands out forks of a process with torch. It starts with the first one, again when the course was saved since."""
+    """Provides forks of a process with torch, which starts on demand and again after a file of the course is saved."""
 
     def __init__(self) -> None:
         self._server: WorkerProcess | None = None
@@ -48,7 +48,7 @@ class ForkServer:
 
 
 def serve_forks(fd: int) -> None:
-    """Be the server at the other end of a socket. Returns in each fork, with the pipes of its relay as stdio."""
+    """Run the server at the other end of a socket. Returns in each fork, with its relay's pipes as stdio."""
     with socket.socket(fileno=fd) as owner:
         while fds := socket.recv_fds(owner, 1, 1)[1]:
             with socket.socket(fileno=fds[0]) as relay:
@@ -68,7 +68,7 @@ def serve_forks(fd: int) -> None:
 
 
 def status_of(child: int, relay: socket.socket) -> int:
-    """Wait for the end of a fork, which its relay's end is, too; leave none of its children."""
+    """Wait for a fork to end, killing it if its relay ends first; also kill its children. Return its status."""
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended or select.select([relay], [], [], PAUSE)[0]:

@@ -1,4 +1,4 @@
-"""The runs of a notebook, as functions that a new process can call."""
+"""Defines the runs of a notebook as functions that a new process can call."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 @dataclass(frozen=True)
 class WorkloadRun:
-    """A run: its recording, the output tokens of each request, and why it stalled if it did.
+    """A run: its recording, the output tokens of each request, and the reason if it stalled.
 
-    `recorded` is empty, or says that this is a recorded run of the reference.
+    `recorded` is empty, or states that this is a recorded run of the reference.
     """
 
     recording: Recording
@@ -29,7 +29,7 @@ class WorkloadRun:
 class ChatRun:
     """A run of chats: its recording, the output for each question, and the text of each token id in it.
 
-    `recorded` is empty, or says that this is a recorded run of the reference.
+    `recorded` is empty, or states that this is a recorded run of the reference.
     """
 
     recording: Recording
@@ -45,7 +45,7 @@ class ChatRun:
 def play_workload(
     arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup, policy: str | None = None
 ) -> WorkloadRun:
-    """Run a workload on the fake model, under a scheduling policy if one is named.
+    """Run a workload on the fake model, optionally under a scheduling policy.
 
     Raises `ValueError` for an unknown policy, or if the config cannot serve the workload.
     """
@@ -55,7 +55,7 @@ def play_workload(
 def play_with_lines(
     arrivals: Sequence[TimedRequest], config: EngineConfig, lineup: Lineup, policy: str | None = None
 ) -> WorkloadRun:
-    """Do the same, and record the lines of the phases that ran and what they decided: about five times as slow."""
+    """Do the same, but record the phases' executed lines and their decisions, about five times as slowly."""
     run = Run(arrivals, config, lineup, policy_of(policy, arrivals))
     with LineRecorder() as recorder:
         result = played(run, arrivals, recorder)

@@ -1,14 +1,14 @@
-"""Run a function in a new Python process, so that what the learner has just saved is what runs.
+"""Runs a function in a new Python process, so that the learner's latest saved code runs.
 
-It also protects the notebook's kernel from `sys.exit`, crashes and, without torch, from running out of memory. A call
-into a starter that does not end is stopped there, and explained.
+It also protects the notebook's kernel from `sys.exit`, crashes and, without torch, from running out of memory. An
+endless call into a starter is stopped and explained there.
 
-Functions, arguments and results are pickled: they are the course's own types, and a result may hold any of them.
-In a browser, which has no processes, the call is made in the kernel's own, on the learner's files as they are now.
+Functions, arguments and results are pickled because they are the course's types, any of which a result may contain.
+A browser has no subprocesses: there, the call runs in the kernel, with the learner's files reloaded.
 
-Unpickling lets the sender run code, so it is right only where the sender may do so anyway. Here the sender is the
-learner's code on the learner's own machine, under the same user as the kernel. The judge, which runs untrusted
-code, never unpickles.
+Unpickling lets the sender run code, so it is safe only if the sender may do so anyway. Here the sender is the
+learner's code on the learner's machine, under the same user as the kernel. The judge, which runs untrusted code,
+never unpickles.
 """
 
 import base64
@@ -40,12 +40,12 @@ SECONDS = 120.0
 OUTPUT_BYTES = 20_000
 MAX_BYTES = 2**30
 MEMORY_BYTES = 4 * 2**30
-COMMAND = (sys.executable, "-X", "faulthandler", "-m", "mini_vllm_labs.fresh")  # a crash in C names its line
+COMMAND = (sys.executable, "-X", "faulthandler", "-m", "mini_vllm_labs.fresh")  # a crash in C reports its line
 WITH_MODEL = "with-model"
 
 
 class FreshError(Exception):
-    """The function did not return: the message explains why. `unwritten` if it reached an unwritten task."""
+    """Raised with an explanation if the function did not return. `unwritten`: it reached an unwritten task."""
 
     def __init__(self, text: str, *, unwritten: bool = False) -> None:
         super().__init__(text)
@@ -56,13 +56,13 @@ class Interrupted(KeyboardInterrupt):
     """A cell was interrupted. Notebooks show the message and no traceback."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython prints."""
+        """Return the lines that IPython prints."""
         return [str(self)]
 
 
 @contextmanager
 def interruptible(what: str) -> Iterator[None]:
-    """Name what was stopped when the cell is interrupted. Raises `Interrupted`, which also ends the cells after it."""
+    """Raise `Interrupted`, naming the stopped work, if the cell is interrupted; it also ends the following cells."""
     try:
         yield
     except KeyboardInterrupt:
@@ -71,7 +71,7 @@ def interruptible(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class CallResult:
-    """How the function ended: with a value, or with a description of the problem."""
+    """The outcome of the function: a value, or a description of the problem."""
 
     value: Any = None
     problem: str = ""
@@ -83,7 +83,7 @@ def start_process() -> WorkerProcess:
 
 
 def start_model_process() -> WorkerProcess:
-    """Start a process that imports torch and the runner before its call comes, which takes some seconds."""
+    """Start a process that imports torch and the runner, which takes some seconds, before its call arrives."""
     return WorkerProcess((*COMMAND, WITH_MODEL), max_bytes=MAX_BYTES, output_bytes=OUTPUT_BYTES)
 
 
@@ -93,10 +93,10 @@ def in_fresh_process(
     seconds: float = SECONDS,
     start: Callable[[], WorkerProcess] = start_process,
 ) -> T:
-    """Return `function(*arguments)`, computed in a new process; what it prints appears here.
+    """Return `function(*arguments)`, computed in a new process whose output appears here.
 
     `start` returns the process, which may have waited for the call (see `ReadyProcess`). `function` must be
-    importable by its name. Raises `FreshError`, with a message for the learner, if it raises, takes longer than
+    importable by its name. Raises `FreshError`, with a message for the learner, if `function` raises, takes longer than
     `seconds`, or ends the process. Raises `Interrupted` when the cell is interrupted.
     """
     ending = ending_here(function, arguments) if IN_BROWSER else ending_there(function, arguments, seconds, start)
@@ -109,7 +109,7 @@ def in_fresh_process(
 def ending_there(
     function: Callable[..., object], arguments: Sequence[object], seconds: float, start: Callable[[], WorkerProcess]
 ) -> CallResult:
-    """Return how the call ended in a new process. Raises `FreshError` if the process itself ended."""
+    """Return the outcome of the call in a new process. Raises `FreshError` if the process itself ended."""
     ending: CallResult | None = None
     with interruptible("the run was"), start() as worker:
         worker.deadline = time.monotonic() + seconds
@@ -128,7 +128,7 @@ def ending_there(
 
 
 def ending_here(function: Callable[..., object], arguments: Sequence[object]) -> CallResult:
-    """Return how the call ended in this process, with the learner's files read anew, of copies as if in another one."""
+    """Return the outcome of the call in this process, with reloaded files of the learner and copied arguments."""
     forget_learners_code()
     function, arguments = unpack(pack((function, arguments)))
     ending: CallResult = unpack(pack(ending_of(function, arguments)))
@@ -136,10 +136,10 @@ def ending_here(function: Callable[..., object], arguments: Sequence[object]) ->
 
 
 class ReadyProcess:
-    """Hands out a process that is already running, and starts the next one at once.
+    """Provides a process that is already running, and starts the next one at once.
 
-    No process serves two calls. One that has loaded a file of the course that was saved since is not handed out;
-    starters are loaded by the call itself. The waiting one ends with this object, and with the kernel.
+    Each process serves one call. A waiting process is discarded if a file of the course was saved after it loaded that
+    file; starters are loaded by the call itself. The waiting process ends with this object and with the kernel.
     """
 
     def __init__(self, start: Callable[[], WorkerProcess]) -> None:
@@ -159,19 +159,19 @@ class ReadyProcess:
         self._since = time.time()
         self._waiting = self._start()
         if previous := getattr(self, "_end", None):
-            previous.detach()  # it belongs to the caller that took it
+            previous.detach()  # it belongs to its caller
         self._end = weakref.finalize(self, self._waiting.close)
 
 
 def saved_since(moment: float) -> bool:
-    """Return whether a file of the course that this process has loaded was saved after a moment."""
+    """Return whether any file of the course that this process has loaded was saved after a moment."""
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     paths = [Path(file) for file in files if file]
     return any(path.is_relative_to(CHECKOUT) and path.exists() and path.stat().st_mtime > moment for path in paths)
 
 
 def receive(worker: WorkerProcess) -> Message:
-    """Return the process's message, ignoring whatever else was written to the channel."""
+    """Return the process's message, ignoring any other data in the channel."""
     while True:
         try:
             return worker.receive()
@@ -181,33 +181,33 @@ def receive(worker: WorkerProcess) -> Message:
 
 
 def serve_call() -> None:
-    """Be the new process: make the call that stdin holds and send its `CallResult`."""
+    """Run the new process: make the call read from stdin and send its `CallResult`."""
     channel = take_stdio(MAX_BYTES)
     function, arguments = unpack(channel.receive()["call"])
     limit_resources(limits_for(arguments))
 
     def give_up(text: str) -> NoReturn:
         channel.send({"ending": pack(CallResult(problem=f"The run was ended: {text}"))})
-        os._exit(1)  # `sys.exit` would wait for the thread that does not end
+        os._exit(1)  # `sys.exit` would wait for the endless thread
 
     ending = ending_of(function, arguments, give_up)
-    sys.stdout.flush()  # before the message: its receiver kills this process
+    sys.stdout.flush()  # before the message, because its receiver kills this process
     channel.send({"ending": pack(ending)})
 
 
 def ending_of(
     function: Callable[..., object], arguments: Sequence[object], give_up: Callable[[str], NoReturn] = end_process
 ) -> CallResult:
-    """Make the call, with a limit on each call into a starter, and return how it ended."""
+    """Make the call, with a time limit on each call into a starter, and return its outcome."""
     try:
         with limited_calls(give_up=give_up):
             return CallResult(function(*arguments))
-    except (Exception, SystemExit, OutOfTime) as error:  # OutOfTime is no Exception, see there
+    except (Exception, SystemExit, OutOfTime) as error:  # OutOfTime does not derive from Exception
         return CallResult(problem=describe(error), unwritten=is_not_written(error))
 
 
 def limits_for(arguments: Iterable[object]) -> Limits:
-    """Return the limits for a call. A lineup with phase 6 is served by torch, which may need all memory there is."""
+    """Return the limits for a call. A lineup with phase 6 uses torch, which may need all available memory."""
     needs_torch = any(isinstance(value, Lineup) and value.runner != "absent" for value in arguments)
     return Limits(memory_bytes=None if needs_torch else MEMORY_BYTES)
 
@@ -221,7 +221,7 @@ def unpack(text: str) -> Any:
 
 
 def describe(error: BaseException) -> str:
-    """Return what an exception means. Only one that did not pass through the learner's file has a traceback."""
+    """Describe an exception. Only if it did not pass through the learner's file, include a traceback."""
     if isinstance(error, StalledError | ValueError) and not place_in(error):
         return str(error)
     if place_in(error) or isinstance(error, SystemExit | RecursionError):

@@ -1,4 +1,4 @@
-"""A run of a lineup that is worth showing, in a new process: a small workload, or questions to the real model."""
+"""Runs a lineup for display in a new process, on a small workload or on questions to the real model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A recording, whose code made it, remarks on its settings, and the answers to questions if there were any."""
+    """A recording, the owner of its code, remarks on its settings, and the answers to any questions."""
 
     recording: Recording
     whose: str
@@ -30,7 +30,7 @@ class ShownRun:
 
     @property
     def first(self) -> int:
-        """The step to show first: with a preemption if there is one, else with a hit, else the first."""
+        """The step to show first: one with a preemption, else one with a hit, else step 0."""
         steps = enumerate(self.recording.steps)
         ranks = (
             (bool(one["preempted"]), any(share.get("hit") for share in one["scheduled"]), -at) for at, one in steps
@@ -39,9 +39,9 @@ class ShownRun:
 
 
 def shown_run(lineup: Lineup, seed: int = 0, num_requests: int = 8) -> ShownRun:
-    """Run a lineup: with phase 6 three stories from the embedded model, else seeded requests on the fake model.
+    """Run a lineup: with phase 6, three stories from the embedded model, else seeded requests on the fake model.
 
-    Raises `FreshError` with words for the learner if the run does not end well, `ValueError` if it cannot begin.
+    Raises `FreshError` with a message for the learner if the run fails, and `ValueError` if it cannot begin.
     """
     if lineup.runner != "absent":
         config, remarks = make_possible(CHATS, lineup)
@@ -56,7 +56,7 @@ def shown_run(lineup: Lineup, seed: int = 0, num_requests: int = 8) -> ShownRun:
 
 
 def observed_run() -> ShownRun:
-    """Return the recorded run of the finished engine, of which nothing is the learner's."""
+    """Return the recorded run of the finished engine, which contains no learner's code."""
     recording = Recording.read(OBSERVED)
     recording = replace(recording, info=replace(recording.info, token_budget=24, max_num_seqs=4))
     return ShownRun(recording, "A recorded run of the finished engine: no learner's code is in it.")

@@ -1,4 +1,4 @@
-"""Several chats with the embedded model on a learner's phases 1 to 5, as a function that a new process can call."""
+"""Runs chats with the embedded model on a learner's phases 1 to 5, in a function that a new process can call."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ SECONDS_BETWEEN_LOOKS = 0.2
 
 @dataclass(frozen=True)
 class TalkRun:
-    """A run of chats: its recording, the text of each answer, and what ended it early, in words, if anything did."""
+    """A run of chats: its recording, the text of each answer, and the reason if it ended early."""
 
     recording: Recording
     texts: Mapping[str, str]
@@ -28,10 +28,10 @@ class TalkRun:
 
 
 def talk(questions: Sequence[str], config: EngineConfig, params: SamplingParams, lineup: Lineup) -> TalkRun:
-    """Answer all questions at once. If a step fails, what was answered before it stays.
+    """Answer all questions at once. If a step fails, keep the text generated before it.
 
-    In a browser the answers are shown while they grow. Raises `ValueError` for a question that is too long, and
-    `NotImplementedError` at a task that is not written.
+    A browser shows the answers while they grow. Raises `ValueError` for a question that is too long, and
+    `NotImplementedError` for an unwritten task.
     """
     llm = LLM(config=config, lineup=lineup, record=True, dense=True)
     engine, texts, problem = llm.engine, dict.fromkeys(questions, ""), ""
@@ -63,7 +63,7 @@ def chats_as_text(texts: Mapping[str, str]) -> str:
 
 
 def live_display() -> Callable[[str], None]:
-    """Return what shows a text in the cell, in place of the one before; only a browser shows one."""
+    """Return a function that replaces the text shown in the cell; outside a browser, it shows nothing."""
     if not IN_BROWSER:
         return lambda text: None
     from IPython.display import display
