@@ -1,4 +1,4 @@
-"""Sixty questions to learn by heart, each answer filled in from what a check of the course has found."""
+"""Provides sixty questions to learn by heart; each answer contains a figure measured by a check of the course."""
 
 from mini_vllm_labs.flashcards.cards import Flashcard, all_cards, anki
 

@@ -1,4 +1,4 @@
-"""The cards of `cards.toml`, with answers from `figures.json`, and Anki's form of them."""
+"""Reads the cards of `cards.toml`, with answers from `figures.json`, and exports them to Anki."""
 
 import json
 import tomllib
@@ -17,7 +17,7 @@ HEADER = "#separator:tab\n#html:true\n#tags column:3\n"
 
 @dataclass(frozen=True)
 class Flashcard:
-    """A question and its answer, of a `topic` such as `phase 1 scheduler step`."""
+    """A question and its answer, with a `topic` such as `phase 1 scheduler step`."""
 
     topic: str
     question: str
@@ -34,13 +34,13 @@ def all_cards() -> list[Flashcard]:
 
 
 def written_cards() -> list[tuple[str, dict[str, str]]]:
-    """Return each card as it is written, with its module of checks: `phase1`."""
+    """Return each card as written in the file, with its module of checks, such as `phase1`."""
     groups: dict[str, list[dict[str, Any]]] = tomllib.loads(CARDS.read_text(encoding="utf-8"))
     return [(key, card) for key, group in groups.items() for card in group]
 
 
 def figure_of(key: str, card: dict[str, str]) -> str:
-    """Return the name of a card's figure: its module and its check."""
+    """Return the name of a card's figure, built from its module and its check."""
     return f"{key}: {card['check']}"
 
 
@@ -50,7 +50,7 @@ def topic_of(key: str) -> str:
 
 
 def anki(cards: Sequence[Flashcard]) -> str:
-    """Return the cards as text that Anki imports: a line each with question, answer and tags."""
+    """Return the cards as text for Anki's import, with question, answer and tags on one line per card."""
     return HEADER + "".join(
         "\t".join([field(card.question), field(card.answer), f"mini-vllm {card.topic.replace(' ', '-')}"]) + "\n"
         for card in cards
