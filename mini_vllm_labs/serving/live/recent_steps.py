@@ -111,7 +111,7 @@ class RecentSteps(StepRecorder):
         for request_id, drafts in result.scheduler_output.scheduled_spec_decode_tokens.items():
             if request_id in result.sampled_token_ids:
                 self._totals.drafts += len(drafts)
-                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)  # the last is not a draft
+                self._totals.accepted += max(0, len(result.sampled_token_ids[request_id]) - 1)  # the last was sampled
         for request in result.ended:
             self._request_ended(request.request_id)
         self._end_step(dict(result.sampled_token_ids))
