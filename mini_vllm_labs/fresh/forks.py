@@ -23,7 +23,7 @@ PAUSE = 0.005
 
 
 class ForkServer:
-    """Provides forks of a process with torch, which starts on demand and again after a file of the course is saved."""
+    """Provides forks of a process with torch, which restarts after a file of the course is saved."""
 
     def __init__(self) -> None:
         self._server: WorkerProcess | None = None

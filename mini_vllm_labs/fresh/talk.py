@@ -1,4 +1,4 @@
-"""Runs chats with the embedded model on a learner's phases 1 to 5, in a function that a new process can call."""
+"""Runs chats with the embedded model on a learner's phases 1 to 5, callable in a new process."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

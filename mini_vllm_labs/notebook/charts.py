@@ -1,4 +1,4 @@
-"""Shows small charts side by side in a cell: one for each measure of several runs, or one for each run."""
+"""Shows small charts side by side in a cell: one per measure of several runs, or one per run."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field

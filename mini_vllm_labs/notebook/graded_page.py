@@ -1,4 +1,4 @@
-"""Shows the graded tests in a cell: a dot per test, the failures, and a link that opens the starter at the line."""
+"""Shows the graded tests in a cell: a dot per test, the failures, and links to the starter's lines."""
 
 import ast
 import contextlib

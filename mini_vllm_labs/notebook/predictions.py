@@ -110,7 +110,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Revealed:
-    """A cell's output behind the veil of a prediction, with the verdicts if there are `truths`."""
+    """A cell's output under the veil of a prediction, with the verdicts if there are `truths`."""
 
     prediction: Prediction
     shown: Any

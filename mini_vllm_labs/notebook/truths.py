@@ -1,4 +1,4 @@
-"""Finds a question's true answer in the runs of a cell, by a line such as `1:tokens_of B 0 - 0:tokens_of B 0`."""
+"""Finds a question's true answer in a cell's runs, by a line such as `1:tokens_of B 0 - 0:tokens_of B 0`."""
 
 import operator
 import re
@@ -18,7 +18,7 @@ NUMBER = re.compile(r"-?\d+")
 
 
 def movement(now: float, before: float) -> int:
-    """Return 0 if a figure has decreased, 1 if it is within 2 % of its earlier value, 2 if it has increased."""
+    """Return 0 if a figure has decreased, 1 if it has changed by at most 2 %, 2 if it has increased."""
     return 1 if abs(now - before) <= NEAR * abs(before) else 2 * (now > before)
 
 

@@ -1,4 +1,4 @@
-"""Draws the DFA of a regex as a graph: the text's state, the bytes that may follow, and the masked tokens."""
+"""Draws a regex's DFA as a graph: the text's state, the bytes that may follow, and the masked tokens."""
 
 from collections.abc import Collection, Sequence
 

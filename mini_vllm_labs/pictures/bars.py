@@ -29,7 +29,7 @@ def bars(
     as_text: Callable[[float], str] = "{:g}".format,
     indices: Mapping[str, int] | None = None,
 ) -> Picture:
-    """Draw a bar for each value, with its text at the end; a name without a value gets only the text.
+    """Draw a bar with its text for each value; a name without a value gets only the text.
 
     `marks` are the reference's values, drawn as lines across the bars and formatted by `as_text`. The axis also covers
     `others`. It begins at 0, or is logarithmic if the largest value is over `MAX_RATIO` times the smallest and `others`
@@ -86,7 +86,7 @@ def in_unit(values: Mapping[str, float], unit: str) -> dict[str, str]:
 
 
 def row(name: str, length: float, text: str, start: float, fill: str, mark: float) -> svg.Markup:
-    """Draw a name, a bar from `start`, its text, and a line at `mark`, unless that is negative or both are 0."""
+    """Draw a name, a bar from `start`, its text, and a line at `mark`, unless `mark` is negative or both are 0."""
     line = svg.line(start + mark, -2, start + mark, BAR + 2, class_="mv-line mv-reference", stroke_width=2)
     return svg.joined(
         [

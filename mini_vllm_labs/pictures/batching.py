@@ -1,4 +1,4 @@
-"""Draws static above continuous batching on one axis of steps: a row per seat, and the idle area as a number."""
+"""Draws static above continuous batching on one step axis, with a row per seat and the idle share."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Builds panels: knobs over a picture that Python or the page draws, or over a film, whose shown step comes first."""
+"""Builds panels: knobs over a picture that Python or the page draws, or over a film."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

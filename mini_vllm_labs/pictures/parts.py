@@ -70,7 +70,7 @@ def heading(name: str, title: str, y: float, *captions: str) -> Layer:
 
 
 def headline_part(title: str, figures: str, width: float) -> Part:
-    """Draw the top line: a title on the left, and figures on the right or, in a narrow picture, below it."""
+    """Draw the top line: a title on the left, figures on the right. A narrow picture has them below the title."""
     named = svg.text(MARGIN, 20, title, class_="mv-title")
     if width >= NARROW:
         drawn = [named, svg.text(width - MARGIN, 20, figures, class_="mv-end mv-faint")]

@@ -26,7 +26,7 @@ MAX_ROWS, ROWS_HIGH = 8, 64  # of a lane's timeline
 
 @dataclass(frozen=True)
 class Lane:
-    """One run in one step: the requests of each zone, the tokens generated for each, and the mean wait in steps.
+    """One run in one step: each zone's requests, their generated tokens, and the mean wait in steps.
 
     `rows` is the timeline of the whole run for each width, and `computed` the same as text.
     """

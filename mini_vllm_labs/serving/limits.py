@@ -1,6 +1,6 @@
 """Refuses bodies that are too large or too slow, and requests to foreign host names, before a route answers.
 
-Without the check of names, a web page could talk to the server through the browser (DNS rebinding): the page's name
+Without the check of names, a web page could talk to the server through the browser (DNS rebinding). The page's name
 then resolves to this machine, and the browser sends that name as `Host`. A request also ends when its client goes away.
 """
 
@@ -117,7 +117,7 @@ class KnownHosts:
 
 
 def name_of(url: str) -> str:
-    """Return the host in a URL, in lower case, without port and final dot, or an empty string without a host."""
+    """Return a URL's host in lower case, without port and final dot; empty if the URL has none."""
     try:
         parts = urlsplit(url)
         return "" if "@" in parts.netloc or parts.path.strip("/") else (parts.hostname or "").rstrip(".")

@@ -99,7 +99,7 @@ class ServedModel:
 
 
 def first_call_and_result_changed(messages: list[Message]) -> Iterator[tuple[int, Message]]:
-    """Yield the index and a changed copy of the first message with calls and of the first message with a result."""
+    """Yield the first message with calls and the first with a result, each as its index and a changed copy."""
     for place, message in enumerate(messages):
         if message.get("tool_calls"):
             call = {"type": "function", "function": {"name": "another", "arguments": {}}}

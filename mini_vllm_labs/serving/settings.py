@@ -14,7 +14,7 @@ ALLOWED_HOST = re.compile(r"\*|\[[\da-fA-F:.]+\]|[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Where the server listens, and its limits. Times are in seconds, sizes in bytes.
+    """The server's address and limits. Times are in seconds, sizes in bytes.
 
     Port 0 is any free one. With an `api_key`, requests must carry it; `/health` and `/metrics` stay open, as in vLLM.
     A connection is closed if the header of its first or next request is incomplete after `header_timeout`, or if its

@@ -18,7 +18,7 @@ class ClaimSetup(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The proof for a claim that is not about a schedule: the true answer, pictures, and the same as lines of text."""
+    """The proof of a claim that is not about a schedule: the true answer, pictures, and a text version."""
 
     truth: Answer
     pictures: Sequence[Picture]

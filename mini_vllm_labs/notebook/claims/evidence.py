@@ -100,7 +100,7 @@ def left_beside_weights() -> Evidence:
 
 
 def completion() -> Evidence:
-    """Compare the mean time of jobs on one server that serves them in turn or all at once with equal shares."""
+    """Compare the mean time of jobs on a server that serves them in turn or in equal shares."""
     times = {f"sigma {sigma}, {order}": mean for sigma in SIGMAS for order, mean in mean_times(sigma).items()}
     chart = bars("Mean time, in mean lengths", times, {name: f"{mean:.1f}" for name, mean in times.items()})
     in_turn, shared = (times[f"sigma {SIGMAS[-1]}, {order}"] for order in ("in turn", "shared"))

@@ -1,4 +1,4 @@
-"""Draws the four states of a block, with the numbers of blocks in each state and of moves in this step."""
+"""Draws the four states of blocks, with the number of blocks in each and the moves in this step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -100,7 +100,7 @@ def cycle_part(moves: Moves, width: float) -> Part:
 
 
 def box(name: str, during: int, num_blocks: int, left: float, right: float, top: float) -> svg.Markup:
-    """Draw a state with its numbers of blocks during and after the step, dashed if they are in the free queue."""
+    """Draw a state with its numbers of blocks during and after the step; dashed means in the free queue."""
     number = str(num_blocks) if during == num_blocks else f"{during} → {num_blocks}"
     dashes = "4 3" if name.startswith("free") else None
     middle = (left + right) / 2

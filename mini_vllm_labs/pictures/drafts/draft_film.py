@@ -1,4 +1,4 @@
-"""Builds the film of a run's drafts: a picture per step, with a row per request and the counts so far."""
+"""Builds the film of a run's drafts: each picture has a row per request and the counts so far."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Collects the data of a picture: a step's verdicts, the text before it and the counts; also describes it as text."""
+"""Collects and describes the data of a picture: a step's verdicts, the text before it, and the counts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -39,7 +39,7 @@ class ChainLayout:
 
 
 def layout_of(chains: Sequence[Chain], width: float) -> ChainLayout:
-    """Lay out boxes as wide as the longest chain allows; tokens are shown if they fit on one or two lines."""
+    """Lay out boxes as wide as the longest chain allows. Tokens are shown if they fit on one or two lines."""
     longest, most = max(len(chain.links) for chain in chains), int((width - MARGIN - LEFT) // MIN_WIDTH)
     columns = min(most, max(len(chain.links) + bool(chain.rest) for chain in chains))
     if longest > most - 1:

@@ -1,4 +1,4 @@
-"""Draws two runs on one time scale, in turn above and ahead below, with knobs for the times of a step."""
+"""Draws a run in turn above a run planned ahead on one time scale, with knobs for step times."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Draws a step as the model runner sees it: a row of tokens, slots, block tables, and the slots that queries read."""
+"""Draws a step as the model runner sees it: tokens in a row, slots, block tables, and each query's reads."""
 
 from mini_vllm_labs.pictures.paged_batch.batch_film import example_batch, paged_batch
 

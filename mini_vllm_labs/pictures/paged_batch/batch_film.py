@@ -41,7 +41,7 @@ def share(
 def paged_batch(
     batch: Sequence[ScheduledRequest] | None = None, block_size: int = BLOCK_SIZE, functions: RowFunctions | None = None
 ) -> Film:
-    """Return a film with a picture per token of a step: row, slots, tables, cache, mask and the slots it reads.
+    """Return a film with a picture per token of a step: row, slots, tables, cache, mask and slots read.
 
     Without `batch`, it shows the step of phase 6's handout. `functions` is a phase-6 module whose numbers are shown;
     numbers that break the handout's rules are red. A step of more than 240 tokens omits some, but never a request's

@@ -1,4 +1,4 @@
-"""Draws the cache slot by slot: the slots that a query reads and writes, and the tokens in all other slots."""
+"""Draws the cache slot by slot: the slots that a query reads and writes, and all other tokens."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Collects the data of the picture: the request of a row, the tokens in a slot, the slots that a query reads."""
+"""Collects the picture's data: the request of each row, the tokens in each slot, the slots that queries read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -77,7 +77,7 @@ def budget_bar(state: RunState, width: int) -> Text:
 
 
 def request_table(state: RunState, width: int) -> Table:
-    """Return a table with one row per request: its part in this step, its computed tokens, the end of its text."""
+    """Return a table with each request's part in this step, computed tokens and end of text."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style=FAINT, pad_edge=False, show_edge=False)
     table.add_column("", width=3)
     table.add_column("state", width=9)

@@ -101,7 +101,7 @@ def shelf_for(runs: Sequence[Recording], width: float) -> Shelf:
 
 
 class PairFrame:
-    """The layout of all pictures of one width: the two runs one below the other, or side by side at half the width."""
+    """The layout of all pictures of one width: two runs stacked, or side by side at half the width."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ def places_in(width: float, wide: int = WIDE) -> int:
 def queue_row(
     name: str, queue: Sequence[int], places: int, draw: Callable[[int], svg.Markup], y: float = 0, wide: int = WIDE
 ) -> list[Layer]:
-    """Return a layer for each place of a row: a block, the number of blocks omitted in the middle, or nothing."""
+    """Return a layer for each place of a row: a block, the number of omitted blocks, or nothing."""
     hidden = svg.text(0, HIGH / 2 + 4, "none", class_="mv-faint")
     if queue:
         number = f"+{len(queue) - places + 1}"
@@ -59,7 +59,7 @@ def queue_row(
 
 
 def both_ends(queue: Sequence[int], places: int) -> list[int | None]:
-    """Return the blocks that fit in the row; None marks the omitted middle of a long queue, or an empty queue."""
+    """Return the blocks that fit in the row. None marks the omitted middle of a long queue, or an empty queue."""
     if len(queue) <= places:
         return list(queue) or [None]
     return [*queue[: places // 2], None, *queue[1 + places // 2 - places :]]
@@ -88,7 +88,7 @@ def outline(wide: int = WIDE) -> svg.Markup:
 
 
 def num_rows(run: Recording) -> int:
-    """Return the maximum number of block tables in a step, or 0 if there are too many to draw or none."""
+    """Return the maximum number of block tables in a step, or 0 if they cannot be drawn."""
     most = max((len(record["scheduled"]) for record in run.steps), default=0)
     return most if run.info.block_size > 1 and most <= MAX_ROWS else 0
 

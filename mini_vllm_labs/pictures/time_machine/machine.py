@@ -93,7 +93,7 @@ def choices(info: RunInfo, shelf: Shelf) -> list[tuple[str, str]]:
 
 
 class MachineFrame:
-    """The common layout of all pictures of a width: the timeline, the places of the memory, and the set of parts."""
+    """The common layout of all pictures of a width: timeline, places of the memory, and set of parts."""
 
     def __init__(self, recording: Recording, outlook: Outlook, width: float, *, brief: bool) -> None:
         self.width, self.brief, self.num_steps = width, brief, len(recording.steps)

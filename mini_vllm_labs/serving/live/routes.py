@@ -53,7 +53,7 @@ class PaceBody(Fields):
 
 
 class CrowdBody(Fields):
-    """How many synthetic requests arrive per second."""
+    """The number of synthetic requests that arrive per second."""
 
     requests_per_second: Annotated[float, Field(ge=0, le=MAX_PER_SECOND)]
 

@@ -1,4 +1,4 @@
-"""Draws the memory, fitted to the page: strips of slots, or a map of blocks if the pool is too large for strips."""
+"""Draws the memory, fitted to the page: strips of slots or, for a large pool, a map of blocks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

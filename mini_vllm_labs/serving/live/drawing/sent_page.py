@@ -54,5 +54,5 @@ class SentPage:
 
 
 def places_of(picture: Picture) -> tuple[object, ...]:
-    """Return the sizes and positions; layers can be replaced only between pictures that share them."""
+    """Return the size and positions of a picture; layers can be replaced only between pictures that share them."""
     return picture.width, picture.height, [(layer.name, layer.x, layer.y) for layer in picture.layers]
