@@ -53,7 +53,7 @@ class FreshError(Exception):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A cell was interrupted. Notebooks show the message and no traceback."""
+    """Raised if a cell is interrupted. Notebooks show the message without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython prints."""
@@ -138,8 +138,8 @@ def ending_here(function: Callable[..., object], arguments: Sequence[object]) ->
 class ReadyProcess:
     """Provides a process that is already running, and starts the next one at once.
 
-    Each process serves one call. A waiting process is discarded if a file of the course was saved after it loaded that
-    file; starters are loaded by the call itself. The waiting process ends with this object and with the kernel.
+    Each process serves one call. A waiting process is discarded if a file of the course was saved after it started;
+    starters are loaded by the call itself. The waiting process ends with this object and with the kernel.
     """
 
     def __init__(self, start: Callable[[], WorkerProcess]) -> None:

@@ -67,7 +67,7 @@ def marked_text(text: str, mark: str) -> str:
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark shown above a result that cannot carry one itself."""
+    """A mark shown above a result that cannot contain one."""
 
     text: str
 

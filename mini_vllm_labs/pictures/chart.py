@@ -104,7 +104,7 @@ def curve(points: Sequence[Point], **attributes: svg.Value) -> svg.Markup:
 
 
 def cloud(points: Iterable[Point], radius: float, **attributes: svg.Value) -> svg.Markup:
-    # A line of no length with round ends is a dot, and one path holds thousands of them.
+    # A zero-length line with round ends is a dot, and one path can contain thousands of them.
     data = "".join(f"M{svg.number(x)} {svg.number(y)}h0" for x, y in points)
     drawn: dict[str, svg.Value] = {"fill": "none", "stroke_width": 2 * radius, "stroke_linecap": "round"}
     return svg.path(data, **drawn, **attributes) if data else svg.Markup("")

@@ -41,7 +41,7 @@ class Slide(Knob):
 
 @dataclass(frozen=True)
 class Menu(Knob):
-    """One of a few values, such as the powers of two."""
+    """A choice of one of a few values, such as powers of two."""
 
     options: Sequence[Any]
     kind = "choice"
@@ -54,7 +54,7 @@ class Menu(Knob):
 
 @dataclass(frozen=True)
 class Switch(Knob):
-    """On or off."""
+    """A knob that is on or off."""
 
     kind = "switch"
 

@@ -24,7 +24,7 @@ NUM_FRAMES, FROZEN_MS, SIZE, LINE, MAX_LINES, HIGH, BAR, STRIP = 80, 15.0, 14, 1
 
 @dataclass(frozen=True)
 class Typing:
-    """One run in simulated time. `ends` are the ends of its steps in ms, `tokens` the steps that gave a word."""
+    """One run in simulated time. `ends` are the ends of its steps in ms, `tokens` the steps that yielded a word."""
 
     name: str
     recording: Recording

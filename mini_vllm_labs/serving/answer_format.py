@@ -76,7 +76,7 @@ def _finite(logprob: Logprob) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """The JSON of one route. A streamed choice begins with `opening`, if there is one, and ends with `ending`."""
+    """The JSON format of one route. A streamed choice begins with `opening`, if set, and ends with `ending`."""
 
     id_prefix: str
     object: str

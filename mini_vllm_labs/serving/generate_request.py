@@ -36,7 +36,7 @@ def choices_of(prompt_token_ids: list[int], params: SamplingParams, n: int, echo
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """The choices of one HTTP request, `n` consecutive ones per prompt. `request_id` is unique while it runs."""
+    """The choices of one HTTP request, `n` consecutive choices per prompt. `request_id` is unique while it runs."""
 
     request_id: str
     format: AnswerFormat

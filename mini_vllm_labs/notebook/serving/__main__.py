@@ -63,7 +63,7 @@ class Watched(StepObserver):
                 self._llm.pause()
 
     def run(self, engine: LLMEngine) -> dict[str, Any]:
-        """Return the trace so far and the unfinished requests.
+        """Return the recording so far and the unfinished requests.
 
         The recorder sorts some requests by their names, which are random; here they are sorted by arrival.
         """

@@ -20,7 +20,7 @@ from mini_vllm_labs.runs.traces.run_state import is_short_name
 
 @dataclass(frozen=True)
 class Query:
-    """One token of the row. `reads` are the slots of the positions 0 to its own, -1 where the table has no block."""
+    """One token of the row. `reads` are the slots of positions 0 to its own, or -1 if the table lacks the block."""
 
     row: int
     number: int
