@@ -21,7 +21,7 @@ LOOK = [
     ("trace", "trace:trace", "Print the decisions of every step of a small workload, or of a trace file."),
     ("stages", "stages:stages", "Show what each phase gains: one workload on phases 1, 1-2, ... 1-5."),
     ("oracle", "oracle:oracle", "Show the first step in which your decisions differ from the right ones."),
-    ("parity", "parity:parity", "Replay recorded vLLM decisions and compare, block ids included."),
+    ("parity", "parity:parity", "Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare, block ids included."),
     (
         "inside-vllm",
         "modules:inside_vllm",
