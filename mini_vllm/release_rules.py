@@ -1,7 +1,7 @@
 """What each release of vLLM decides differently: rules and settings, with the release and the pull request of each.
 
 This is the one place that knows releases. Layers ask for a rule by its name (`electives/releases/`), the config for the
-settings that a release knows, and `docs/what-a-year-changed.md` is made from the same fields.
+settings that a release knows, and the page "What a year changed" is made from the same fields.
 """
 
 from dataclasses import Field, dataclass, field, fields

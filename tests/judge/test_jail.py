@@ -60,7 +60,7 @@ def test_every_situation_meets_a_fresh_process_and_python_starts_once(
 
 def test_where_python_cannot_fork_only_torch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     boot = "from mini_vllm_labs.classroom.worker import inside; inside.CAN_FORK = False; inside.main()"
-    monkeypatch.setattr(jailing, "BOOT", f"{jailing.BOOT.partition('from classroom')[0]}{boot}")
+    monkeypatch.setattr(jailing, "BOOT", f"{jailing.BOOT.partition('from mini_vllm_labs')[0]}{boot}")
     points, started = points_and_starts(Jail(), monkeypatch)
     assert (points, started.count(True)) == (100, 1)
     assert started.count(False) > 10

@@ -254,8 +254,8 @@ def test_names_do_no_harm_and_tell_learners_apart() -> None:
 
 
 def test_a_starter_that_imports_the_course_does_nothing_but_say_so() -> None:
-    with SubmissionDir({5: b"import course\n"}, find_jail()) as folder:
+    with SubmissionDir({5: b"import mini_vllm_labs\n"}, find_jail()) as folder:
         (starter,) = folder.path.glob("labs/phase5_*/starter.py")
         text = starter.read_text(encoding="utf-8")
-    with pytest.raises(ImportError, match="line 1 imports course: your answer has to be in your own file"):
+    with pytest.raises(ImportError, match="line 1 imports mini_vllm_labs: your answer has to be in your own file"):
         exec(text)
