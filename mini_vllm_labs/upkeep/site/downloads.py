@@ -17,6 +17,7 @@ from mini_vllm_labs.upkeep.peer_environment import run_pip
 HERE = Path(__file__).parent
 ROOMS = (
     "__init__.py",
+    "unrun_cells.py",
     "cli/",
     "flashcards/",
     "fresh/",
