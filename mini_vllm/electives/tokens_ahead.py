@@ -162,9 +162,8 @@ class TokensAhead:
         """
         kept: Sampled = {}
         for name in scheduler_output.num_scheduled_tokens:
-            request, token_ids = requests.get(name), sampled_token_ids.get(name)
-            if request is not None and token_ids:
-                kept |= self.update_one(request, scheduler_output, token_ids, waiting, apply)
+            if (request := requests.get(name)) is not None:
+                kept |= self.update_one(request, scheduler_output, sampled_token_ids.get(name, []), waiting, apply)
         return kept
 
     def update_one(
@@ -175,7 +174,9 @@ class TokensAhead:
         waiting: RequestQueue,
         apply: Callable[[SchedulerOutput, Sampled], Sampled],
     ) -> Sampled:
-        """Apply the sampled tokens of one request; return the accepted ones."""
+        """Apply the sampled tokens of one request, if it has any; return the accepted ones."""
+        if not token_ids:
+            return {}
         name = request.request_id
         drafts = scheduler_output.scheduled_spec_decode_tokens.get(name)
         if self.speculation is not None and drafts:

@@ -83,13 +83,7 @@ class NewerTokensAhead(TokensAhead):
     ) -> Sampled:
         self.step.num_done += bool(scheduler_output.num_scheduled_tokens)
         self.step.free_leaving()
-        kept: Sampled = {}
-        for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items():
-            request, token_ids = requests.get(request_id), sampled_token_ids.get(request_id)
-            if request is not None:
-                self.step.in_flight[request_id] -= num_tokens
-                kept |= self.update_one(request, scheduler_output, token_ids or [], waiting, apply)
-        return kept
+        return super().update(scheduler_output, sampled_token_ids, requests, waiting, apply)
 
     def update_one(
         self,
@@ -100,6 +94,7 @@ class NewerTokensAhead(TokensAhead):
         apply: Callable[[SchedulerOutput, Sampled], Sampled],
     ) -> Sampled:
         name = request.request_id
+        self.step.in_flight[name] -= scheduler_output.num_scheduled_tokens[name]
         num_preemptions = scheduler_output.num_preemptions.get(name, request.num_preemptions)
         is_current = num_preemptions == request.num_preemptions or not self.step.rules.in_flight_is_forgotten
         if is_current and token_ids:

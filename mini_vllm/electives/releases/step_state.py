@@ -36,9 +36,8 @@ class StepState:
         self.num_lookahead_tokens = self.num_drafts if self.speculative and self.speculative.drafter_has_kv_cache else 0
         self.draft_slots = self.speculative.draft_slots if self.speculative else 0
         lookahead = self.speculative.prefill_lookahead if self.speculative and self.rules.prefill_lookahead else 0
-        self.num_unsettled_tokens = max(
-            0, lookahead - 1
-        )  # their K and V are not final, so no block with them is cached
+        # Their K and V are not final, so no block with them is cached.
+        self.num_unsettled_tokens = max(0, lookahead - 1)
         self.interval: int = config.setting("prefill_schedule_interval")
         self.most_tokens = config.setting("max_num_scheduled_tokens") or config.max_num_batched_tokens
         self.pause_state = PauseState.UNPAUSED
