@@ -52,30 +52,20 @@ def long_lines(text: str) -> Iterator[str]:
             yield normal
 
 
-ROOMS = (
-    *(
-        "__init__.py",
-        "colab.py",
-        "unrun_cells.py",
-        "cli/",
-        "flashcards/",
-        "fresh/",
-        "grading/",
-        "notebook/",
-        "pictures/",
-        "runs/",
-        "simulation/",
-        "policies/",
-        "bench/",
-    ),
-    *("serving/", "inside_vllm/", "upkeep/vllm_inside/", "upkeep/build_backend/", "upkeep/__init__.py"),
-    *("upkeep/peer_environment.py", "upkeep/tiny_model/"),
-    *("upkeep/openvino_peer/", "upkeep/llama_cpp_peer/", "upkeep/vllm_peer/"),
+ROOMS = "bench cli flashcards fresh grading inside_vllm notebook pictures policies runs serving simulation".split()
+PEERS = "vllm_inside vllm_peer openvino_peer llama_cpp_peer".split()
+UPKEEP = ("__init__.py", "build_backend", "peer_environment.py", "tiny_model", *PEERS)
+PACKAGE = (
+    "__init__.py",
+    "colab.py",
+    "unrun_cells.py",
+    *(f"{one}/" for one in ROOMS),
+    *(f"upkeep/{one}" for one in UPKEEP),
 )
 RELEASED = (
     *("LICENSE", "Makefile", ".gitignore", "constraints.txt", "environment.yml", "postBuild"),
     *("pyproject.toml", "conftest.py", "lab.py", "labs/", "mini_vllm/", "notebooks/"),
-    *("docs/architecture.md", "docs/pictures/", *(f"mini_vllm_labs/{room}" for room in ROOMS)),
+    *("docs/architecture.md", "docs/pictures/", *(f"mini_vllm_labs/{name}" for name in PACKAGE)),
 )
 
 TEMPLATES = "mini_vllm_labs/upkeep/student_edition/"

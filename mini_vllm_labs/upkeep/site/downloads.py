@@ -15,19 +15,6 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.upkeep.peer_environment import run_pip
 
 HERE = Path(__file__).parent
-ROOMS = (
-    "__init__.py",
-    "unrun_cells.py",
-    "cli/",
-    "flashcards/",
-    "fresh/",
-    "grading/",
-    "notebook/",
-    "pictures/",
-    "policies/",
-    "runs/",
-    "simulation/",
-)
 PYODIDE = "314.0.6"  # the version for which jupyterlite-pyodide-kernel in builder.txt was made
 PYODIDE_SHA512 = "BKDTJyIqFxC4BExLqeRS3f5xvXZIjOt8C3zGLN/Cc7tFxSwvKVhVkchQQ2AGLOtR4YrVOIFxbV8poyDOOmWwxQ=="
 PYTHON = "3.14"  # inside that Pyodide
@@ -42,12 +29,13 @@ NO_JEDI = {
 }
 BOOT = Path(__file__).with_name("boot.py")
 NAME = "mini_vllm_course"
-FOLDERS = ("mini_vllm/", "labs/", *(f"mini_vllm_labs/{name}" for name in ROOMS))
+FOLDERS = ("mini_vllm/", "mini_vllm_labs/", "labs/")
 FILES = ("conftest.py", "pyproject.toml")
 LEFT_OUT = (  # only a local installation or the build of the site uses these
     "mini_vllm/embedded_model/model.safetensors",
     "mini_vllm/embedded_model/draft/",
     "mini_vllm/embedded_model/adapter/",
+    *(f"mini_vllm_labs/{room}/" for room in ("bench", "inside_vllm", "serving", "upkeep")),
     "mini_vllm_labs/runs/parity/traces",  # and those of later releases
     "labs/phase6_gpu_runner/test_",
 )
