@@ -65,7 +65,7 @@ class Scheduler:
         return self._groups.max_held_blocks(num_tokens, self.max_num_batched_tokens + self.num_spare_tokens)
 
     def schedule(self) -> SchedulerOutput:
-        """Plan the next step and count its tokens as computed. Results later only correct that count."""
+        """Plan the next step and count its tokens as computed. Its results only ever correct that count."""
         self.finished_req_ids.clear()
         self.gates.start_step()
         scheduler_output = self.functions.schedule_step(
@@ -157,10 +157,9 @@ class Scheduler:
     def finish_request(
         self, request_id: str, status: RequestStatus, reason: str | None = None, num_computed_tokens: int | None = None
     ) -> Request | None:
-        """End an unfinished request with a final `status`, remove it from its queue and free its blocks.
+        """End an unfinished request with a final `status` and free its blocks; return it, or None if it is unknown.
 
-        Returns the request, or None if there is none with this id. The K and V of its first `num_computed_tokens`
-        tokens stay in the prefix cache (default: all scheduled tokens).
+        The K and V of its first `num_computed_tokens` tokens stay in the prefix cache (default: all scheduled ones).
         """
         request = self.requests.get(request_id)
         if request is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServiceLevel:
-    """A class of requests and its three limits in seconds: to the first token, per later token, and to the end.
+    """A class of requests and its limits in seconds: to the first token, per later token, and to the end.
 
     `tpot` is the mean time per output token after the first one; `e2e` counts from arrival, as `ttft` does. `inf` means
     no limit. Raises `ValueError` for a limit that is not over 0.

@@ -78,7 +78,7 @@ def group_bytes(nfa: Nfa, alphabet: frozenset[int]) -> dict[int, list[int]]:
 
 
 class Part(NamedTuple):
-    """A part of a regex: whether it matches the empty text, and which positions read its first and its last byte."""
+    """A part of a regex: whether it matches the empty text, and which positions read its first and last byte."""
 
     is_nullable: bool
     first: frozenset[int]

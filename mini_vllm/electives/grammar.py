@@ -52,7 +52,7 @@ def follow(grammar: Grammar, request: Request, newest: Sequence[int] = ()) -> No
 def fill_after_drafts(
     grammar: Grammar, request_id: str, draft_token_ids: Sequence[int], bitmask: Bitmask, row: int
 ) -> None:
-    """Fill one row per draft and one after the last, from `row`; stop at the first draft that the grammar rejects.
+    """Fill one row per draft and one after the last, from `row`; stop at the first draft the grammar rejects.
 
     The grammar ends in the state in which it started.
     """

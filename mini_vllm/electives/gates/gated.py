@@ -1,4 +1,4 @@
-"""Combines all gates and connects them to phases 1, 2 and 5: through a queue, a chunk policy and a KV cache."""
+"""Combines all gates and connects them to phases 1, 2 and 5 by a queue, chunk policy and KV cache."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 

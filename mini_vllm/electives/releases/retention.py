@@ -14,8 +14,8 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 class RetainedWindows(GroupedPrefixCache):
     """A `GroupedPrefixCache` that omits most window blocks. (vLLM: `SlidingWindowManager.reachable_block_mask`.)
 
-    A hit needs the blocks of one window before its end. They are entered where a hit can end: after the last whole
-    block before the last prompt token, and at the junction up to which only full attention had a hit. With an interval
+    A hit needs the blocks of one window before its end, so these enter the cache. A hit can end after the last whole
+    block before the last prompt token, or at the junction up to which only full attention had a hit. With an interval
     of r > 0 tokens, a hit can also end at every r-th token.
     """
 
