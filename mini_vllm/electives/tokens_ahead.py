@@ -106,7 +106,7 @@ class KVCacheAhead(WrappedKVCache):
             self.cache_blocks(request, min(request.num_computed_tokens, request.num_tokens - 1))
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        # The last tokens of a request may have filled blocks, and phase 1 frees them before `update_one` caches them.
+        # The last tokens of a request may have filled blocks, which phase 1 frees before `update_one` can cache them.
         self.cache_late_blocks(request)
         self._num_cached_blocks.pop(request.request_id, None)
         self.inner.free(request, num_computed_tokens)

@@ -185,9 +185,9 @@ class KVTransfers:
         """Break a stall, where vLLM 0.13.0 would wait for ever.
 
         A request that has received its K and V can wait after requests that need its blocks. Then every plan is empty,
-        or the other requests are admitted and preempted in turn. `MAX_STEPS_IN_VAIN` counts empty steps since the last
-        token without a transfer in progress. After these, the last waiting request that holds blocks loses them and
-        computes its prompt here.
+        or the other requests are admitted and preempted in turn. After `MAX_STEPS_IN_VAIN` empty steps since the last
+        token, without a transfer in progress, the last waiting request that holds blocks loses them and computes its
+        prompt here.
         """
         holders = [request for request in waiting if self.kv.block_ids(request.request_id)]
         if has_sampled or not holders:

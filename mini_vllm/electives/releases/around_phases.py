@@ -40,7 +40,7 @@ class NewerChunks(WrappedChunks):
 
 
 class NewerPreemption:
-    """Phase 3 under the newer rules: clears a victim's tokens in flight.
+    """Phase 3 under the newer rules: clears a victim's placeholders and drafts.
 
     Under `priority`, phase 1 goes on with its loop after a request has preempted itself.
     """
