@@ -1,7 +1,7 @@
-"""What each release of vLLM decides differently: rules and settings, with the release and the pull request of each.
+"""Scheduling rules and settings that differ between releases of vLLM, each with its release and pull request.
 
-This is the one place that knows releases. Layers ask for a rule by its name (`electives/releases/`), the config for the
-settings that a release knows, and the page "What a year changed" is made from the same fields.
+This is the only module that knows releases. Layers read a rule by its name (`electives/releases/`). The config checks
+which settings a release knows. The page "What a year changed" is generated from the same fields.
 """
 
 from dataclasses import Field, dataclass, field, fields
@@ -11,16 +11,17 @@ RELEASES = ("0.13.0", "0.33.0")
 
 
 def _rule(since: str, trace: str, before: str, now: str, why: str) -> Any:
-    """Return the field of a rule: since when, a recording that shows it, what it was and is.
+    """Return a rule's dataclass field, False by default, with the arguments as metadata.
 
-    `why` names the reason and the pull requests of vLLM, as far as both were found.
+    `since` is the release that changed the rule, and `trace` a recording that shows the change. `before` and `now`
+    describe the old and the new rule. `why` names the reason and vLLM's pull requests, as far as both were found.
     """
     return field(default=False, metadata={"since": since, "trace": trace, "before": before, "now": now, "why": why})
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRules:
-    """The rules of one release: each field is False for what 0.13.0 does, True for what has replaced it."""
+    """The rules of one release. A field is False for 0.13.0's behaviour and True for the newer behaviour."""
 
     in_flight_is_forgotten: bool = _rule(
         "0.27",
@@ -154,7 +155,7 @@ class ReleaseRules:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting that 0.13.0 does not know: since when there is one, and its default."""
+    """A setting that 0.13.0 does not know, with the release that added it and its default."""
 
     since: str
     default: Any
@@ -176,19 +177,19 @@ SETTINGS = {
 
 
 def rules_of(release: str) -> ReleaseRules:
-    """Return the rules of a release. Raises `ValueError` with the known ones."""
+    """Return the rules of a release. Raises `ValueError` with the known releases for any other."""
     if release not in RELEASES:
         raise ValueError(f"vllm must be one of the releases {', '.join(RELEASES)}; got {release!r}")
     return ReleaseRules(**{one.name: _number(one.metadata["since"]) <= _number(release) for one in rules()})
 
 
 def rules() -> tuple[Field[bool], ...]:
-    """Return the fields of `ReleaseRules`, with `since`, `trace`, `before`, `now` and `why` as their metadata."""
+    """Return the fields of `ReleaseRules`; their metadata are `since`, `trace`, `before`, `now` and `why`."""
     return fields(ReleaseRules)
 
 
 def require_known(release: str, settings: object) -> None:
-    """Raise `ValueError` for a setting of `SETTINGS` that is not None, if the release does not know it."""
+    """Raise `ValueError` if a setting of `SETTINGS` is not None and the release does not know it."""
     for name, setting in SETTINGS.items():
         value = getattr(settings, name, None)
         if value is not None and _number(setting.since) > _number(release):

@@ -1,4 +1,4 @@
-"""The block tables of a scheduler with rules after vLLM 0.13.0, over phase 2's pool."""
+"""Builds the KV cache manager of a scheduler with rules after vLLM 0.13.0, over phase 2's pool."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,9 +23,9 @@ def newer_kv_cache(
     functions: WindowFunctions | None,
     cache_layers: Sequence[CacheLayer],
 ) -> NewerKVCacheManager:
-    """Return the engine's own block tables: phase 2's queue and pool, phase 4's cache, and phase 12 with windows.
+    """Build the engine's KV cache manager from phase 2's queue and pool, phase 4's cache, and phase 12 for windows.
 
-    Phase 2's manager cannot hand out a freed block before the others, so it has no part in this.
+    Phase 2's manager is not used, because it cannot hand out a freed block before the others.
     Raises `ValueError` without phase 2, or without phase 12 if there are windows.
     """
     config, tables = step.config, dict[str, Tables]()

@@ -36,7 +36,7 @@ Layer = Callable[[SchedulerParts], SchedulerParts]
 
 
 class _ChangedGates(TypedDict, total=False):
-    """What a release after 0.13.0 hands to `AdmissionGates`."""
+    """Optional arguments of `AdmissionGates` under a release after 0.13.0."""
 
     num_tokens_left: Callable[[], int]
     counted: Callable[[], Sequence[Request]]
@@ -97,13 +97,13 @@ class SchedulerLayers:
 
     @property
     def _prefill_lookahead(self) -> int:
-        """How many tokens after a chunk the drafter reads, where the release cares."""
+        """How many tokens after a chunk the drafter reads; 0 if the release ignores it."""
         speculative, rules = self.config.speculative_config, rules_of(self.config.vllm)
         return speculative.prefill_lookahead if speculative is not None and rules.prefill_lookahead else 0
 
     @property
     def _hash_lookahead(self) -> int:
-        """How many tokens after a block its hash covers."""
+        """How many tokens after a block the block's hash covers."""
         speculative = self.config.speculative_config
         if speculative is None or speculative.disable_lookahead_block_hashes or not self.caches:
             return 0
@@ -119,14 +119,14 @@ class SchedulerLayers:
         return ObservedPrefixCache(inner, self.on_evict)
 
     def _under_policy(self, parts: SchedulerParts) -> SchedulerParts:
-        """Let the policy order the queue and the victims, and limit shares."""
+        """Let the policy order the queue and the victims, and limit each request's tokens."""
         assert self.policy is not None
         policed = PolicyScheduling(self.policy, parts.functions, self.clock)
         functions, preemption = policed.functions, policed.preemption(parts.preemption)
         return replace(parts, functions=functions, preemption=preemption, waiting=policed.new_queue())
 
     def _with_tokens_ahead(self, parts: SchedulerParts) -> SchedulerParts:
-        """Phases 7 and 8: steps are planned with tokens that are not known yet."""
+        """Add phases 7 and 8, which plan steps with tokens that are not known yet."""
         speculation, async_scheduling = self.electives.make_speculation(), self.electives.make_async_scheduling()
         if isinstance(parts.release, StepState):
             newer = NewerSpeculation(speculation, parts.release) if speculation else None
@@ -190,20 +190,20 @@ class SchedulerLayers:
 
 
 def wrapped(prefix_cache: PrefixCache, layers: Sequence[CacheLayer]) -> PrefixCache:
-    """Return a prefix cache within these layers, the first of which is the innermost."""
+    """Wrap a prefix cache in `layers`; the first layer is the innermost."""
     for layer in layers:
         prefix_cache = layer(prefix_cache)
     return prefix_cache
 
 
 def _with_newer_chunks(parts: SchedulerParts) -> SchedulerParts:
-    """A release after 0.13.0: how many tokens a request gets, besides phase 5's limits."""
+    """Add the limits of a release after 0.13.0 on a request's tokens to those of phase 5."""
     assert isinstance(parts.release, StepState)
     return replace(parts, chunks=NewerChunks(parts.chunks, parts.release))
 
 
 def _with_newer_steps(parts: SchedulerParts) -> SchedulerParts:
-    """A release after 0.13.0: the limits of a step, victims, and what is counted. The outermost layer."""
+    """Add the outermost layer of a release after 0.13.0: step limits, victims and the record of the plan."""
     assert isinstance(parts.release, StepState)
     step, preemption = parts.release, NewerPreemption(parts.preemption, parts.release)
     processed = parts.gates.processed if isinstance(parts.gates, AdmissionGates) else None

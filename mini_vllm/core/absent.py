@@ -1,4 +1,4 @@
-"""What each seam does before its phase exists: the engine runs, but without the feature."""
+"""Do-nothing implementations of the seams: without a phase the engine runs, but lacks its feature."""
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
@@ -9,9 +9,9 @@ from mini_vllm.core.step import KVConnectorOutput, SchedulerOutput
 
 
 class SlotReservation:
-    """Phase 2 absent: one slot per token, and a request reserves all it may ever need on admission.
+    """Phase 2 absent: gives each token one slot; a request reserves its maximum on admission.
 
-    To the rest of the engine a slot is a block of one token, so that the same runner works on both.
+    The rest of the engine treats a slot as a block of one token, so the same runner works with both.
     Slot 0 stays unused, as block 0 does.
     """
 
@@ -56,7 +56,7 @@ class SlotReservation:
 
 
 class NoPreemption:
-    """Phase 3 absent: no request is preempted; a request that gets no memory skips this step."""
+    """Phase 3 absent: preempts no request; a request without free blocks skips this step."""
 
     def make_room(
         self,
@@ -71,7 +71,7 @@ class NoPreemption:
 
 
 class NoPrefixCache:
-    """Phase 4 absent, or prefix caching switched off: nothing is ever found."""
+    """Phase 4 absent, or prefix caching switched off: never finds a block."""
 
     def update_block_hashes(self, request: Request) -> None:
         return None
@@ -101,7 +101,7 @@ class NoPrefixCache:
 
 
 class WholePrompts:
-    """Phase 5 absent: a prompt is computed in one step, or it waits."""
+    """Phase 5 absent: computes a prompt in one step, or lets it wait."""
 
     def __init__(self, clamp: Clamp) -> None:
         self.clamp = clamp
@@ -109,7 +109,7 @@ class WholePrompts:
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         num_wanted = request.num_tokens - num_computed_tokens
         num_granted = self.clamp(num_wanted, token_budget, 0)
-        # After its prompt a running request gets drafts, and some are better than none.
+        # After its prompt a running request may have drafts, and computing some of them is still useful.
         is_whole = num_granted == num_wanted or request.status is RequestStatus.RUNNING
         return num_granted if is_whole else 0
 
@@ -123,7 +123,7 @@ class WholePrompts:
 
 
 class NoGates:
-    """Phases 9 to 11 absent: every waiting request may be admitted, and no K and V come from elsewhere."""
+    """Phases 9 to 11 absent: admits any waiting request and transfers no K and V."""
 
     passes_over = has_connector = awaits_others = False
     requests_being_sent: Sequence[str] = ()

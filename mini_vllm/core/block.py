@@ -1,8 +1,8 @@
-"""One block of the KV cache: the bookkeeping, not the memory."""
+"""The bookkeeping of one KV cache block; its memory belongs to the runner."""
 
 from dataclasses import dataclass
 
-NULL_BLOCK_ID = 0  # never handed out: it stands where a table needs no block
+NULL_BLOCK_ID = 0  # never handed out: fills the places of a table that need no block
 
 
 @dataclass(slots=True, eq=False)
@@ -10,7 +10,7 @@ class KVCacheBlock:
     """A block and its neighbours in the free queue. (vLLM: `v1/core/kv_cache_utils.py`.)
 
     `ref_cnt` is the number of requests that hold the block. The two links are set only while the
-    block lies in the free queue.
+    block is in the free queue.
     """
 
     block_id: int

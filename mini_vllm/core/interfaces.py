@@ -1,7 +1,7 @@
-"""The six seams: what each phase's code must offer to the rest of the engine. (`electives.py`: phases 7 and 8.)
+"""The six seams between the engine and phases 1 to 6. (Phases 7 to 13: `electives/`.)
 
-Each `Protocol` is written by one phase (named in the docstring), has a do-nothing version in `absent.py`, and
-reaches its users through `build.py`. Nothing here has behaviour.
+The docstring of each `Protocol` names the phase that implements it. Without that phase the engine uses the do-nothing
+version in `absent.py`. `build.py` passes each implementation to its users. Nothing here has behaviour.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class KVCacheManager(Protocol):
 
     @property
     def num_usable_blocks(self) -> int:
-        """Blocks that requests can hold; the null block is not one of them."""
+        """Blocks that requests can hold, without the null block."""
 
     @property
     def num_free_blocks(self) -> int:
@@ -49,40 +49,40 @@ class KVCacheManager(Protocol):
         hit_blocks: Sequence[int] = (),
         num_lookahead_tokens: int = 0,
     ) -> list[int] | None:
-        """Allocate the request blocks for `num_new_tokens` more tokens: all of them or none.
+        """Allocate the blocks that a request needs for `num_new_tokens` more tokens: all of them or none.
 
         Returns the ids of the blocks taken from the free queue, in order. An empty list is a success:
-        the request's last block had room. None is a refusal, and nothing has changed.
+        the request's last block had room. Returns None and changes nothing if too few blocks are free.
         """
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        """Free all blocks, last block first; those not full by `num_computed_tokens` leave the prefix cache."""
+        """Free all blocks, last block first; those that `num_computed_tokens` do not fill leave the prefix cache."""
 
     def block_ids(self, request_id: str) -> list[int]:
-        """Return the request's block table; empty if it holds nothing."""
+        """Return the request's block table; empty if the request holds no block."""
 
     def free_block_ids(self) -> list[int]:
         """Return the free queue, front first. For pictures and checks, not for the hot path."""
 
     def ref_counts(self) -> dict[int, int]:
-        """Return block id to number of holders, for the blocks in use."""
+        """Return the number of holders of each block in use, by block id."""
 
 
 class BlockPool(Protocol):
     """The part of phase 2 that phase 4 uses."""
 
     def touch(self, block_id: int) -> None:
-        """Add a holder to a block; remove it from the free queue if it was there."""
+        """Add a holder to a block; remove the block from the free queue if it was there."""
 
 
 class WholeBlockPool(BlockPool, Protocol):
-    """The part of phase 2 that groups of layers share, each with tables of its own."""
+    """The part of phase 2 that several groups of layers share; each group has separate tables."""
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         """Take blocks from the front of the free queue."""
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        """Remove one holder from each block; those without one go to the back of the free queue."""
+        """Remove one holder from each block; blocks without a holder go to the back of the free queue."""
 
 
 class Preemption(Protocol):
@@ -101,8 +101,8 @@ class Preemption(Protocol):
 
         Victims move from `running` to `waiting` and are recorded in `scheduler_output.preempted`. A victim that was
         scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`.
-        True: the slots are held. False: they are not, because `request` was its own last victim
-        (it is PREEMPTED now) or because no request may be preempted (it is still RUNNING).
+        Returns True if `request` holds the slots. Returns False if `request` was its own last victim (it is
+        PREEMPTED now), or if no request may be preempted (it is still RUNNING).
         """
 
 
@@ -110,7 +110,7 @@ class PrefixCache(Protocol):
     """Phase 4: which block holds which tokens."""
 
     def update_block_hashes(self, request: Request) -> None:
-        """Append to `request.block_hashes` the hashes of the blocks that its tokens have filled since."""
+        """Append to `request.block_hashes` the hashes of the blocks filled since the last call."""
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens."""
@@ -124,13 +124,13 @@ class PrefixCache(Protocol):
         """Enter blocks `num_cached_blocks` to `num_full_blocks - 1` of the request's table in the cache."""
 
     def evict(self, block_id: int) -> bool:
-        """Evict a block that is being allocated. True if it was in the cache."""
+        """Evict a block that is being allocated; return whether it was in the cache."""
 
     def drop_uncomputed(self, block_ids: Sequence[int]) -> None:
         """Remove blocks that were entered in the cache but never computed."""
 
     def cached_blocks(self) -> dict[int, bytes]:
-        """Return block id to block hash for every block in the cache. For pictures and checks, not for the hot path."""
+        """Return the hash of every cached block, by block id. For pictures and checks, not for the hot path."""
 
     def hit_rate(self) -> float:
         """Return the share of the admitted requests' tokens that the cache supplied, 0 to 1."""
@@ -148,7 +148,7 @@ class ChunkPolicy(Protocol):
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         """Return how many tokens to compute next, after all caps; 0 means not in this step.
 
-        `num_computed_tokens` is the request's own counter, or for a waiting request its prefix hit.
+        `num_computed_tokens` is the request's counter, or for a waiting request its prefix hit.
         """
 
     def admits(
@@ -161,13 +161,13 @@ class ChunkPolicy(Protocol):
 
 
 class Clamp(Protocol):
-    """Phase 1: how many tokens one request gets of the remaining budget."""
+    """Phase 1: how many tokens of the remaining budget one request gets."""
 
     def __call__(self, num_new: int, budget: int, threshold: int) -> int: ...
 
 
 class ScheduleStep(Protocol):
-    """Phase 1: the two-phase step."""
+    """Phase 1: plans a step in two phases, running requests first, then admissions."""
 
     def __call__(
         self,
@@ -183,7 +183,7 @@ class ScheduleStep(Protocol):
 
 
 class UpdateFromOutput(Protocol):
-    """Phase 1: what happens to the sampled tokens."""
+    """Phase 1: applies a step's sampled tokens to its requests."""
 
     def __call__(
         self,

@@ -1,4 +1,4 @@
-"""What must be true of an engine after every step. Each check raises `InvariantError` with the numbers."""
+"""Checks of the engine's state after every step. Each raises `InvariantError` with the numbers."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def check_step(scheduler: Scheduler, scheduler_output: SchedulerOutput) -> None:
-    """Check a plan against the limits, right after `schedule()`."""
+    """Check a plan against the engine's limits, directly after `schedule()`."""
     total = scheduler_output.total_num_scheduled_tokens
     budget = scheduler.max_num_batched_tokens
     left = scheduler_output.token_budget
@@ -39,7 +39,7 @@ def check_step(scheduler: Scheduler, scheduler_output: SchedulerOutput) -> None:
 
 
 def check_state(scheduler: Scheduler, policy: Policy = "fcfs") -> None:
-    """Check queues, counters and blocks. Holds at every moment between two steps."""
+    """Check queues, counters and blocks. The checks hold at any time between two steps."""
     check_queues(scheduler, policy)
     for request in scheduler.requests.values():
         check_request(request, scheduler)
@@ -49,7 +49,7 @@ def check_state(scheduler: Scheduler, policy: Policy = "fcfs") -> None:
 
 
 def check_queues(scheduler: Scheduler, policy: Policy) -> None:
-    """Every live request is in exactly one queue, with the status that goes with it, in order."""
+    """Check that every live request is in exactly one queue, in order and with that queue's status."""
     places = Counter(r.request_id for r in [*scheduler.running, *scheduler.waiting])
     twice = [request_id for request_id, count in places.items() if count > 1]
     require(not twice, f"in the queues more than once: {twice}")
@@ -66,16 +66,16 @@ def check_queues(scheduler: Scheduler, policy: Policy) -> None:
     if policy == "fcfs":
         arrival = {request_id: order for order, request_id in enumerate(scheduler.requests)}
         queue = [r.request_id for r in [*scheduler.running, *scheduler.waiting]]
-        if scheduler.gates.passes_over:  # what was passed over keeps its place, but others have been admitted before it
+        if scheduler.gates.passes_over:  # a request that was passed over keeps its place while later ones are admitted
             queue = [r.request_id for r in scheduler.waiting if r.num_cached_tokens < 0]
             if scheduler.release is not None and scheduler.gates.has_connector:
-                queue = []  # what holds blocks, or has lost them with its load, has come before the others
+                queue = []  # requests that hold blocks, or lost them with their load, precede the others
         for older, younger in pairwise(queue):
             require(arrival[older] < arrival[younger], f"{younger} arrived before {older} but comes after it")
 
 
 def check_request(request: Request, scheduler: Scheduler) -> None:
-    """The counters are in range, and the block table has the length that they require."""
+    """Check that a request's counters are in range and its block tables have the required length."""
     name, computed, kv = request.request_id, request.num_computed_tokens, scheduler.kv
     num_known = request.num_tokens + request.num_output_placeholders
     require(
@@ -90,10 +90,10 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
         require(computed == 0, f"{name} waits with {computed} computed tokens")
         require(not any(tables), f"{name} waits but holds {sum(map(len, tables))} blocks")
         return
-    # Stand-ins for drafts may be planned after the last possible token, where there is never a draft.
+    # Stand-ins for drafts may be planned past the last possible token; real drafts never are.
     num_needed = cdiv(min(computed, request.max_total_tokens(scheduler.max_model_len) - 1), kv.block_size)
     num_allowed = cdiv(min(computed + scheduler.num_spare_tokens, scheduler.max_model_len), kv.block_size)
-    if scheduler.gates.passes_over:  # blocks of a load, filled or lost
+    if scheduler.gates.passes_over:  # a load takes blocks for all known tokens, and keeps them if some are lost
         num_allowed = max(num_allowed, cdiv(num_known + scheduler.num_spare_tokens, kv.block_size))
     num_allowed = max(num_needed, num_allowed)
     for table in tables:
@@ -102,7 +102,7 @@ def check_request(request: Request, scheduler: Scheduler) -> None:
 
 
 def check_pool(scheduler: Scheduler) -> None:
-    """Every block is either free or held by `ref_cnt` requests."""
+    """Check that every block is either free or held by `ref_cnt` requests."""
     kv = scheduler.kv
     holders: Counter[int] = Counter()
     for request_id in (*scheduler.requests, *scheduler.gates.requests_being_sent):
@@ -113,7 +113,7 @@ def check_pool(scheduler: Scheduler) -> None:
     require(len(free) == kv.num_free_blocks, f"{len(free)} blocks in the free queue, {kv.num_free_blocks} counted")
     require(len(set(free)) == len(free), f"a block is in the free queue twice: {free}")
     counts = kv.ref_counts()
-    if dict(holders) != counts:  # not `require`: its words would print both dicts in every step
+    if dict(holders) != counts:  # not `require`: building its message would format both dicts in every step
         raise InvariantError(f"holders {dict(holders)}, reference counts {counts}")
     require(not holders.keys() & set(free), f"free and held: {holders.keys() & set(free)}")
     require(0 not in holders and 0 not in free, "block 0 is the null block: never free, never held")
@@ -122,7 +122,7 @@ def check_pool(scheduler: Scheduler) -> None:
 
 
 def check_sharing(scheduler: Scheduler) -> None:
-    """A block is in two tables only if both requests agree on every token up to its end."""
+    """Check that two requests share a block only if they agree on every token up to its end."""
     kv = scheduler.kv
     owner: dict[int, tuple[Request, int]] = {}
     for request, index, block_id in _places(scheduler):
@@ -135,11 +135,11 @@ def check_sharing(scheduler: Scheduler) -> None:
 
 
 def check_cache(scheduler: Scheduler) -> None:
-    """A cached block that a request holds is full and computed, and equal hashes mean equal prefixes."""
+    """Check that cached blocks held by requests are full and computed, and that equal hashes mean equal prefixes."""
     kv, cached = scheduler.kv, scheduler.prefix_cache.cached_blocks()
     prefix_of_hash: dict[bytes, object] = {}
     most_computed: dict[int, int] = {}
-    if scheduler.gates.has_connector:  # of several requests that lost a block, the first one caches it again
+    if scheduler.gates.has_connector:  # if several requests lost a block, the first of them caches it again
         for request, _, block_id in _places(scheduler):
             most_computed[block_id] = max(most_computed.get(block_id, 0), request.num_computed_tokens)
     for request, index, block_id in _places(scheduler):
@@ -157,7 +157,7 @@ def check_cache(scheduler: Scheduler) -> None:
 
 
 def leak_of(scheduler: Scheduler) -> str:
-    """Return what to tell about blocks that are neither free nor held by a running request; empty without any."""
+    """Return a message about blocks that are neither free nor held by a request; empty if there are none."""
     kv = scheduler.kv
     holders = (*scheduler.requests, *scheduler.gates.requests_being_sent)
     held = {block_id for request_id in holders for block_id in _held_blocks(scheduler, request_id)}
@@ -167,7 +167,7 @@ def leak_of(scheduler: Scheduler) -> str:
 
 
 def check_drained(scheduler: Scheduler) -> None:
-    """After the last request nothing is left: no request, no holder, every block free."""
+    """Check that the last request has left nothing: no request, no holder, every block free."""
     require(not scheduler.requests, f"unfinished: {list(scheduler.requests)}")
     require(not scheduler.running and not len(scheduler.waiting), "a queue is not empty")
     kv = scheduler.kv
@@ -177,14 +177,14 @@ def check_drained(scheduler: Scheduler) -> None:
 
 
 def _held_blocks(scheduler: Scheduler, request_id: str) -> list[int]:
-    """Return the blocks of all tables of a request. The null block stands where a window needs none."""
+    """Return the blocks in all tables of a request, without the null blocks of windows."""
     tables = scheduler.block_tables(request_id)
     has_windows = scheduler.has_windows
     return [block_id for table in tables for block_id in table if block_id != NULL_BLOCK_ID or not has_windows]
 
 
 def _places(scheduler: Scheduler) -> Iterator[tuple[Request, int, int]]:
-    """Yield each running request's blocks with their places in its tables."""
+    """Yield each running request with the index and the id of every block in its tables."""
     for request in scheduler.running:
         for table in scheduler.block_tables(request.request_id):
             for index, block_id in enumerate(table):

@@ -1,7 +1,7 @@
 """One request: its tokens, its two counters, and one method per change of its status.
 
-A request is done computing when `num_computed_tokens` has caught up with `num_tokens`. There is no
-prefill mode and no decode mode: a prompt is a request that is far behind, a decode is one token behind.
+A request is fully computed when `num_computed_tokens` has caught up with `num_tokens`. Prefill and decode are not
+separate modes: in a prefill the counter is many tokens behind, in a decode one token.
 (vLLM: `v1/request.py`.)
 """
 
@@ -19,8 +19,8 @@ from mini_vllm.sampling_params import SamplingParams
 class RequestStatus(enum.IntEnum):
     """The state of a request. Every status after `PREEMPTED` is final.
 
-    A request that is WAITING_FOR_FSM has a grammar that is still being compiled; one that is WAITING_FOR_REMOTE_KVS
-    holds blocks whose K and V are still being loaded.
+    In WAITING_FOR_FSM the request's grammar is still being compiled. In WAITING_FOR_REMOTE_KVS the request holds
+    blocks whose K and V are still being loaded.
     """
 
     WAITING = enum.auto()
@@ -34,7 +34,7 @@ class RequestStatus(enum.IntEnum):
     FINISHED_ERROR = enum.auto()
 
 
-LAST_UNFINISHED = RequestStatus.PREEMPTED  # looked up once: in Python 3.11 that takes longer than the comparison
+LAST_UNFINISHED = RequestStatus.PREEMPTED  # a constant, because in Python 3.11 the attribute costs more than comparing
 FINISH_REASONS = {
     RequestStatus.FINISHED_STOPPED: "stop",
     RequestStatus.FINISHED_LENGTH_CAPPED: "length",
@@ -45,7 +45,7 @@ FINISH_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class MultiModalFeatureSpec:
-    """One image of a prompt: tokens `offset` to `offset + length - 1` stand for the embeddings of its content.
+    """One image of a prompt. Tokens `offset` to `offset + length - 1` are placeholders for its embeddings.
 
     Equal contents have equal identifiers. (vLLM: `multimodal/inputs.py`.)
     """
@@ -70,16 +70,16 @@ class Grammar(Protocol):
         """Tokens accepted so far, less those rolled back."""
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
-        """Move on by these tokens. False at the first one that is not allowed; those before it are accepted."""
+        """Accept tokens up to the first that is not allowed; return whether all were accepted."""
 
     def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
-        """Return the first of these tokens, as many as could be accepted, and stay in place."""
+        """Return the longest prefix of `tokens` that could be accepted, without accepting it."""
 
     def rollback(self, num_tokens: int) -> None:
-        """Take back the newest accepted tokens."""
+        """Undo the newest `num_tokens` accepted tokens."""
 
     def fill_bitmask(self, bitmask: Any, row: int) -> None:
-        """Set a row's bits: 1 for each token that is allowed next. When terminated all are.
+        """Set a row's bits to 1 for each token that is allowed next. A terminated grammar allows all.
 
         `bitmask` is an array of int32 [rows, cdiv(vocab, 32)]: bit i of word w is token 32 * w + i.
         """
@@ -91,14 +91,13 @@ class Grammar(Protocol):
 class Request:
     """One request as the scheduler sees it.
 
-    `num_computed_tokens` counts the tokens whose K and V are in the cache, or will be when the planned
-    step has run; only the methods below change it. `num_cached_tokens` is the prefix hit of the first
-    admission, -1 before it. `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the
-    request. `num_output_placeholders` counts the output tokens that steps in flight will bring; phases 7 and 8 maintain
-    both. `cache_salt` and `adapter_id` keep the cached blocks of tenants and adapters apart. `seed` is the source of
-    the request's random draws. Until `grammar` is compiled the request is WAITING_FOR_FSM. `mm_features` are the images
-    of the prompt in their order. `tenant` and `service_level` are for scheduling policies; no phase reads
-    them.
+    `num_computed_tokens` counts the tokens whose K and V are in the cache, or will be when the planned step has run.
+    Only the methods below change it. `num_cached_tokens` is the prefix hit of the first admission, -1 before it.
+    `spec_token_ids` are the drafts for the next step: guesses, not yet tokens of the request.
+    `num_output_placeholders` counts the output tokens that steps in flight will produce. Phases 7 and 8 maintain both.
+    `cache_salt` and `adapter_id` separate the cached blocks of tenants and adapters. `seed` seeds the request's random
+    draws. Until `grammar` is compiled the request is WAITING_FOR_FSM. `mm_features` are the prompt's images in order.
+    `tenant` and `service_level` are for scheduling policies; no phase reads them.
     """
 
     request_id: str
@@ -134,10 +133,10 @@ class Request:
             self.status = RequestStatus.WAITING_FOR_FSM
 
     def compiled_grammar(self) -> Grammar:
-        """Return the grammar once it is compiled. Raises `ValueError` if it could not be."""
+        """Return the compiled grammar. Raises `ValueError` if compiling it failed."""
         if self._compiled is None:
             assert self.grammar is not None
-            self._compiled = self.grammar.result()  # asked in every step, and a future's lock costs half a mask
+            self._compiled = self.grammar.result()  # kept: the future's lock takes half as long as filling a mask
         return self._compiled
 
     @property
@@ -169,42 +168,42 @@ class Request:
         return FINISH_REASONS.get(self.status)
 
     def admit(self, num_computed_tokens: int) -> None:
-        """WAITING or PREEMPTED to RUNNING. `num_computed_tokens` is the prefix hit, 0 without one."""
+        """Move from WAITING or PREEMPTED to RUNNING. `num_computed_tokens` is the prefix hit, 0 without one."""
         self.status = RequestStatus.RUNNING
         self.num_computed_tokens = num_computed_tokens
 
     def wait_for_remote_kvs(self) -> None:
-        """WAITING or PREEMPTED to WAITING_FOR_REMOTE_KVS: it holds blocks, and their K and V are being loaded."""
+        """Move from WAITING or PREEMPTED to WAITING_FOR_REMOTE_KVS, while K and V are loaded into held blocks."""
         self.status = RequestStatus.WAITING_FOR_REMOTE_KVS
 
     def become_ready(self, num_computed_tokens: int = 0) -> None:
-        """A state of waiting for something to WAITING or PREEMPTED, with the tokens whose K and V have been loaded."""
+        """Leave a WAITING_FOR status for WAITING or PREEMPTED. `num_computed_tokens` counts the loaded ones."""
         self.status = RequestStatus.WAITING if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
         self.num_computed_tokens = num_computed_tokens
 
     def keep_computed(self, num_computed_tokens: int) -> None:
-        """Set what is computed: with K and V that came from elsewhere, or up to the first block that was lost."""
+        """Set `num_computed_tokens`: include loaded K and V, or stop before the first lost block."""
         self.num_computed_tokens = num_computed_tokens
 
     def advance(self, num_new_tokens: int) -> None:
-        """Count the tokens of a planned step as computed. The first time, what was there before is the prefix hit."""
+        """Count a planned step's tokens as computed. The first call records the count before it as the prefix hit."""
         if self.num_cached_tokens < 0:
             self.num_cached_tokens = self.num_computed_tokens
         self.num_computed_tokens += num_new_tokens
 
     def take_back(self, num_tokens: int) -> None:
-        """Count computed tokens as not computed: rejected drafts, whose K and V the next tokens overwrite."""
+        """Uncount the tokens of rejected drafts. The next tokens overwrite their K and V."""
         self.num_computed_tokens -= num_tokens
 
     def preempt(self) -> None:
-        """RUNNING to PREEMPTED: the tokens stay, their K and V and the drafts are lost."""
+        """Move from RUNNING to PREEMPTED. The tokens stay; their K and V and the drafts are lost."""
         self.status = RequestStatus.PREEMPTED
         self.num_computed_tokens = 0
         self.spec_token_ids = []
         self.num_preemptions += 1
 
     def restart(self) -> None:
-        """Any status to waiting, because a step failed. No preemption is counted."""
+        """Return to waiting from any status after a step failed, without counting a preemption."""
         is_compiled = self.grammar is None or self.grammar.done()
         unstarted = RequestStatus.WAITING if is_compiled else RequestStatus.WAITING_FOR_FSM
         self.status = unstarted if self.num_cached_tokens < 0 else RequestStatus.PREEMPTED
@@ -214,8 +213,8 @@ class Request:
         self.stop_reason = None
 
     def finish(self, status: RequestStatus, stop_reason: int | str | None = None) -> None:
-        """Any status to a final one. `stop_reason` is the stop token or string that ended the request."""
-        self.stop_reason = stop_reason  # first: an interrupt in between must not end a request without its reason
+        """Move to a final status. `stop_reason` is the stop token or string that ended the request."""
+        self.stop_reason = stop_reason  # set first: an interrupt must not leave a finished request without a reason
         self.status = status
 
     def followed_by(self, token_ids: Sequence[int]) -> "Request":

@@ -1,4 +1,4 @@
-"""The scheduler's frame: the queues and the parts, and the order in which a step uses them."""
+"""The scheduler: holds the queues and the parts, and calls the parts in the order of a step."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,9 +11,9 @@ from mini_vllm.core.step import KVConnectorOutput, ScheduledRequest, SchedulerOu
 class Scheduler:
     """Decides which requests run, which wait, and what each step computes. (vLLM: `v1/core/sched/scheduler.py`.)
 
-    `requests` holds every unfinished request in order of arrival. `finished_req_ids` are those that
-    ended since the last `schedule()`. `make_parts` is called at once, and again by `restart`. A request may hold
-    slots for `num_spare_tokens` tokens that are not computed: those of rejected drafts, or reserved ones.
+    `requests` holds every unfinished request in order of arrival. `finished_req_ids` holds the requests that ended
+    since the last `schedule()`. `make_parts` is called by the constructor, and again by `restart`. A request may hold
+    slots for up to `num_spare_tokens` uncomputed tokens: those of rejected drafts, or reserved ones.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Scheduler:
         self.waiting.add_request(request)
 
     def has_unfinished_requests(self) -> bool:
-        """Whether a step has something to do; blocks that are still being sent need steps, too."""
+        """Whether another step is needed, for a request or for blocks that are still being sent."""
         return bool(self.requests) or bool(self.gates.requests_being_sent)
 
     @property
     def has_windows(self) -> bool:
-        """Whether null blocks stand in the tables, where blocks have left a window."""
+        """Whether tables may hold null blocks in place of blocks that have left a window."""
         return self._groups is not None
 
     def block_tables(self, request_id: str) -> Sequence[list[int]]:
@@ -65,7 +65,7 @@ class Scheduler:
         return self._groups.max_held_blocks(num_tokens, self.max_num_batched_tokens + self.num_spare_tokens)
 
     def schedule(self) -> SchedulerOutput:
-        """Plan the next step and count its tokens as computed; results only ever correct that count."""
+        """Plan the next step and count its tokens as computed. Its results only ever correct that count."""
         self.finished_req_ids.clear()
         self.gates.start_step()
         scheduler_output = self.functions.schedule_step(
@@ -88,7 +88,7 @@ class Scheduler:
         return scheduler_output
 
     def start_step(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
-        """Return the plan as a batch for the runner: each request's new tokens and the blocks they go to.
+        """Return the plan as a batch for the runner: each request's new tokens and their blocks.
 
         From here to `update_from_output` only the forward pass can fail, and `recover` rolls this step back.
         """
@@ -103,7 +103,7 @@ class Scheduler:
             share = ScheduledRequest(
                 request, end - num_tokens, num_tokens, self.kv.block_ids(request_id), needs_token, drafts
             )
-            if self.has_windows:  # copies: a step that is planned ahead frees blocks which this one may still read
+            if self.has_windows:  # copies, because a step planned ahead may free blocks that this step still reads
                 share.block_tables = [list(table) for table in self.block_tables(request_id)]
                 share.block_ids = share.block_tables[0]
             batch.append(share)
@@ -118,7 +118,7 @@ class Scheduler:
     ) -> dict[str, list[int]]:
         """Apply the sampled tokens of the oldest step in flight; return the accepted tokens by request id.
 
-        `transfers` is what the connector's worker side has reported with them.
+        `transfers` is the report of the connector's worker side for this step.
         """
         requests = self.requests
         sampled_token_ids = self.gates.without_lost(sampled_token_ids, transfers, self.running)
@@ -142,12 +142,12 @@ class Scheduler:
             self.requests[request_id].spec_token_ids = draft_token_ids
 
     def update_priority(self, request_id: str, priority: int) -> bool:
-        """Change the priority of an unfinished request; return whether there is one. If it waits, it moves."""
+        """Change an unfinished request's priority and requeue it if it waits; return whether the request exists."""
         request = self.requests.get(request_id)
         if request is None:
             return False
         moves = self.orders_by_priority and request.status is not RequestStatus.RUNNING
-        if moves:  # before the change: a queue may look for it by its old place
+        if moves:  # before the change, because a queue may find the request by its old priority
             self.waiting.remove_request(request)
         request.priority = priority
         if moves:
@@ -157,7 +157,7 @@ class Scheduler:
     def finish_request(
         self, request_id: str, status: RequestStatus, reason: str | None = None, num_computed_tokens: int | None = None
     ) -> Request | None:
-        """End an unfinished request with a final `status`, in whichever queue; return it, None if there is none.
+        """End an unfinished request with a final `status` and free its blocks; return it, or None if it is unknown.
 
         The K and V of its first `num_computed_tokens` tokens stay in the prefix cache (default: all scheduled ones).
         """
@@ -175,9 +175,9 @@ class Scheduler:
         return request
 
     def recover(self) -> None:
-        """Undo a step that raised: gently if only the forward pass failed, else by a restart.
+        """Undo a step that raised: roll it back if only the forward pass failed, else restart.
 
-        With a connector always by a restart: which of its blocks were loaded and saved is not known.
+        With a connector it always restarts, because it is unknown which blocks were loaded and saved.
         """
         if self._to_roll_back is None or self.gates.has_connector:
             self.restart()
@@ -186,11 +186,11 @@ class Scheduler:
             self._to_roll_back = None
 
     def restart(self) -> None:
-        """Send every unfinished request back to wait, in order of arrival, over new and empty parts.
+        """Requeue every unfinished request in order of arrival, with new and empty parts.
 
-        A half-done change of a queue, a block table or the cache is thrown away with them. Only `requests` has to be
-        right: computing a request again from its first token always gives the right text. Tokens of a half-applied
-        update are dropped too, and sampled again.
+        The old parts are discarded with any half-done change of a queue, a block table or the cache. Only `requests`
+        must be correct, because recomputing a request from its first token always yields the correct text. Tokens of a
+        half-applied update are dropped and sampled again.
         """
         self._to_roll_back = None
         for request_id, num_tokens in self._half_updated.items():
@@ -218,11 +218,11 @@ class Scheduler:
         )
 
     def _roll_back(self, batch: list[ScheduledRequest]) -> None:
-        """Send the requests of a batch that was never computed back to wait, the first one at the front.
+        """Move the requests of a batch that was never computed to the front of the waiting queue, in order.
 
-        They start again from their first token, because the blocks that the batch was to fill may already be shared;
-        the prefix cache gives back what was computed earlier. Running requests that the batch left out, but that follow
-        them in the queue, go with them to keep the order of arrival.
+        They start again from their first token, because blocks that the batch should have filled may already be
+        shared. The prefix cache still holds their earlier blocks. Later running requests outside the batch also move,
+        to keep the order of arrival.
         """
         num_computed_before = {scheduled.request.request_id: scheduled.num_computed_tokens for scheduled in batch}
         for scheduled in batch:

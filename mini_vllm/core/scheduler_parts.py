@@ -1,4 +1,4 @@
-"""What a scheduler is made of besides its running queue, and how it sees the electives among these parts."""
+"""The parts of a scheduler, and the protocols through which it uses the electives among them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,51 +19,51 @@ Sampled = dict[str, list[int]]
 
 
 class Gates(Protocol):
-    """Phases 9 to 11: what decides whether a waiting request may be admitted. (`electives/gates/`.)"""
+    """Phases 9 to 11: decide whether a waiting request may be admitted. (`electives/gates/`.)"""
 
     @property
     def passes_over(self) -> bool:
-        """Whether a request may be admitted before one that came earlier."""
+        """Whether a request may be admitted before an earlier one."""
 
     @property
     def has_connector(self) -> bool:
-        """Whether K and V of some requests come from elsewhere or are sent there."""
+        """Whether a connector loads the K and V of requests from outside the cache, or sends them."""
 
     @property
     def awaits_others(self) -> bool:
-        """Whether a step that plans nothing is no stall: a grammar or a transfer is under way outside the steps."""
+        """Whether an empty plan is expected because a grammar or a transfer is in progress outside the steps."""
 
     @property
     def requests_being_sent(self) -> Sequence[str]:
-        """The ended requests whose blocks are held until their K and V have been sent elsewhere."""
+        """The ended requests whose blocks are held until their K and V have been sent."""
 
     def take_errors(self) -> dict[str, str]:
-        """Return why waiting requests can never be admitted, by request id, since the last call."""
+        """Return the errors since the last call, by request id, of requests that can never be admitted."""
 
     def start_step(self) -> None:
-        """Forget the last step."""
+        """Drop the state of the last step."""
 
     def end_plan(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
-        """Phase 1 has made its plan; its tokens do not count as computed yet."""
+        """Finish planning after phase 1, before the plan's tokens count as computed."""
 
     def break_stall(self, requests: Collection[Request]) -> bool:
-        """Nothing was planned and nothing is under way: return whether the next plan may be another one."""
+        """Try to free resources after an empty plan with nothing in progress; return whether any were freed."""
 
     def advanced(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
-        """The tokens of the plan count as computed."""
+        """React to the plan, now that its tokens count as computed."""
 
     def without_lost(self, sampled: Sampled, output: KVConnectorOutput | None, running: Sequence[Request]) -> Sampled:
-        """Return the sampled tokens without those of requests whose blocks were lost under them."""
+        """Return the sampled tokens, except those of running requests that have lost blocks."""
 
     def end_step(self, output: KVConnectorOutput | None, *, is_idle: bool, has_sampled: bool) -> None:
-        """The tokens of a step are applied."""
+        """Finish a step after its tokens are applied."""
 
 
 class PlansAhead(Protocol):
-    """Phases 7 and 8 around phase 1's plan and update. (`electives/tokens_ahead.py`.)"""
+    """Phases 7 and 8, which wrap phase 1's plan and update. (`electives/tokens_ahead.py`.)"""
 
     def after_schedule(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
-        """Take the drafts of the scheduled requests, and placeholders for what they will sample."""
+        """Record the scheduled drafts in the plan, and count placeholders for the tokens to be sampled."""
 
     def update(
         self,
@@ -77,25 +77,25 @@ class PlansAhead(Protocol):
 
 
 class Release(Protocol):
-    """Rules of a release after vLLM 0.13.0, which remember something from step to step. (`electives/releases/`.)"""
+    """The state of a release's rules after vLLM 0.13.0, kept between steps. (`electives/releases/`.)"""
 
     @property
     def is_paused(self) -> bool:
-        """Whether a step that plans nothing is no stall."""
+        """Whether scheduling is paused, so that an empty plan is expected."""
 
     @property
     def has_stand_ins(self) -> Collection[str]:
-        """The requests of the step whose drafts nobody has proposed, so that the runner need not compute them."""
+        """The requests of the step whose drafts are only stand-ins, which the runner need not compute."""
 
     def planned(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
-        """The tokens of the plan count as computed."""
+        """Record the plan, now that its tokens count as computed."""
 
 
 class LayerGroups(Protocol):
     """Phase 12: block tables for several groups of layers. (`electives/windows/`.)"""
 
     def block_tables(self, request_id: str) -> Sequence[list[int]]:
-        """Return the request's table of each group; empty if it holds nothing."""
+        """Return the request's table of each group; empty if the request holds no block."""
 
     def max_held_blocks(self, num_tokens: int, max_num_new_tokens: int) -> int:
         """Return how many blocks a request may hold at once on its way to `num_tokens` tokens."""
@@ -103,10 +103,10 @@ class LayerGroups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """Phases 1 to 5 and the waiting queue, perhaps with wrappers around them; a restart makes all of them anew.
+    """Phases 1 to 5 and the waiting queue, possibly wrapped by layers. A restart makes all of them anew.
 
-    `gates` decide who may be admitted. `ahead` is None without phases 7 and 8, and `groups`, phase 12's KV cache
-    manager, without windows; `release` is None under the rules of 0.13.0.
+    `gates` decide which requests may be admitted. `ahead` is None without phases 7 and 8. `groups` is phase 12's KV
+    cache manager, None without windows. `release` is None under the rules of 0.13.0.
     """
 
     functions: SchedulingFunctions

@@ -1,4 +1,4 @@
-"""What a class of requests has been promised."""
+"""The latency limits of a class of requests."""
 
 import math
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServiceLevel:
-    """A class of requests and its three limits in seconds: to the first token, per later token, and to the end.
+    """A class of requests and its limits in seconds: to the first token, per later token, and to the end.
 
-    `tpot` is the mean time per output token after the first one; `e2e` counts from arrival, as `ttft` does. A limit of
-    infinity is none. Raises `ValueError` for a limit that is not over 0.
+    `tpot` is the mean time per output token after the first one; `e2e` counts from arrival, as `ttft` does. `inf` means
+    no limit. Raises `ValueError` for a limit that is not over 0.
     """
 
     name: str = "normal"

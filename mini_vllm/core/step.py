@@ -1,4 +1,4 @@
-"""What is passed around in one step: the plan, each request's share of it, and the runner's output."""
+"""The data of one step: the plan, each request's share of it, and the runner's output."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from mini_vllm.outputs import TokenLogprobs
 
 @dataclass(slots=True)
 class Preempted:
-    """One preemption: the victim, the request that needed its blocks ("": a reset), the tokens it gave back."""
+    """One preemption: the victim, the request that needed its blocks ("": a reset), and the tokens returned."""
 
     victim_id: str
     cause_id: str
@@ -21,8 +21,8 @@ class Preempted:
 class SchedulerOutput:
     """The plan of one step: how many tokens of which request, in order of service.
 
-    `scheduled_spec_decode_tokens` are the drafts among them, the last tokens of their requests. `num_preemptions`
-    is how often each had been preempted by then, under rules that ask for it when the tokens arrive.
+    `scheduled_spec_decode_tokens` holds each request's drafts, which are the last of its scheduled tokens.
+    `num_preemptions` counts each request's preemptions up to this plan, for rules that need it when the tokens arrive.
     """
 
     token_budget: int
@@ -38,13 +38,13 @@ class SchedulerOutput:
 
 @dataclass(slots=True)
 class ScheduledRequest:
-    """One request's share of a step, as the runner gets it.
+    """One request's share of a step, as the runner receives it.
 
-    Computes tokens `num_computed_tokens` to `num_computed_tokens + num_scheduled_tokens - 1` of
-    `request.all_token_ids`, in the slots that `block_ids` gives them. `draft_token_ids` are the last of them: they
-    are not in `all_token_ids`. `draft_probs` [drafts, vocab] is a tensor with the distributions that they were drawn
-    from, None if nothing was drawn. `block_tables` has a table for each group of layers, the first of which is
-    `block_ids`, if layers have windows.
+    The runner computes tokens `num_computed_tokens` to `num_computed_tokens + num_scheduled_tokens - 1` of
+    `request.all_token_ids` in the slots of `block_ids`. The last of these tokens are `draft_token_ids`, which are not
+    in `all_token_ids`. `draft_probs` [drafts, vocab] is a tensor of the distributions that the drafts were drawn from,
+    None without random draws. If layers have windows, `block_tables` has a table per group of layers, `block_ids`
+    first.
     """
 
     request: Request
@@ -57,7 +57,7 @@ class ScheduledRequest:
     block_tables: Sequence[list[int]] = ()
 
     def with_drafts(self) -> "ScheduledRequest":
-        """Return the share as a forward pass reads it: of a copy of the request with the drafts in `all_token_ids`."""
+        """Return the share for a forward pass, with a copy of the request whose `all_token_ids` include the drafts."""
         if not self.draft_token_ids:
             return self
         return replace(self, request=self.request.followed_by(self.draft_token_ids))
@@ -65,7 +65,7 @@ class ScheduledRequest:
 
 @dataclass(frozen=True, slots=True)
 class KVConnectorOutput:
-    """What the worker side reports with a step's output: transfers that have ended, and blocks that were lost."""
+    """The worker side's report with a step's output: transfers that have ended, and blocks that were lost."""
 
     finished_recving: Sequence[str] = ()
     finished_sending: Sequence[str] = ()
@@ -77,7 +77,7 @@ class ModelRunnerOutput:
     """The result of a forward pass: new tokens by request id, and an error for each request with unusable logits.
 
     `draft_token_ids` are guesses of the following tokens, for the next step. `logprobs` has an entry for each token of
-    the requests that ask for them. `kv_connector_output` are the transfers of K and V that have ended.
+    a request with logprobs. `kv_connector_output` reports transfers of K and V.
     """
 
     sampled_token_ids: dict[str, list[int]]

@@ -1,13 +1,13 @@
-"""When a request ends. (vLLM: `check_stop` in `v1/core/sched/utils.py`.)"""
+"""Decides when a request ends. (vLLM: `check_stop` in `v1/core/sched/utils.py`.)"""
 
 from mini_vllm.core.request import Request, RequestStatus
 
 
 def check_stop(request: Request, max_model_len: int) -> bool:
-    """Look at the request's newest token; if it ends the request, set its status and return True.
+    """If a request's newest token ends it, set its final status and return True.
 
-    If a stop token and a length limit apply to the same token, the stop token counts. Among the first `min_tokens` it
-    does not end the request. Stop strings are found later, in the text (`detokenizer.py`).
+    If a stop token and a length limit apply to the same token, the stop token counts. A stop token before the output
+    token number `min_tokens` does not end the request. Stop strings are found later, in the text (`detokenizer.py`).
     """
     token_id = request.all_token_ids[-1]
     params, num_tokens = request.sampling_params, len(request.all_token_ids)

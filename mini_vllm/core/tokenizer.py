@@ -1,4 +1,4 @@
-"""Text to token ids and back: what the engine needs of a tokenizer, and one that needs no files."""
+"""Text to token ids and back: the tokenizer protocol of the engine, and a tokenizer that needs no files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ Tool = Mapping[str, Any]
 
 
 class Tokenizer(Protocol):
-    """What the engine needs of a tokenizer."""
+    """The methods that the engine needs from a tokenizer."""
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
@@ -17,18 +17,18 @@ class Tokenizer(Protocol):
 
     @property
     def control_tokens(self) -> Mapping[str, int]:
-        """The tokens that `decode` leaves out, by name: a text never holds them."""
+        """The control tokens' ids by name. `decode` leaves them out, so a text never contains them."""
 
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Return the text; bytes that are not a whole character become U+FFFD."""
+        """Return the text. Bytes that form no whole character become U+FFFD."""
 
     def token_bytes(self) -> list[bytes]:
-        """Return the bytes of every token of a text, by token id; those of control tokens are empty."""
+        """Return the bytes of every token of the vocabulary, by token id; empty for control tokens."""
 
     def apply_chat_template(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
-        """Return the tokens of a chat, up to where the assistant's answer begins; `tools` are OpenAI's."""
+        """Return a chat's tokens up to the start of the assistant's answer. `tools` have OpenAI's format."""
 
 
 class ByteTokenizer:

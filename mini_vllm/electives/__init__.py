@@ -1,1 +1,1 @@
-"""What an engine has beyond phases 1 to 6: phases 7 to 13, over the six seams of `core/interfaces.py`."""
+"""Phases 7 to 13: optional features of the engine, built on the six seams of `core/interfaces.py`."""

@@ -1,4 +1,4 @@
-"""The seam of phase 8, which plans a step before the tokens of the previous one are known."""
+"""The seam of phase 8, which plans a step before the previous step's tokens are known."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from mini_vllm.core.step import ScheduledRequest
 
 
 class AsyncScheduling(Protocol):
-    """Phase 8: how a step is planned before the tokens of the previous one are known."""
+    """Phase 8: the counters for planning a step before the previous step's tokens are known."""
 
     def is_surely_over(self, request: Request) -> bool:
-        """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
+        """Return whether the step in flight reaches the request's `max_tokens`, whichever token it samples."""
 
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
-        """Count the output tokens that a step will bring if it samples; its tokens already count as computed."""
+        """Count placeholders for a step's output tokens if it samples; its tokens already count as computed."""
 
     def fill_placeholders(self, request: Request, num_tokens: int) -> None:
-        """Give back the placeholders of tokens that have arrived."""
+        """Subtract the placeholders of tokens that have arrived."""
 
 
 class CorrectShare(Protocol):
-    """Phase 8: how the runner corrects a plan once the previous step is done."""
+    """Phase 8: corrects a request's share in the runner once the previous step is done."""
 
     def __call__(
         self, scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]

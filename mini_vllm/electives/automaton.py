@@ -1,4 +1,4 @@
-"""The tree of a regex, the automata of phase 9, and the vocabulary as a trie."""
+"""Data structures of phase 9: the tree of a regex, its automata, and the vocabulary as a trie."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ MAX_DFA_STATES = 4_000
 
 
 class Group(NamedTuple):
-    """One of `options`, each a sequence, `low` to `high` times in a row; without a limit if `high` is None."""
+    """A choice of `options` (sequences), repeated `low` to `high` times; without a limit if `high` is None."""
 
     options: tuple[tuple["Node", ...], ...]
     low: int = 1
@@ -25,11 +25,11 @@ Node = frozenset[int] | Group  # the tree of a regex: one of these bytes, or a g
 
 @dataclass(slots=True)
 class Nfa:
-    """The places of a regex at which a byte is read (Glushkov's automaton).
+    """The positions of a regex that read a byte (Glushkov's automaton).
 
     Position 0 is the start and reads nothing. Position p reads one of the bytes `reads[p]`; after it one of the
-    positions `follows[p]` reads the next one. The text may end after the positions `ends`.
-    `num_follows` counts the pairs that were put into `follows`, equal ones again.
+    positions `follows[p]` reads the next byte. The text may end after the positions `ends`.
+    `num_follows` counts the pairs added to `follows`, duplicates included.
     """
 
     reads: list[frozenset[int]] = field(default_factory=lambda: [frozenset()])
@@ -40,9 +40,9 @@ class Nfa:
 
 @dataclass(frozen=True, slots=True)
 class Dfa:
-    """States are counted from 0, the start. `transitions[state]` maps a byte to the next state.
+    """A deterministic automaton. State 0 is the start; `transitions[state]` maps a byte to the next state.
 
-    A byte that is not there cannot be read. The text may end in the states `accepting`.
+    A byte without a transition cannot be read. The text may end in the states `accepting`.
     """
 
     transitions: list[dict[int, int]]
@@ -51,14 +51,14 @@ class Dfa:
 
 @dataclass(slots=True)
 class TrieNode:
-    """The tokens whose bytes lead here from the root, and what the next byte leads to."""
+    """The tokens whose bytes lead from the root to this node, and its child for each next byte."""
 
     token_ids: list[int] = field(default_factory=list)
     children: dict[int, "TrieNode"] = field(default_factory=dict)
 
 
 def build_trie(token_bytes: Sequence[bytes]) -> TrieNode:
-    """Return the trie of a vocabulary: each token's bytes, by token id. Control tokens have none and are left out."""
+    """Build the trie of a vocabulary from each token's bytes, by token id. Control tokens have none and are omitted."""
     root = TrieNode()
     for token_id, text in enumerate(token_bytes):
         node = root
@@ -70,7 +70,7 @@ def build_trie(token_bytes: Sequence[bytes]) -> TrieNode:
 
 
 def group_bytes(nfa: Nfa, alphabet: frozenset[int]) -> dict[int, list[int]]:
-    """Return the bytes of an alphabet, by the first of those that are read at the same positions."""
+    """Group the bytes of an alphabet that the same positions read; each group's key is its first byte."""
     reads, groups = set(nfa.reads), dict[tuple[bool, ...], list[int]]()
     for byte in sorted(alphabet):
         groups.setdefault(tuple(byte in one for one in reads), []).append(byte)
@@ -78,7 +78,7 @@ def group_bytes(nfa: Nfa, alphabet: frozenset[int]) -> dict[int, list[int]]:
 
 
 class Part(NamedTuple):
-    """A piece of a regex: whether it matches the empty text, and the positions that read its first and last byte."""
+    """A part of a regex: whether it matches the empty text, and which positions read its first and last byte."""
 
     is_nullable: bool
     first: frozenset[int]
@@ -89,10 +89,10 @@ NOTHING = Part(True, frozenset(), frozenset())
 
 
 def build_nfa(tree: Node) -> Nfa:
-    """Return the automaton of a regex.
+    """Build the automaton of a regex.
 
-    Raises `ValueError` if it needs more than `MAX_POSITIONS` positions, or if more than `MAX_FOLLOWS` pairs of them
-    follow each other.
+    Raises `ValueError` if it needs more than `MAX_POSITIONS` positions, or if more than `MAX_FOLLOWS` pairs of
+    positions follow each other.
     """
     nfa = Nfa()
     part = _build(nfa, tree)
@@ -109,13 +109,13 @@ def _build(nfa: Nfa, node: Node) -> Part:
         nfa.reads.append(node)
         nfa.follows.append(set())
         return Part(False, frozenset({position}), frozenset({position}))
-    # Written out as often as it may occur; without a limit the last copy loops.
+    # The group is copied as often as it may occur; without a limit the last copy loops.
     num_copies = max(node.low, 1) if node.high is None else node.high
     if not num_copies or not (one := _either(nfa, node.options)).first:
-        return NOTHING  # however often: () is not written out a thousand times a thousand times
+        return NOTHING  # an empty group is not copied: ((){1000}){1000} would make a million copies
     copies = [one, *(_either(nfa, node.options) for _ in range(num_copies - 1))]
     low = node.low
-    if one.is_nullable and num_copies > 2:  # (x?){9} is x{0,9}: with empty copies each would lead to all later ones
+    if one.is_nullable and num_copies > 2:  # (x?){9} is x{0,9}: nullable copies would each lead to all later copies
         low, copies = 0, [copy._replace(is_nullable=False) for copy in copies]
     if node.high is None:
         _join(nfa, copies[-1], copies[-1])

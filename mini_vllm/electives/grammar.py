@@ -1,4 +1,4 @@
-"""The seam of phase 9: what follows one request's text, and which tokens it allows next."""
+"""The seam of phase 9: a grammar follows a request's text and decides which tokens may come next."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Bitmask = NDArray[np.int32]  # [rows, cdiv(vocab, 32)]: bit i of word w is token 32 * w + i
 else:
-    Bitmask = Any  # reading requests must not load numpy
+    Bitmask = Any  # importing this module must not load numpy
 
 DEAD_END = "structured_outputs cannot be followed any further: the grammar allows no token"
 
@@ -23,7 +23,7 @@ class StructuredOutputFunctions:
     """Phase 9 as engine and runner use it.
 
     `make_masks` takes the DFA, the vocabulary as a trie, its size and the end-of-text tokens. `apply_bitmask` takes
-    logits [S, vocab], a bitmask [N, cdiv(vocab, 32)] as a tensor, and the N rows of logits that it is for.
+    logits [S, vocab], a bitmask tensor [N, cdiv(vocab, 32)], and the N indices of the logits' rows to mask.
     """
 
     build_dfa: Callable[[Nfa, frozenset[int]], Dfa]
@@ -33,28 +33,28 @@ class StructuredOutputFunctions:
 
 
 def follow(grammar: Grammar, request: Request, newest: Sequence[int] = ()) -> None:
-    """Bring a grammar to the place after a request's tokens and the `newest`. `ValueError` if it does not allow them.
+    """Advance a grammar past a request's tokens and the `newest`. Raises `ValueError` if it forbids one of them.
 
-    A request's tokens may have been taken back since (a step that failed), so the grammar goes back as well.
+    A failed step may have removed tokens of the request since the last call; the grammar is then rolled back.
     """
     num_missing = request.num_output_tokens + len(newest) - grammar.num_processed_tokens
     if num_missing < 0:
         grammar.rollback(-num_missing)
     elif num_missing:
-        tokens = request.all_token_ids[-num_missing:]  # no copy of all: a long text must not cost more in each step
+        tokens = request.all_token_ids[-num_missing:]  # not a copy of all tokens, which would grow with the text
         if newest:
             tokens = [*tokens, *newest][-num_missing:]
         if not grammar.accept_tokens(request.request_id, tokens):
-            if not grammar.is_terminated():  # a step that was planned ahead computes tokens past the end
+            if not grammar.is_terminated():  # a step planned ahead may compute tokens past the end
                 raise ValueError(DEAD_END)
 
 
 def fill_after_drafts(
     grammar: Grammar, request_id: str, draft_token_ids: Sequence[int], bitmask: Bitmask, row: int
 ) -> None:
-    """Fill the rows before each draft and after the last one, from `row` on, as far as the grammar allows the drafts.
+    """Fill one row per draft and one after the last, from `row`; stop at the first draft the grammar rejects.
 
-    The grammar is in the end where it was before.
+    The grammar ends in the state in which it started.
     """
     grammar.fill_bitmask(bitmask, row)
     num_accepted = 0

@@ -1,4 +1,4 @@
-"""What may be around phase 4: image hashes, requests that skip the cache, delayed commits, a recorder's look."""
+"""Wrappers of phase 4: image hashes, requests that skip the cache, delayed commits, and a recorder of evictions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ ROOT_HASH = bytes(32)
 
 
 class ImagesInHashes(WrappedPrefixCache):
-    """A `PrefixCache` around phase 4's that hashes requests with images itself, by phase 4's `hash_block`.
+    """Wraps phase 4's `PrefixCache` and hashes the blocks of requests with images, by phase 4's `hash_block`.
 
-    `extra_keys` is phase 11's, and as in vLLM tells which images are in a block. With `has_places` the hash has where
-    they begin, too: a text may have the tokens in whose place images stand. Phase 4 finds the hashes there when it
-    looks, and adds none.
+    Phase 11's `extra_keys` returns the images in a block, as in vLLM. With `has_places` the hash also covers where they
+    begin, because a text may contain the images' placeholder tokens. Phase 4 then finds all hashes present and adds
+    none.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class ImagesInHashes(WrappedPrefixCache):
 
 
 class DelayedCommits(WrappedPrefixCache):
-    """A `PrefixCache` around phase 4's. (vLLM: `delay_cache_blocks` of `KVCacheManager.allocate_slots`.)
+    """Wraps phase 4's `PrefixCache` to delay entries. (vLLM: `delay_cache_blocks` of `KVCacheManager.allocate_slots`.)
 
-    Phase 2 caches the blocks that it allocates. Under `delayed` it does not; the blocks are cached
-    once they are filled.
+    Phase 2 caches the blocks that it allocates. Within `delayed` these calls are ignored, and the loader caches the
+    blocks once they are filled.
     """
 
     def __init__(self, inner: PrefixCache) -> None:
@@ -65,7 +65,7 @@ class DelayedCommits(WrappedPrefixCache):
 
     @contextmanager
     def delayed(self) -> Iterator[None]:
-        """Cache nothing until the end of the block."""
+        """Ignore calls of `cache_full_blocks` in this context."""
         self.is_delayed = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""From the text of a regex to its tree. A regex matches a whole text, as bytes of UTF-8."""
+"""Parses a regex into its tree. The regex must match a whole text, as UTF-8 bytes."""
 
 import re
 import string
@@ -14,7 +14,7 @@ CLASSES = {
 }
 CLASS = re.compile(r"\\.|\[\^?(?:\\.|[^\]\\])*\]?", re.DOTALL)
 IN_CLASS = re.compile(r"\\.|\[|&&|--|~~|\|\|", re.DOTALL)
-# What is unsupported, by how it begins; the first beginning that fits counts.
+# Unsupported groups by their first characters; the first key that matches counts.
 GROUPS = {
     "?=": "look-ahead",
     "?!": "look-ahead",
@@ -42,11 +42,11 @@ REPETITIONS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None)
 
 
 def _spans(*spans: str) -> tuple[Node, ...]:
-    """Return spans of bytes in a row, each written as its first and its last byte."""
+    """Return a sequence of byte ranges; each span gives the first and the last byte."""
     return tuple(frozenset(range(ord(span[0]), ord(span[-1]) + 1)) for span in spans)
 
 
-# A character of two to four bytes, as UTF-8 allows them: the shorter ones share the last bytes of the longer ones.
+# A valid UTF-8 character of two to four bytes; the shorter ones share the final bytes of the longer ones.
 _LAST = "\x80\xbf"
 _FOUR = Group((_spans("\xf1\xf3", _LAST), _spans("\xf0", "\x90\xbf"), _spans("\xf4", "\x80\x8f")))
 _THREE = Group(((_FOUR,), _spans("\xe1\xec"), _spans("\xee\xef")))
@@ -63,10 +63,10 @@ def literal(text: str) -> Node:
 
 
 def parse_regex(text: str) -> Node:
-    """Return the tree of a regex: literals, `.`, classes, groups, `|`, `* + ? {m} {m,} {m,n}` and escapes.
+    """Parse a regex of literals, `.`, classes, groups, `|`, `* + ? {m} {m,} {m,n}` and escapes; return its tree.
 
-    It matches what Python's `re.fullmatch` matches with `re.ASCII`. Raises `ValueError` with the name and the place of
-    anything else: anchors, look-around, back-references, lazy repetition.
+    It matches the same texts as Python's `re.fullmatch` with `re.ASCII`. Raises `ValueError` with the name and the
+    position of any other syntax: anchors, look-around, back-references, lazy repetition.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a regex must have at most {MAX_LENGTH:,} characters, got {len(text):,}")
@@ -78,7 +78,7 @@ def parse_regex(text: str) -> Node:
 
 
 def ambiguity(text: str) -> str | None:
-    """Return where and why a regex has a class of characters that dialects read differently; None if it has none."""
+    """Return the position and cause of a character class that dialects read differently, or None."""
     for found in CLASS.finditer(text):
         if not found[0].startswith("["):
             continue
@@ -175,7 +175,7 @@ class _Parser:
         return literal(char)
 
     def escaped(self) -> str | frozenset[int]:
-        """Return the class or the character of an escape whose backslash has been taken."""
+        """Return the class or the character of an escape after its backslash."""
         char = self.take()
         if char not in CLASSES and char not in "nrt" and char.isascii() and char.isalnum():
             self.fail(f"the escape \\{char} is not supported: there are no {ESCAPES.get(char, 'such escapes')}")

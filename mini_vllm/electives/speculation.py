@@ -1,4 +1,4 @@
-"""The seam of phase 7, which plans drafts: tokens that are guessed before they are sampled."""
+"""The seam of phase 7, which plans drafts: guesses of tokens before they are sampled."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,23 +9,23 @@ from mini_vllm.core.request import Request
 
 
 class Speculation(Protocol):
-    """Phase 7: what the scheduler does with drafts."""
+    """Phase 7: the scheduler's part of speculative decoding."""
 
     def num_lookahead_tokens(self, request: Request) -> int:
-        """Return for how many tokens beyond the scheduled ones a request needs slots."""
+        """Return how many slots a request needs beyond those of its scheduled tokens."""
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
-        """Return the blocks of a prefix hit that the drafter can use as well."""
+        """Return the blocks of a prefix hit that the drafter can also use."""
 
     def schedule_drafts(self, request: Request) -> list[int]:
-        """Take the request's drafts and return those that were scheduled; its counter has advanced already."""
+        """Return the request's scheduled drafts and clear `spec_token_ids`; its counter has already advanced."""
 
     def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
-        """Take rejected drafts back from the request's counters."""
+        """Subtract rejected drafts from the request's counters."""
 
 
 class ProposeByLookup(Protocol):
-    """Phase 7: drafts from the request's own text."""
+    """Phase 7: proposes drafts from the request's text so far."""
 
     def __call__(
         self, token_ids: list[int], num_speculative_tokens: int, prompt_lookup_min: int, prompt_lookup_max: int
@@ -33,13 +33,13 @@ class ProposeByLookup(Protocol):
 
 
 class AcceptDrafts(Protocol):
-    """Phase 7: which of a step's sampled tokens are kept."""
+    """Phase 7: decides which of a step's sampled tokens are kept."""
 
     def __call__(self, draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]: ...
 
 
 class RejectionSample(Protocol):
-    """Phase 7: which randomly drawn drafts are kept, and what replaces the first one that is not."""
+    """Phase 7: decides which randomly drawn drafts are kept, and draws a token for the first rejected one."""
 
     def __call__(
         self, draft_token_ids: Sequence[int], draft_probs: Any, target_probs: Any, draws: Sequence[tuple[float, float]]

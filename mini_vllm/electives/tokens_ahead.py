@@ -1,12 +1,12 @@
-"""Tokens ahead: drafts, and the results of steps in flight. They are planned before they are known.
+"""Plans tokens before they are known: drafts, and the results of steps in flight.
 
-What a learner wrote for phases 1, 2 and 5 counts known tokens. It serves phases 7 and 8 unchanged, because
+A learner's code for phases 1, 2 and 5 counts known tokens. It serves phases 7 and 8 unchanged, because
 
-    phase 5 is asked about the request as it will be once the tokens ahead are known     `ChunksAhead`
+    phase 5 receives a copy of the request to which the tokens ahead are appended        `ChunksAhead`
     phase 2 gives them slots, and their blocks are cached as soon as they are known      `KVCacheAhead`
-    phase 1 applies the results one request after the other, with 7 and 8 around it      `TokensAhead`
+    phase 1 applies the results one request at a time, wrapped by phases 7 and 8         `TokensAhead`
 
-An engine without phases 7 and 8 has none of this.
+An engine without phases 7 and 8 uses none of this.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ class ChunksAhead(WrappedChunks):
         if request.status is RequestStatus.RUNNING:
             if self.async_scheduling is not None and self.async_scheduling.is_surely_over(request):
                 return 0
-            # No step computes the token at the model's last position, or one after it.
+            # A step never computes the token at the model's last position, or a later one.
             num_ahead = min(request.num_tokens_ahead, self.max_model_len - 1 - request.num_tokens)
             if num_ahead > 0:
                 request = request.followed_by([UNKNOWN] * num_ahead)
@@ -92,7 +92,7 @@ class KVCacheAhead(WrappedKVCache):
         return new_blocks
 
     def cache_blocks(self, request: Request, num_tokens: int) -> None:
-        """Cache the blocks that the first `num_tokens` tokens fill, as far as the request holds them uncached."""
+        """Cache the request's uncached blocks that its first `num_tokens` tokens fill."""
         num_cached_blocks = self._num_cached_blocks.get(request.request_id)
         num_full_blocks = num_tokens // self.block_size
         if num_cached_blocks is not None and num_full_blocks > num_cached_blocks:
@@ -106,14 +106,14 @@ class KVCacheAhead(WrappedKVCache):
             self.cache_blocks(request, min(request.num_computed_tokens, request.num_tokens - 1))
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
-        # The tokens that end a request may have filled blocks, and phase 1 frees it before any other code sees them.
+        # The last tokens of a request may have filled blocks, which phase 1 frees before `update_one` can cache them.
         self.cache_late_blocks(request)
         self._num_cached_blocks.pop(request.request_id, None)
         self.inner.free(request, num_computed_tokens)
 
 
 class TokensAhead:
-    """Phases 7 and 8 around the other phases' plan and update. One of the two may be None.
+    """Phases 7 and 8, which wrap the other phases' plan and update. One of the two may be None.
 
     The scheduler uses `chunks` and `kv` in place of phases 5 and 2.
     """
@@ -137,7 +137,7 @@ class TokensAhead:
         self.kv = self.make_kv(kv, prefix_cache, max_model_len, speculation, results_are_late=is_late)
 
     def after_schedule(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
-        """Take the drafts of the scheduled requests, and placeholders for what they will sample."""
+        """Record the scheduled drafts in the plan, and count placeholders for the tokens to be sampled."""
         for request_id in scheduler_output.num_scheduled_tokens:
             request, num_drafts = requests[request_id], 0
             if self.speculation is not None and request.spec_token_ids:
@@ -158,7 +158,7 @@ class TokensAhead:
     ) -> Sampled:
         """Apply the sampled tokens; return the accepted ones by request id. `apply` is phase 1's update.
 
-        One request after the other, as in vLLM: of equal blocks the first one that is cached counts.
+        Requests are updated one at a time, as in vLLM, because the first of several equal blocks to be cached counts.
         """
         kept: Sampled = {}
         for name in scheduler_output.num_scheduled_tokens:
@@ -186,6 +186,6 @@ class TokensAhead:
         if self.async_scheduling is not None:
             self.async_scheduling.fill_placeholders(request, len(kept.get(name, ())))
         self.kv.cache_late_blocks(request)
-        if request.is_finished and not was_running:  # preempted in flight, so it ends while it waits
+        if request.is_finished and not was_running:  # preempted in flight, so the request ends while it waits
             waiting.remove_request(request)
         return kept

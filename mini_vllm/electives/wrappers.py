@@ -1,6 +1,6 @@
-"""The one way to wrap a seam: a base class that hands every call on. A subclass changes the calls that it has to.
+"""Base classes for all wrappers of seams: they forward every call, and a subclass overrides some of them.
 
-The bases spell every method out, so mypy reports a seam that has grown and a base that has not.
+The base classes define every method explicitly, so mypy reports a method that a seam has and its base class lacks.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from mini_vllm.core.request import Request
 
 
 class WrappedKVCache:
-    """A `KVCacheManager` around another one."""
+    """A `KVCacheManager` that forwards every call to `inner`."""
 
     def __init__(self, inner: KVCacheManager) -> None:
         self.inner = inner
@@ -43,7 +43,7 @@ class WrappedKVCache:
 
 
 class WrappedPrefixCache:
-    """A `PrefixCache` around another one."""
+    """A `PrefixCache` that forwards every call to `inner`."""
 
     def __init__(self, inner: PrefixCache) -> None:
         self.inner = inner
@@ -76,7 +76,7 @@ class WrappedPrefixCache:
 
 
 class WrappedChunks:
-    """A `ChunkPolicy` around another one."""
+    """A `ChunkPolicy` that forwards every call to `inner`."""
 
     def __init__(self, inner: ChunkPolicy) -> None:
         self.inner = inner

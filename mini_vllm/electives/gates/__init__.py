@@ -1,5 +1,5 @@
-"""What a step asks before it admits a request: grammars, adapters, images, K and V from elsewhere. All of it optional.
+"""Optional conditions for admitting a request: grammars, adapters, images, and K and V from elsewhere.
 
-What a learner wrote for phases 1, 2 and 5 knows none of this and stays unchanged: it is handed a waiting queue that
-passes requests over (`passing_queue.py`), and a chunk policy and a KV cache that ask the gates (`gated.py`).
+A learner's code for phases 1, 2 and 5 stays unchanged. It receives a waiting queue that passes requests over
+(`passing_queue.py`), and a chunk policy and a KV cache that consult the gates (`gated.py`).
 """

@@ -1,4 +1,4 @@
-"""The seam of phase 11: what decides about adapters and images."""
+"""The seam of phase 11, which decides about adapters and images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from mini_vllm.electives.gates.gate import Gate
 class EncoderCache(Protocol):
     """The bookkeeping of encodings by content. (vLLM: `v1/core/encoder_cache_manager.py`.)
 
-    `cached` maps a content to the ids of its users. An encoding without one stays until its place is needed;
-    `freeable` has those, with their lengths, in the order in which they go. `num_free_slots` are embeddings that fit
-    without an eviction; `freed` are the contents that were evicted, in order, and the engine empties it.
+    `cached` maps a content to the ids of the requests that use it. An encoding without users stays until its space is
+    needed. `freeable` holds the lengths of these encodings in order of eviction. `num_free_slots` counts the embeddings
+    that fit without an eviction. `freed` lists the evicted contents in order; the engine empties it.
     """
 
     num_free_slots: int
@@ -28,7 +28,7 @@ class EncoderCache(Protocol):
 
 
 class ScheduleEncoderInputs(Protocol):
-    """Which images a request encodes in a step, and how many of its new tokens it computes."""
+    """Chooses the images that a request encodes in a step, and how many of its new tokens it computes."""
 
     def __call__(
         self, request: Request, num_computed_tokens: int, num_new_tokens: int, budget: int, cache: EncoderCache
@@ -42,8 +42,9 @@ ExtraKeys = Callable[[Request, int, int], tuple[str | None, ...]]
 class AdmissionFunctions:
     """Phase 11 as scheduler and runner use it.
 
-    `make_adapter_gate` takes `max_loras`, `make_encoder_cache` the number of embeddings. `bgmv` takes tensors: output
-    [T, out], inputs [T, in], lora_a [N, r, in], lora_b [N, out, r] and indices [T]; only the runner imports torch.
+    `make_adapter_gate` takes `max_loras`; `make_encoder_cache` takes the number of embeddings. `bgmv` takes tensors:
+    output [T, out], inputs [T, in], lora_a [N, r, in], lora_b [N, out, r] and indices [T]. Only the runner imports
+    torch.
     """
 
     make_adapter_gate: Callable[[int], Gate]

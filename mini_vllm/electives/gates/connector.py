@@ -1,4 +1,4 @@
-"""The seam of KV transfers: what a connector tells the scheduler. (vLLM: `KVConnectorBase_V1`, its scheduler side.)"""
+"""The seam of KV transfers: connectors, workers and stores. (vLLM: `KVConnectorBase_V1`, its scheduler side.)"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from mini_vllm.core.step import KVConnectorOutput
 
 
 class BlockTransfer(NamedTuple):
-    """A block of the KV cache, and the hash of its tokens, under which it lies elsewhere."""
+    """A KV cache block and the hash that it is stored under outside the cache."""
 
     block_hash: bytes
     block_id: int
@@ -18,63 +18,65 @@ class BlockTransfer(NamedTuple):
 
 @dataclass(slots=True)
 class KVConnectorMetadata:
-    """What the worker side is to do in one step: blocks to load and to save, by request id."""
+    """The worker side's task for one step: the blocks to load and to save, by request id."""
 
     loads: dict[str, list[BlockTransfer]] = field(default_factory=dict)
     saves: dict[str, list[BlockTransfer]] = field(default_factory=dict)
 
 
 class KVConnector(Protocol):
-    """K and V that lie elsewhere: in a different process, on disk, in host memory."""
+    """Finds K and V stored outside the KV cache: in a different process, on disk, or in host memory."""
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
-        """Return how many tokens after the first `num_computed_tokens` lie elsewhere, and whether loading takes steps.
+        """Return how many tokens after the first `num_computed_tokens` can be loaded, and whether loading takes steps.
 
-        Not whole prompts: the last token is always computed here. None: not known yet, ask again in the next step.
+        The last token of a prompt is never included, because it is always computed here. None means not known yet:
+        call again in the next step.
         """
 
     def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
-        """The request has its block table now; the `num_external_tokens` after its prefix hit are to be loaded."""
+        """Receive a request's block table. The `num_external_tokens` after its prefix hit must be loaded."""
 
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must be held until they have been sent."""
 
     def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
-        """A request loses its blocks. Until the next forward pass they hold what it has computed."""
+        """Receive the blocks of a preempted request. They hold its K and V until the next forward pass."""
 
     def build_connector_meta(self) -> KVConnectorMetadata:
-        """Return what the worker side is to do in the step that was planned, once."""
+        """Return the worker side's task for the planned step. Called once per step."""
 
 
 class KVConnectorWorker(Protocol):
-    """The worker side: it moves K and V. (vLLM: `start_load_kv`, `wait_for_save` and `get_finished`.)"""
+    """The worker side, which moves K and V. (vLLM: `start_load_kv`, `wait_for_save` and `get_finished`.)"""
 
     def start_step(self, metadata: KVConnectorMetadata) -> KVConnectorOutput:
-        """Save and load the blocks of a step, before its forward pass; report what was sent and what was lost."""
+        """Save and load a step's blocks before its forward pass; report the finished transfers and lost blocks."""
 
 
 class BlockStore(Protocol):
-    """Blocks by the hash of their tokens; a block is a tensor [caches, block_size, kv_heads, head_dim].
+    """Stores blocks by the hash of their tokens; a block is a tensor [caches, block_size, kv_heads, head_dim].
 
-    `caches` counts the layers twice, for K and V. What a store has it may lose at any time.
+    `caches` counts the layers twice, for K and V. A store may lose a block at any time.
     """
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
-        """Return how many of these blocks are stored, up to the first that is not; they count as used now."""
+        """Return how many of these blocks are stored, up to the first missing one. They count as used now."""
 
     def get(self, block_hash: bytes) -> Any:
-        """Return a block; None if it is not there. Then `lookup` does not find it any more either."""
+        """Return a block, or None if it is missing. `lookup` no longer finds a missing block."""
 
     def put(self, block_hash: bytes, block: Any) -> None:
-        """Store a block on the host. Others are forgotten to make room for it."""
+        """Store a block on the host. Other blocks may be dropped to make room."""
 
 
 @dataclass(frozen=True, slots=True)
 class KVTransferFunctions:
     """Phase 10 as the engine uses it.
 
-    `make_host_store` takes a maximum of bytes, `make_connector` a store, the block size and whether blocks of ended
-    requests are saved, `make_worker` a store and the tensors of the KV cache [blocks, block_size, kv_heads, head_dim].
+    `make_host_store` takes a maximum of bytes. `make_connector` takes a store, the block size and whether blocks of
+    ended requests are saved. `make_worker` takes a store and the tensors of the KV cache [blocks, block_size, kv_heads,
+    head_dim].
     """
 
     make_host_store: Callable[[int], BlockStore]
@@ -83,7 +85,7 @@ class KVTransferFunctions:
 
 
 class SharedStore:
-    """A `BlockStore` around one: with a step in flight the scheduler looks up while the worker saves."""
+    """A `BlockStore` with a lock, because the scheduler may look up blocks while the worker saves some."""
 
     def __init__(self, inner: BlockStore) -> None:
         self.inner = inner

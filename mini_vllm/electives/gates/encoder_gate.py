@@ -1,4 +1,4 @@
-"""Images at admission: phase 11 decides, and what it decided is kept here until a request has its slots."""
+"""The gate of images: keeps phase 11's decision until a request has its slots."""
 
 from mini_vllm.core.request import Request
 from mini_vllm.electives.gates.admission import EncoderCache, ScheduleEncoderInputs
@@ -6,10 +6,10 @@ from mini_vllm.electives.gates.gate import Gate
 
 
 class EncoderGate(Gate):
-    """At most `budget` embeddings are computed in one step. (vLLM: `Scheduler._try_schedule_encoder_inputs`.)
+    """Limits a step to `budget` computed embeddings. (vLLM: `Scheduler._try_schedule_encoder_inputs`.)
 
-    `scheduled` has, by request id, the indices of the images that this step encodes. `leaves_in_update`: images are
-    given back when the output of a step has come, and those of a request that gets no blocks at once.
+    `scheduled` maps request ids to the indices of the images that this step encodes. With `leaves_in_update`, images
+    are released when a step's output has arrived, and a request that is refused blocks releases its images at once.
     """
 
     def __init__(
@@ -68,19 +68,19 @@ class EncoderGate(Gate):
 
     def _release(self, request: Request, num_tokens: int) -> None:
         for image in request.mm_features:
-            if image.end <= num_tokens:  # its K and V are in the cache, so nothing reads it again
+            if image.end <= num_tokens:  # the K and V of its tokens are in the cache, so it is never read again
                 self.cache.release(request, image)
 
     def give_up(self, request: Request) -> bool:
         held = [one for one in request.mm_features if request.request_id in self.cache.cached.get(one.identifier, ())]
-        for image in held:  # a later step finds it still there, or encodes it again
+        for image in held:  # a later step finds the encoding still cached, or encodes the image again
             self.cache.release(request, image)
         return bool(held)
 
     def take_freed(self) -> list[str]:
-        """Return the contents that have gone since the last call, in order.
+        """Return the contents evicted since the last call, in order.
 
-        With `leaves_in_update` without those that have come back: the worker's copy is still of use.
+        With `leaves_in_update`, contents that are cached again are omitted, because the worker's copy is still useful.
         """
         freed, self.cache.freed = self.cache.freed, []
         return [content for content in freed if not (self.leaves_in_update and content in self.cache.cached)]

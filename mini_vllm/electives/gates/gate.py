@@ -1,20 +1,20 @@
-"""One gate of the scheduler, and the smallest: grammars."""
+"""The base class of the scheduler's gates, and the gates for grammars and lookahead."""
 
 from mini_vllm.core.request import Request, RequestStatus
 
 
 class Gate:
-    """What the scheduler asks and tells a gate during a step. This one is always open."""
+    """The calls that a gate receives during a step. This base class is always open."""
 
     def start_step(self) -> None:
-        """Forget the last step."""
+        """Drop the state of the last step."""
 
     def is_open(self, request: Request) -> bool:
-        """Return whether a waiting request may be admitted in this step; if not, it is passed over."""
+        """Return whether a waiting request may be admitted in this step. Otherwise it is passed over."""
         return True
 
     def may_limit(self, request: Request) -> bool:
-        """Return whether `limit` may ever be less than the tokens that it is asked about."""
+        """Return whether `limit` may ever return fewer tokens than it receives."""
         return False
 
     def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
@@ -22,27 +22,27 @@ class Gate:
         return num_new_tokens
 
     def slots_allocated(self, request: Request) -> None:
-        """A request has got its slots and is part of the plan."""
+        """Record that a request has its slots and is part of the plan."""
 
     def freed(self, request: Request) -> None:
-        """A request has lost its slots: it was preempted, or it has ended."""
+        """Record that a request has lost its slots: it was preempted, or it has ended."""
 
     def advanced(self, request: Request) -> None:
-        """The tokens of the plan count as computed."""
+        """Update the gate, now that the request's planned tokens count as computed."""
 
     def processed(self, request: Request) -> None:
-        """The output of a step with the request has come; its tokens are not applied yet."""
+        """Update the gate when a step's output has arrived, before the request's tokens are applied."""
 
     def refused(self, request: Request) -> None:
-        """A waiting request has got no blocks."""
+        """Update the gate when too few blocks were free for a waiting request."""
 
     def give_up(self, request: Request) -> bool:
-        """Nothing can be planned: let go of what is kept for a request; return whether anything was."""
+        """Release everything kept for a request, because no step can be planned; return whether there was any."""
         return False
 
 
 class GrammarGate(Gate):
-    """A request waits while its grammar is being compiled. (vLLM: WAITING_FOR_FSM.)"""
+    """Makes a request wait while its grammar is being compiled. (vLLM: WAITING_FOR_FSM.)"""
 
     def is_open(self, request: Request) -> bool:
         if request.grammar is None or request.status is not RequestStatus.WAITING_FOR_FSM:
@@ -54,9 +54,9 @@ class GrammarGate(Gate):
 
 
 class LookaheadGate(Gate):
-    """No chunk ends fewer than `num_tokens` tokens before the last one known. (vLLM: `_reserve_prefill_lookahead`.)
+    """Ends a chunk at the last known token or `num_tokens` or more before it. (vLLM: `_reserve_prefill_lookahead`.)
 
-    A drafter with several layers reads that far ahead of a chunk, and would read guesses instead.
+    A drafter with several layers reads `num_tokens` tokens past a chunk, and would otherwise read guesses.
     """
 
     def __init__(self, num_tokens: int) -> None:
@@ -72,7 +72,7 @@ class LookaheadGate(Gate):
 
 
 def failure_of(request: Request) -> str | None:
-    """Return why a request's grammar could not be compiled; None if it was, or still is being compiled."""
+    """Return the error of compiling a request's grammar; None without an error or before compiling has ended."""
     if request.grammar is None or not request.grammar.done():
         return None
     error = request.grammar.exception()

@@ -1,4 +1,4 @@
-"""All gates together, and how phases 1, 2 and 5 meet them: through a queue, a chunk policy and a KV cache."""
+"""Combines all gates and connects them to phases 1, 2 and 5 by a queue, chunk policy and KV cache."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -16,7 +16,7 @@ UNREADY = (RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS)
 
 
 class AdmissionGates:
-    """The gates of one engine. The scheduler uses `waiting`, `chunks` and `kv` in place of the parts themselves."""
+    """The gates of one engine. The scheduler uses this class's `waiting`, `chunks` and `kv`, which wrap the parts."""
 
     passes_over = True
 
@@ -32,8 +32,8 @@ class AdmissionGates:
         counted: Callable[[], Sequence[Request]] = tuple,
     ) -> None:
         self.gates = gates
-        self.counted = counted  # who counts as part of the plan before it is made: since 0.33 all that run
-        # Since 0.33 a request that a gate leaves nothing of what is left of the budget is passed over, too.
+        self.counted = counted  # requests that count as planned from the start: since 0.33 all running ones
+        # Since 0.33 a request is also passed over if the gates leave it no token of the remaining budget.
         self.num_tokens_left = num_tokens_left
         self.leaving: Collection[str] = ()  # ended requests whose blocks a step in flight may still write
         self._errors: dict[str, str] = {}
@@ -53,10 +53,10 @@ class AdmissionGates:
 
     @property
     def awaits_others(self) -> bool:
-        # Blocks that a waiting request holds are taken from it in a later step, if nothing else happens.
+        # If nothing else happens, a later step takes the blocks away from a waiting request that holds some.
         transfers = self.transfers
         is_transferring = transfers is not None and (bool(transfers.sending) or transfers.is_asking)
-        # Requests whose grammar has failed end with this step, though they may never have been UNREADY.
+        # Requests whose grammar has failed end with this step, even if they were never UNREADY.
         return (
             is_transferring
             or bool(self._errors)
@@ -79,7 +79,7 @@ class AdmissionGates:
 
     def end_plan(self, scheduler_output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         self.waiting.put_back()
-        # Phase 1 knows of whole hit blocks only, so what was loaded is counted here.
+        # Phase 1 counts only whole hit blocks, so the loaded tokens are counted here.
         for request_id, num_tokens in self.kv.num_loaded_tokens.items():
             if request_id in scheduler_output.num_scheduled_tokens:
                 requests[request_id].keep_computed(num_tokens)
@@ -87,13 +87,13 @@ class AdmissionGates:
         self._is_stalled = self._is_stalled and not scheduler_output.num_scheduled_tokens
 
     def break_stall(self, requests: Collection[Request]) -> bool:
-        """Let go of all images, where vLLM 0.13.0 would stand still for ever.
+        """Release all images, where vLLM 0.13.0 would stall for ever; return whether any were released.
 
-        A request that was refused uses images that its hit did not cover. If the hit shrinks before it is admitted, it
-        needs an earlier image as well, and its own use of the later one can leave no room for that.
+        A refused request uses images that its hit did not cover. If the hit shrinks before the admission, the request
+        also needs an earlier image, and the later image that it already uses can leave no room for this.
         """
         if self._is_stalled:
-            return False  # it did not help
+            return False  # releasing the images did not help
         given_up = [gate.give_up(request) for gate in self.gates for request in requests]
         self._is_stalled = any(given_up)
         return self._is_stalled
@@ -104,12 +104,12 @@ class AdmissionGates:
                 gate.advanced(requests[request_id])
 
     def processed(self, request: Request) -> None:
-        """The output of a step with the request has come; its tokens are not applied yet."""
+        """Inform the gates that the output of a step with the request has arrived. Its tokens are not applied yet."""
         for gate in self.gates:
             gate.processed(request)
 
     def refused(self, request: Request) -> None:
-        """A waiting request has got no blocks."""
+        """Inform the gates that too few blocks were free for a waiting request."""
         for gate in self.gates:
             gate.refused(request)
 
@@ -150,18 +150,18 @@ class AdmissionGates:
 
 
 def encoder_of(scheduler: Scheduler) -> EncoderGate | None:
-    """Return the gate of images; None in an engine without them."""
+    """Return the gate of images; None in an engine without images."""
     gates = scheduler.gates.gates if isinstance(scheduler.gates, AdmissionGates) else ()
     return next((gate for gate in gates if isinstance(gate, EncoderGate)), None)
 
 
 def transfers_of(scheduler: Scheduler) -> KVTransfers | None:
-    """Return the scheduler's side of KV transfers; None without them. A restart replaces it."""
+    """Return the scheduler's side of KV transfers; None without transfers. A restart replaces it."""
     return scheduler.gates.transfers if isinstance(scheduler.gates, AdmissionGates) else None
 
 
 class GatedChunks(WrappedChunks):
-    """A `ChunkPolicy` that grants a waiting request nothing before it is ready, and ends chunks where a gate says."""
+    """A `ChunkPolicy` that grants no tokens to unready waiting requests, and applies the gates' limits to chunks."""
 
     def __init__(self, inner: ChunkPolicy, gates: AdmissionGates) -> None:
         super().__init__(inner)
@@ -176,7 +176,7 @@ class GatedChunks(WrappedChunks):
         return self.limited(request, num_computed_tokens, num_new_tokens)
 
     def limited(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
-        """Return what the gates leave of the next tokens of a request."""
+        """Return how many of a request's next tokens the gates allow."""
         for gate in self.gates.gates:
             if num_new_tokens:
                 num_new_tokens = gate.limit(request, num_computed_tokens, num_new_tokens)
@@ -184,9 +184,10 @@ class GatedChunks(WrappedChunks):
 
 
 class GatedKVCache(WrappedKVCache):
-    """A `KVCacheManager` that tells the gates what is allocated and freed, and adds what comes from elsewhere.
+    """A `KVCacheManager` that reports allocations and frees to the gates, and adds slots for loaded tokens.
 
-    `num_loaded_tokens` has the true counter of each request admitted in this step over tokens that were loaded.
+    `num_loaded_tokens` holds, for each request admitted in this step with loaded tokens, its true number of computed
+    tokens.
     """
 
     def __init__(self, inner: KVCacheManager, gates: AdmissionGates) -> None:
@@ -195,7 +196,7 @@ class GatedKVCache(WrappedKVCache):
         self.num_loaded_tokens: dict[str, int] = {}
 
     def num_computed_tokens(self, request: Request, num_hit_tokens: int) -> int:
-        """Return what is computed of a waiting request: what it has loaded, or its hit with what this step loads."""
+        """Return a waiting request's computed tokens: those already loaded, or its hit plus this step's load."""
         transfers = self.gates.transfers
         num_external = transfers.num_external_tokens.get(request.request_id, 0) if transfers else 0
         return request.num_computed_tokens or num_hit_tokens + num_external

@@ -1,7 +1,7 @@
-"""Requests whose K and V come from elsewhere, and ended ones whose K and V are still being sent.
+"""Manages requests that load K and V from elsewhere, and ended requests whose K and V are still being sent.
 
-A load within the step (`is_async` False) is a prefix hit with more tokens. A load beside the steps takes its blocks at
-once and waits as WAITING_FOR_REMOTE_KVS; its blocks enter the prefix cache only when they are filled.
+A load within the step (`is_async` False) extends the prefix hit. For a load that takes several steps, the request
+allocates its blocks at once and waits as WAITING_FOR_REMOTE_KVS. The blocks enter the prefix cache once filled.
 (vLLM: the connector's parts of `Scheduler.schedule`, `_update_waiting_for_remote_kv`, `_handle_invalid_blocks`.)
 """
 
@@ -18,10 +18,10 @@ MAX_STEPS_IN_VAIN = 4
 
 
 class KVTransfers:
-    """The scheduler's side of all transfers. `kv` and `commits` are phases 2 and 4 under whatever is around them.
+    """The scheduler's side of all transfers. `kv` and `commits` are phases 2 and 4 with their wrappers.
 
-    With `keeps_loads` tokens count as computed when their load begins, and the blocks of an aborted load are held until
-    it is reported, because they may be written until then.
+    With `keeps_loads`, tokens count as computed when their load begins. The blocks of an aborted load are then held
+    until its end is reported, because the load may still write them.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class KVTransfers:
         self.num_external_tokens, self.loading, self.is_asking = {}, {}, False
 
     def has_arrived(self, request: Request) -> bool:
-        """Return whether nothing is being loaded for a waiting request; what was is computed from now on."""
+        """Return False while a waiting request still loads; otherwise count its loaded tokens and return True."""
         if self.is_loading(request):
             return False
         if request.status is RequestStatus.WAITING_FOR_REMOTE_KVS:
@@ -53,7 +53,7 @@ class KVTransfers:
         return True
 
     def look(self, request: Request) -> Look:
-        """Look up what lies elsewhere for a waiting request; start to load it if that takes steps."""
+        """Look up a waiting request's stored tokens elsewhere; start the load if it takes several steps."""
         if request.num_computed_tokens or request.request_id in self._local_only:
             return Look.READY
         hit_blocks = self.kv.get_computed_blocks(request)
@@ -80,9 +80,9 @@ class KVTransfers:
         return Look.PASS_OVER
 
     def _finish_load(self, request: Request) -> None:
-        """Cache what has been loaded, up to the first block that was lost; without any, the request starts anew."""
+        """Cache the loaded blocks before the first lost one. If there are none, the request starts anew."""
         table = self.kv.block_ids(request.request_id)
-        # The last token is computed here even if its K and V have come: its logits give the next token.
+        # The last token is always computed here, because its logits give the next token.
         num_tokens = min(len(table) * self.kv.block_size, request.num_tokens - 1)
         if request.request_id in self._failed:
             num_tokens = request.num_computed_tokens
@@ -100,16 +100,17 @@ class KVTransfers:
         request.become_ready()
 
     def tell_allocated(self, request: Request, num_external: int) -> None:
-        """Tell the connector which blocks it is to fill."""
+        """Pass a request's block table to the connector, which must load `num_external` tokens into it."""
         table = self.kv.block_ids(request.request_id)
         self.connector.update_state_after_alloc(request, table, num_external)
         if num_external:
             self.loading[request.request_id] = num_external
 
     def free_ended(self, request: Request, num_computed_tokens: int) -> None:
-        """Free the blocks of a request that has ended, or hold them until `apply` hears that they are sent.
+        """Free the blocks of an ended request, or hold them until `apply` receives the report that they are sent.
 
-        The blocks of an aborted load may be handed out at once, as in vLLM 0.13.0: the worker side has to end it first.
+        Without `keeps_loads`, as in vLLM 0.13.0, the blocks of an aborted load may be reused at once. The worker side
+        must end the load first.
         """
         is_loading = request.request_id in self._num_hit_tokens and request.request_id not in self._received
         num_kept = self._forget(request, num_computed_tokens)
@@ -124,13 +125,13 @@ class KVTransfers:
             self.kv.free(request, num_kept)
 
     def free_preempted(self, request: Request, num_computed_tokens: int) -> None:
-        """Free the blocks of a request that lives on; the connector may save them before they are overwritten."""
+        """Free the blocks of a preempted request. The connector may save them before they are overwritten."""
         self.commits.update_block_hashes(request)
         self.connector.request_preempted(request, self.kv.block_ids(request.request_id), num_computed_tokens)
         self.kv.free(request, num_computed_tokens)
 
     def _forget(self, request: Request, num_computed_tokens: int) -> int:
-        """Forget a load that has ended or is given up; return how many tokens are computed without it."""
+        """Drop the state of a load that has ended or was aborted; return how many tokens are computed without it."""
         self._received.discard(request.request_id)
         self._failed.discard(request.request_id)
         return self._num_hit_tokens.pop(request.request_id, num_computed_tokens)
@@ -138,10 +139,11 @@ class KVTransfers:
     def lose(
         self, invalid_block_ids: frozenset[int], waiting: Iterable[Request], running: Iterable[Request]
     ) -> set[str]:
-        """Keep of each request what lies before its first lost block; return the running ones, which sampled nothing.
+        """Cut each request back to its tokens before its first lost block; return the running requests affected.
 
-        vLLM 0.13.0 lets only the first of several running requests compute a lost block that they share, and leaves it
-        in the prefix cache meanwhile. Here each computes it, and it is not found before it is there again.
+        The sampled tokens of these requests are invalid. If several running requests share a lost block, vLLM 0.13.0
+        lets only the first compute it and leaves it in the prefix cache meanwhile. Here each request computes the
+        block, and the prefix cache does not find it before that.
         """
         affected: set[str] = set()
         for request in (*waiting, *running):
@@ -163,8 +165,8 @@ class KVTransfers:
         return affected
 
     def apply(self, output: KVConnectorOutput) -> None:
-        """Take note of what has been received, and free what has been sent."""
-        # Not of requests that load nothing: a report can come after an abort, or after the engine has started over.
+        """Record which loads have arrived, and free the blocks that have been sent."""
+        # Requests that load nothing are ignored: a report can arrive after an abort or a restart of the engine.
         self._received.update(
             request_id for request_id in output.finished_recving if request_id in self._num_hit_tokens
         )
@@ -174,18 +176,18 @@ class KVTransfers:
                 self.kv.free(request, num_computed_tokens)
 
     def take_held(self) -> dict[str, list[int]]:
-        """Free the blocks of all ended requests that nobody has reported as sent; return them by request id."""
+        """Free the blocks of all ended requests that were not reported as sent; return the blocks by request id."""
         held = {request_id: list(self.kv.block_ids(request_id)) for request_id in self.sending}
         self.apply(KVConnectorOutput(finished_sending=list(held)))
         return held
 
     def end_step(self, waiting: Sequence[Request], *, is_idle: bool, has_sampled: bool) -> None:
-        """Break a stall, where vLLM 0.13.0 would stand still for ever.
+        """Break a stall, where vLLM 0.13.0 would wait for ever.
 
-        A request that has received its K and V can wait after others that get no blocks because it holds them: nothing
-        is planned any more, or the others are admitted and preempted in turn. After `MAX_STEPS_IN_VAIN` steps without a
-        plan since the last token, with no transfer under way, the last one that holds blocks gives them up and computes
-        its prompt here.
+        A request that has received its K and V can wait after requests that need its blocks. Then every plan is empty,
+        or the other requests are admitted and preempted in turn. After `MAX_STEPS_IN_VAIN` empty steps since the last
+        token, without a transfer in progress, the last waiting request that holds blocks loses them and computes its
+        prompt here.
         """
         holders = [request for request in waiting if self.kv.block_ids(request.request_id)]
         if has_sampled or not holders:
@@ -197,6 +199,6 @@ class KVTransfers:
             self._drop_load(holders[-1])
 
     def is_loading(self, request: Request) -> bool:
-        """Return whether blocks that a request holds have not all come yet."""
+        """Return whether some of the blocks that a request loads have not arrived yet."""
         is_received = request.request_id in self._received
         return request.status is RequestStatus.WAITING_FOR_REMOTE_KVS and not is_received

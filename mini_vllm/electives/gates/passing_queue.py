@@ -1,4 +1,4 @@
-"""A waiting queue that passes over requests that cannot be admitted yet, without losing their place."""
+"""A waiting queue that passes over requests that cannot be admitted yet; they keep their places."""
 
 import enum
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from mini_vllm.core.request import Request, RequestStatus
 
 
 class Look(enum.Enum):
-    """What a look at a waiting request says: admit it, pass it over, or end admission for this step."""
+    """The decision on a waiting request: admit it, pass it over, or end admission for this step."""
 
     READY = enum.auto()
     PASS_OVER = enum.auto()
@@ -16,12 +16,12 @@ class Look(enum.Enum):
 
 
 class PassingQueue:
-    """A `RequestQueue` around another one. (vLLM: `skipped_waiting_requests` in `Scheduler.schedule`.)
+    """Wraps a `RequestQueue` to pass requests over. (vLLM: `skipped_waiting_requests` in `Scheduler.schedule`.)
 
-    `look` is asked about a request when it is peeked at. If no request is ready, `peek_request` returns one that is
-    not, `is_ready` says so, and the chunk policy grants it no token: that ends phase 1's admission. What was passed
-    over returns to its place with `put_back`, at the end of the step. vLLM 0.13.0 turns the order around
-    (`flipped_skips`); here it stays.
+    `peek_request` calls `look` for each request in turn. If no request is ready, it returns an unready one. `is_ready`
+    is then False and the chunk policy grants no token, which ends phase 1's admission. At the end of the step,
+    `put_back` restores the requests that were passed over. vLLM 0.13.0 reverses their order (`flipped_skips`); this
+    queue keeps it.
     """
 
     def __init__(self, inner: RequestQueue, look: Callable[[Request], Look]) -> None:
@@ -30,10 +30,10 @@ class PassingQueue:
         self._passes_over = False
         self._passed: list[Request] = []
         self._ready: Request | None = None
-        self.deferred: set[str] | None = None  # where releases after 0.13.0 note who has been passed over
+        self.deferred: set[str] | None = None  # for releases after 0.13.0: the requests that were passed over
 
     def start_step(self) -> None:
-        """From here to `put_back` a peek looks for a request that is ready; before and after, it changes nothing."""
+        """Let `peek_request` search for a ready request until `put_back`. At other times a peek changes nothing."""
         self._passes_over = True
 
     def peek_request(self) -> Request:
@@ -51,11 +51,11 @@ class PassingQueue:
         return self._passed[-1] if self._passed else self.inner.peek_request()
 
     def is_ready(self, request: Request) -> bool:
-        """Return whether the request is the one that may be admitted next."""
+        """Return whether this request may be admitted next."""
         return request is self._ready
 
     def put_back(self) -> None:
-        """Return the requests that were passed over to the front, in the order in which they stood."""
+        """Put the requests that were passed over back at the front, in their old order."""
         for request in reversed(self._passed):
             self.inner.prepend_request(request)
         self._passes_over, self._passed, self._ready = False, [], None

@@ -1,4 +1,4 @@
-"""A connector that has prompts computed elsewhere before it looks into its store."""
+"""A connector that requests prompts from a prefill process before it looks into its store."""
 
 import time
 from collections.abc import Sequence
@@ -10,20 +10,21 @@ from mini_vllm.electives.gates.connector import KVConnector, KVConnectorMetadata
 
 
 class Prefill(Protocol):
-    """What computes prompts elsewhere."""
+    """Computes prompts outside this engine."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether nothing comes any more."""
+        """Whether prefill has failed and delivers no more blocks."""
 
     def ask(self, token_ids: Sequence[int], block_hashes: Sequence[bytes]) -> Future[None]:
-        """Have the blocks of a prompt put into the store."""
+        """Request that the blocks of a prompt be put into the store."""
 
 
 class PrefillConnector:
-    """A `KVConnector` around one over a store, into which `prefill` brings the blocks of prompts.
+    """Wraps a `KVConnector` over a store into which `prefill` puts the blocks of prompts.
 
-    A request waits without blocks until they have come, at most `timeout` seconds; then whatever is stored counts.
+    A request waits without blocks until its prompt's blocks are stored, for at most `timeout` seconds. After that the
+    blocks stored so far count.
     """
 
     def __init__(self, inner: KVConnector, prefill: Prefill, block_size: int, timeout: float) -> None:
@@ -37,7 +38,7 @@ class PrefillConnector:
         num_stored, is_async = self.inner.get_num_new_matched_tokens(request, num_computed_tokens)
         num_blocks = (request.num_tokens - 1) // self.block_size
         if request.request_id not in self._asked:
-            # Another process would need the salt and the adapter, too. What was generated here is not asked for.
+            # A different process would also need the salt and the adapter. Tokens generated here are not requested.
             is_plain = request.cache_salt is None and request.adapter_id is None and not request.num_output_tokens
             is_here = num_computed_tokens + (num_stored or 0) >= num_blocks * self.block_size
             if is_here or not is_plain or self.prefill.is_lost:

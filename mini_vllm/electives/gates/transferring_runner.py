@@ -9,9 +9,9 @@ from mini_vllm.electives.gates.connector import BlockStore, KVConnector, KVConne
 
 
 class TransferringRunner:
-    """Binds the runner to what a connector plans for a step. (vLLM: `KVConnectorModelRunnerMixin`.)
+    """Combines the runner with a connector's transfers of a step. (vLLM: `KVConnectorModelRunnerMixin`.)
 
-    `results_are_late`: the next step is planned before it is known which blocks this one has lost.
+    With `results_are_late` the next step is planned before this step's lost blocks are known.
     """
 
     def __init__(
@@ -24,11 +24,11 @@ class TransferringRunner:
         self._void: KVConnector | None = None
 
     def of_step(self, connector: KVConnector) -> "StepWithTransfers":
-        """Return the runner of the step that has just been planned."""
+        """Return a runner for the step that has just been planned."""
         return StepWithTransfers(self, connector, connector.build_connector_meta())
 
     def run(self, step: "StepWithTransfers", batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Move the blocks of a step, then compute its batch. Raises `RuntimeError` after a step that is void."""
+        """Move a step's blocks, then compute its batch. Raises `RuntimeError` after a failed step or lost blocks."""
         if step.connector is self._void:
             raise RuntimeError("the step before this one failed or lost blocks; what it computed must not be saved")
         try:
@@ -45,7 +45,7 @@ class TransferringRunner:
 
 @dataclass(frozen=True, slots=True)
 class StepWithTransfers:
-    """A `ModelRunner` for one step. Unlike others it is called for an empty batch, too."""
+    """A `ModelRunner` for one step. Unlike other runners it is also called for an empty batch."""
 
     runner: TransferringRunner
     connector: KVConnector
@@ -60,7 +60,7 @@ class StepWithTransfers:
 
 
 def run_step(runner: ModelRunner, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-    """Compute a batch if there is one; a step with transfers has something to do without."""
+    """Compute a batch unless it is empty; a step with transfers runs even with an empty batch."""
     if batch or isinstance(runner, StepWithTransfers):
         return runner.execute_model(batch)
     return ModelRunnerOutput({})

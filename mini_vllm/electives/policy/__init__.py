@@ -1,1 +1,1 @@
-"""The seam of scheduling policies: a waiting queue and a step around phase 1's, which stays as it is."""
+"""The seam of scheduling policies: a waiting queue and a step that wrap phase 1 without changing it."""

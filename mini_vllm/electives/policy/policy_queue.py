@@ -1,4 +1,4 @@
-"""A waiting queue in the order of a policy."""
+"""A waiting queue that a policy orders."""
 
 from bisect import insort
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 
 
 class PolicyQueue:
-    """A `RequestQueue` by ascending rank. Of equal ranks the first to come is first, and a preempted one before it."""
+    """A `RequestQueue` by ascending rank. Equal ranks are in order of arrival, preempted requests first."""
 
     def __init__(self, policy: SchedulingPolicy) -> None:
         self.policy = policy
@@ -18,7 +18,7 @@ class PolicyQueue:
         self._first = self._last = 0
 
     def sort(self) -> None:
-        """Ask the policy again for the rank of every request."""
+        """Reorder the queue by the policy's current ranks."""
         self._entries = [(self.policy.rank(request), number, request) for _, number, request in self._entries]
         self._entries.sort()
 

@@ -1,4 +1,4 @@
-"""Phase 1's functions under a policy: what it decides reaches them as the order of lists and as smaller budgets."""
+"""Applies a policy to phase 1's functions by reordering the lists and reducing the budgets that they receive."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ MAX_PREEMPTIONS = 3
 
 
 class PolicyScheduling:
-    """Phases 1 and 3 and the waiting queue under a policy. `clock` is the one that stamps arrival times."""
+    """Phases 1 and 3 and the waiting queue under a policy. `clock` must be the clock of the arrival times."""
 
     def __init__(self, policy: SchedulingPolicy, inner: SchedulingFunctions, clock: Callable[[], float]) -> None:
         self.policy = policy
         self.inner = inner
         self.clock = clock
         self.waiting: RequestQueue = FCFSRequestQueue()
-        # What a policy leaves as it is costs nothing: it is not wrapped.
+        # Decisions that a policy does not override are not wrapped, so they cost nothing.
         self._limits, self._counts = _decides(policy, "token_limit", "admits"), _decides(policy, "scheduled")
         orders = _decides(policy, "start_step", "to_preempt", "serve_order") or not policy.rank_is_fixed
         plans = orders or self._limits or self._counts
@@ -39,7 +39,7 @@ class PolicyScheduling:
         )
 
     def new_queue(self) -> RequestQueue:
-        """Return an empty waiting queue, and use it from now on."""
+        """Return an empty waiting queue and use this queue from now on."""
         self.waiting = PolicyQueue(self.policy) if _decides(self.policy, "rank") else FCFSRequestQueue()
         return self.waiting
 
@@ -82,7 +82,7 @@ class PolicyScheduling:
                 preemption=preemption,
                 chunks=each,
             )
-            # Limits that leave a step without work would stall the engine: it is planned again without them.
+            # Limits that leave a step empty would stall the engine, so the step is planned again without them.
             if scheduler_output.num_scheduled_tokens or scheduler_output.preempted or preempted:
                 break
         scheduler_output.preempted[:0] = preempted
@@ -101,7 +101,7 @@ class PolicyScheduling:
         max_model_len: int,
         kv: KVCacheManager,
     ) -> dict[str, list[int]]:
-        """Apply the sampled tokens as phase 1 does, and tell the policy how many each request has got."""
+        """Apply the sampled tokens as phase 1 does, and report each request's number of tokens to the policy."""
         kept = self.inner.update_from_output(
             scheduler_output, sampled_token_ids, requests, running, max_model_len=max_model_len, kv=kv
         )
@@ -112,7 +112,7 @@ class PolicyScheduling:
 
 @dataclass(frozen=True, slots=True)
 class OrderedPreemption:
-    """Phase 3 under a policy. First come, first served preempts the last of a list: here the list is the policy's."""
+    """Phase 3 under a policy. Phase 3 preempts the last request of a list, so this class passes the policy's list."""
 
     inner: Preemption
     policy: SchedulingPolicy
@@ -128,10 +128,10 @@ class OrderedPreemption:
     ) -> bool:
         candidates = self.policy.victims(running)[::-1]
         if not any(candidate is request for candidate in candidates):
-            candidates.insert(0, request)  # if all others were not enough, it goes itself
+            candidates.insert(0, request)  # preempts itself if preempting all others was not enough
         if not self.policy.rank_is_fixed and running[0].num_preemptions >= MAX_PREEMPTIONS:
-            # While ranks change, two requests could take each other's blocks for ever. Of those that have often been
-            # preempted the one at the head goes last, so that it comes to its end.
+            # While ranks change, two requests could take each other's blocks for ever. A head of `running` that has
+            # often been preempted is the last victim, so that it can finish.
             candidates = [running[0], *(each for each in candidates if each is not running[0])]
         has_room = self.inner.make_room(request, num_new_tokens, candidates, waiting, scheduler_output, kv)
         victims = {entry.victim_id for entry in scheduler_output.preempted}
@@ -140,7 +140,7 @@ class OrderedPreemption:
 
 
 class LimitedChunks(WrappedChunks):
-    """Phase 5 under a policy: a request is offered only the part of the budget that the policy grants it."""
+    """Phase 5 under a policy: limits each request to the part of the budget that the policy grants."""
 
     def __init__(self, inner: ChunkPolicy, policy: SchedulingPolicy, just_preempted: set[str]) -> None:
         super().__init__(inner)
@@ -160,7 +160,7 @@ class LimitedChunks(WrappedChunks):
 
 
 def _decides(policy: SchedulingPolicy, *names: str) -> bool:
-    """Return whether a policy has a method of its own for one of these decisions."""
+    """Return whether a policy overrides one of these methods."""
     owns = (getattr(getattr(policy, name), "__func__", None) for name in names)
     return any(own is not getattr(SchedulingPolicy, name) for own, name in zip(owns, names, strict=True))
 

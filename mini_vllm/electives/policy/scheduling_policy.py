@@ -1,4 +1,4 @@
-"""What a scheduling policy decides, and what it sees when it does."""
+"""The base class of scheduling policies, and the view of a step that they receive."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from mini_vllm.core.request import Request
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """What a policy sees at the start of a step. `now` is on the clock of `arrival_time`, in seconds.
+    """A policy's view at the start of a step. `now` is in seconds, on the clock of `arrival_time`.
 
-    `running` is in the order of service, and `waiting` in the queue's order of the step before. `num_free_blocks`
-    counts the free queue; `max_num_seqs` and `max_num_batched_tokens` are the engine's settings.
+    `running` is in order of service, and `waiting` in the queue's order of the previous step. `num_free_blocks`
+    counts the free queue. `max_num_seqs` and `max_num_batched_tokens` are the engine's settings.
     """
 
     now: float
@@ -26,10 +26,10 @@ class StepView:
 
 
 class SchedulingPolicy:
-    """Which request comes first, which is preempted, and which gets how much. As it stands: first come, first served.
+    """Decides the order of requests, the victims and each request's tokens. The base class is first come, first served.
 
-    A policy overrides what it decides in another way. It never sees block tables or logits, so it cannot change a
-    text: only when its tokens are computed. (vLLM: the plug-in proposal in issue 51608; its own scheduler knows
+    A policy overrides the decisions that differ. It never sees block tables or logits, so it can change when a text's
+    tokens are computed, but not the text. (vLLM: the plug-in proposal in issue 51608; vLLM's scheduler knows
     `fcfs` and `priority`.)
     """
 
@@ -39,17 +39,17 @@ class SchedulingPolicy:
     uses_priority = False
 
     def start_step(self, step: StepView) -> None:
-        """Look at the engine before a step is planned."""
+        """Inspect the engine before a step is planned."""
 
     def rank(self, request: Request) -> Any:
-        """Return the place of a waiting request, the smallest first; ranks must be comparable.
+        """Return the rank of a waiting request, the smallest first; ranks must be comparable.
 
-        Equal ones keep the order of arrival, with preempted requests before them.
+        Requests of equal rank keep the order of arrival, with preempted requests first.
         """
         return 0
 
     def to_preempt(self, step: StepView) -> Sequence[Request]:
-        """Return running requests that give up their seats now. None of them is admitted again in this step."""
+        """Return the running requests to preempt now. They are not admitted again in this step."""
         return ()
 
     def serve_order(self, running: list[Request]) -> list[Request]:
@@ -59,15 +59,15 @@ class SchedulingPolicy:
     def victims(self, running: list[Request]) -> list[Request]:
         """Return the running requests in the order in which they are preempted when blocks run out.
 
-        One that is left out is preempted for no other request. While ranks change, the head of `running` goes last once
-        it has been preempted three times, so that every request comes to its end.
+        A request that is left out is never preempted for a different one. While ranks change, the head of `running` is
+        the last victim once it has been preempted three times, so that every request can finish.
         """
         return running[::-1]
 
     def token_limit(self, request: Request, token_budget: int) -> int:
-        """Return how many of the step's remaining tokens a request may take. With 0 it sits out, and keeps its blocks.
+        """Return how many of the step's remaining tokens a request may take.
 
-        For a waiting request 0 ends admission for this step.
+        A running request with 0 skips the step and keeps its blocks. For a waiting request 0 ends admission.
         """
         return token_budget
 
@@ -76,15 +76,15 @@ class SchedulingPolicy:
         return True
 
     def scheduled(self, shares: Sequence[tuple[Request, int]]) -> None:
-        """The step is planned: each request with its number of new tokens."""
+        """Receive the planned step: each request with its number of new tokens."""
 
     def sampled(self, request: Request, num_tokens: int) -> None:
-        """A request has got output tokens. It may be finished by now."""
+        """Receive the number of a request's new output tokens. The request may already be finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyClasses:
-    """Phase 13: how a fresh policy of each kind is made, with its default settings."""
+    """Phase 13: functions that make a new policy of each kind with its default settings."""
 
     virtual_token_counter: Callable[[], SchedulingPolicy]
     least_slack_first: Callable[[], SchedulingPolicy]

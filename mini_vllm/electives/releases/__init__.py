@@ -1,1 +1,1 @@
-"""Rules that vLLM changed after 0.13.0, as layers around the phases. Which release has which is `release_rules.py`."""
+"""Layers around the phases for rules that vLLM changed after 0.13.0. `release_rules.py` lists them by release."""

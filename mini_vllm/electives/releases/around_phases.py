@@ -1,4 +1,4 @@
-"""Phases 1, 2, 3 and 5 under the rules after 0.13.0: other inputs, and conditions around what they decide."""
+"""Wraps phases 1, 2, 3 and 5 for the rules after 0.13.0: changes their inputs and restricts their decisions."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,7 +13,7 @@ UNKNOWN = -1
 
 
 class NewerChunks(WrappedChunks):
-    """Phase 5 with a second budget, the interval between prompts, and single tokens that are padded."""
+    """Phase 5 with a budget of rows, the interval between prompts, and the padding of single tokens."""
 
     def __init__(self, inner: ChunkPolicy, step: StepState) -> None:
         super().__init__(inner)
@@ -34,13 +34,16 @@ class NewerChunks(WrappedChunks):
         padded = request.followed_by([UNKNOWN] * step.num_drafts)
         num_new_tokens = self.inner.num_new_tokens(padded, num_computed_tokens, token_budget)
         if num_new_tokens <= step.num_drafts:
-            return 0  # it waits for room instead of coming in with fewer tokens than the others
+            return 0  # the request waits for room, because a shorter share would break the uniform batch
         step.padded.add(request.request_id)
         return num_new_tokens
 
 
 class NewerPreemption:
-    """Phase 3: what is in flight of a victim is forgotten, and a request that preempts itself ends no loop."""
+    """Phase 3 under the newer rules: clears a victim's placeholders and drafts.
+
+    Under `priority`, phase 1 goes on with its loop after a request has preempted itself.
+    """
 
     def __init__(self, inner: Preemption, step: StepState) -> None:
         self.inner = inner
@@ -61,14 +64,14 @@ class NewerPreemption:
             kv = NotInFlight(kv, step)
         try:
             has_room = self.inner.make_room(request, num_new_tokens, candidates, waiting, scheduler_output, kv)
-        except StepInFlightError:  # which ends the loop over the running requests: so does an empty budget
+        except StepInFlightError:  # an empty budget ends phase 1's loop over the running requests
             has_room, step.budget_kept, scheduler_output.token_budget = False, scheduler_output.token_budget, 0
         victims = {entry.victim_id for entry in scheduler_output.preempted[num_before:]}
         for victim in [one for one in running if one.request_id in victims]:
             if step.rules.in_flight_is_forgotten:
                 forget_in_flight(victim)
             if victim is request and step.rules.loop_survives_self_preemption and step.config.policy == "priority":
-                # To phase 1 it looks like a request that may not be preempted, until the step is planned.
+                # Until the step is planned, phase 1 treats the victim as a request that may not be preempted.
                 victim.status = RequestStatus.RUNNING
                 step.gone.append(victim)
             else:
@@ -77,11 +80,11 @@ class NewerPreemption:
 
 
 class StepInFlightError(Exception):
-    """The next victim has blocks that a step in flight may still write, so they would not be free at once."""
+    """A step in flight may still write the next victim's blocks, so they cannot be freed yet."""
 
 
 class NotInFlight(WrappedKVCache):
-    """Phase 2 as phase 3 sees it where frees are deferred: it refuses a victim before anything has changed."""
+    """Phase 2 for phase 3 where frees are deferred: refuses a victim in flight before anything has changed."""
 
     def __init__(self, inner: KVCacheManager, step: StepState) -> None:
         super().__init__(inner)
@@ -94,12 +97,12 @@ class NotInFlight(WrappedKVCache):
 
 
 def forget_in_flight(victim: Request) -> None:
-    """Clear what a preempted request had ahead; tokens that are in flight are kept when they arrive."""
+    """Clear a preempted request's placeholders and drafts. Its tokens in flight are kept when they arrive."""
     victim.num_output_placeholders, victim.spec_token_ids = 0, []
 
 
 class SharesCounted(WrappedKVCache):
-    """Phase 2 as phase 1 sees it: what it has planned so far is counted."""
+    """Phase 2 for phase 1: records in `step` what phase 1 has planned so far."""
 
     def __init__(self, inner: KVCacheManager, step: StepState) -> None:
         super().__init__(inner)
@@ -122,7 +125,7 @@ class SharesCounted(WrappedKVCache):
 
 
 class NewerFunctions:
-    """Phase 1 with the limits of the release. `processed` is told of each request before its tokens are applied."""
+    """Phase 1 with the limits of the release. `processed` is called for each request before its tokens are applied."""
 
     def __init__(
         self, inner: SchedulingFunctions, step: StepState, processed: Callable[[Request], None] | None
@@ -177,7 +180,7 @@ class NewerFunctions:
         scheduler_output = plan(running, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
         if step.budget_kept is not None:
             scheduler_output.token_budget, step.budget_kept = step.budget_kept, None
-            if not scheduler_output.preempted:  # phase 1 has closed admission, which only a preemption does here
+            if not scheduler_output.preempted:  # the empty budget has closed admission; only a preemption should
                 self._admit(scheduler_output, running, max_num_seqs, plan)
         if step.holders is not None:
             step.holders.is_paused = False
@@ -197,7 +200,7 @@ class NewerFunctions:
         max_num_seqs: int,
         plan: Callable[..., SchedulerOutput],
     ) -> None:
-        """Ask phase 1 for admissions alone, with what the running requests have left of seats and budget."""
+        """Let phase 1 only admit requests, within the seats and the budget that the running ones have left."""
         admitted: list[Request] = []
         num_seats = max_num_seqs - len(running)
         more = plan(admitted, max_num_seqs=num_seats, max_num_batched_tokens=scheduler_output.token_budget)

@@ -1,4 +1,4 @@
-"""When a block enters the prefix cache, and what its hash covers besides its tokens."""
+"""Prefix caches that decide when a block enters and which tokens after the block its hash covers."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from mini_vllm.electives.wrappers import WrappedPrefixCache
 class CountedEntries(WrappedPrefixCache):
     """A `PrefixCache` that enters each block of a request once, as soon as its hash is known.
 
-    It counts them, so it may be asked again for blocks that it could not enter before. (vLLM: `num_cached_block`.)
+    It counts them per request, so a later call can enter blocks whose hash was unknown. (vLLM: `num_cached_block`.)
     """
 
     def __init__(self, inner: PrefixCache) -> None:
@@ -33,14 +33,14 @@ class CountedEntries(WrappedPrefixCache):
             self._num_entered[request.request_id] = end
 
     def forget(self, request_id: str) -> None:
-        """A request has lost its blocks."""
+        """Drop the count of a request that has lost its blocks."""
         self._num_entered.pop(request_id, None)
 
 
 class LookaheadHashes(WrappedPrefixCache):
-    """A `PrefixCache` around phase 4's in which a block's hash covers the next `num_tokens` tokens, too.
+    """Wraps phase 4's `PrefixCache` so that a block's hash also covers the next `num_tokens` tokens.
 
-    The hash exists once they are known. A drafter that reads them finds its own K and V in every hit then.
+    The hash exists once they are known. A drafter reads these tokens, so every hit then holds its correct K and V.
     (vLLM since 0.33: `num_hash_lookahead_tokens`.)
     """
 

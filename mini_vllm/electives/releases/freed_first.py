@@ -1,4 +1,4 @@
-"""Freed blocks without content are handed out first. (vLLM since 0.23: `BlockPool.free_blocks`.)"""
+"""A block pool that reuses freed blocks without content first. (vLLM since 0.23: `BlockPool.free_blocks`.)"""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from mini_vllm.electives.wrappers import WrappedPrefixCache
 
 
 class KnownContent(WrappedPrefixCache):
-    """A `PrefixCache` that keeps the ids of the blocks with content in `content`, which several of these may share."""
+    """A `PrefixCache` that records the ids of cached blocks in `content`. Several caches may share `content`."""
 
     def __init__(self, inner: PrefixCache, content: set[int]) -> None:
         super().__init__(inner)
@@ -34,9 +34,10 @@ class KnownContent(WrappedPrefixCache):
 
 
 class FreedFirstPool(CountedPool):
-    """Phase 2's pool, and before its queue a stack of freed blocks without content, which phase 2 takes for held.
+    """Phase 2's pool with a stack of freed blocks without content, which are handed out before its free queue.
 
-    `content` has the blocks with content; None: all go to phase 2's queue.
+    Phase 2 counts the blocks on the stack as held. `content` holds the ids of the cached blocks; if it is None, every
+    freed block goes to phase 2's queue.
     """
 
     def __init__(self, inner: WholeBlockPool, num_gpu_blocks: int, content: Collection[int] | None) -> None:
@@ -72,7 +73,7 @@ class FreedFirstPool(CountedPool):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Count the calls of `free_blocks` within as one: the first block of the first call is handed out first."""
+        """Treat the calls of `free_blocks` in this context as one: the first freed block is handed out first."""
         self._freed_together = []
         try:
             yield

@@ -1,4 +1,4 @@
-"""Waiting requests that hold blocks stand in a queue of their own, which is looked at first."""
+"""A waiting queue that serves requests that hold blocks before all others."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ from mini_vllm.core.request import Request, RequestStatus
 
 
 class HoldersFirst:
-    """A `RequestQueue` made of two. Under `is_paused` only the requests with blocks can be admitted.
+    """A `RequestQueue` of two queues. While `is_paused` is set, only requests with blocks can be admitted.
 
-    They hold what the others wait for, so behind one of these they could wait for ever.
+    The other requests wait for these blocks, so a holder queued after one of them could wait for ever.
     (vLLM since 0.31: `Scheduler.kv_holding_waiting`.)
     """
 

@@ -13,7 +13,7 @@ from mini_vllm.electives.tokens_ahead import KVCacheAhead, TokensAhead
 
 
 class NewerSpeculation:
-    """Phase 7, which is asked for the usable part of a hit only where the last block is dropped."""
+    """Phase 7 under the newer rules: shortens a prefix hit only if the release drops the hit's last block."""
 
     def __init__(self, inner: Speculation, step: StepState) -> None:
         assert step.speculative is not None
@@ -30,7 +30,7 @@ class NewerSpeculation:
 
 
 class NewerKVCacheAhead(KVCacheAhead):
-    """Slots for the tokens ahead. The cache counts which blocks have entered it, and is asked after each update."""
+    """Slots for the tokens ahead. Enters blocks after each update; the prefix cache counts which it already has."""
 
     num_unsettled_tokens = 0
 
@@ -42,7 +42,7 @@ class NewerKVCacheAhead(KVCacheAhead):
 
 
 class NewerTokensAhead(TokensAhead):
-    """Phases 7 and 8. Tokens that were in flight at a preemption are kept, and change no counter."""
+    """Phases 7 and 8 under the newer rules. Keeps tokens in flight at a preemption without changing any counter."""
 
     kv: NewerKVCacheAhead
     make_kv = NewerKVCacheAhead

@@ -1,4 +1,4 @@
-"""Block tables as releases after 0.13.0 fill them: what must be free at an admission, and the order of freed blocks."""
+"""The KV cache manager of releases after 0.13.0: free blocks required at admission, and the order of freed blocks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from mini_vllm.electives.windows.window_functions import GroupPool, Tables, Wind
 
 
 class NewerKVCacheManager(GroupedKVCacheManager):
-    """A `KVCacheManager` over phase 2's pool, with a table for each group of layers; without windows there is one."""
+    """A `KVCacheManager` over phase 2's pool, with a table per group of layers. Without windows there is one group."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
                 return None
             if is_load:
                 self.step.prompts[request.request_id] = request
-        elif self.decodes_fit:  # as in phase 2: most tokens of a decode go into a block that stays partly filled
+        elif self.decodes_fit:  # shortcut, as in phase 2: most decode tokens leave the last block partly filled
             room = self.block_size - num_new_tokens - num_lookahead_tokens
             if 0 < request.num_computed_tokens % self.block_size < room:
                 return []
@@ -76,7 +76,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
             self.retained.junctions.pop(request.request_id, None)
 
     def free_leaving(self) -> None:
-        """Free the blocks of ended requests that no step in flight can write any more, in the order of their ends."""
+        """Free the blocks of ended requests, oldest end first, once no step in flight can write them."""
         for name in [name for name, last in self.step.leaving.items() if last <= self.step.num_done]:
             del self.step.leaving[name]
             blocks = [block_id for table in self.tables.pop(name, ()) for block_id in table]
@@ -91,7 +91,10 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         return self.freed_first.block_ids()
 
     def _fits(self, request: Request, num_tokens: int, hit_blocks: Sequence[int], *, is_load: bool) -> bool:
-        """Return whether enough blocks are free for a waiting request: for this step, and for all that it has."""
+        """Return whether enough blocks are free for a waiting request.
+
+        Its tokens of this step must fit, and under `reserves` all its known tokens.
+        """
         num_free = self.num_free_blocks - (self.num_watermark_blocks if self.step.running else 0)
         tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
         is_held = request.request_id in self.tables
@@ -116,8 +119,8 @@ class NewerKVCacheManager(GroupedKVCacheManager):
     def _num_reserved(self, request: Request) -> int:
         """Return how many blocks other admitted prompts still need.
 
-        vLLM leaves these out for requests that do not load (`unreserved_prompts`), and counts the request itself for
-        those that do (`own_reservation`).
+        vLLM ignores these blocks for requests that do not load (`unreserved_prompts`). For a request that loads, it
+        also counts the request itself (`own_reservation`).
         """
         nothing: Tables = tuple([] for _ in self.windows)
         return sum(
@@ -135,7 +138,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
 def allocate_table(
     tables: Tables, num_blocks: int, pool: GroupPool, pin: Callable[[list[int]], None] | None
 ) -> list[list[int]] | None:
-    """Lengthen the one table of a model without windows; None is a refusal. See `AllocateGroups`."""
+    """Extend the only table of a model without windows. Returns None if blocks are short. See `AllocateGroups`."""
     (table,) = tables
     num_needed = max(0, num_blocks - len(table))
     if num_needed + (0 if pin is None else sum(map(pool.is_free, table))) > pool.num_free_blocks:

@@ -1,4 +1,4 @@
-"""Calls between two steps that releases after 0.13.0 answer: pausing, and emptying the prefix cache."""
+"""Functions of releases after 0.13.0 to call between steps: pause the scheduler, empty the prefix cache."""
 
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import Preempted
@@ -7,7 +7,7 @@ from mini_vllm.electives.releases.step_state import PauseState, StepState
 
 
 def set_pause_state(scheduler: Scheduler, pause_state: PauseState) -> None:
-    """From the next step on plan everything, admit no request without blocks, or plan nothing.
+    """Set what the next steps may plan: everything, no admissions of requests without blocks, or nothing.
 
     Raises `ValueError` under the rules of 0.13.0.
     """
@@ -15,10 +15,11 @@ def set_pause_state(scheduler: Scheduler, pause_state: PauseState) -> None:
 
 
 def reset_prefix_cache(scheduler: Scheduler, *, reset_running_requests: bool = False) -> bool:
-    """Empty the prefix cache and return True; False, with nothing changed, while a request holds a block.
+    """Empty the prefix cache and return True. While a request holds a block, return False and change nothing.
 
-    `reset_running_requests` preempts everything that runs, last first. What is in flight is dropped and sampled again.
-    Raises `ValueError` under the rules of 0.13.0, and if a request that loads its K and V cannot be preempted.
+    `reset_running_requests` first preempts all running requests, last first. Their tokens in flight are dropped and
+    sampled again. Raises `ValueError` under the rules of 0.13.0, or with `reset_running_requests` while a request
+    still loads or sends K and V.
     """
     step, kv = _step_of(scheduler), scheduler.kv
     while reset_running_requests and scheduler.running:

@@ -1,4 +1,4 @@
-"""Which blocks of a sliding window enter the prefix cache: those from which a later request can go on."""
+"""A prefix cache that keeps only those blocks of a sliding window from which a later request can continue."""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -12,11 +12,11 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 
 
 class RetainedWindows(GroupedPrefixCache):
-    """A `GroupedPrefixCache` without most blocks of a window. (vLLM: `SlidingWindowManager.reachable_block_mask`.)
+    """A `GroupedPrefixCache` that omits most window blocks. (vLLM: `SlidingWindowManager.reachable_block_mask`.)
 
-    A hit needs the blocks of one window before its end. They are entered where a hit can end: at the last whole block
-    before the last prompt token, at the junction where full attention alone had a hit, and with an interval of r > 0
-    tokens before every r-th token.
+    A hit needs the blocks of one window before its end, so these enter the cache. A hit can end after the last whole
+    block before the last prompt token, or at the junction up to which only full attention had a hit. With an interval
+    of r > 0 tokens, a hit can also end at every r-th token.
     """
 
     def __init__(

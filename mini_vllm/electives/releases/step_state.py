@@ -1,4 +1,4 @@
-"""What the rules after 0.13.0 remember of a step, and from one step to the next."""
+"""State that the rules after 0.13.0 keep during a step and between steps."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -14,7 +14,7 @@ from mini_vllm.release_rules import rules_of
 
 
 class PauseState(Enum):
-    """What `schedule()` may do: everything, no admissions of requests without blocks, or nothing at all."""
+    """What `schedule()` may plan: everything, no admissions of requests without blocks, or nothing."""
 
     UNPAUSED = "off"
     PAUSED_NEW = "new"
@@ -22,11 +22,12 @@ class PauseState(Enum):
 
 
 class StepState:
-    """One scheduler's memory. `shares` are this step's tokens by request, `in_prompt` who is in the middle of a prompt.
+    """One scheduler's state for the newer rules. All ids and keys are request ids.
 
-    `prompts` are the requests that were admitted with a part of their tokens, or that load, and still need blocks.
-    `deferred` have been passed over and still wait. `dropped` has the number of preemptions up to which the tokens in
-    flight of a request are dropped, `in_flight` how many tokens steps in flight compute.
+    `shares` holds this step's tokens per request, `in_flight` the tokens in steps in flight. `in_prompt` holds requests
+    in the middle of a prompt. `prompts` holds those that still need blocks: admitted with part of their tokens, or
+    loading. `deferred` requests were passed over and still wait. `dropped` holds a request's number of preemptions at
+    its reset: tokens from steps planned with fewer preemptions are dropped.
     """
 
     def __init__(self, config: EngineConfig) -> None:
@@ -36,7 +37,7 @@ class StepState:
         self.num_lookahead_tokens = self.num_drafts if self.speculative and self.speculative.drafter_has_kv_cache else 0
         self.draft_slots = self.speculative.draft_slots if self.speculative else 0
         lookahead = self.speculative.prefill_lookahead if self.speculative and self.rules.prefill_lookahead else 0
-        # Their K and V are not final, so no block with them is cached.
+        # The K and V of these last tokens are not final, so no block that contains one is cached.
         self.num_unsettled_tokens = max(0, lookahead - 1)
         self.interval: int = config.setting("prefill_schedule_interval")
         self.most_tokens = config.setting("max_num_scheduled_tokens") or config.max_num_batched_tokens
@@ -46,18 +47,18 @@ class StepState:
         self.shares: dict[str, int] = {}
         self.admitted: set[str] = set()
         self.padded: set[str] = set()
-        self.gone: list[Request] = []  # preempted by themselves, and still RUNNING for the loop in phase 1
+        self.gone: list[Request] = []  # requests that preempted themselves; RUNNING until phase 1's loop has ended
         self.in_prompt: set[str] = set()
         self.prompts: dict[str, Request] = {}
         self.deferred: set[str] = set()
         self.reset: list[Preempted] = []
         self.dropped: dict[str, int] = {}
         self.in_flight: Counter[str] = Counter()
-        # Steps that compute something, as far as they are planned, and as far as their output has come.
+        # Number of non-empty steps planned, and number of them whose output has arrived.
         self.num_planned = self.num_done = 0
         self.last_step: dict[str, int] = {}
         self.defers_frees = False
-        self.leaving: dict[str, int] = {}  # ended requests, and the step after which their blocks are free
+        self.leaving: dict[str, int] = {}  # ended request to the number of the step after which its blocks are freed
         self.free_leaving: Callable[[], None] = lambda: None
         self.budget_kept: int | None = None
         self.holders: HoldersFirst | None = None
@@ -83,7 +84,7 @@ class StepState:
 
     @property
     def num_rows_left(self) -> int:
-        """Rows of `max_num_batched_tokens` for the next request's tokens; its drafter takes some besides."""
+        """Rows of `max_num_batched_tokens` left for the next request's tokens, without its drafter's rows."""
         return self.config.max_num_batched_tokens - self._num_rows - self.draft_slots
 
     @property
@@ -92,15 +93,15 @@ class StepState:
 
     @property
     def has_stand_ins(self) -> Collection[str]:
-        # With a step in flight the runner's thread knows which drafts were proposed, and cuts the shares itself.
+        # With async scheduling the runner's thread knows which drafts were proposed and shortens the shares itself.
         return () if self.config.async_scheduling else self.padded
 
     def num_tokens_left(self) -> int:
-        """Return what is left of the step's budget for the next request."""
+        """Return how many tokens of the step's budget are left for the next request."""
         return min(self.most_tokens - sum(self.shares.values()), self.num_rows_left)
 
     def clamp(self, inner: Clamp) -> Clamp:
-        """Return phase 1's `clamp` with the threshold of this step: none for the only request."""
+        """Return phase 1's `clamp` with this step's threshold; a lone request has no threshold."""
 
         def clamp(num_new: int, budget: int, threshold: int) -> int:
             if threshold and self.rules.threshold_spares_lone_request:
@@ -113,7 +114,7 @@ class StepState:
         return clamp
 
     def takes(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> None:
-        """A request has its slots and is part of the plan."""
+        """Record that a request has its slots and is part of the plan."""
         request_id = request.request_id
         self.shares[request_id] = num_new_tokens
         self._num_rows += num_new_tokens + self.draft_slots
@@ -123,20 +124,20 @@ class StepState:
             self.deferred.discard(request_id)
             if num_after < request.num_tokens:
                 self.prompts[request_id] = request
-        # Its drafts are of use unless this is a part of a prompt, or its last token for sure.
+        # Its drafts are useful unless the step computes part of a prompt or surely samples the last token.
         num_outputs = request.num_output_tokens + 1 + (request.num_output_placeholders > 0)
         is_last = num_outputs >= request.sampling_params.max_tokens
         self.drafts_are_used |= num_after >= request.num_tokens and not is_last
 
     def leaves(self, request: Request) -> None:
-        """A request has lost its slots: it was preempted or has ended."""
+        """Record that a request has lost its slots: it was preempted or has ended."""
         self.prompts.pop(request.request_id, None)
         num_tokens = self.shares.pop(request.request_id, None)
         if num_tokens is not None:
             self._num_rows -= num_tokens + self.draft_slots
 
     def pads(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether an admission with one token to compute gets as many tokens as a decode with drafts."""
+        """Return whether to pad an admission with one token to compute to the size of a decode with drafts."""
         if not self.num_drafts or request.num_tokens - num_computed_tokens != 1:
             return False
         assert self.speculative is not None
@@ -150,7 +151,7 @@ class StepState:
         return not any(name in self.in_prompt for name in served) and (bool(served) or num_computed_tokens > 0)
 
     def planned(self, output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
-        """The tokens of the plan count as computed: note who is in the middle of a prompt."""
+        """Record which requests are in the middle of a prompt, now that the plan's tokens count as computed."""
         has_prompt = False
         for request_id, num_tokens in output.num_scheduled_tokens.items():
             request = requests[request_id]
@@ -174,7 +175,7 @@ class StepState:
             self._is_saturated = len(self.waiting) > len(self.deferred)
 
     def forget(self, request_id: str) -> None:
-        """A request has ended."""
+        """Drop the state of a request that has ended."""
         for known in (self.in_prompt, self.deferred):
             known.discard(request_id)
         self.dropped.pop(request_id, None)

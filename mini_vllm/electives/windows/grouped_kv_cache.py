@@ -1,4 +1,4 @@
-"""Groups of layers over one counted pool: a block table and hashes for each; blocks that leave a window are freed."""
+"""KV cache for groups of layers over one pool: a block table and hashes per group, and freeing outside windows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -11,21 +11,21 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 
 
 class NamedBlocks:
-    """The block that one group's phase 4 names for each hash, asked again when a block enters or leaves its cache.
+    """Remembers the block that one group's phase 4 finds for each hash.
 
-    So a look-up reads one dict entry per block, and phase 4 still decides which block it is.
+    A look-up reads one dict entry per block, which is refreshed when a block with its hash enters or leaves the cache.
     """
 
     def __init__(self, cache: PrefixCache, block_size: int) -> None:
         self.cache = cache
-        # Phase 4 looks for prefixes: a request whose first block has a hash asks for this block alone. Its one token
-        # more is there because the last token of a request is never a hit.
+        # Phase 4 looks up prefixes, so a request with a single block hash finds this block alone. The request has one
+        # token more than the block, because the last token of a request is never a hit.
         self._asking = Request("", [0] * (block_size + 1))
         self.of_hash: dict[bytes, int] = {}
         self._hash_of_block: dict[int, bytes] = {}
 
     def enter(self, block_ids: Sequence[int], block_hashes: Sequence[bytes]) -> None:
-        """Note blocks that phase 4 has just been given, with their hashes."""
+        """Refresh the entries of blocks that were just added to phase 4's cache, with their hashes."""
         self._hash_of_block.update(zip(block_ids, block_hashes, strict=True))
         self._ask(block_hashes)
 
@@ -35,7 +35,7 @@ class NamedBlocks:
         return is_evicted
 
     def leave(self, block_ids: Iterable[int]) -> None:
-        """Note blocks that phase 4 has just been told to remove."""
+        """Refresh the entries of blocks that were just removed from phase 4's cache."""
         left = (self._hash_of_block.pop(block_id, None) for block_id in block_ids)
         self._ask([block_hash for block_hash in left if block_hash is not None])
 
@@ -49,10 +49,10 @@ class NamedBlocks:
 
 
 class GroupedPrefixCache:
-    """A `PrefixCache` for groups of layers, made of one of phase 4 for each group, `caches`.
+    """A `PrefixCache` for groups of layers. `caches` holds one of phase 4's prefix caches for each group.
 
-    `windows` has for each group how many tokens its attention reaches, the newest included; None is full attention,
-    and comes first. `tables` are the block tables by request id, one per group; the KV cache manager maintains them.
+    `windows` holds the number of tokens that each group's attention reaches, the newest included. None is full
+    attention, and comes first. `tables` maps request ids to one block table per group; the KV cache manager updates it.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class GroupedPrefixCache:
         return self.find_hit_of_each_group(request, request.num_tokens - 1)[0]
 
     def find_hit_of_each_group(self, request: Request, max_num_tokens: int) -> Tables:
-        """Return the hit blocks of each group, equally many: a hit counts as far as every group has it."""
+        """Return each group's blocks of the longest hit that all groups have, equally many per group."""
         self.update_block_hashes(request)
         block_hashes = request.block_hashes[: max_num_tokens // self.block_size]
         cached = [[*map(named.of_hash.get, block_hashes)] for named in self.named]
@@ -95,7 +95,7 @@ class GroupedPrefixCache:
     ) -> None:
         self.update_block_hashes(request)
         for group, table in enumerate(self.tables[request.request_id]):
-            num_null = table[num_cached_blocks:num_full_blocks].count(NULL_BLOCK_ID)  # these are the first ones
+            num_null = table[num_cached_blocks:num_full_blocks].count(NULL_BLOCK_ID)  # null blocks come first
             self.enter(group, request, table, num_cached_blocks + num_null, num_full_blocks)
 
     def enter(self, group: int, request: Request, table: list[int], first: int, end: int) -> None:
@@ -120,7 +120,7 @@ class GroupedPrefixCache:
 
 
 class CountedPool:
-    """Phase 2's `BlockPool`, with the counts that its methods do not tell. Free block ids are in the queue's order."""
+    """Phase 2's `BlockPool` with reference counts and the free block ids, which are in the free queue's order."""
 
     def __init__(self, inner: WholeBlockPool, num_gpu_blocks: int) -> None:
         self.inner = inner
@@ -158,9 +158,9 @@ class CountedPool:
 class GroupedKVCacheManager:
     """A `KVCacheManager` with one table per group. (vLLM: `KVCacheCoordinator`, `SlidingWindowManager`.)
 
-    `block_ids` returns the table of the first group, `block_tables` all of them. Where a block
-    has left the window, or was not needed for the hit, the null block stands in the table. The last
-    `num_uncertain_tokens` computed tokens are drafts that may still be rejected.
+    `block_ids` returns the table of the first group, `block_tables` all tables. The null block replaces a block that
+    has left the window or was not needed for the hit. The last `num_uncertain_tokens` computed tokens are drafts that
+    may still be rejected.
     """
 
     def __init__(
@@ -179,12 +179,12 @@ class GroupedKVCacheManager:
         self.block_size = block_size
         self.num_usable_blocks = pool.num_free_blocks
         self.windows = windows
-        self.layered_cache = prefix_cache  # phase 2's attribute has another name, so no method here answers its tasks
+        self.layered_cache = prefix_cache  # not phase 2's name, so that methods here cannot solve phase 2's tasks
         self.grouped = grouped
         self.tables = tables
         self.num_uncertain_tokens = num_uncertain_tokens
-        self.num_unsettled_tokens = 0  # the last ones whose blocks may not enter the cache yet
-        self.counts_entries = False  # whether the cache itself knows which blocks of a request have entered it
+        self.num_unsettled_tokens = 0  # number of last tokens whose blocks must not enter the cache yet
+        self.counts_entries = False  # whether the cache records which blocks of a request have entered it
 
     @property
     def num_free_blocks(self) -> int:
@@ -203,7 +203,7 @@ class GroupedKVCacheManager:
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         held = self.tables.get(request.request_id)
-        # Even if the request is refused below: what has left the window is never read again.
+        # Freed even if the request is refused below, because blocks outside the window are never read again.
         for table, window in zip(held or (), self.windows, strict=held is not None):
             if window is not None:
                 self._leave_window(request, table, window)
@@ -243,7 +243,7 @@ class GroupedKVCacheManager:
         return self.tables[request_id][0] if request_id in self.tables else []
 
     def block_tables(self, request_id: str) -> Tables:
-        """Return the request's table of each group; empty if it holds nothing."""
+        """Return the request's table of each group; empty if the request holds no block."""
         return self.tables.get(request_id, ())
 
     def free_block_ids(self) -> list[int]:

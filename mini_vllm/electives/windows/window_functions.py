@@ -1,4 +1,4 @@
-"""The seam of phase 12: which blocks a sliding window needs, and the attention that reads them."""
+"""The seam of phase 12: functions that choose a sliding window's blocks, and the attention that reads them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ Tables = tuple[list[int], ...]  # a request's block table for each group of laye
 
 
 class GroupPool(WholeBlockPool, Protocol):
-    """The pool from which the tables of all groups are filled."""
+    """The pool that supplies blocks for the tables of all groups."""
 
     @property
     def num_free_blocks(self) -> int:
         """Length of the free queue."""
 
     def is_free(self, block_id: int) -> bool:
-        """Return whether a block is in the free queue; the null block never is."""
+        """Return whether a block is in the free queue. The null block never is."""
 
 
 class AllocateGroups(Protocol):
@@ -43,7 +43,7 @@ class WindowFunctions:
 
 
 def require_window_functions(functions: WindowFunctions | None) -> WindowFunctions:
-    """Return phase 12, which a model with sliding windows needs. Raises `ValueError` if it is absent."""
+    """Return `functions`, phase 12, for a model with sliding windows. Raises `ValueError` if the phase is absent."""
     if functions is None:
         raise ValueError("a model with sliding windows needs phase 12 (sliding windows) in the lineup")
     return functions
