@@ -12,7 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
-from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from mini_vllm.config import EngineConfig
@@ -36,6 +35,7 @@ from mini_vllm.engine.engine_thread import Deliver, OnDeath, seconds_since
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.output_pieces import OutputPiece, PieceJoiner
+from mini_vllm.engine.process_group import kill_group
 from mini_vllm.outputs import RequestOutput
 
 Result = TypeVar("Result")
@@ -245,10 +245,3 @@ class EngineProcess:
     def _death_error(self) -> EngineDeadError:
         code = self._process.exitcode
         return EngineDeadError(f"the engine's process has ended{'' if code is None else f' with code {code}'}")
-
-
-def kill_group(process: BaseProcess) -> None:
-    """Kill a process that leads a group, with its children, which may have outlived it."""
-    with suppress(AttributeError, OSError):  # on Windows, before it leads a group, or if none is left
-        os.killpg(process.pid or 0, signal.SIGKILL)
-    process.kill()

@@ -13,7 +13,7 @@ import traceback
 from concurrent.futures import Future
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, NoReturn
+from typing import Any
 
 from mini_vllm.engine.engine_messages import (
     AbortRequest,
@@ -30,6 +30,7 @@ from mini_vllm.engine.engine_messages import (
 )
 from mini_vllm.engine.engine_thread import EngineThread, StepClock
 from mini_vllm.engine.output_pieces import piece_of
+from mini_vllm.engine.process_group import end_group
 from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.outputs import RequestOutput
 
@@ -70,13 +71,6 @@ def lead_group() -> None:
 def refuse_fork(event: str, _: object) -> None:
     if event in ("os.fork", "os.forkpty"):
         raise RuntimeError(f"{event}() in an engine would make a second one, which answers the same requests")
-
-
-def end_group() -> NoReturn:
-    """End this process at once, with all its children."""
-    if sys.platform != "win32":
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
 
 
 def end_with_parent(beat: StepClock) -> None:

@@ -14,9 +14,9 @@ from multiprocessing.process import BaseProcess
 
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.engine_messages import OpenEngine, Watch
-from mini_vllm.engine.engine_process import kill_group
 from mini_vllm.engine.engine_process_main import end_with_parent, lead_group
 from mini_vllm.engine.engine_thread import StepClock
+from mini_vllm.engine.process_group import kill_group
 from mini_vllm_labs.serving.settings import ServerSettings, allow_many_connections
 
 SECONDS_TO_END, SECONDS_TO_ANSWER = 10.0, 4.0  # for the last events and the engine's end; for a check

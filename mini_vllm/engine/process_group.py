@@ -1,0 +1,22 @@
+"""Ends a process with everything that it has started: each engine's process leads a group of processes."""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from multiprocessing.process import BaseProcess
+from typing import NoReturn
+
+
+def end_group() -> NoReturn:
+    """End this process at once, with all its children."""
+    if sys.platform != "win32":
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def kill_group(process: BaseProcess) -> None:
+    """Kill a process that leads a group, with its children, which may have outlived it."""
+    with suppress(AttributeError, OSError):  # on Windows, before it leads a group, or if none is left
+        os.killpg(process.pid or 0, signal.SIGKILL)
+    process.kill()
