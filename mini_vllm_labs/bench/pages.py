@@ -71,7 +71,7 @@ def measure_pages(browser: Any, num_moves: int, num_requests: int) -> Iterator[C
 
 
 def films() -> Iterator[tuple[int, Film]]:
-    """Yield each pool's number of blocks and the time machine over the recorded run: its own pool, then a larger one."""
+    """Yield (number of blocks, time machine over the recorded run) for the run's own pool and a larger one."""
     recording = Recording.read(RECORDED)
     for num_blocks in POOLS:
         yield num_blocks, time_machine(Recording(replace(recording.info, num_blocks=num_blocks + 1), recording.steps))
