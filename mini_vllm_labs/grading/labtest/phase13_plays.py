@@ -19,7 +19,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 # Name, of which the first letter is the tenant; prompt tokens, output tokens, seconds until it comes; its limits.
 Asked = tuple[str, int, int, float, dict[str, float]]
-Seen = dict[str, object]  # what plain JSON can hold
+Seen = dict[str, object]  # plain JSON
 STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
 BUDGET = 16  # of each seat: long prompts come in chunks
 # What the tenants of some letters are called: names that are alike, and the empty one.
@@ -99,7 +99,7 @@ class Served:
                 policy.sampled(request, num_new)
 
     def note(self, slack: Callable[[Request], float]) -> None:
-        """Keep the slack of each request, and of those that run also the one after a preemption."""
+        """Record the slack of each request, and for running ones also the slack after a preemption."""
         for request in sorted([*self.running, *self.queue], key=name_of):
             self.slacks[f"slack of {name_of(request)}"] = in_seconds(slack(request))
             if num_computed_tokens := request.num_computed_tokens:
@@ -133,10 +133,10 @@ def shares(
     num_at_once: int = 1,
     budget: int = BUDGET,
 ) -> Seen:
-    """Serve tenants by their counters; see the whole order, or what comes before each request of one tenant."""
+    """Serve tenants by their counters; report the whole order, or the order before each request of one tenant."""
     of_tenants = {TENANTS.get(letter, letter): weight for letter, weight in weights.items()}
     policy = phase13.VirtualTokenCounter(*prices, of_tenants)
-    phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # state of the class would show
+    phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # reveals state kept on the class
     run = Served(policy, asked, num_seats, num_at_once=num_at_once, budget=budget)
     if not seen_from:
         return {"order": run.order, "amiss": run.amiss}
@@ -151,15 +151,15 @@ def shares(
 def slacks(
     phase13: ModuleType, asked: Sequence[Asked], num_seats: int, step_of_victims: int, num_at_once: int = 1
 ) -> Seen:
-    """Serve requests by their slack; see the order, and all slacks and the victims if memory ran out at a step."""
+    """Serve requests by their slack; report the order, and all slacks and the victims of a step without memory."""
     policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
-    phase13.LeastSlackFirst(7.0, 5.0)  # state of the class would show
+    phase13.LeastSlackFirst(7.0, 5.0)  # reveals state kept on the class
     run = Served(policy, asked, num_seats, step_of_victims, num_at_once, slack=policy.slack)
     return {"order": run.order, "victims": run.victims, **run.slacks, "amiss": run.amiss}
 
 
 def forgets(phase13: ModuleType, num_requests: int) -> Seen:
-    """Let requests have two tokens each, and end; see what is left of them."""
+    """Serve two tokens to each request, then end it; report what they leave behind."""
     from mini_vllm_labs.grading.labtest.work import left_behind
 
     policy = phase13.LeastSlackFirst()
@@ -177,7 +177,7 @@ def forgets(phase13: ModuleType, num_requests: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case."""
+    """Draw the arguments of a random case for a task's play."""
     return random_shares(rng) if task == 1 else random_slacks(rng)
 
 
@@ -197,7 +197,7 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
     some: Asked = ("d0", rng.randint(60, 80), 1, 0.0, {})
     match rng.choice(("at once", "away", "leaves", "idle", "runs")):
         case "at once":
-            tenants, long = rng.sample("mnopqrst", 4), rng.choice((1, 1, 500))  # prompts of thousands of tokens
+            tenants, long = rng.sample("mnopqrst", 4), rng.choice((1, 1, 500))  # prompts with thousands of tokens
             asked: list[Asked] = [
                 (f"{t}{n}", long * rng.randint(1, 40), rng.randint(1, 3), 0.0, {}) for t in tenants for n in range(5)
             ]

@@ -1,4 +1,4 @@
-"""A phase in an engine, compared step by step with what was recorded. Nothing here is to be filled in."""
+"""A phase in an engine, compared step by step with what was recorded. No task is in this file."""
 
 from collections.abc import Sequence
 from io import StringIO

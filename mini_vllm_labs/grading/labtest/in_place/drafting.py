@@ -1,4 +1,4 @@
-"""The proposer and the model of an engine with drafts. Nothing here is to be filled in."""
+"""The proposer and the model of an engine with drafts. No task is in this file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

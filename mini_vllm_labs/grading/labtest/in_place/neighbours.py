@@ -1,4 +1,4 @@
-"""Phases 1 to 5 as they stand around yours in an engine of the tests. Nothing here is to be filled in.
+"""Phases 1 to 5 as they stand around yours in an engine of the tests. No task is in this file.
 
 They keep the contracts of `mini_vllm/core/interfaces.py` and decide differently from vLLM on purpose: another order,
 other blocks, other victims, other shares. What they decide depends on names and numbers alone, so that it can be

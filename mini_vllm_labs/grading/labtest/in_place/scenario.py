@@ -1,4 +1,4 @@
-"""What runs in an engine of the tests: drawn requests and settings. Nothing here is to be filled in."""
+"""What runs in an engine of the tests: drawn requests and settings. No task is in this file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

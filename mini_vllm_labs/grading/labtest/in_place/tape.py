@@ -1,4 +1,4 @@
-"""Phases 7 and 8 around the other phases: what they answered in the recorded run. Nothing here is to be filled in.
+"""Phases 7 and 8 around the other phases: what they answered in the recorded run. No task is in this file.
 
 They are played back, because code that keeps their contracts would be the answer to a task. An answer is found by the
 question: the request's counters and the arguments. A run that asks something else has left the recorded one.
