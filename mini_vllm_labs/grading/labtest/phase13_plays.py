@@ -17,21 +17,21 @@ from mini_vllm.electives.policy.policy_queue import PolicyQueue
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.sampling_params import SamplingParams
 
-# Name, of which the first letter is the tenant; prompt tokens, output tokens, seconds until it comes; its limits.
+# Name, whose first letter is the tenant; prompt tokens; output tokens; arrival time in seconds; limits.
 Asked = tuple[str, int, int, float, dict[str, float]]
 Seen = dict[str, object]  # plain JSON
 STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
-BUDGET = 16  # of each seat: long prompts come in chunks
-# What the tenants of some letters are called: names that are alike, and the empty one.
+BUDGET = 16  # tokens per seat, so long prompts are chunked
+# Tenant names for some letters: similar names, and the empty one.
 TENANTS = {"m": "", "n": "default", "o": "None", "p": "A", "q": "a", "r": "0", "s": "é", "t": "a1"}
 MAX_STEPS = 2000
 PREFIX = "a request called "  # of all ids
 
 
 class Served:
-    """A run: the names in the order of admission, the victims at a step, and the first thing that no policy may do.
+    """A run: the order of admission, the victims at one step, and the first violation of any policy's contract.
 
-    `num_at_once` output tokens come in a step, as with drafts. `slack` is asked at the step of the victims.
+    A step produces `num_at_once` output tokens, as with drafts. `slack` is called at the step of the victims.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Served:
         self.amiss = "it never ends"
 
     def step(self, slack: Callable[[Request], float] | None) -> None:
-        """Plan a step and compute it."""
+        """Plan and compute a step."""
         policy, running, queue = self.policy, self.running, self.queue
         view = StepView(self.now, running, queue, 10_000, 4, self.num_seats, self.budget * self.num_seats)
         policy.start_step(view)
@@ -113,7 +113,7 @@ def name_of(request: Request) -> str:
 
 
 def in_seconds(slack: float) -> str:
-    return f"{round(slack, 6) + 0.0:.6f} s"  # so that there is no -0
+    return f"{round(slack, 6) + 0.0:.6f} s"  # adding 0.0 avoids -0
 
 
 def request_of(asked: Asked) -> Request:
@@ -182,17 +182,17 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def random_shares(rng: Random) -> tuple[Any, ...]:
-    """Return tenants that all come at once; or tenants of which some come back, after b has had most.
+    """Draw tenants that all arrive at once, or tenants of which some return after b has received most.
 
-    Then c has been away, comes as the last request of a has left the queue, or has always had a request that ran; or
-    no request has waited for a while, and a, c and d come back in any order.
+    In the second case c was away, arrives when a's last request has left the queue, or always had a running request; or
+    no request has waited for a while, and a, c and d return in any order.
     """
 
     def flood(tenant: str, numbers: Sequence[int], at: float = 0.0, longest: int = 2) -> list[Asked]:
         return [(f"{tenant}{n}", rng.randint(4, 10), rng.randint(1, longest), at, {}) for n in numbers]
 
     much: Asked = ("b0", rng.randint(120, 160), 1, 0.0, {})
-    back, odd = rng.uniform(0.15, 0.18), {"b": 0.9137, "c": 1.0631}  # so that no counters are equal by chance
+    back, odd = rng.uniform(0.15, 0.18), {"b": 0.9137, "c": 1.0631}  # odd, so that counters are never equal by chance
     many: Sequence[int] = range(1, 31)
     some: Asked = ("d0", rng.randint(60, 80), 1, 0.0, {})
     match rng.choice(("at once", "away", "leaves", "idle", "runs")):
@@ -230,7 +230,7 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
 
 
 def random_slacks(rng: Random) -> tuple[Any, ...]:
-    """Return requests that wait for one seat, some of them twins; or that run at once, until blocks run out."""
+    """Draw requests that wait for one seat, some of them twins, or that run together until blocks run out."""
     num_seats = rng.choice((1, 12))
     asked: list[Asked] = []
     for name in rng.sample("abcdefghijklmnopqrstuvwxyz", 12):
