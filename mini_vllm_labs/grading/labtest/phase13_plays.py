@@ -1,7 +1,7 @@
-"""What graded tests and judge see of a file for phase 13: which request a small stand-in for an engine serves when.
+"""Plays the cases of phase 13 for graded tests and judge: in which order a small stand-in engine serves requests.
 
-It has memory for all. Ranks are not seen, since fair files differ in them. Neither is which of two tenants comes first
-when the counter of one was lifted to that of the other: then all is seen from a third one.
+The engine has memory for all requests. Ranks are not compared, because correct files differ in them. The order of two
+tenants is also not compared if the counter of one was lifted to the other's; a third tenant's view is compared then.
 """
 
 from collections import Counter
