@@ -1,4 +1,4 @@
-"""What the backends of a comparison have in common: settings, arriving requests, a served round and its figures."""
+"""Defines what all backends of a comparison share: settings, arriving requests, a served round and its figures."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ OnProgress = Callable[[int], object]  # receives the number of finished requests
 
 @dataclass(slots=True)
 class ServedRound:
-    """The tokens of each request, and the seconds since the round began at which each was there.
+    """Each request's tokens, and the time of each token in seconds since the round began.
 
-    Requests keep their order; a slow backend may have served only the first few. `steps` is for our engine only,
-    `seconds_by_operator` for a round with a stopwatch on every operator. `cpu_seconds` are those of all threads
-    together: other work on the machine changes them least.
+    Requests keep their order; a slow backend may have served only the first few. Only our engine fills `steps`.
+    `seconds_by_operator` is filled only if a stopwatch ran on every operator. `cpu_seconds` adds up all threads;
+    other work on the machine affects it least.
     """
 
     token_ids: list[list[int]]
@@ -39,7 +39,7 @@ class ServedRound:
 
 
 def require_complete(requests: Sequence[TimedRequest], served: ServedRound, name: str) -> None:
-    """Raise `RuntimeError` if a backend returned fewer or more tokens than requested: figures would mean nothing."""
+    """Raise `RuntimeError` if a backend returned too few or too many tokens: its figures would be meaningless."""
     for index, (request, tokens, times) in enumerate(zip(requests, served.token_ids, served.token_times, strict=False)):
         if not len(tokens) == len(times) == request.num_output_tokens:
             raise RuntimeError(
@@ -49,7 +49,7 @@ def require_complete(requests: Sequence[TimedRequest], served: ServedRound, name
 
 @dataclass(frozen=True, slots=True)
 class BackendSettings:
-    """The settings of all backends: a model directory (empty: the embedded model), dtype, threads, KV cache size."""
+    """The settings of all backends. An empty `model` means the embedded model, otherwise it is a directory."""
 
     model: str
     dtype: str = "float32"
@@ -74,19 +74,19 @@ class BackendSettings:
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_model_len=self.max_model_len,
             block_size=BLOCK_SIZE,
-            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # and the null block
+            num_gpu_blocks=self.kv_cache_tokens // BLOCK_SIZE + 1,  # one more for the null block
             dtype=self.dtype,
             async_scheduling=self.async_scheduling,
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the environment that sets a server's compute threads; with 0 every server makes its own choice."""
+        """Return the environment that sets a server's compute threads. With 0 each server chooses the number."""
         return {"OMP_NUM_THREADS": str(self.num_threads)} if self.num_threads else {}
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How the requests of a round are served: at which temperature, and how many at once (None: all that arrive)."""
+    """How to serve the requests of a round: temperature and requests at once (None: all that have arrived)."""
 
     temperature: float = 0.0
     batch_size: int | None = None
@@ -96,9 +96,9 @@ ALL_GREEDY = Load()
 
 
 class Backend(Protocol):
-    """Serves requests, each to its full length. `on_progress` receives the number of finished requests.
+    """Serves each request to its full length. `on_progress` receives the number of finished requests.
 
-    Above temperature 0 every backend draws from the whole vocabulary: no top-k, no top-p.
+    Above temperature 0 every backend draws from the whole vocabulary, without top-k or top-p.
     """
 
     facts: dict[str, Any]
@@ -107,7 +107,7 @@ class Backend(Protocol):
 
 
 class Arrivals:
-    """The requests of a round as they arrive, at most `batch_size` unfinished at once, and the tokens that they got.
+    """Releases the requests of a round as they arrive, at most `batch_size` at once, and collects their tokens.
 
     The clock starts at construction.
     """
@@ -152,9 +152,10 @@ class Arrivals:
     def note(
         self, index: int, new: Sequence[int], times: Sequence[float] = (), *, finished: bool | None = None
     ) -> bool:
-        """Keep new tokens of a request; return whether it is finished: if None, when it has all that it may get.
+        """Record new tokens of a request; return whether it is finished.
 
-        `times` are seconds since the round began; without them the tokens are there now.
+        With `finished=None` it is finished at its full length. `times` are seconds since the round began; the default
+        is now.
         """
         self.token_ids[index] += new
         self.token_times[index] += times or [self.now] * len(new)
@@ -166,5 +167,5 @@ class Arrivals:
         return finished
 
     def served(self) -> ServedRound:
-        """Return the round, now that it is over."""
+        """Return the results of the finished round."""
         return ServedRound(self.token_ids, self.token_times, self.now)

@@ -2,8 +2,8 @@
 
 `python -m mini_vllm_labs.bench.backend_process NAME SETTINGS` exchanges JSON lines. It writes {"ready": {...}} when the
 model is loaded; reads {"requests": [[prompt, num_output_tokens, arrival], ...], "load": {...}}; writes {"done": n}
-while it works and {"served": {...}} at the end of the round. Each backend imports its own libraries:
-`.venv-openvino` has few of them, and peak memory is one of the figures.
+while it works and {"served": {...}} at the end of the round. Each backend imports only the libraries it needs, because
+`.venv-openvino` has few of them and peak memory is one of the figures.
 """
 
 import gc
@@ -22,7 +22,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 
 def make_backend(name: str, settings: BackendSettings) -> Backend:
-    """Return a backend by its name. Raises `ValueError` for an unknown name."""
+    """Build the backend `name`. Raises `ValueError` for an unknown name."""
     if name == "openvino":
         from mini_vllm_labs.bench.openvino_backend import OpenVino
 
@@ -47,7 +47,7 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
         raise ValueError(f"there is no backend {name!r}")
     torch.set_num_threads(settings.num_threads)
     backend = makers[name](settings)
-    torch.set_num_threads(settings.num_threads)  # loading a small model chooses one thread
+    torch.set_num_threads(settings.num_threads)  # again, because loading a small model sets one thread
     return backend
 
 
@@ -57,7 +57,7 @@ def peak_rss_bytes() -> int:
         import psutil
 
         return int(psutil.Process().memory_info().peak_wset)
-    if sys.platform == "linux":  # where `ru_maxrss` of a started program is at least what its parent had then
+    if sys.platform == "linux":  # `ru_maxrss` starts at the parent's memory at the time of the fork
         lines = Path("/proc/self/status").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
     import resource
@@ -66,8 +66,8 @@ def peak_rss_bytes() -> int:
 
 
 def take_stdout() -> TextIO:
-    """Return the real stdout for the protocol; from now on, whatever libraries print goes to stderr."""
-    ours = os.fdopen(os.dup(1), "w", buffering=1)  # line by line: the parent waits for each
+    """Return the real stdout for the protocol, and redirect everything that libraries print to stderr."""
+    ours = os.fdopen(os.dup(1), "w", buffering=1)  # line-buffered: the parent waits for each line
     os.dup2(2, 1)
     return ours
 
@@ -78,7 +78,7 @@ def main(name: str, settings_text: str) -> None:
     settings = BackendSettings(**json.loads(settings_text))
     backend = make_backend(name, settings)
     gc.collect()
-    gc.freeze()  # as in our server: the collector need not traverse the model in every round
+    gc.freeze()  # as in our server: spares the collector from traversing the model in every round
     print(json.dumps({"ready": backend.facts}), file=out)
     for line in sys.stdin:
         message = json.loads(line)

@@ -1,4 +1,4 @@
-"""One comparison of a benchmark: sides that take turns on the same work, what each round found, and the record."""
+"""Runs one comparison of a benchmark: sides take turns on the same work, and a record keeps every round."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ UNITS: dict[str, Callable[[float], str]] = {
 
 
 class PeerError(RuntimeError):
-    """A side of another library could not be started, or exited early. The message has its last line of output."""
+    """A peer library's process failed to start or exited early. The message has its last line of output."""
 
 
 class Quantity(NamedTuple):
@@ -40,7 +40,7 @@ Figures = Mapping[str, Quantity]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One round of one side: the value that is compared, other figures, and each request's answer, if any."""
+    """One round of one side: the compared value, other figures, and each request's answer, if any."""
 
     value: float
     figures: Figures = field(default_factory=dict)
@@ -59,10 +59,10 @@ def in_turns(
     title: str = "",
     drop: Callable[[str, RuntimeError], None] | None = None,
 ) -> dict[str, list[Measured]]:
-    """Let the sides take turns, so that a slow moment of the machine hits all alike; warm-ups do not count.
+    """Run the sides in turns, so that a slow moment of the machine affects all of them; warm-ups do not count.
 
-    Each run gets the number of its round, which is below 0 in a warm-up. A side that raises `RuntimeError` is left out
-    after a call of `drop`; without `drop`, and for an error that it raises, the error propagates.
+    Each run receives the number of its round, which is negative in a warm-up. If a side raises `RuntimeError`, `drop`
+    is called and the side is left out. The error propagates if `drop` is None or raises it.
     """
     rounds: dict[str, list[Measured]] = {name: [] for name in runs}
     for number in range(-num_warm_ups, num_rounds):
@@ -84,7 +84,10 @@ def in_turns(
 
 @dataclass(slots=True)
 class Side:
-    """The value of each round, the medians of other figures, and (answers equal to the base's, all compared)."""
+    """The value of each round and the medians of other figures.
+
+    `equal` is (number of answers equal to the base's, number of compared answers).
+    """
 
     values: list[float]
     figures: dict[str, Quantity] = field(default_factory=dict)
@@ -97,9 +100,9 @@ class Side:
 
 @dataclass(slots=True)
 class Case:
-    """The sides of one comparison. Ratios are a side over `base` in the same round, or `base` over a side.
+    """The sides of one comparison. Ratios divide a side by `base` in the same round, or `base` by the side.
 
-    `unit` is that of the values. Without a base the sides have no ratios.
+    `unit` is the unit of the values. Without a base the sides have no ratios.
     """
 
     title: str
@@ -111,7 +114,7 @@ class Case:
 
     @classmethod
     def of(cls, title: str, unit: str, base: str, rounds: Rounds, **more: Any) -> "Case":
-        """Return the case of these rounds; answers are compared with those of the base in the same round."""
+        """Build the case of these rounds; answers are compared with the base's in the same round."""
         sides = {}
         for name, found in rounds.items():
             figures = {
@@ -127,7 +130,7 @@ class Case:
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> "Case":
-        """Return the case that `asdict` and JSON made a record of."""
+        """Rebuild a case from the JSON of its `asdict`."""
         sides = {
             name: Side(
                 list(one["values"]),
@@ -143,7 +146,7 @@ class Case:
         return all(equal == compared for equal, compared in (side.equal for side in self.sides.values()))
 
     def ratios(self, name: str, base: str = "") -> list[float]:
-        """Return a side over the base, or the base over the side, round by round."""
+        """Return the ratio of the side and the base in each round."""
         pairs = zip(self.sides[name].values, self.sides[base or self.base].values, strict=False)
         return [theirs / mine if self.base_over_side else mine / theirs for mine, theirs in pairs]
 
@@ -153,7 +156,7 @@ class Case:
 
     @property
     def heading(self) -> str:
-        """The title, with the unit of the values where they do not name it themselves."""
+        """The title, followed by the unit if `spread` leaves it out."""
         is_named = str(Quantity(0.0, self.unit)).endswith(f" {self.unit}")
         return f"{self.title}, in {self.unit}" if is_named else self.title
 
@@ -168,7 +171,7 @@ class Case:
 
 
 def pairs_of_answers(mine: Measured, theirs: Measured) -> Iterable[tuple[object, object]]:
-    """Return the answers of both to each request; a slow side may have served only the first few."""
+    """Pair the answers of two sides to each request; a slow side may have served only the first few."""
     if mine.answers is None or theirs.answers is None:
         return []
     return zip(mine.answers, theirs.answers, strict=False)

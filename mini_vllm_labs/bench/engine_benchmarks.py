@@ -1,4 +1,4 @@
-"""The benchmarks of the engine's features: what each compares, on which workload, and what it reports."""
+"""Defines the benchmarks of the engine's features: the sides, workloads and figures of each."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ AT_A_TEMPERATURE = {
 }
 NUM_TOKENS = {EMBEDDED: 96, LARGER: 16, WIDE: 8}  # a step of the larger ones takes far longer
 QUICK = {"batch_sizes": (1, 4), "models": (EMBEDDED,)}
-# Greedy, every row masked. A text that must end in a sign that the model does not write does not end too early.
+# Greedy, with every row masked. The text must end in "#", which the model does not write, so it does not end early.
 REGEX = r"[A-Za-z ,.!?\n]*#"
 JSON_ARRAY = {"type": "array", "items": {"type": "string", "maxLength": 20}, "minItems": 100}
 GRAMMARS = {
@@ -47,13 +47,13 @@ GRAMMARS = {
 
 
 def questions(work: Work) -> list[TimedRequest]:
-    """Return questions that share a prefix of 1,024 tokens, another one in each round."""
+    """Return questions that share a prefix of 1,024 tokens; each round has a different prefix."""
     sizes = Sizes(shared_document=max(1, round(1024 * work.scale)))
     return questions_about_one_document(work.size, VOCAB.stop, work.round_number, sizes)
 
 
 def documents_among_chats(work: Work) -> list[TimedRequest]:
-    """Return chats with long outputs, and as many documents of 1,536 tokens that arrive one by one meanwhile."""
+    """Return chats with long outputs, and equally many documents of 1,536 tokens that arrive one by one meanwhile."""
     rng, half = Random(f"chunked {work.round_number}"), work.size // 2
     length, output = round(1536 * work.scale), max(8, round(256 * work.scale))
     chats = [TimedRequest(0.0, f"chat {n}", rng.choices(VOCAB, k=16), output) for n in range(half)]
@@ -79,7 +79,7 @@ def batch(work: Work) -> list[TimedRequest]:
 
 
 def latencies(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the times to the first token and between tokens, and what explains them."""
+    """Return the times to the first token and between tokens, and the step sizes that explain them."""
     return figures_of(requests, served) | {
         "tokens computed": Quantity(sum(step["num_tokens"] for step in served.steps)),
         "largest step": Quantity(max(step["num_tokens"] for step in served.steps)),
@@ -88,7 +88,7 @@ def latencies(side: EngineSide, requests: Sequence[TimedRequest], served: Served
 
 
 def drafts(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return steps, tokens per step, and the share of requests with drafts of which draft 1, 2, ... was accepted."""
+    """Return the number of steps, the tokens per step, and the acceptance rate of draft 1, 2, ..."""
     figures = {"steps": Quantity(len(served.steps)), "per step": Quantity(served.num_output_tokens / len(served.steps))}
     statistics = side.engine.draft_statistics
     if statistics is not None and statistics.num_drafts:
@@ -98,7 +98,7 @@ def drafts(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRou
 
 
 def own_gains(case: Case) -> list[str]:
-    """Say what transformers gains by its own drafts, where it was measured."""
+    """Describe how much transformers gains by its own drafts, if it was measured."""
     if PLAIN_PEER not in case.sides:
         return []
     lookup, assisted = (case.ratio(name, PLAIN_PEER) for name in (LOOKUP_PEER, ASSISTED_PEER))
@@ -106,7 +106,7 @@ def own_gains(case: Case) -> list[str]:
 
 
 def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the time between two forward passes, and the share of the time that is not in one."""
+    """Return the number of forward passes, the time between two, and the share of time outside them."""
     span = side.clock.ended - side.clock.began
     between = span - side.clock.seconds
     gap = Quantity(between / max(1, side.clock.num_passes - 1), "s")
@@ -114,12 +114,12 @@ def gaps(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound
 
 
 def masks(side: EngineSide, requests: Sequence[TimedRequest], served: ServedRound) -> Figures:
-    """Return the share of the time that goes to the masks of grammars, if there are any."""
+    """Return the share of time spent on grammar masks, if there are any."""
     return {MASKS: Quantity(side.mask_seconds / served.seconds, "share")} if side.mask_seconds else {}
 
 
 def has_grammar(name: str, side: EngineSide, model: str) -> bool:
-    """Return whether a way of sampling can be had: a grammar needs phase 9 and an end token, some need llguidance."""
+    """Return whether a side can sample this way: a grammar needs phase 9 and an end token, some need llguidance."""
     if name not in GRAMMARS:
         return True
     engine = side.engine

@@ -1,4 +1,4 @@
-"""Benchmarks of the engine in this process: sides that differ in settings answer the same requests in turns."""
+"""Benchmarks the engine in this process: sides with different settings serve the same requests in turns."""
 
 import tempfile
 import time
@@ -28,7 +28,7 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 Part = Literal["kv_cache", "preemption", "prefix_cache", "chunking", "runner", "speculation", "async_scheduling"]
 EMBEDDED, LARGER, WIDE = "embedded model", "150 M model, random weights", "Qwen3-0.6B's shape, 2 layers, random weights"
-END_OF_TEXT = 2  # in the course's tokenizer; a text under a grammar needs one
+END_OF_TEXT = 2  # in the course's tokenizer; grammars need an end token
 SHAPES = {LARGER: RANDOM_MODEL | {"eos_token_id": END_OF_TEXT}, WIDE: LARGE_VOCABULARY}
 BATCH_SIZES = (1, 4, 16, 64)
 MIN_ROOM = 1024
@@ -38,7 +38,7 @@ Peer = Callable[[list[TimedRequest]], Measured]
 
 @dataclass(frozen=True)
 class Setting:
-    """One side: what differs in the engine's config, in the requests' parameters, and which parts are absent."""
+    """One side: its changes to the engine's config and the requests' parameters, and its absent parts."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Setting:
 
 
 class EngineSide:
-    """An engine that serves rounds; the seconds of masks and the statistics of drafts are those of the last round."""
+    """An engine that serves rounds. Mask seconds and draft statistics cover the last round only."""
 
     def __init__(self, config: EngineConfig, lineup: Lineup, model: str | None) -> None:
         self.backend = MiniVllmBackend(build_engine(config, lineup, model))
@@ -73,9 +73,9 @@ class EngineSide:
 
 @dataclass(frozen=True)
 class Work:
-    """What is asked of an engine's side: how many requests, in which round, on which model, at which share of lengths.
+    """The work of a side in one round: `size` requests for `model`, with lengths multiplied by `scale`.
 
-    `chat` encodes a question as the model's chat.
+    `chat` encodes a question with the model's chat template.
     """
 
     size: int
@@ -87,11 +87,11 @@ class Work:
 
 @dataclass(frozen=True)
 class EngineBenchmark:
-    """Sides, workloads, batch sizes and models; each workload, size and model is one case.
+    """A benchmark with one case for each combination of workload, batch size and model.
 
-    `room` is the KV cache as a share of what would hold all requests at once. `figures` are those of a round, apart
-    from its tokens per second. `applies` says whether a side can serve a model. `peers` are other libraries' sides, at
-    batch 1. `scale` multiplies lengths; `quick` has what a trial run changes.
+    `room` is the KV cache size as a share of the size that holds all requests at once. `figures` computes the figures
+    of a round besides tokens per second. `applies` decides whether a side can serve a model. `peers` are other
+    libraries' sides, at batch 1. `scale` multiplies lengths. `quick` holds the changes for a trial run.
     """
 
     settings: Mapping[str, Setting]
@@ -114,7 +114,7 @@ class EngineBenchmark:
 def measure(
     one: EngineBenchmark, lineup: Lineup, num_rounds: int, threads: int | None, report: ProgressReport
 ) -> Iterator[Case]:
-    """Measure every case; a warm-up of each side comes first. `threads` None: the engine's own choice."""
+    """Measure every case, after a warm-up of each side. With `threads=None` the engine chooses the number."""
     peers = one.peers()
     with tempfile.TemporaryDirectory() as folder:
         for model in one.models:
@@ -123,7 +123,7 @@ def measure(
             torch.set_num_threads(threads_to_use(threads))
             sides = build_sides(one, lineup, path)
             if threads:
-                torch.set_num_threads(threads)  # loading a small model chooses one thread
+                torch.set_num_threads(threads)  # again, because loading a small model sets one thread
             chat = partial(as_chat, next(iter(sides.values())).engine)
             for (workload, make), size in product(one.workloads.items(), one.batch_sizes):
                 title = f"{workload}; {model}, batch {size}, threads: {torch.get_num_threads()}"
@@ -146,7 +146,7 @@ def as_chat(engine: LLMEngine, text: str) -> list[int]:
 
 
 def in_round(make: Callable[[Work], list[TimedRequest]], work: Work, ask: Peer, number: int) -> Measured:
-    """Ask a side the requests of a round."""
+    """Serve the requests of round `number` on one side."""
     return ask(make(replace(work, round_number=number)))
 
 
@@ -158,7 +158,7 @@ def answer(one: EngineBenchmark, name: str, side: EngineSide, requests: list[Tim
 
 
 def build_sides(one: EngineBenchmark, lineup: Lineup, model: str | None) -> dict[str, EngineSide]:
-    """Build an engine for each setting; settings that differ only in the requests' parameters share one."""
+    """Build an engine for each setting; settings that differ only in request parameters share an engine."""
     built: dict[str, EngineSide] = {}
     sides = {}
     for name, setting in one.settings.items():
@@ -172,7 +172,7 @@ def build_sides(one: EngineBenchmark, lineup: Lineup, model: str | None) -> dict
 
 
 def num_blocks(one: EngineBenchmark) -> int:
-    """Return the size of the KV cache for the largest batch of any workload, and the null block."""
+    """Return the number of KV cache blocks for the largest batch of any workload, plus the null block."""
     rounds = [make(Work(max(one.batch_sizes), 0, scale=one.scale)) for make in one.workloads.values()]
     room = max(one.room * max(MIN_ROOM, *map(room_needed, rounds)), 2 * max(map(longest, rounds)))
     return cdiv(round(room), one.config.block_size) + 1

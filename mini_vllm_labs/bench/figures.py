@@ -1,4 +1,4 @@
-"""The latencies of a served round, as figures of a case."""
+"""Computes the latencies of a served round as figures of a case."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,10 +10,10 @@ from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 
 def figures_of(requests: Sequence[TimedRequest], served: ServedRound) -> dict[str, Quantity]:
-    """Return medians and 99th percentiles: to the first token, between tokens, and per token; memory, CPU seconds.
+    """Return medians and 99th percentiles of three latencies, and, if known, CPU seconds and peak memory.
 
-    Per token: the time from a request's arrival to its end, divided by its output tokens. A backend that delays some
-    requests to answer others quickly does badly by it. (Normalized latency in Yu and others, Orca, 2022.)
+    "per token" is the time from a request's arrival to its end, divided by its output tokens. It penalizes a backend
+    that delays some requests to serve others quickly. (Normalized latency in Yu and others, Orca, 2022.)
     """
     pairs = [(request.arrival_time, times) for request, times in zip(requests, served.token_times, strict=False)]
     latencies = {

@@ -1,4 +1,4 @@
-"""Several engines in simulated time, each on its own GPU, and a router in front of them."""
+"""Simulates several engines, each on its own GPU, behind a router."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class FleetServed:
 
     @property
     def hit_rate(self) -> float:
-        """Share of the prompts' tokens that the replicas' caches supplied."""
+        """Share of prompt tokens that came from the replicas' prefix caches."""
         prompts = [0] * len(self.simulations)
         for request, replica in zip(self.requests, self.replicas, strict=True):
             prompts[replica] += request.num_prompt_tokens
@@ -67,7 +67,7 @@ def simulate_fleet(
     fleet[0].require_servable()  # all replicas are alike
     for index, request in enumerate(requests):
         for simulation in fleet:
-            simulation.serve_until(request.arrival_time)  # all: the router sees each load as of now
+            simulation.serve_until(request.arrival_time)  # all replicas: the router sees their current loads
         loads = {replica: num_sent[replica] - one.num_finished for replica, one in enumerate(fleet)}
         replica = router.choose(prefix_of(request, config.block_size), loads)
         fleet[replica].add_request(index)
@@ -79,7 +79,7 @@ def simulate_fleet(
 
 
 def prefix_of(request: TimedRequest, block_size: int) -> list[int]:
-    """Return the keys of the whole blocks of a prompt."""
+    """Return the keys of a prompt's full blocks."""
     tokens = list(request.prompt_token_ids)
     starts = range(0, len(tokens) - block_size + 1, block_size)
     return chained([tuple(tokens[start : start + block_size]) for start in starts])

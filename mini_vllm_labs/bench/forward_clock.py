@@ -1,4 +1,4 @@
-"""When the forward passes of an engine's model begin and end."""
+"""Times the forward passes of an engine's model."""
 
 import time
 
@@ -14,13 +14,13 @@ from mini_vllm.runner.steps import FlatBatch
 
 
 def num_replays(runner: ModelRunner) -> int:
-    """Return how many steps of a runner were played from CUDA graphs."""
+    """Return how many steps a runner has replayed from CUDA graphs."""
     model = getattr(runner, "model", None)
     return sum(count for size, count in model.replays.items() if size) if isinstance(model, GraphedModel) else 0
 
 
 def paged_model(engine: LLMEngine) -> PagedModel:
-    """Return the model of an engine with phase 6, without the drafts and CUDA graphs around it."""
+    """Return the model of an engine with phase 6, unwrapped from drafting and CUDA graphs."""
     runner = engine.runner.inner if isinstance(engine.runner, DraftingRunner) else engine.runner
     assert isinstance(runner, PagedModelRunner)
     model = runner.model
@@ -31,9 +31,9 @@ def paged_model(engine: LLMEngine) -> PagedModel:
 
 
 class ForwardClock:
-    """Adds up the forward passes of a model: their seconds, their number, and when the first began and the last ended.
+    """Measures a model's forward passes: total seconds, number, start of the first and end of the last.
 
-    Moments are seconds of `time.perf_counter`.
+    `began` and `ended` are seconds of `time.perf_counter`.
     """
 
     def __init__(self, model: PagedModel) -> None:

@@ -1,4 +1,4 @@
-"""The checklist of `mini-vllm bench gpu`: each part in a process of its own, its figures in a file, a table of all."""
+"""Runs the checklist of `mini-vllm bench gpu`: one process and one file of figures per part, and a table of all."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 LIMIT_SECONDS = 480
-AIM = 0.7  # of the memory's bandwidth, where a decode kernel has enough to read
-MAX_DIFFERENCE = 0.05  # of two logits in bfloat16, by the largest: products of another shape round otherwise
+AIM = 0.7  # share of the memory bandwidth that a decode kernel must reach if it has enough to read
+MAX_DIFFERENCE = 0.05  # of two bfloat16 logits, relative to the largest: products of different shapes round differently
 PARTS = {
     "equal": "20 greedy texts in float32, here and on the CPU",
     "graphs": "decode steps of 1 to 256 requests, from CUDA graphs and directly",
@@ -24,18 +24,18 @@ PARTS = {
     "in-flight": "the same requests with a step in flight, which needs phase 8",
     "peer": "the same requests on transformers' continuous batching",
 }
-Row = tuple[str, str, bool]  # what was measured, the figure, and whether it is as it has to be
+Row = tuple[str, str, bool]  # the quantity, its figure, and whether the figure is acceptable
 
 
 def workload() -> list[TimedRequest]:
-    """Return the requests of nano-vLLM's own benchmark, drawn as it draws them."""
+    """Draw the requests of nano-vLLM's benchmark in the same way as nano-vLLM."""
     rng = Random(0)
     prompts = [[rng.randint(0, 10_000) for _ in range(rng.randint(100, 1024))] for _ in range(256)]
     return [TimedRequest(0.0, str(n), prompt, rng.randint(100, 1024)) for n, prompt in enumerate(prompts)]
 
 
 def chosen_parts(names: Sequence[str], folder: Path) -> list[str]:
-    """Return the parts to run: those that are named, else all without figures. Raises `ValueError` for unknown ones."""
+    """Return the named parts, or all without figures if none is named. Raises `ValueError` for unknown names."""
     for name in names:
         if name not in PARTS:
             raise ValueError(f"there is no part {name!r}: choose from {', '.join(PARTS)}")
@@ -43,7 +43,7 @@ def chosen_parts(names: Sequence[str], folder: Path) -> list[str]:
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:
-    """Return what is recorded of a part; empty if it has not run."""
+    """Return the record of a part; empty if it has not run."""
     path = folder / f"{name}.json"
     record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return record
@@ -52,7 +52,7 @@ def read(folder: Path, name: str) -> dict[str, Any]:
 def run_part(
     name: str, folder: Path, lineup: str, limit: float = LIMIT_SECONDS, module: str = "mini_vllm_labs.bench.gpu_parts"
 ) -> None:
-    """Run a part in a process and record its figures, or its error; after `limit` seconds end it with all its own."""
+    """Run a part in a process and record its figures or its error. After `limit` seconds kill its process group."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, name, lineup],
         cwd=CHECKOUT,
@@ -67,7 +67,7 @@ def run_part(
         record = {"error": why} if process.returncode else json.loads(shown.splitlines()[-1])
     except subprocess.TimeoutExpired:
         record = {"error": f"not done after {limit:g} seconds"}
-    finally:  # Ctrl-C, too
+    finally:  # also after Ctrl-C
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
@@ -76,7 +76,7 @@ def run_part(
 
 
 def rows(folder: Path) -> Iterable[Row]:
-    """Yield the table's rows: the figures of each part that has run, and why one has none."""
+    """Yield the table's rows: the figures or the error of each part that has run."""
     records = {name: read(folder, name) for name in PARTS}
     for name, record in records.items():
         if "figures" in record:
@@ -88,7 +88,7 @@ def rows(folder: Path) -> Iterable[Row]:
 
 
 def rows_of(name: str, figures: dict[str, Any], ours: dict[str, Any]) -> Iterable[Row]:
-    """Yield the rows of one part; `ours` are the figures of the workload, empty if it has not run."""
+    """Yield the rows of one part. `ours` holds the figures of the part `workload`, empty if it has not run."""
     rate = figures.get("output_tokens_per_second", 0.0)
     if name == "equal":
         equal, compared = figures["equal"]

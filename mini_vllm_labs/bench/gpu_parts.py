@@ -1,6 +1,6 @@
-"""The parts of `mini-vllm bench gpu`.
+"""Measures the parts of `mini-vllm bench gpu`.
 
-`python -m mini_vllm_labs.bench.gpu_parts NAME LINEUP` measures one and prints JSON.
+`python -m mini_vllm_labs.bench.gpu_parts NAME LINEUP` measures one part and prints JSON.
 """
 
 import json
@@ -35,13 +35,13 @@ MAX_NUM_SEQS, MAX_MODEL_LEN, BUDGET = 256, 4096, 16_384
 TEMPERATURE = 0.6
 BATCH_SIZES, CONTEXTS = (1, 32, 256), (256, 1024, 4096)
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, NUM_LAYERS = 16, 8, 128, 28
-TOKEN_BYTES = 2 * NUM_KV_HEADS * HEAD_DIM * 2  # K and V of a token in a layer, in bfloat16
+TOKEN_BYTES = 2 * NUM_KV_HEADS * HEAD_DIM * 2  # a token's K and V in one layer, in bfloat16
 WARM_UP_SECONDS = 0.5
 MAX_CACHE_BYTES, COPIED_BYTES, FLUSHED_BYTES = 6 * 2**30, 2 * 2**30, 256 * 2**20
 
 
 def equal(lineup: str) -> dict[str, Any]:
-    """Compare greedy texts of the embedded model with those of a process that sees no GPU."""
+    """Compare greedy texts of the embedded model on the GPU with those on the CPU."""
     requests = skewed_requests(20, 1537, sizes=QUICK)
     settings = BackendSettings(str(EMBEDDED_MODEL), kv_cache_tokens=room_needed(requests), lineup=lineup)
     here = serve("mini-vllm", settings, requests)
@@ -52,7 +52,7 @@ def equal(lineup: str) -> dict[str, Any]:
 
 
 def graphs(lineup: str) -> dict[str, Any]:
-    """Compare the logits of decode steps of every recorded size with those of the same step without a graph."""
+    """Compare the logits of decode steps with and without a CUDA graph, for every recorded size."""
     blocks = 4 * MAX_NUM_SEQS + 1
     config = EngineConfig(MAX_NUM_SEQS, max_model_len=MAX_MODEL_LEN, num_gpu_blocks=blocks, dtype="bfloat16")
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ def random_qwen3(folder: str) -> str:
 
 
 def decodes(contexts: Sequence[int], device: torch.device) -> FlatBatch:
-    """Return a step in which each request computes the last of its tokens, in blocks that are spread over the cache."""
+    """Build a step in which each request computes its last token; its blocks are spread over the cache."""
     lengths, rows = torch.tensor(contexts), torch.arange(len(contexts) + 1)
     width = -(-max(contexts) // BLOCK_SIZE)
     tables = 1 + torch.randperm(len(contexts) * width, generator=torch.Generator().manual_seed(0)).view(-1, width)
@@ -87,9 +87,9 @@ def decodes(contexts: Sequence[int], device: torch.device) -> FlatBatch:
 
 
 def bandwidth(lineup: str) -> dict[str, Any]:
-    """Return the bytes per second of copying, and of decode attention at each batch size and context."""
+    """Measure bytes per second of copying, and of decode attention at each batch size and context."""
     halves = torch.zeros(2, COPIED_BYTES // 4, device="cuda")
-    # By a kernel: the driver's own copy of memory in a graph reached two thirds of what the attention kernel reads.
+    # Copies with a kernel: the driver's memory copy in a graph reached only two thirds of the attention kernel's rate.
     copied = 2 * COPIED_BYTES / gpu_seconds(lambda: torch.neg(halves[1], out=halves[0]))
     attention, device = runner_steps_on(parse_lineup(lineup).runner, "cuda").paged_attention, halves.device
     sizes = [(batch_size, context) for batch_size in BATCH_SIZES for context in CONTEXTS]
@@ -103,7 +103,7 @@ def speed_of(
     device: torch.device,
     seconds_of: Callable[[Callable[[], object]], float],
 ) -> float:
-    """Return the bytes of K and V that a step reads per second, in as many layers of their own as memory allows."""
+    """Return the bytes of K and V that a step reads per second, over as many separate layers as memory allows."""
     num_bytes, flat = batch_size * context * TOKEN_BYTES, decodes([context] * batch_size, device)
     num_layers = max(1, min(NUM_LAYERS, MAX_CACHE_BYTES // num_bytes))
     shape = (2, int(flat.block_tables.max()) + 1, BLOCK_SIZE, NUM_KV_HEADS, HEAD_DIM)
@@ -113,8 +113,8 @@ def speed_of(
 
 
 def gpu_seconds(work: Callable[[], object]) -> float:
-    """Return the median seconds of work that is launched by a CUDA graph, while no cache of the GPU has its data."""
-    until = perf_counter() + WARM_UP_SECONDS  # an idle GPU has a low clock
+    """Return the median seconds of `work`, launched as a CUDA graph with cold GPU caches."""
+    until = perf_counter() + WARM_UP_SECONDS  # an idle GPU runs at a low clock rate
     while perf_counter() < until:
         work()
         torch.cuda.synchronize()
@@ -133,7 +133,7 @@ def gpu_seconds(work: Callable[[], object]) -> float:
 
 
 def serve(name: str, settings: BackendSettings, *rounds: list[TimedRequest], load: Load = ALL_GREEDY) -> ServedRound:
-    """Serve rounds in a process of their own, all requests of one at once; return the last one."""
+    """Serve rounds in a new process, all requests of a round at once; return the last round."""
     peer = PeerProcess(name, settings)
     try:
         return [peer.serve(requests, load=load) for requests in rounds][-1]
@@ -142,7 +142,7 @@ def serve(name: str, settings: BackendSettings, *rounds: list[TimedRequest], loa
 
 
 def figures_of(name: str, requests: list[TimedRequest], settings: BackendSettings) -> dict[str, Any]:
-    """Serve requests after a few others; return their figures, and how many decode steps were played from graphs."""
+    """Serve a warm-up, then the requests; return their figures and how many decode steps were graph replays."""
     prompts = [[token_id + 1 for token_id in request.prompt_token_ids] for request in requests[:8]]
     warm_up = [TimedRequest(0.0, "", prompt, 8) for prompt in prompts]
     served = serve(name, settings, warm_up, requests, load=Load(TEMPERATURE))
@@ -156,7 +156,7 @@ def figures_of(name: str, requests: list[TimedRequest], settings: BackendSetting
 
 
 def on_the_workload(name: str, lineup: str, async_scheduling: bool = False) -> dict[str, Any]:
-    """Serve nano-vLLM's workload, in a KV cache for all requests at once, or in 4/5 of the memory that is free."""
+    """Serve nano-vLLM's workload. The KV cache holds all requests at once, or fills 4/5 of the free memory."""
     requests, limits = workload(), (BUDGET, MAX_NUM_SEQS, lineup, None, MAX_MODEL_LEN)
     room = min(room_needed(requests), int(0.8 * torch.cuda.mem_get_info()[0] / (NUM_LAYERS * TOKEN_BYTES)))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""llama.cpp as a backend, by its Python bindings. Runs in `.venv-llama-cpp`, without torch and transformers."""
+"""Runs llama.cpp as a backend through its Python bindings, in `.venv-llama-cpp` without torch and transformers."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ TYPES = {"float32": ("F32", 0), "bfloat16": ("BF16", 30)}  # name and number in 
 
 
 def read_weights(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the names and weights of a safetensors file in float32; NumPy alone knows no bfloat16."""
+    """Yield the names and weights of a safetensors file in float32, because NumPy lacks bfloat16."""
     import numpy
 
     data = path.read_bytes()
@@ -30,9 +30,9 @@ def read_weights(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def write_gguf(model: Path, path: Path, dtype: str) -> dict[str, Any]:
-    """Write a Llama of transformers as GGUF, its matrices in `dtype`, without a tokenizer; return its config.
+    """Convert a transformers Llama to GGUF, with matrices in `dtype` and no tokenizer; return its config.
 
-    Raises `ValueError` for a model of another type.
+    Raises `ValueError` for any other model type.
     """
     import gguf
 
@@ -57,7 +57,7 @@ def write_gguf(model: Path, path: Path, dtype: str) -> dict[str, Any]:
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, layers)
     matrices = gguf.GGMLQuantizationType[TYPES[dtype][0]]
     for name, weight in read_weights(model / "model.safetensors"):
-        if ".q_proj." in name or ".k_proj." in name:  # llama.cpp turns pairs of neighbours, transformers of halves
+        if ".q_proj." in name or ".k_proj." in name:  # llama.cpp rotates adjacent pairs, transformers pairs of halves
             halves = weight.reshape(-1, 2, config["head_dim"] // 2, weight.shape[-1])
             weight = halves.swapaxes(1, 2).reshape(weight.shape)
         kind = matrices if weight.ndim > 1 else gguf.GGMLQuantizationType.F32
@@ -71,7 +71,7 @@ def write_gguf(model: Path, path: Path, dtype: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Slot:
-    """A request under way: the tokens not computed yet, and how many are."""
+    """A running request: the tokens still to compute, and the number already computed."""
 
     index: int
     waiting: list[int]
@@ -79,9 +79,9 @@ class Slot:
 
 
 class LlamaCpp:
-    """Slots as in llama.cpp's server: one token for each that generates, then prompts up to the step's budget.
+    """Schedules slots like llama.cpp's server: one token per generating slot, then prompts up to the budget.
 
-    Its context is divided by the slots, so there is room for the model's longest request in each.
+    llama.cpp divides its context among the slots, so each slot gets room for the model's longest request.
     """
 
     def __init__(self, settings: BackendSettings) -> None:
@@ -102,7 +102,7 @@ class LlamaCpp:
         self.facts: dict[str, Any] = {"precision": TYPES[settings.dtype][0], "version": version("llama-cpp-python")}
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
-        """Serve a round; each request takes a slot when it has arrived and one is free."""
+        """Serve a round; each request waits until it has arrived and a slot is free."""
         api, memory = self.api, self.api.llama_get_memory(self.context)
         sampler = api.llama_sampler_chain_init(api.llama_sampler_chain_default_params())
         if load.temperature:
@@ -130,11 +130,11 @@ class LlamaCpp:
         return arrivals.served()
 
     def _compute(self, slots: dict[int, Slot]) -> dict[int, int]:
-        """Compute one step; return the row of the logits of each slot whose tokens are all computed."""
+        """Compute one step; return the row of logits of each slot whose tokens are all computed."""
         batch, rows = self.batch, dict[int, int]()
         batch.n_tokens = 0
         for seq, slot in sorted(slots.items(), key=lambda one: (len(one[1].waiting), one[0])):
-            # In order of slots: out of order, llama.cpp computes each of them alone.
+            # In order of slots, because llama.cpp computes each slot alone if they are out of order.
             taken = slot.waiting[: self.budget - batch.n_tokens]
             del slot.waiting[: len(taken)]
             for token in taken:

@@ -1,4 +1,4 @@
-"""mini-vLLM as a backend, with its forward passes timed, and with every operator of them."""
+"""Runs mini-vLLM as a backend that times its forward passes and, if wanted, every operator in them."""
 
 import time
 from collections import defaultdict
@@ -39,8 +39,8 @@ REST = "everything else"
 class StepTimes:
     """One step: its size, and the seconds of the whole step, the runner and the forward pass.
 
-    `num_attended` is the number of (token, attended token) pairs; `num_context` the tokens whose K and V are read.
-    `is_replayed`: the forward pass was a CUDA graph, which `forward_seconds` does not see.
+    `num_attended` counts (token, attended token) pairs; `num_context` counts tokens whose K and V are read.
+    `is_replayed`: the forward pass was a CUDA graph, which `forward_seconds` does not include.
     """
 
     num_requests: int = 0
@@ -55,7 +55,7 @@ class StepTimes:
 
 
 class WatchedRunner:
-    """A runner that records the size of each batch and the time that it and its model take."""
+    """Wraps a runner and records the size of each batch and the time that the runner and its model take."""
 
     def __init__(self, inner: ModelRunner, clock: ForwardClock) -> None:
         self.inner, self.vocab_size, self.clock = inner, inner.vocab_size, clock
@@ -79,7 +79,7 @@ class WatchedRunner:
 
 
 class MiniVllmBackend:
-    """The engine of this course, driven step by step. `params` are settings of all requests of a round."""
+    """Drives the course's engine step by step. `params` are sampling settings for all requests of a round."""
 
     def __init__(self, engine: LLMEngine) -> None:
         self.engine, self.params, self.num_rounds = engine, dict[str, Any](), 0
@@ -92,7 +92,7 @@ class MiniVllmBackend:
 
     @classmethod
     def open(cls, settings: BackendSettings) -> "MiniVllmBackend":
-        """Build the engine of these settings."""
+        """Build the engine with these settings."""
         return cls(build_engine(settings.engine_config(), parse_lineup(settings.lineup), settings.model or None))
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
@@ -118,7 +118,7 @@ class MiniVllmBackend:
         return replace(arrivals.served(), steps=steps)
 
     def add(self, request_id: str, request: TimedRequest, temperature: float) -> None:
-        """Add a request. With an output length below its limit it ends with an end token, as real text does."""
+        """Add a request. If its output length is set, it ends there with an end token, as real text does."""
         self.lengths[request_id] = request.output_len or 0
         ignore_eos = request.output_len is None
         settings = {"temperature": temperature, "ignore_eos": ignore_eos, **self.params}
@@ -142,7 +142,7 @@ class OperatorStopwatch(TorchDispatchMode):
 
 @contextmanager
 def timed_c_functions(stopwatch: OperatorStopwatch) -> Iterator[None]:
-    """Add up the seconds of each function in C, too, which torch does not see."""
+    """Also add up the seconds of each C function, which torch does not see."""
 
     def timed(name: str, function: Callable[..., None]) -> Callable[..., None]:
         def call(*arguments: Any) -> None:
@@ -168,21 +168,21 @@ def timed_c_functions(stopwatch: OperatorStopwatch) -> Iterator[None]:
 
 
 class ProfiledBackend:
-    """mini-vLLM as a backend that also reports its seconds by operator."""
+    """Runs mini-vLLM as a backend and also reports its seconds by operator."""
 
     def __init__(self, settings: BackendSettings) -> None:
         self.ours = MiniVllmBackend.open(settings)
         self.facts = self.ours.facts
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
-        """Serve a round, then one of the same lengths with every operator timed.
+        """Serve a round, then a second one with the same lengths and every operator timed.
 
-        `everything else` is the first round minus the named operators of the second: the stopwatch itself costs
-        microseconds between operators, so the total of the second round is not used.
+        `everything else` is the first round minus the named operators of the second. The second round's total is not
+        used, because the stopwatch costs microseconds between operators.
         """
         served = self.ours.serve(requests, on_progress, load)
         with OperatorStopwatch() as stopwatch, timed_c_functions(stopwatch):
-            # Reversed prompts are as long, and the prefix cache knows none of them.
+            # Reversed prompts keep their lengths and miss the prefix cache.
             turned = [replace(request, prompt_token_ids=request.prompt_token_ids[::-1]) for request in requests]
             self.ours.serve(turned, on_progress, load)
         served.seconds_by_operator = by_kind(stopwatch.seconds.items(), served.seconds)
@@ -190,7 +190,7 @@ class ProfiledBackend:
 
 
 def by_kind(operators: Iterable[tuple[str, float]], all_seconds: float) -> dict[str, float]:
-    """Add up (operator, seconds) by kind, where there is any; the remainder of `all_seconds` is the rest."""
+    """Add up (operator, seconds) by kind and drop empty kinds; `REST` is the remainder of `all_seconds`."""
     seconds = dict.fromkeys(KINDS, 0.0)
     for name, spent in operators:
         for kind, parts in KINDS.items():

@@ -1,6 +1,6 @@
-"""The models of the benchmarks, as directories that every backend can load.
+"""Provides the models of the benchmarks as directories that every backend can load.
 
-Torch is imported where it is needed: the client of a server must stay light.
+Functions import torch themselves, because the client of a server must stay light.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ LARGE_VOCABULARY = RANDOM_MODEL | {  # the shape of Qwen3-0.6B, with 2 of its 28
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """Sizes that determine the minimum a forward pass must read and compute."""
+    """The sizes that determine how much a forward pass must read and compute at least."""
 
     vocab_size: int
     num_parameters: int
@@ -54,7 +54,7 @@ QWEN3_SHAPE = LARGE_VOCABULARY | {"num_hidden_layers": 28, "max_position_embeddi
 def model_directory(model: str, folder: Path) -> Path:
     """Return the path of `embedded`, of `random-150m` (made in `folder`), or of a directory with a model.
 
-    Raises `ValueError` if there is none, `PeerError` if it could not be made.
+    Raises `ValueError` if there is no such model, and `PeerError` if the random one could not be made.
     """
     directory = EMBEDDED_MODEL if model == EMBEDDED else Path(model)
     if model == RANDOM:
@@ -72,7 +72,7 @@ def model_directory(model: str, folder: Path) -> Path:
 def save_random_model(
     directory: Path, sizes: dict[str, Any] = RANDOM_MODEL, family: str = "llama", dtype: str = "float32"
 ) -> Path:
-    """Write a model with random weights, by default about 150 million, with the course's tokenizer beside it."""
+    """Save a model with random weights, by default about 150 million, together with the course's tokenizer."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
@@ -87,7 +87,7 @@ def save_random_model(
 
 
 def model_size(directory: str | Path) -> ModelSize:
-    """Return the sizes from a model's config, without loading weights. Raises `ValueError` as a load does."""
+    """Compute the sizes from a model's config without loading weights. Raises `ValueError` as loading does."""
     import torch
     from torch import nn
     from transformers import AutoModelForCausalLM
@@ -95,7 +95,7 @@ def model_size(directory: str | Path) -> ModelSize:
     from mini_vllm.runner.model_folder import open_config
 
     config = open_config(Path(directory))[1]
-    with torch.device("meta"):  # shapes alone: no weight takes memory
+    with torch.device("meta"):  # shapes only: weights take no memory
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     linear = {name: m.weight.numel() for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     head = linear.pop("lm_head", 0)

@@ -1,4 +1,4 @@
-"""OpenVINO GenAI as a backend. Runs in `.venv-openvino`, which lacks most of our dependencies."""
+"""Runs OpenVINO GenAI as a backend, in `.venv-openvino`, which lacks most of our dependencies."""
 
 import subprocess
 import sys
@@ -13,16 +13,16 @@ from mini_vllm_labs.bench.backend import Arrivals, BackendSettings, Load, OnProg
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
-BLOCK_SIZE = 32  # tokens: OpenVINO GenAI's own on CPUs
+BLOCK_SIZE = 32  # tokens; fixed by OpenVINO GenAI on CPUs
 
 
 def open_pipeline(settings: BackendSettings, folder: str) -> Any:
-    """Convert a transformers model into `folder`, and load it with the KV cache size that every backend has."""
+    """Convert a transformers model into `folder`, and load it with the same KV cache size as every backend."""
     import openvino_genai
 
     tool = Path(sys.executable).with_name("optimum-cli")
     command = [str(tool), "export", "openvino", "--model", settings.model, "--task", "text-generation-with-past"]
-    # What the tool prints must not come between the messages on stdout.
+    # The tool's output must not mix with the messages on stdout.
     subprocess.run([*command, "--weight-format", "fp32", folder], check=True, stdout=sys.stderr)
     scheduler = openvino_genai.SchedulerConfig()
     scheduler.max_num_batched_tokens = settings.max_num_batched_tokens
@@ -66,7 +66,7 @@ class OpenVino:
         self._folder = TemporaryDirectory()  # removed when the process ends
         self.pipeline = open_pipeline(settings, self._folder.name)
         self.facts: dict[str, Any] = {"precision": PRECISIONS[settings.dtype], "version": version("openvino-genai")}
-        self._ids = count()  # go on from one round to the next
+        self._ids = count()  # ids continue from one round to the next
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
         """Serve a round; each request is added at its arrival time."""

@@ -1,7 +1,7 @@
-"""How soon a picture follows a slider or a knob, in a headless Chromium, and how many bytes its page has.
+"""Measures how soon a picture follows a slider or a knob in a headless Chromium, and the size of its page.
 
-It steps through the time machine in pools of two sizes and through the live page's replay, and drags the knobs of the
-notebooks' panels, the chunking dial with each of its workloads.
+It steps through the time machine with pools of two sizes and through the live page's replay. It also drags the knobs of
+the notebooks' panels, and the chunking dial's knob with each workload.
 """
 
 import json
@@ -41,9 +41,10 @@ READY = "() => { const { answered, ticket } = document.getElementById('host').da
 
 
 def delays(page: str, first: list[float], final: float | None, target: float, size: int) -> Case:
-    """Return the milliseconds from each move to its first picture and, if that is not the whole answer, to the last.
+    """Build a case from the milliseconds between each move and its first picture, and the last move and the final one.
 
-    `target` is the maximum for the median of the first; `size` is what the page loads, in bytes.
+    `final` is None if the first picture is complete. `target` is the maximum for the median of `first`. `size` is the
+    number of bytes that the page loads.
     """
     sides = {"first picture": Side(first)} | ({} if final is None else {"final picture": Side([final])})
     aimed = f"at most {target:.0f} ms at first" + ("" if final is None else f", {FINAL_MS:.0f} ms at last")
@@ -53,7 +54,7 @@ def delays(page: str, first: list[float], final: float | None, target: float, si
 
 @dataclass(frozen=True)
 class WidgetKnob:
-    """A knob of a panel, which `make` returns."""
+    """The knob `name` of the panel that `make` returns."""
 
     panel: str
     name: str
@@ -70,14 +71,14 @@ def measure_pages(browser: Any, num_moves: int, num_requests: int) -> Iterator[C
 
 
 def films() -> Iterator[tuple[int, Film]]:
-    """Yield the time machine over the recorded run, in its own pool and in a larger one, by number of blocks."""
+    """Yield (number of blocks, time machine over the recorded run) for the run's own pool and a larger one."""
     recording = Recording.read(RECORDED)
     for num_blocks in POOLS:
         yield num_blocks, time_machine(Recording(replace(recording.info, num_blocks=num_blocks + 1), recording.steps))
 
 
 def knobs(num_requests: int) -> Iterator[WidgetKnob]:
-    """Yield the knobs of the notebooks' panels. The lab's engine is the reference's."""
+    """Yield the knobs of the notebooks' panels. The lab uses the reference engine."""
     lab = Lab(5, "solution")
     yield WidgetKnob("calculator", "gpu_memory_utilization", calculator)
     yield WidgetKnob("policy bench, SLO", "time_to_first_token", lambda: bench(lab))
@@ -95,13 +96,13 @@ def dial(workload: str, num_requests: int) -> Panel:
 
 
 def size_of(widget: Any) -> int:
-    """Return the bytes of a widget's code, style and state: what a notebook or an exported page holds of it."""
+    """Return the bytes of a widget's code, style and state in a notebook or an exported page."""
     state = {name: getattr(widget, name) for name in widget.keys if name not in ("layout", "tabbable", "tooltip")}
     return len(json.dumps({name: value for name, value in state.items() if name != "comm"}).encode())
 
 
 def step_through(browser: Any, name: str, film: Film, num_moves: int) -> Case:
-    """Step through a film. Raises `RuntimeError` if a picture is not its step's."""
+    """Step through a film. Raises `RuntimeError` if a picture does not belong to its step."""
     widget = player(film)
     page = open_widget(browser, widget)
     page.evaluate(MEASURING)
@@ -117,7 +118,7 @@ def step_through(browser: Any, name: str, film: Film, num_moves: int) -> Case:
 
 
 def replay(browser: Any, num_moves: int) -> Case:
-    """Let the server's engine answer eight prompts, and step back and forth through what it did."""
+    """Serve eight prompts on the server's engine, then step back and forth through its steps."""
     config = EngineConfig(max_num_seqs=8, max_num_batched_tokens=64, num_gpu_blocks=100)
     with running_server(AsyncLLM(build_engine(config, parse_lineup("solution:1-5")))) as server:
         page, sizes = browser.new_page(viewport={"width": 1280, "height": 800}), list[int]()
@@ -136,7 +137,7 @@ def replay(browser: Any, num_moves: int) -> Case:
 
 
 def drag(browser: Any, knob: WidgetKnob, num_moves: int) -> Case:
-    """Drag a knob from left to right with the mouse. Raises `RuntimeError` if a move is not answered."""
+    """Drag a knob from left to right with the mouse. Raises `RuntimeError` if a move gets no picture."""
     widget = knob.make()
     page = open_widget(browser, widget, is_answered=True)
     slider = page.locator(f'[data-knob="{knob.name}"]')
@@ -160,7 +161,7 @@ def drag(browser: Any, knob: WidgetKnob, num_moves: int) -> Case:
 
 
 def wait_for(page: Any, count: int) -> None:
-    """Wait until so many moves are painted. Raises `RuntimeError` if one of them never is."""
+    """Wait until `count` moves are painted. Raises `RuntimeError` if a move is not painted in time."""
     from playwright.sync_api import TimeoutError as NotPaintedError
 
     try:
@@ -170,7 +171,7 @@ def wait_for(page: Any, count: int) -> None:
 
 
 def settled(page: Any) -> float:
-    """Return the milliseconds from the last move to the last picture: a panel at rest asks for the whole answer."""
+    """Return the milliseconds from the last move to the final picture, which a panel requests once it is at rest."""
     newest = -1.0
     while newest != (newest := float(page.evaluate("newest"))):
         page.wait_for_timeout(SETTLED_MS)

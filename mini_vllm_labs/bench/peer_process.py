@@ -1,4 +1,4 @@
-"""The parent's end of a backend process."""
+"""Starts backend processes and talks to them: the parent's side of `backend_process`."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def why_missing(name: str) -> str | None:
 
 
 def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
-    """Parse `--peers`. Raises `ValueError` for a name that is not among the known ones."""
+    """Parse `--peers`. Raises `ValueError` for a name that is not in `known`."""
     names = [] if text == "none" else [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in known:
@@ -49,7 +49,7 @@ def chosen_peers(text: str, known: Sequence[str]) -> list[str]:
 
 
 class JsonLines:
-    """A Python module in a process of another environment, which writes JSON lines to stdout, and may read some."""
+    """Runs a Python module in a different environment; it writes JSON lines to stdout and may read some."""
 
     def __init__(self, name: str, python: Path | str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
         self.name = name
@@ -58,14 +58,14 @@ class JsonLines:
             [str(python), "-m", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._stderr,  # a file: a pipe that is not read fills up, and the process would stop
+            stderr=self._stderr,  # a file, because an unread pipe fills up and blocks the process
             text=True,
             cwd=CHECKOUT,
             env={**os.environ, **environment},
         )
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the messages until the process has written its last. Raises `PeerError` if it fails."""
+        """Yield the messages until the process ends. Raises `PeerError` if it fails."""
         assert self._process.stdout is not None
         yield from map(json.loads, self._process.stdout)
         if self._process.wait() != 0:
@@ -89,7 +89,7 @@ class JsonLines:
     def close(self) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.close()  # its loop over the lines ends
+            self._process.stdin.close()  # ends the process's loop over its input
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -99,7 +99,7 @@ class JsonLines:
 
 
 class PeerProcess:
-    """A running backend process. While other backends have their rounds, it waits and uses no CPU."""
+    """A running backend process. It waits without using CPU while other backends serve their rounds."""
 
     def __init__(self, name: str, settings: BackendSettings) -> None:
         self.name, self.settings = name, settings

@@ -1,4 +1,4 @@
-"""What `bench throughput` runs, and the requests of all benchmarks: short chats, long documents, shared prefixes."""
+"""Plans `bench throughput`, and draws the requests of all benchmarks: short chats, long documents, shared prefixes."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -11,19 +11,19 @@ from mini_vllm_labs.bench.backend import ALL_GREEDY, BackendSettings, Load
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 DOCUMENT_EVERY = 8
-BLOCK_TOKENS = 32  # a multiple of every backend's block size: room is counted in these
+BLOCK_TOKENS = 32  # unit of `room_needed`: a multiple of every backend's block size
 OURS = "mini-vllm"
 PROFILED = "mini-vllm-profiled"
 SLOW = "transformers-one-by-one"
-NUM_SLOW = 8  # one by one, so all of them would take minutes
+NUM_SLOW = 8  # requests for `SLOW`, which would need minutes for all of them
 WORKLOADS = ALL_AT_ONCE, STREAM, SHARED_PREFIX = "all at once", "stream", "shared prefix"
 NUM_QUESTIONS = 32
-MIN_BATCHED = 8  # requests of a round: one alone is over in a few milliseconds
+MIN_BATCHED = 8  # requests of a round, because a single request takes only a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Ranges of lengths in tokens, both ends included."""
+    """Lengths in tokens. Ranges include both ends."""
 
     chat_prompt: tuple[int, int] = (16, 128)
     chat_output: tuple[int, int] = (16, 128)
@@ -41,10 +41,9 @@ QUICK = Sizes((8, 48), (8, 24), (128, 200), (8, 16), shared_document=160, even_p
 
 
 def skewed_requests(count: int, vocab_size: int, round_number: int = 0, sizes: Sizes = FULL) -> list[TimedRequest]:
-    """Draw requests. Every round has the same lengths and different token ids, so no cache helps the next.
+    """Draw chats and documents. Every round has the same lengths and new token ids, so no prompt is cached.
 
-    Chat lengths are drawn evenly on a logarithmic scale (short ones are common); every eighth request is a
-    document.
+    Chat lengths are uniform on a logarithmic scale (short ones are common); every eighth request is a document.
     """
     lengths, tokens = random.Random(f"lengths {count}"), random.Random(f"tokens {round_number}")
     requests = []
@@ -72,7 +71,7 @@ def questions_about_one_document(
 
 
 def even_requests(count: int, vocab_size: int, seed: str, sizes: Sizes = FULL) -> list[TimedRequest]:
-    """Draw requests of one length, in and out: the best case of `generate`, which then pads nothing."""
+    """Draw requests of equal prompt and output lengths: the best case of `generate`, which then needs no padding."""
     vocab, rng = range(4, vocab_size), random.Random(seed)
     prompts = (rng.choices(vocab, k=sizes.even_prompt) for _ in range(count))
     return [TimedRequest(0.0, str(number), prompt, sizes.even_output) for number, prompt in enumerate(prompts)]
@@ -85,7 +84,7 @@ def _draw(rng: random.Random, ends: tuple[int, int]) -> int:
 
 
 def poisson_stream(requests: Sequence[TimedRequest], requests_per_second: float) -> list[TimedRequest]:
-    """Return the requests with arrivals of a Poisson process; the first arrives at 0."""
+    """Give the requests arrival times of a Poisson process; the first arrives at 0."""
     rng, now, stream = random.Random("arrivals"), 0.0, []
     for request in requests:
         stream.append(replace(request, arrival_time=now))
@@ -94,12 +93,12 @@ def poisson_stream(requests: Sequence[TimedRequest], requests_per_second: float)
 
 
 def longest(requests: Sequence[TimedRequest]) -> int:
-    """Return the maximum length of a request in tokens, prompt and output."""
+    """Return the maximum number of tokens in a request, prompt and output together."""
     return max(request.num_prompt_tokens + request.max_tokens for request in requests)
 
 
 def room_needed(requests: Sequence[TimedRequest]) -> int:
-    """Return the tokens of KV cache that hold all requests at once, each in whole blocks."""
+    """Return how many tokens of KV cache hold all requests at once, each in whole blocks."""
     return sum(
         cdiv(request.num_prompt_tokens + request.num_output_tokens, BLOCK_TOKENS) * BLOCK_TOKENS for request in requests
     )
@@ -107,7 +106,7 @@ def room_needed(requests: Sequence[TimedRequest]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Rounds of requests, each served by every backend in turn. `note` describes them."""
+    """Rounds of requests; the backends serve each round in turn. `note` describes the requests."""
 
     title: str
     note: str
@@ -117,9 +116,9 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputPlan:
-    """The backends, the model, the number of requests and of rounds. Every round has its own requests.
+    """The backends, the model and the numbers of requests and rounds. Every round has different requests.
 
-    Greedy chats, documents and questions come first; then batches of each size, at each temperature.
+    Greedy chats, documents and questions come first, then batches of each size at each temperature.
     """
 
     model: Path
@@ -135,11 +134,11 @@ class ThroughputPlan:
     temperatures: Sequence[float] = (0.0,)
 
     def warm_up(self) -> list[TimedRequest]:
-        """Return a few chats and a document that occur in no round, so that no round starts with cached prompts."""
+        """Return a few chats and a document that no round repeats, so that no prompt of a round is cached."""
         return [replace(request, max_tokens=8) for request in self._mixed(-1)[: DOCUMENT_EVERY // 2 + 1]]
 
     def workloads(self, requests_per_second: Callable[[], float]) -> Iterator[Workload]:
-        """Yield all workloads. The rate of streams is asked for when all requests at once have been served."""
+        """Yield all workloads. `requests_per_second` is called after `ALL_AT_ONCE` has been served."""
         sizes, count = self.sizes, min(NUM_QUESTIONS, self.num_requests)
         mixed = (
             f"{self.num_requests} requests: every eighth a document of {ends(sizes.document_prompt)} tokens, "
@@ -165,21 +164,21 @@ class ThroughputPlan:
                 yield Workload(f"batch {size}{ending}", even, self.batches(size, ending), Load(temperature, size))
 
     def stream(self, requests_per_second: float, first: int = 1) -> list[list[TimedRequest]]:
-        """Return rounds of chats and documents with Poisson arrivals; another `first` draws other tokens."""
+        """Return rounds of chats and documents with Poisson arrivals; each `first` draws different tokens."""
         numbers = range(1000 * first, 1000 * first + self.num_rounds)
         return [poisson_stream(self._mixed(number), requests_per_second) for number in numbers]
 
     def batches(self, size: int, ending: str = "") -> list[list[TimedRequest]]:
-        """Return rounds of requests of one length, for at least one batch of this size."""
+        """Return rounds of equally long requests that fill at least one batch of this size."""
         seeds = [f"batch {size}{ending} {number}" for number in range(self.num_rounds)]
         return [even_requests(max(size, MIN_BATCHED), self.vocab_size, seed, self.sizes) for seed in seeds]
 
     def profiled(self) -> tuple[list[TimedRequest], list[TimedRequest]]:
         """Return two more rounds of chats and documents: a warm-up and one to profile."""
-        return self._mixed(200), self._mixed(201)  # numbers that no other round has: no prompt is cached
+        return self._mixed(200), self._mixed(201)  # numbers of no other round, so no prompt is cached
 
     def settings(self) -> BackendSettings:
-        """Return the settings of every backend: KV cache for all requests of a round at once, nothing shared.
+        """Return the settings of every backend. The KV cache holds all requests of a round without sharing.
 
         Without phase 5 the budget of every backend holds the longest request.
         """

@@ -1,5 +1,5 @@
-"""The minimum time that a step could take on this machine: its bytes at the measured read rate, its products at
-the measured rate of multiplication, whichever is longer. (Williams and others, 2009.)"""
+"""Computes the minimum time of a step on this machine (Williams and others, 2009): the longer of reading its bytes at
+the measured read rate and computing its products at the measured rate."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +15,11 @@ from mini_vllm.runner.packed_linear import PackedLinear, can_pack
 from mini_vllm_labs.bench.backend import ServedRound
 from mini_vllm_labs.bench.models import ModelSize, model_size
 
-READ_NUMBERS = 64 << 20  # 256 MiB: far more than any cache holds, so memory is read
+READ_NUMBERS = 64 << 20  # 256 MiB: far larger than any cache, so the reads reach memory
 MATRIX = 1024
 NUM_TRIES = 5
 COMPONENTS = ("forward pass", "batch and sampling", "scheduling and outputs")
-LARGE_BATCH = 32  # below it overhead hides what the products cost
+LARGE_BATCH = 32  # in smaller batches overhead hides the cost of the products
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class MachineRates:
 
 @torch.inference_mode()
 def machine_rates(dtype_name: str, num_threads: int) -> MachineRates:
-    """Read a buffer too large for the CPU's caches, and multiply matrices that fit, by both available kernels."""
+    """Measure reading a buffer larger than the CPU's caches, and multiplying matrices that fit into them."""
     torch.set_num_threads(num_threads)
     dtype = getattr(torch, dtype_name)
     buffer = torch.ones(READ_NUMBERS)
@@ -55,7 +55,7 @@ def _best_seconds(work: Callable[[], object]) -> float:
 def minimum_seconds(
     steps: Sequence[Mapping[str, float]], size: ModelSize, number_bytes: int, rates: MachineRates
 ) -> float:
-    """Return the minimum time for these steps (`StepTimes` as dicts): the sum over steps, each at its own limit."""
+    """Add up the minimum seconds of these steps (`StepTimes` as dicts), each limited by reading or by computing."""
     total = 0.0
     for step in steps:
         numbers = size.layer_weights + size.head_weights + step["num_context"] * size.kv_numbers_per_token
@@ -69,7 +69,7 @@ def minimum_seconds(
 
 
 def where_time_goes(steps: Sequence[Mapping[str, float]], min_requests: int = 0) -> dict[str, float]:
-    """Return the seconds of steps with at least `min_requests` requests: forward pass, runner, engine, all."""
+    """Split the seconds of steps with at least `min_requests` requests into forward pass, runner and engine."""
     chosen = [step for step in steps if step["num_requests"] >= min_requests]
     whole, runner, forward = (
         sum(step[name] for step in chosen) for name in ("step_seconds", "runner_seconds", "forward_seconds")
@@ -84,9 +84,9 @@ def where_time_goes(steps: Sequence[Mapping[str, float]], min_requests: int = 0)
 
 
 class Explaining:
-    """Says where mini-vLLM's time goes, by a round of a workload; `found` keeps the figures by workload.
+    """Describes where mini-vLLM's time goes in a round; `found` keeps the figures of each workload.
 
-    They are the share of the roofline, the seconds by component, and the overhead in steps of many requests.
+    The figures are the share of the roofline, the share of each component, and the overhead in steps of many requests.
     """
 
     def __init__(self, model: Path, dtype: str, num_threads: int) -> None:
@@ -96,7 +96,7 @@ class Explaining:
 
     @cached_property
     def rates(self) -> MachineRates:
-        """The machine's rates, measured when they are first asked for: while the backends wait."""
+        """The machine's rates, measured on first use, while the backends wait."""
         return machine_rates(self.dtype, self.num_threads)
 
     def __call__(self, title: str, served: ServedRound) -> list[str]:

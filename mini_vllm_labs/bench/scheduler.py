@@ -1,4 +1,4 @@
-"""The cost of scheduling on our side: by the requests that run, the blocks of the pool, the queue, the look-up."""
+"""Measures the cost of our scheduler by running requests, pool size, queue length and prefix lookup."""
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,15 +32,15 @@ NUM_ROUNDS = 7
 NUM_ADMISSIONS = 2000
 SMALL_POOL, LARGE_POOL = 10_000, 1_000_000
 NUM_QUEUED = 100_000
-NUM_RUNNING = 64  # while pools and queues of different sizes are compared
+NUM_RUNNING = 64  # in comparisons of pool and queue sizes
 LOOKED_UP_TOKENS, NUM_LOOK_UPS, WINDOW = 32_000, 20, 1024
 Runs = Mapping[str, Callable[[int], Measured]]
 
 
 def scheduler_cases(lineup: Lineup, report: ProgressReport = unreported) -> Iterator[Case]:
-    """Yield the cost of everything that the lineup can do.
+    """Yield the cost of each scheduling operation that the lineup supports.
 
-    Without phase 2 pools and queues are left out: a million single slots would take too long.
+    Pools and queues are left out without phase 2, because a million single slots would take too long.
     """
     maker = ours(lineup)
     decodes: Runs = {f"{count:,} running": Decoding(maker, count, {}, NUM_ROUNDS).round for count in scheduling.RUNNING}
@@ -62,15 +62,15 @@ def scheduler_cases(lineup: Lineup, report: ProgressReport = unreported) -> Iter
 
 
 def case(title: str, runs: Runs, report: ProgressReport) -> Case:
-    """Return what each side costs, measured in turns; ratios are to the first side."""
+    """Measure the cost of each side in turns; the first side is the base."""
     freeze()
     return Case.of(title, "us", next(iter(runs)), in_turns(runs, NUM_ROUNDS, report=report, title=title))
 
 
 def bookkeeping(num_requests: int, number: int) -> Measured:
-    """Return the minimum cost per request of any scheduler in Python: the plan, a counter and the token in a loop.
+    """Measure the minimum cost per request of any Python scheduler: plan, counter and token in a loop.
 
-    It is measured in the same run, so that costs can be given as multiples of it.
+    The same run measures it, so that costs can be given as multiples of it.
     """
     requests = [Request(f"r{index}", [0]) for index in range(num_requests)]
     num_steps = steps_per_round(num_requests)
@@ -85,9 +85,9 @@ def bookkeeping(num_requests: int, number: int) -> Measured:
 
 
 def queue_case(maker: Maker, report: ProgressReport, policy: Policy = "fcfs") -> Case:
-    """Return the cost of a decode with no and with many waiting requests, and of joining a queue of so many.
+    """Measure a decode with an empty and with a long waiting queue, and the cost of joining the long queue.
 
-    Raises `RuntimeError` if one of them was admitted.
+    Raises `RuntimeError` if a waiting request was admitted.
     """
     empty, full = (
         Decoding(maker, NUM_RUNNING, {"num_blocks": LARGE_POOL, "policy": policy}, NUM_ROUNDS) for _ in range(2)
@@ -110,9 +110,9 @@ def queue_case(maker: Maker, report: ProgressReport, policy: Policy = "fcfs") ->
 
 
 def look_ups(lineup: Lineup) -> Runs:
-    """Return rounds of looking up a long cached prompt without and with sliding windows; none without the phases.
+    """Return rounds that look up a long cached prompt, without and with sliding windows.
 
-    The reference's phase 12 is used where the lineup has none.
+    A lineup without phase 12 uses the reference's. The result is empty without that or without a prefix cache.
     """
     grouped = replace(lineup, windows="solution") if lineup.windows == "absent" and solutions_exist() else lineup
     if grouped.windows == "absent" or lineup.prefix_cache == "absent":
@@ -124,7 +124,7 @@ def look_ups(lineup: Lineup) -> Runs:
 
 
 def look_up(lineup: Lineup, windows: Sequence[int | None]) -> Callable[[int], Measured]:
-    """Return a round of look-ups of a cached prompt. Raises `RuntimeError` if they do not find all of it."""
+    """Return a round that looks up a cached prompt. Raises `RuntimeError` unless all its blocks are found."""
     prompt, params = list(range(LOOKED_UP_TOKENS)), SamplingParams(max_tokens=1)
     size, num_blocks = 2 * LOOKED_UP_TOKENS, LOOKED_UP_TOKENS // BLOCK_SIZE * 2 + 100
     scheduler = empty_scheduler(lineup, 1, size, num_blocks=num_blocks, max_model_len=size, windows=windows)

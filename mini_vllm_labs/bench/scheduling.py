@@ -1,4 +1,4 @@
-"""Rounds of scheduling, of ours and of others: decodes of a full scheduler, arrivals and admissions.
+"""Measures rounds of our scheduler and of others: decodes of a full scheduler, arrivals and admissions.
 
 The clock is `time.process_time`, CPU seconds of this process, because other processes stretch wall-clock time.
 (On Windows, where that clock is too coarse, it is `time.perf_counter`.) Before measuring, `gc.freeze()` excludes
@@ -34,9 +34,9 @@ clock: Callable[[], float] = getattr(time, CLOCK)
 
 @dataclass(frozen=True)
 class Maker:
-    """One implementation: how its schedulers and requests are made, what a step samples, its free blocks.
+    """The functions that make one implementation's schedulers, requests and step outputs, and count its free blocks.
 
-    `scheduler` takes the maximum number of running requests, the token budget of a step, and perhaps more settings.
+    `scheduler` takes the maximum number of running requests, the token budget of a step and optional settings.
     """
 
     scheduler: Callable[..., Any]
@@ -47,7 +47,7 @@ class Maker:
 
 
 def ours(lineup: Lineup) -> Maker:
-    """Return the scheduler of a lineup."""
+    """Return the maker of a lineup's scheduler."""
     return Maker(
         partial(empty_scheduler, lineup),
         partial(SamplingParams, ignore_eos=True),
@@ -58,9 +58,9 @@ def ours(lineup: Lineup) -> Maker:
 
 
 def beside(makers: Mapping[str, Maker], num_rounds: int, num_admissions: int) -> Iterator[Case]:
-    """Yield the cost of a decode, an arrival and an admission of each implementation; the last is the base.
+    """Yield the cost of a decode, an arrival and an admission in each implementation; the last is the base.
 
-    Raises `RuntimeError` if they do not do the same work.
+    Raises `RuntimeError` if the implementations end with different numbers of free blocks.
     """
     base = list(makers)[-1]
     for count in RUNNING:
@@ -78,7 +78,7 @@ def beside(makers: Mapping[str, Maker], num_rounds: int, num_admissions: int) ->
 
 
 class Decoding:
-    """A full scheduler, all of whose requests decode in all rounds."""
+    """A full scheduler in which every request decodes in every round."""
 
     def __init__(self, maker: Maker, num_requests: int, settings: Mapping[str, Any], num_rounds: int) -> None:
         self.maker, self.num_requests, self.num_steps = maker, num_requests, steps_per_round(num_requests)
@@ -100,19 +100,19 @@ def per_request(seconds: float, count: int) -> Measured:
 
 
 def steps_per_round(num_requests: int) -> int:
-    """Return a number of steps in which every request fills at least one block, long enough to measure."""
+    """Return a number of steps that is long enough to measure; every request fills at least one block."""
     return BLOCK_SIZE * max(1, 256 // num_requests)
 
 
 def decode_prompt(index: int) -> list[int]:
-    """Return a prompt; each of 16 ends at another place within a block, so that in every step some fill a block."""
+    """Return a prompt. 16 consecutive prompts end at different places in a block, so some fill one in each step."""
     return [7 * index + place for place in range(PROMPT_LEN + index % BLOCK_SIZE)]
 
 
 def take_step(maker: Maker, scheduler: Any, num_requests: int | None = None) -> tuple[float, float]:
-    """Take a step; return the CPU seconds of its plan and of its update, without those to make up sampled tokens.
+    """Run a step; return the CPU seconds of planning and of updating, without those of making up sampled tokens.
 
-    Raises `RuntimeError` if it is not one of `num_requests` requests.
+    Raises `RuntimeError` unless the step schedules `num_requests` requests.
     """
     start = clock()
     step = scheduler.schedule()
@@ -126,9 +126,9 @@ def take_step(maker: Maker, scheduler: Any, num_requests: int | None = None) -> 
 
 
 def admissions(makers: Mapping[str, Maker], count: int, num_rounds: int) -> dict[str, list[Measured]]:
-    """Return what requests cost that are admitted in one step, all but the first with the same cached prefix.
+    """Measure the cost of requests that share a cached prefix and are all admitted in one step.
 
-    A request arrives when it is made of its tokens, hashed and queued. It is admitted to its only step, which ends it.
+    An arrival makes, hashes and queues a request. An admission schedules it for its only step, in which it finishes.
     """
     rounds = in_turns({name: partial(admit, maker, count) for name, maker in makers.items()}, num_rounds)
     parts = ("arrival", "schedule()", "update")
@@ -143,14 +143,14 @@ def admissions(makers: Mapping[str, Maker], count: int, num_rounds: int) -> dict
 
 
 def admit(maker: Maker, count: int, number: int) -> Measured:
-    """Return the CPU microseconds of an admission, and those of its parts and of an arrival."""
+    """Return the CPU microseconds of an admission, of its parts and of an arrival."""
     scheduler = maker.scheduler(count, 2 * count * (SHARED_TOKENS + OWN_TOKENS))
     shared, params = list(range(1000, 1000 + SHARED_TOKENS)), maker.params(max_tokens=1)
-    scheduler.add_request(maker.request("first", [*shared, 1], params))  # caches the prefix that the others share
+    scheduler.add_request(maker.request("first", [*shared, 1], params))  # caches the shared prefix
     take_step(maker, scheduler, 1)
     prompts = {f"r{index}": [*shared, *range(index, index + OWN_TOKENS)] for index in range(count)}
     freeze()
-    requests, start = [], clock()  # kept to the end: giving their memory back is not scheduling
+    requests, start = [], clock()  # keeps the requests to the end: freeing their memory is not scheduling
     for name, prompt in prompts.items():
         requests.append(maker.request(name, prompt, params))
         scheduler.add_request(requests[-1])
@@ -185,7 +185,7 @@ def empty_scheduler(
 
 
 def freeze() -> None:
-    """Run the garbage collector once, on what was excluded too, then exclude all remaining objects from it."""
+    """Collect all garbage once, including excluded objects, then exclude all remaining objects from collection."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The chats of `bench speculative`, and transformers' own drafts on them."""
+"""Defines the chats of `bench speculative`, and runs transformers' own drafting methods on them."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ MAX_TOKENS = 80
 
 
 def questions(workload: str, count: int) -> list[str]:
-    """Return the questions of the chats: the answer is a list copied from the question, or a new story."""
+    """Return the chats' questions, whose answers are lists copied from the question, or new stories."""
     rng = Random(workload)
     if workload == COPYING:
         return [f"Repeat these words:\n{', '.join(rng.sample(THINGS, 8))}." for _ in range(count)]
@@ -32,13 +32,13 @@ def questions(workload: str, count: int) -> list[str]:
 
 
 def chats(workload: str, work: Work) -> list[TimedRequest]:
-    """Return the questions as requests, the same in every round: how well drafts are guessed depends on the text."""
+    """Return the questions as requests. Rounds repeat them, because draft acceptance depends on the text."""
     texts = questions(workload, work.size)
     return [TimedRequest(0.0, str(number), work.chat(text), MAX_TOKENS) for number, text in enumerate(texts)]
 
 
 def transformers_peers() -> Mapping[str, Callable[[list[TimedRequest]], Measured]]:
-    """Return the embedded model in transformers: greedy `generate`, plain, with its own prompt lookup, or assisted."""
+    """Return sides that run the embedded model with transformers' greedy `generate`: plain, prompt lookup, assisted."""
     model: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED_MODEL, dtype=torch.float32)
     assistant: Any = AutoModelForCausalLM.from_pretrained(EMBEDDED_DRAFT_MODEL, dtype=torch.float32)
     assistant.generation_config.num_assistant_tokens = DRAFTS.num_speculative_tokens

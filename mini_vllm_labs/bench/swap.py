@@ -1,4 +1,4 @@
-"""A preempted request comes back: are its K and V computed again, or were they copied out? (Both ways of V0.)"""
+"""Compares vLLM V0's two ways to resume a preempted request: recompute its K and V, or swap them out and in."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,19 +14,19 @@ from mini_vllm_labs.simulation.model_shapes import find_model_shape
 
 SIMULATED_LENGTHS = (16, 64, 256, 1024, 4096, 16384, 65536)
 MEASURED_LENGTHS = (64, 128, 256, 512, 1024, 1984)
-# Assumed, not measured: bytes per second between a GPU and the host, and the seconds to launch one copy of a block of
-# one layer's K or V, as V0 copied them.
+# Assumed, not measured: bytes per second between a GPU and the host, and the seconds to launch one copy. V0 copied
+# each block of one layer's K or V separately.
 HOST_BANDWIDTH = {"L4": 20e9, "A100-80GB": 24e9, "H100": 50e9}
 SECONDS_PER_COPY = 5e-6
 BLOCK_SIZE = 16
 MODEL = "Llama-3.1-8B"
-DECODES = (32, 32, 32_000, 32_000, 32)  # requests, tokens, tokens and pairs that they attend to, tokens sampled
+DECODES = (32, 32, 32_000, 32_000, 32)  # requests, tokens, attended tokens, attended pairs, sampled tokens
 
-Seconds = dict[int, tuple[float, float]]  # by the tokens that were computed: again, and out and in
+Seconds = dict[int, tuple[float, float]]  # computed tokens -> (seconds to recompute, seconds to swap out and in)
 
 
 def crossing(seconds: Seconds) -> str:
-    """Say between which lengths it changes which of the two is faster."""
+    """Describe at which lengths the faster of the two methods changes."""
     faster = {length: "swapping" if swap < again else "computing again" for length, (again, swap) in seconds.items()}
     changes = [(before, length) for before, length in pairwise(faster) if faster[before] != faster[length]]
     parts = [f"at {length:,} tokens {faster[length]} is faster, at {before:,} not yet" for before, length in changes]
@@ -34,7 +34,7 @@ def crossing(seconds: Seconds) -> str:
 
 
 def swap_cases(lineup: Lineup, num_rounds: int, threads: int | None, *, quick: bool) -> Iterator[Case]:
-    """Yield a case for each simulated GPU, then for this machine: the sides are lengths. Imports torch."""
+    """Yield a case for each simulated GPU, then for this machine. The sides are lengths. Imports torch."""
     import torch
 
     for gpu in HOST_BANDWIDTH:
@@ -45,7 +45,7 @@ def swap_cases(lineup: Lineup, num_rounds: int, threads: int | None, *, quick: b
 
 
 def case_of(where: str, seconds: Seconds) -> Case:
-    """Return how many times as long computing takes as swapping, by length."""
+    """Build the case whose sides are the ratios of recomputing to swapping, by length."""
     sides = {}
     for length, (again, swap) in seconds.items():
         figures = {"computed again": Quantity(again, "s"), "swapped": Quantity(swap, "s")}
@@ -54,7 +54,7 @@ def case_of(where: str, seconds: Seconds) -> Case:
 
 
 def simulate(gpu: str, model: str) -> Seconds:
-    """Compare by a GPU's cost model and the bandwidth of its bus: what either adds to a step of 32 decodes."""
+    """Compute what recomputing and swapping add to a step of 32 decodes, by cost model and bus bandwidth."""
     shape = find_model_shape(model)
     cost, seconds = gpu_cost_model(find_gpu(gpu), shape), Seconds()
     for length in SIMULATED_LENGTHS:
@@ -66,9 +66,9 @@ def simulate(gpu: str, model: str) -> Seconds:
 
 
 def measure(lineup: Lineup, num_rounds: int, lengths: Sequence[int] = MEASURED_LENGTHS) -> Seconds:
-    """Compare on this machine, with the embedded model alone; the fastest round counts. Imports torch.
+    """Measure both on this machine with only the embedded model; the fastest round counts. Imports torch.
 
-    A step of two tokens is taken off computing: its overhead and its sampled token come after swapping, too.
+    The time of a two-token step is subtracted from recomputing, because swapping also needs a step with that overhead.
     """
     from mini_vllm import LLM, EngineConfig, SamplingParams
     from mini_vllm.config import KVTransferConfig

@@ -1,4 +1,4 @@
-"""Whole workloads on mini-vLLM and on other backends, in turns, each in its own process."""
+"""Serves whole workloads on mini-vLLM and other backends in turns, each in its own process."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -13,9 +13,9 @@ from mini_vllm_labs.bench.peer_process import PeerProcess, why_missing
 from mini_vllm_labs.bench.plan import NUM_SLOW, OURS, PROFILED, SLOW, STREAM, WORKLOADS, ThroughputPlan, Workload
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport, unreported
 
-LOAD = 0.5  # of mini-vLLM's requests per second with all at once: a stream that it can keep up with
+LOAD = 0.5  # of mini-vLLM's requests per second with all at once, so that it can keep up with the stream
 STREAM_RATE = 0.98
-"""In a stream no backend serves more than arrives: tokens/s within 2% count as equal, and latencies decide."""
+"""No backend can serve a stream faster than it arrives: tokens/s within 2% count as equal, and latencies decide."""
 RATE, BETWEEN = "tokens/s", "between tokens"
 MEDIANS = ("first token", BETWEEN, "per token")
 
@@ -28,7 +28,7 @@ def throughput_cases(
 ) -> Iterator[Case]:
     """Start all backends, and yield a case for each workload. Raises `PeerError` if mini-vLLM fails.
 
-    `facts` gets what the cases have in common. `explain` returns notes on our fastest round.
+    The facts that all cases share are added to `facts`. `explain` returns notes on our fastest round.
     """
     settings = plan.settings()
     facts |= {"max_num_batched_tokens": settings.max_num_batched_tokens, "kv_cache_tokens": settings.kv_cache_tokens}
@@ -43,9 +43,9 @@ def throughput_cases(
 
 
 class Backends:
-    """The running backends, mini-vLLM first. A backend that fails is left out, and `missing` has the reason.
+    """The running backends, mini-vLLM first. A backend that fails is removed, and `missing` has the reason.
 
-    `ours` are mini-vLLM's rounds of the last workload.
+    `ours` holds mini-vLLM's rounds of the last workload.
     """
 
     def __init__(self, plan: ThroughputPlan, report: ProgressReport) -> None:
@@ -93,12 +93,12 @@ class Backends:
         served = self.peers[name].serve(requests, lambda done: self.report(text, done, count), workload.load)
         if name == OURS:
             self.ours.append(served)
-        # Above temperature 0 every backend has draws of its own.
+        # Above temperature 0 every backend draws different tokens.
         token_ids = None if workload.load.temperature else served.token_ids
         return Measured(served.tokens_per_second, figures_of(requests, served), token_ids)
 
     def drop(self, name: str, error: RuntimeError, when: str = "") -> None:
-        """Continue without a backend and record why. Raises `error` for mini-vLLM: all ratios need it."""
+        """Continue without a backend and record why. Raises `error` for mini-vLLM, because all ratios need it."""
         if name == OURS:
             raise error
         self.missing[name] = f"{error}{when}"
@@ -111,7 +111,7 @@ class Backends:
 
 
 def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
-    """Return the seconds by operator of a round of mini-vLLM, after a warm-up round."""
+    """Measure mini-vLLM's seconds by operator in one round, after a warm-up round."""
     warm_up, requests = plan.profiled()
     with closing(PeerProcess(PROFILED, plan.settings())) as peer:
         peer.serve(warm_up)
@@ -119,7 +119,7 @@ def seconds_by_operator(plan: ThroughputPlan) -> dict[str, float]:
 
 
 class Versus(NamedTuple):
-    """One comparison: how many times faster ours is, and the least that counts as not slower."""
+    """One comparison: `times` is how many times faster ours is, and below `aim` ours counts as slower."""
 
     words: str
     times: float
@@ -131,9 +131,9 @@ class Versus(NamedTuple):
 
 
 def versus(case: Case, peer: str) -> list[Versus]:
-    """Return what counts in a workload: always tokens/s, in a stream three median latencies, in a batch one.
+    """Compare ours with a peer by tokens/s, and by three median latencies in a stream or one in a batch.
 
-    With everything at once backends compute batches of different sizes, so latencies say little there.
+    With all requests at once backends compute batches of different sizes, so latencies mean little there.
     """
     in_stream = case.title.startswith(STREAM)
     latencies = MEDIANS if in_stream else () if case.title in WORKLOADS else (BETWEEN,)

@@ -1,4 +1,4 @@
-"""What a user of transformers would run instead: `generate` on padded batches, and continuous batching."""
+"""Runs the alternatives of a transformers user as backends: `generate` on padded batches, and continuous batching."""
 
 import inspect
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ PAGE_SIZE = 32
 
 
 def load(settings: BackendSettings) -> Any:
-    """Return the model as transformers loads it."""
+    """Load the model with transformers."""
     model: Any = AutoModelForCausalLM.from_pretrained(
         settings.model, dtype=getattr(torch, settings.dtype), trust_remote_code=False
     )
@@ -24,12 +24,12 @@ def load(settings: BackendSettings) -> Any:
 
 
 def sampling(temperature: float) -> dict[str, Any]:
-    """Return the options of `generate`. Its own default keeps the 50 likeliest tokens; 0 keeps all."""
+    """Return the sampling options of `generate`. Its default `top_k` keeps the 50 likeliest tokens; 0 keeps all."""
     return {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
 
 
 class TokenClock(StoppingCriteria):
-    """Never stops: transformers calls it after every token, and it notes the time."""
+    """Notes the time of every token. transformers calls it after each token; it never stops generation."""
 
     def __init__(self, arrivals: Arrivals) -> None:
         self.arrivals = arrivals
@@ -41,9 +41,9 @@ class TokenClock(StoppingCriteria):
 
 
 class StaticBatches:
-    """`generate` on up to `batch_size` requests that have arrived, padded to the longest, until all have ended.
+    """Calls `generate` on up to `batch_size` arrived requests, padded to the longest, until all have ended.
 
-    A load with a batch size of its own decides instead, except where requests are served one by one.
+    The batch size of a load takes precedence, except if requests are served one by one.
     """
 
     def __init__(self, settings: BackendSettings, batch_size: int) -> None:
@@ -52,7 +52,7 @@ class StaticBatches:
         self.facts: dict[str, Any] = {"batch_size": batch_size}
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
-        """Serve a round; each batch holds the requests that wait when the previous batch has ended."""
+        """Serve a round; each batch holds the requests that are waiting when the previous batch ends."""
         batch_size = self.batch_size if self.batch_size == 1 else load.batch_size or self.batch_size
         arrivals = Arrivals(requests, batch_size, on_progress)
         while not arrivals.all_in:
@@ -70,7 +70,7 @@ class StaticBatches:
         input_ids = torch.zeros(len(batch), longest, dtype=torch.int64)
         attention_mask = torch.zeros_like(input_ids)
         for row, request in enumerate(batch):
-            # Padded on the left, because `generate` goes on at the right end.
+            # Padded on the left, because `generate` appends at the right end.
             input_ids[row, longest - request.num_prompt_tokens :] = torch.tensor(request.prompt_token_ids)
             attention_mask[row, longest - request.num_prompt_tokens :] = 1
         generated = self.model.generate(
@@ -87,7 +87,7 @@ class StaticBatches:
 
 
 class Continuous:
-    """transformers' own continuous batching, fed through its manager."""
+    """Serves requests with transformers' continuous batching, through its manager."""
 
     def __init__(self, settings: BackendSettings) -> None:
         self.model = load(settings)
@@ -103,12 +103,12 @@ class Continuous:
         self.facts: dict[str, Any] = {"page_size": PAGE_SIZE}
 
     def serve(self, requests: Sequence[TimedRequest], on_progress: OnProgress, load: Load) -> ServedRound:
-        """Serve a round. The times of the tokens are those that the manager records."""
+        """Serve a round. The manager records the times of the tokens."""
         index_of: dict[str, int] = {}
         if load.temperature != self.temperature:
-            self.model.destroy_cached_continuous_batching_manager()  # it would go on as it began
+            self.model.destroy_cached_continuous_batching_manager()  # it would keep the old temperature
             self.temperature = load.temperature
-        # -1 is no token, so that each request gets its whole length.
+        # -1 is not a token id, so every request runs to its full length.
         generation = GenerationConfig(  # type: ignore[no-untyped-call]
             **sampling(load.temperature), eos_token_id=-1, pad_token_id=0, max_new_tokens=1
         )
@@ -117,7 +117,7 @@ class Continuous:
             continuous_batching_config=self.batching,
             block=True,
             timeout=5,
-            persistent_manager=True,  # else every round would pay for a new cache
+            persistent_manager=True,  # otherwise every round would allocate a new cache
             warmup=False,
         ) as manager:
             arrivals = Arrivals(requests, load.batch_size, on_progress)
@@ -129,7 +129,7 @@ class Continuous:
                     )
                     index_of[request_id] = index
                 wait = 1.0 if arrivals.all_in else max(1e-3, requests[arrivals.next].arrival_time - arrivals.now)
-                result = manager.get_result(timeout=min(1.0, wait))  # a manager that has died is noticed
+                result = manager.get_result(timeout=min(1.0, wait))  # the timeout reveals a dead manager
                 if result is not None and result.is_finished():
                     times = [moment - arrivals.start for moment in result.timestamps]
                     arrivals.note(index_of[result.request_id], list(result.generated_tokens), times)

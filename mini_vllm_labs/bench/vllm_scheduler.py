@@ -1,8 +1,7 @@
-"""Our scheduler and vLLM 0.13.0's own in one process, in turns.
+"""Compares our scheduler with vLLM 0.13.0's in one process, in turns.
 
 `python -m mini_vllm_labs.bench.vllm_scheduler LINEUP ROUNDS ADMISSIONS` runs in `.venv-vllm` and writes a JSON line per
-comparison. Every decision of vLLM's is taken by its own, unmodified code; its configuration is made up, because no
-model runs here.
+comparison. vLLM's scheduler runs unmodified; its configuration is made up, because no model runs here.
 """
 
 import json
@@ -24,7 +23,7 @@ ABSENT = "lora_config", "kv_events_config", "kv_transfer_config", "ec_transfer_c
 
 
 def vllms() -> Maker:
-    """Return vLLM's scheduler with prefix caching, as its engine makes it for a text model with full attention."""
+    """Return the maker of vLLM's scheduler: prefix caching on, a text model with full attention."""
     import torch
     from vllm import sampling_params
     from vllm.config import CacheConfig, ObservabilityConfig, SchedulerConfig
@@ -53,7 +52,7 @@ def vllms() -> Maker:
         return Scheduler(
             config,
             kv_cache_interface.KVCacheConfig(NUM_BLOCKS, kv_cache_tensors=[], kv_cache_groups=groups),
-            # Asked only whether a request has a grammar, which it does not need to be set up for.
+            # An uninitialized manager: the scheduler only checks whether a request has a grammar.
             StructuredOutputManager.__new__(StructuredOutputManager),
             BLOCK_SIZE,
         )

@@ -1,6 +1,6 @@
-"""The test groups of a phase: random situations, each group about one property and with its own points.
+"""Defines the test groups of each phase. A group tests one property in random situations, for its points.
 
-A mistake costs the points of the groups that it breaks, and no others. To add a group, add a line to `SITUATIONS`.
+A mistake only costs the points of the groups that it breaks. To add a group, add a line to `SITUATIONS`.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from mini_vllm_labs.classroom.judge.scenario import Features
 
 @dataclass(frozen=True)
 class TestGroup:
-    """One property of a phase. `draw` makes its situations."""
+    """Tests one property of a phase. `draw` draws its situations."""
 
     phase: int
     title: str
@@ -22,11 +22,11 @@ class TestGroup:
 
 
 def tensors(name: str, module: str = "tensors") -> Draw:
-    """Return a function that draws a question with tensors, whose module imports torch."""
+    """Return a function that draws a question with tensors and imports its module, and so torch, only then."""
     return lambda rng: getattr(importlib.import_module(f"mini_vllm_labs.classroom.judge.questions.{module}"), name)(rng)
 
 
-# Phase, title of the group, and what draws its situations.
+# Phase -> title of the group -> function that draws its situations.
 SITUATIONS: dict[int, dict[str, Draw]] = {
     1: {
         "clamp": Cases(1, 1),
@@ -114,7 +114,7 @@ SITUATIONS: dict[int, dict[str, Draw]] = {
         "least slack": Cases(13, 2),
     },
 }
-POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # of the others: 10
+POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # all others: 10
 TEST_GROUPS = [
     TestGroup(phase, title, POINTS.get(title, 10), draw)
     for phase, groups in SITUATIONS.items()

@@ -1,4 +1,4 @@
-"""The judge: grades every submission on the same situations, drawn from one secret seed."""
+"""Grades every submission on the same situations, drawn from one secret seed."""
 
 import hashlib
 from collections.abc import Callable, Container
@@ -26,7 +26,7 @@ from mini_vllm_labs.runs.sandbox.channel import ChannelError
 
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
-MORE_TIME = 4  # factor for the second try of a situation that was late: the machine may have been busy
+MORE_TIME = 4  # factor for the second try of a late situation, because the machine may have been busy
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
 PHASES_WITH_TENSORS = (6, 7, 9, 10, 11, 12)
@@ -34,7 +34,7 @@ NO_TIME = Outcome("not played", "Not played: the situations before took all the 
 
 
 class Judge:
-    """Grades submissions. `on_progress` is called with the current activity and the number of situations played."""
+    """Grades submissions. `on_progress` receives the current activity and the number of situations played."""
 
     def __init__(
         self, settings: JudgeSettings, jail: Jail, on_progress: Callable[[str, int], None] = lambda what, done: None
@@ -49,7 +49,7 @@ class Judge:
     def grade(self, submission: Submission) -> SubmissionGrade:
         """Grade one submission: each phase alone, then all written phases together."""
         self.on_progress("drawing situations", 0)
-        self.draw(submission.starters)  # before the clock starts: this time is the judge's own
+        self.draw(submission.starters)  # before the clock starts, so that drawing does not count
         start = monotonic()
         self._deadline = start + 60 * self.settings.minutes
         grade = SubmissionGrade(submission.name, submission.error, submission.notes)
@@ -97,7 +97,7 @@ class Judge:
         return group_result(group, outcomes)
 
     def play_together(self, number: int, up_to: int, workers: Workers) -> Outcome:
-        """Play a situation with all phases up to one in the same engine; one that is late gets a second chance."""
+        """Play a situation with phases 1 to `up_to` in one engine, with a second chance if it is late."""
         if monotonic() > self._deadline:
             return NO_TIME
         asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
@@ -112,7 +112,7 @@ class Judge:
         return with_second_chance(play_in, self.settings.seconds, self._deadline)
 
     def draw(self, phases: Container[int]) -> None:
-        """Draw the situations of some phases, unless they are drawn already."""
+        """Draw the situations of some phases, unless they exist already."""
         for group in (group for group in self.groups if group.phase in phases):
             for number in range(self.settings.situations):
                 self.situation(group, number)
@@ -128,7 +128,7 @@ class Judge:
 
 
 class PhaseSession:
-    """One phase of one submission. `error`: why the file cannot be loaded."""
+    """One phase of one submission. `error` explains why the file cannot be loaded."""
 
     def __init__(self, judge: Judge, phase: int, workers: Workers, deadline: float) -> None:
         self.judge = judge
@@ -138,7 +138,7 @@ class PhaseSession:
         self.deadline = deadline
 
     def play(self, situation: JudgeQuestion) -> Outcome:
-        """Play one situation; note in `error` if the file cannot be loaded."""
+        """Play one situation; set `error` if the file cannot be loaded."""
         usual = self.judge.settings.seconds
         return with_second_chance(lambda seconds: self._play_in(situation, seconds), usual, self.deadline)
 
@@ -146,16 +146,16 @@ class PhaseSession:
         worker = self.workers.fresh(with_torch=self.phase in PHASES_WITH_TENSORS, until=self.deadline)
         if failed := load(worker, self.phase):
             if failed.status == "late" and seconds <= self.judge.settings.seconds:
-                return failed  # it gets its second chance
+                return failed  # the caller gives it a second chance
             self.error = f"The file cannot be loaded. {failed.message}"
             return Outcome("not played", self.error)
         return play(situation, worker, seconds)
 
 
 def with_second_chance(play_in: Callable[[float], Outcome], seconds: float, deadline: float) -> Outcome:
-    """Return the outcome of `play_in`, which takes a time limit; it gets more time if it was late.
+    """Return the outcome of `play_in` under a time limit; if it is late, call it again with more time.
 
-    What is late because the deadline of all came first was not played.
+    If the overall deadline ends it first, the outcome is `NO_TIME`.
     """
     outcome = play_in(seconds)
     if outcome.status == "late" and monotonic() < deadline:
@@ -164,7 +164,7 @@ def with_second_chance(play_in: Callable[[float], Outcome], seconds: float, dead
 
 
 def load(worker: JailedWorker, phase: int) -> Outcome | None:
-    """Import the file of a phase in the worker; return how that failed, None if it did not."""
+    """Import the file of a phase in the worker; return the failure, or None on success."""
     worker.set_deadline(LOAD_SECONDS)
     try:
         worker.load(phase)
@@ -176,6 +176,6 @@ def load(worker: JailedWorker, phase: int) -> Outcome | None:
 
 
 def last_in_a_row(written: list[int]) -> int:
-    """Return the last of phases 1, 2, ... that are written without a gap; the model's phase 6 does not count."""
+    """Return the last of phases 1, 2, ... written without a gap, 5 at most: phase 6 needs a model."""
     row = range(1, LAST_WITHOUT_MODEL + 1)
     return next((number - 1 for number in row if number not in written), LAST_WITHOUT_MODEL)

@@ -1,4 +1,4 @@
-"""A question to a learner's file: what the worker is asked, and the reference's answer, which stays here."""
+"""Makes questions to a learner's file: a call for the worker, and the reference's answer, which the judge keeps."""
 
 import base64
 import importlib
@@ -21,7 +21,7 @@ MAX_CHARACTERS = 600
 
 @dataclass(frozen=True)
 class JudgeQuestion:
-    """A driver and its arguments, packed for the worker; the right answers, and each question as a text."""
+    """A driver with packed arguments for the worker, the right answers, and each question as a text."""
 
     phase: int
     driver: str
@@ -38,20 +38,20 @@ def reference(phase: int) -> Any:
 def question(
     phase: int, driver: str, *arguments: Any, shown: Sequence[str] = (), scenario: EngineScenario | None = None
 ) -> JudgeQuestion:
-    """Ask the reference and return its answers with the question."""
+    """Build a question with the reference's answers."""
     expected = checked(DRIVERS[driver]({phase: reference(phase)}, *pickle.loads(pickle.dumps(arguments))))
     return JudgeQuestion(phase, driver, packed(arguments), expected, shown, scenario)
 
 
 def packed(arguments: tuple[Any, ...]) -> str:
-    """Return the arguments of a driver as a text for the worker, which trusts the judge."""
+    """Pack the arguments of a driver into a text. They are pickled, because the worker trusts the judge."""
     return base64.b64encode(zlib.compress(pickle.dumps(arguments), 1)).decode()
 
 
 def same(expected: Json, found: Json) -> bool:
-    """Return whether an answer is right: numbers up to rounding, entries in order, any truth value for True.
+    """Return whether an answer is right: floats up to rounding, entries in order, any truthy value for True.
 
-    A text is none: it says how two answers to the same question differ.
+    A text is not a truth value, because it describes how two answers to the same question differ.
     """
     if isinstance(expected, bool):
         return not isinstance(found, str | None) and expected is bool(found)
@@ -63,7 +63,7 @@ def same(expected: Json, found: Json) -> bool:
     if isinstance(expected, list):
         if not isinstance(found, list) or len(expected) != len(found):
             return False
-        if set(map(type, expected)) == {int}:  # most of all values stand in such lists
+        if set(map(type, expected)) == {int}:  # a fast path: most values are in such lists
             return expected == found and float not in map(type, found)
         return all(map(same, expected, found))
     if not isinstance(expected, dict) or not isinstance(found, dict):
@@ -88,7 +88,7 @@ def difference(asked: JudgeQuestion, found: list[Json]) -> str:
 
 
 def differing_parts(label: str, expected: Json, found: Json) -> list[tuple[str, Json, Json]]:
-    """Return (name, expected, found) of the innermost parts with a name that differ."""
+    """Return (name, expected, found) for the innermost named parts that differ."""
     if isinstance(expected, dict) and isinstance(found, dict) and list(expected) == list(found):
         pairs = [(f"{label} {key}".strip(), expected[key], found[key]) for key in expected]
     elif label == "arguments" and isinstance(found, list) and len(expected) == len(found):
@@ -103,7 +103,7 @@ def differing_parts(label: str, expected: Json, found: Json) -> list[tuple[str, 
 
 
 def names_of(value: Json) -> Json:
-    """Return a request by its id, and a list with its requests by their ids."""
+    """Replace requests by their ids, also in lists."""
     if isinstance(value, list):
         return [names_of(one) for one in value]
     return value["request"] if isinstance(value, dict) and "request" in value else value

@@ -1,4 +1,4 @@
-"""Record a script: what is done here with a phase's reference is repeated in a worker with the learner's file."""
+"""Records a script of calls to a phase's reference, which a worker repeats with the learner's file."""
 
 import io
 import pickle
@@ -12,11 +12,11 @@ from mini_vllm_labs.classroom.judge.question import JudgeQuestion, question, ref
 from mini_vllm_labs.classroom.worker.scenario import EngineScenario
 from mini_vllm_labs.classroom.worker.script import Call
 
-SHARED = ("FlatBatch",)  # the layers of a step are given the same one
+SHARED = ("FlatBatch",)  # all layers of a step receive the same object
 
 
 class Script:
-    """Calls to the functions of a phase. Each is recorded with the state that its arguments have at that moment."""
+    """Records calls to a phase's functions, each with the current state of its arguments."""
 
     def __init__(self, phase: int) -> None:
         self.phase = phase
@@ -29,7 +29,7 @@ class Script:
 
     @property
     def functions(self) -> Any:
-        """The functions of the reference, whose calls are recorded."""
+        """The reference's functions; their calls are recorded."""
         return RecordedFunctions(self)
 
     def call(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -46,7 +46,7 @@ class Script:
         return question(self.phase, "replay", self.phase, self.calls, shown=self._shown, scenario=scenario)
 
     def number_of(self, request: Request) -> int:
-        """Return the number of a request, the same in every call."""
+        """Return the number of a request, which is the same in every call."""
         number = next((number for number, one in enumerate(self._requests) if one is request), None)
         if number is None:
             number = len(self._requests)
@@ -65,7 +65,7 @@ class Script:
 
 
 class RecordedFunctions:
-    """The functions of a script's phase."""
+    """Offers the functions of a script's phase and records each call."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -75,7 +75,7 @@ class RecordedFunctions:
 
 
 class TensorWriter(pickle.Pickler):
-    """Writes a part of a tensor alone: what lies beside it in memory may be anything, answers among it."""
+    """Pickles only the visible part of a tensor, because the rest of its storage may contain answers."""
 
     def reducer_override(self, thing: Any) -> Any:
         if not hasattr(thing, "untyped_storage") or thing.untyped_storage().nbytes() == thing.nbytes:
@@ -84,7 +84,7 @@ class TensorWriter(pickle.Pickler):
 
 
 class ArgumentWriter(TensorWriter):
-    """Writes arguments for a worker. Raises `TypeError` rather than write anything of the reference or of the tests."""
+    """Pickles arguments for a worker. Raises `TypeError` for objects of the reference or of the tests."""
 
     def __init__(self, file: io.BytesIO, script: Script) -> None:
         super().__init__(file)
@@ -107,7 +107,7 @@ class ArgumentWriter(TensorWriter):
 
 
 def shown(value: Any) -> str:
-    """Return an argument as a learner may want to read it."""
+    """Return an argument in a readable form for the learner."""
     match value:
         case Request():
             counted = f"{value.num_computed_tokens} of {value.num_tokens} tokens computed"

@@ -1,1 +1,1 @@
-"""The code that runs in a worker with the learner's: the only part of the judge visible in a jail."""
+"""Runs in a worker together with the learner's code; the only part of the judge visible in a jail."""

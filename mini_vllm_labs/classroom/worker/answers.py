@@ -1,4 +1,4 @@
-"""Converts values of a learner's code to plain JSON in the worker, and checks that JSON in the judge."""
+"""Converts values from a learner's code to plain JSON in the worker, and checks that JSON in the judge."""
 
 import operator
 import sys
@@ -23,7 +23,7 @@ Json = Any
 
 
 class AnswerError(ValueError):
-    """A worker sent a value that the judge refuses."""
+    """A worker sent a value that the judge rejects."""
 
 
 class Describer:
@@ -86,13 +86,13 @@ class Describer:
 
 
 def raised(error: BaseException) -> Json:
-    """Turn an exception into an answer: its kind, and an explanation for the learner."""
+    """Turn an exception into an answer: its type, and an explanation for the learner."""
     kind = next((kind.__name__ for kind in BY_CONTRACT if isinstance(error, kind)), type(error).__name__)
     return {"raises": kind, "text": explain(error, {})[:MAX_TEXT]}
 
 
 def checked(value: Json, depth: int = 0) -> Json:
-    """Make the texts in a worker's JSON printable. Raises `AnswerError` if it is too deep, long or large."""
+    """Make the texts in a worker's JSON printable. Raises `AnswerError` if a value is too deep, long or large."""
     if depth > MAX_DEPTH:
         raise AnswerError(f"a value is nested more than {MAX_DEPTH} deep")
     if isinstance(value, int) and not -MAX_INTEGER < value < MAX_INTEGER:
@@ -104,7 +104,7 @@ def checked(value: Json, depth: int = 0) -> Json:
     if isinstance(value, list):
         is_plain = depth < MAX_DEPTH and set(map(type, value)) == {int}
         if is_plain and max(value) < MAX_INTEGER and min(value) > -MAX_INTEGER:
-            return value  # most values of a submission are numbers in such lists
+            return value  # a fast path: most values are in such lists
         return [checked(item, depth + 1) for item in value]
     if isinstance(value, dict):
         return {checked(key): checked(item, depth + 1) for key, item in value.items()}

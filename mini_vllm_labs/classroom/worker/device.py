@@ -1,4 +1,4 @@
-"""Runs a learner's function as if on a GPU, which shows without one whether the code forgets the device."""
+"""Runs a learner's function as if on a GPU, to detect without one that the code ignores the device."""
 
 import importlib
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def device_tensors() -> Any:
-    """Import the module lazily, because it loads torch, which phases 1 to 5 do not need."""
+    """Import `device_tensors` lazily, because it loads torch, which phases 1 to 5 do not need."""
     return importlib.import_module("mini_vllm_labs.grading.labtest.device_tensors")
 
 
 def on_a_device(function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
     """Call a function as if its tensors were on a GPU; torch may raise its usual error.
 
-    Raises `RuntimeError` if the function returns a tensor that is not on the device of the arguments.
+    Raises `RuntimeError` if the function returns a tensor on the host.
     """
     devices = device_tensors()
     there = [devices.on_device(one) if hasattr(one, "device") else one for one in (*positional, *named.values())]

@@ -1,4 +1,4 @@
-"""What the judge may ask a worker to do with a learner's files, by name. It does the same with the reference."""
+"""Defines the drivers that run questions on a learner's files in a worker, and on the reference in the judge."""
 
 import importlib
 import operator
@@ -19,11 +19,10 @@ from mini_vllm_labs.runs.sandbox.errors import UnusableAnswerError
 def rejection_sample(
     files: Mapping[int, Any], cases: list[tuple[Sequence[int], list[Any], list[Any], list[float], int, int]]
 ) -> list[Json]:
-    """Return how often each list of tokens comes out of each case, over an even grid of draws for the last token.
+    """Count how often each case returns each list of tokens, over an even grid of draws for the last token.
 
-    Tokens may share the interval from 0 to 1 in any order, so a single draw decides nothing. Only the row that
-    the last token is drawn in gets the draws of the grid. The smallest and the largest draw may give any token that
-    the grid gives.
+    A grid is needed because tokens may divide the interval from 0 to 1 in any order. Only the row of the last token
+    receives the grid's draws. The smallest and the largest draw may return any token that the grid returns.
     """
     import torch
 
@@ -51,14 +50,14 @@ def rejection_sample(
 
 
 def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
-    """Return what the graded tests of a phase see of each case, (play, what it is given)."""
-    # Here, because phase 9's plays load numpy: a third of the start of a worker, and most workers are not for it.
+    """Return the observations of each case, (play, its arguments), as in the graded tests of a phase."""
+    # Imported here, because phase 9's plays load numpy, a third of a worker's start, and few workers need it.
     plays = importlib.import_module(f"mini_vllm_labs.grading.labtest.phase{phase}_plays")
     return [described(getattr(plays, play)(files[phase], *given)) for play, given in cases]
 
 
 def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
-    """Return all that a play sees; of one that makes one call after another by the number of the call."""
+    """Return the observations of a play; those of a play with several calls by the number of the call."""
     if not isinstance(played, Iterator):
         return played
     steps = filter(lambda step: isinstance(step, dict), played)
@@ -66,7 +65,7 @@ def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:
 
 
 def watching(driver: Callable[..., list[Json]]) -> Callable[..., list[Json]]:
-    """Return a driver whose last answer is the earlier answer that a later call has changed, None if there is none."""
+    """Wrap a driver to append one answer: the first earlier answer that a later call changed, or None."""
 
     @wraps(driver)
     def watched(files: Mapping[int, Any], *arguments: Any) -> list[Json]:

@@ -1,8 +1,8 @@
 """The worker's program: load the learner's files and answer the judge's questions.
 
-Everything here runs in the same process as the learner's code, which may change it. The judge relies on none of it:
-a worker sends answers only, the judge compares them with its own, and nothing in the worker knows the right ones,
-but that a call should cost little and leave nothing (`course/labtest/work.py`).
+Everything here runs in the same process as the learner's code, which may change it, so the judge does not trust it.
+A worker only sends answers, and the judge compares them with its own. The worker does not know the right answers,
+except that a call should cost little and leave nothing behind (`grading/labtest/work.py`).
 """
 
 import base64
@@ -25,26 +25,26 @@ from mini_vllm_labs.runs.sandbox.explain import explain
 from mini_vllm_labs.runs.sandbox.limits import Limits, limit_resources
 from mini_vllm_labs.runs.sandbox.source_text import newer_syntax
 
-MEMORY_BYTES = 1536 * 2**20  # beyond what is mapped already: Python, its libraries, torch
+MEMORY_BYTES = 1536 * 2**20  # in addition to the memory already mapped for Python, its libraries and torch
 LIMITS = Limits(2 * 2**30, stack_bytes=2**23, file_bytes=2**20, num_open_files=64, cpu_seconds=300, num_signals=64)
 MAX_PROCESSES = 32
-CAN_FORK = sys.platform == "linux"  # macOS has it too, but its own libraries, which torch uses, do not survive it
-FRESH = 75  # the status of a process that made room for a fresh one
+CAN_FORK = sys.platform == "linux"  # on macOS, system libraries that torch uses do not survive a fork
+FRESH = 75  # exit status of a process that a fresh one replaces
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
 
 
 def main() -> None:
-    """Answer the judge's questions on stdin and stdout, in a fresh process whenever it asks for one.
+    """Answer the judge's questions on stdin and stdout, in a fresh process whenever the judge requests one.
 
-    The first process loads what all of them need, and nothing of the learner's: it only waits for the others, one at
-    a time. `sys.argv` has the module to import for them or nothing, the filter against more processes in hexadecimal,
-    and the uid to run as in a jail, or 0 without one.
+    The first process loads shared modules but no learner's code; it forks the others and waits for them, one at a time.
+    `sys.argv` holds the module to import (may be empty), the filter against new processes in hexadecimal, and the uid
+    to use in a jail (0 without a jail).
     """
     channel, (module, no_processes, user) = take_stdio(), sys.argv[1:]
-    sys.modules["solutions"] = None  # type: ignore[assignment]  # against accidents only: the jail is the barrier
+    sys.modules["solutions"] = None  # type: ignore[assignment]  # only against accidents; the jail is the barrier
     if module:
         importlib.import_module(module)
-    gc.freeze()  # else the collector of each process would write to, and so copy, all that they share
+    gc.freeze()  # otherwise each process's collector would write to the shared pages and so copy them
     while True:
         if not CAN_FORK or (child := os.fork()) == 0:
             confine(int(user), bytes.fromhex(no_processes))
@@ -54,8 +54,8 @@ def main() -> None:
 
 
 def confine(user: int, no_processes: bytes) -> None:
-    """Give up the rights and resources that no starter needs, for good."""
-    # Only in a jail does the uid, and so the number of its processes, belong to this worker alone.
+    """Permanently give up the rights and resources that no starter needs."""
+    # Only in a jail is the uid, and so the process count, exclusive to this worker.
     limit_resources(replace(LIMITS, num_processes=MAX_PROCESSES) if user else LIMITS)
     give_up_root(user)
     if no_processes:
@@ -63,7 +63,7 @@ def confine(user: int, no_processes: bytes) -> None:
 
 
 def install_filter(program: bytes) -> None:
-    """Install a filter of system calls, a BPF program. Raises `OSError` if the system refuses it."""
+    """Install a BPF program that filters system calls. Raises `OSError` if the system refuses it."""
 
     class Program(ctypes.Structure):
         _fields_ = (("num_instructions", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
@@ -74,9 +74,9 @@ def install_filter(program: bytes) -> None:
 
 
 def answer_all(channel: Channel, *, stays: bool) -> NoReturn:
-    """Answer questions until the judge wants a fresh process, or no more.
+    """Answer questions until the judge requests a fresh process or closes the channel.
 
-    With `stays` this one must do: torch takes too long to be loaded again.
+    With `stays` this process continues on such a request, because loading torch again takes too long.
     """
     files: dict[int, Any] = {}
     try:
@@ -89,7 +89,7 @@ def answer_all(channel: Channel, *, stays: bool) -> NoReturn:
 
 
 def end_like(status: int) -> None:
-    """End as a child did, unless it made room for another."""
+    """End with the status of a child, unless a fresh process replaces it."""
     if os.WIFSIGNALED(status):
         os.kill(os.getpid(), os.WTERMSIG(status))
     if (code := os.waitstatus_to_exitcode(status)) != FRESH:
@@ -97,9 +97,9 @@ def end_like(status: int) -> None:
 
 
 def answer(files: dict[int, Any], message: Message) -> Message:
-    """Load a file, or put it a question; return the answer, or the explanation of what was raised.
+    """Load a file or answer a question; return the answer, or an explanation of the exception.
 
-    An echo is the message itself: it shows that the process answers, and has nothing else to say.
+    An echo returns the message itself, to show that the process responds and has no other output.
     """
     try:
         if "fresh" in message:
@@ -122,14 +122,14 @@ def load(folder: str) -> Any:
 
 
 def limit_memory() -> None:
-    """Limit all memory that can be mapped from here on: pages that may not be written count as no data, and stay."""
+    """Limit the address space that can still be mapped. A data limit would not count read-only pages."""
     if sys.platform == "linux":
         num_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         limit_resources(Limits(address_bytes=num_bytes + MEMORY_BYTES))
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the explanation of an exception for the learner."""
+    """Explain an exception to the learner."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).name == "starter.py":
         line = f"\n    {error.text.strip()}" if error.text else ""
         return f"starter.py has a syntax error in line {error.lineno}: {error.msg}{line}\n{newer_syntax(error)}"
@@ -137,7 +137,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def give_up_root(user: int) -> None:
-    """Switch to an unused uid if the jail was built by root. 0 changes nothing."""
+    """Switch to the uid `user` if root built the jail. 0 changes nothing."""
     if user and os.getuid() == 0:
         os.setgid(user)
         os.setuid(user)

@@ -1,4 +1,4 @@
-"""Reduces answers that may fairly differ between files to the part on which they must agree."""
+"""Normalizes answers that may legitimately differ between files."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from mini_vllm_labs.classroom.worker.device import on_a_device
 def tokens_drawn(sample: Callable[..., Any], logits: Any, params: Sequence[Any], draws: Sequence[float]) -> Any:
     """Return a sampler's tokens; in rows with top-k or top-p, tied tokens are mapped to the order of their ids.
 
-    A file may order tied tokens in any way. Its order shows in rows with equal logits and settings, by which token
+    A file may order tied tokens in any way. Rows with equal logits and settings reveal its order by the token that
     comes first.
     """
     found = on_a_device(sample, logits, params, draws)

@@ -1,4 +1,4 @@
-"""A scenario for a whole engine, and its run. In a worker the engine consists of the learner's phases."""
+"""Runs a scenario on a whole engine. In a worker the engine consists of the learner's phases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MAX_STEPS = 400
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRequest:
-    """A request of a scenario: it arrives before the step `arrival_step`."""
+    """A request that arrives before step `arrival_step`."""
 
     arrival_step: int
     request_id: str
@@ -36,7 +36,7 @@ class ScenarioRequest:
 
 @dataclass(frozen=True)
 class EngineScenario:
-    """The input of an engine run. `aborts` holds (step, request id); the abort happens before that step."""
+    """The input of an engine run. `aborts` holds (step, request id); each abort happens before its step."""
 
     config: EngineConfig
     arrivals: tuple[ScenarioRequest, ...]

@@ -1,6 +1,6 @@
-"""A script: recorded calls to the functions of one phase, made again on a learner's file, and what each of them shows.
+"""Replays a script of recorded calls to one phase on a learner's file, and returns the result of each call.
 
-Plain data goes in and plain data comes out. The judge plays the same script on the reference.
+Input and output are plain data. The judge replays the same script on the reference.
 """
 
 import io
@@ -22,7 +22,7 @@ CALLED_BY: Mapping[str, Callable[..., Any]] = {
 
 
 class ScriptReplay:
-    """The objects that live through a script: requests, and the batch that the layers of a step are given."""
+    """Makes the calls of a script, and keeps the requests and batches that several calls share."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -31,7 +31,7 @@ class ScriptReplay:
         self.describe = Describer(self.number_of)
 
     def call(self, name: str, arguments: bytes) -> Json:
-        """Make one call; return its result, and its arguments afterwards."""
+        """Make one call; return its result and the state of its arguments afterwards."""
         positional, named = ArgumentReader(arguments, self).load()
         function = getattr(self.file, name)
         found = CALLED_BY[name](function, *positional, **named) if name in CALLED_BY else function(*positional, **named)
@@ -49,7 +49,7 @@ class ScriptReplay:
 
 
 class ArgumentReader(pickle.Unpickler):
-    """Reads the judge's arguments: each request is the same object in every call."""
+    """Unpickles the judge's arguments; each request is the same object in every call."""
 
     def __init__(self, arguments: bytes, replay: ScriptReplay) -> None:
         super().__init__(io.BytesIO(arguments))
@@ -62,7 +62,7 @@ class ArgumentReader(pickle.Unpickler):
                 return self._request(*content)
             case "shared" if content[0] in self._replay.shared:
                 return self._replay.shared[content[0]]
-        batch = device_tensors().on_device(pickle.loads(content[1]))  # one for all layers
+        batch = device_tensors().on_device(pickle.loads(content[1]))  # shared by all layers
         return self._replay.shared.setdefault(content[0], batch)
 
     def _request(self, number: int, state: dict[str, Any]) -> Request:
@@ -75,7 +75,7 @@ class ArgumentReader(pickle.Unpickler):
 
 
 def replay(files: Mapping[int, Any], phase: int, calls: list[Call]) -> list[Json]:
-    """Make all calls. An exception is an answer, too; the script goes on only if a contract names its kind."""
+    """Make all calls. An exception is also an answer, but the script continues only if a contract allows its type."""
     played, answers = ScriptReplay(files[phase]), list[Json]()
     for name, arguments in calls:
         try:

@@ -1,4 +1,4 @@
-"""What the learner's code returned last, found by running a test once more. Nothing here is to be filled in."""
+"""Finds the last value that the learner's code returned, by running a test once more. No task is in this file."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ from mini_vllm_labs.runs.sandbox.frames import call_of, is_learners, learners_fr
 
 
 class Listener:
-    """A profile function that keeps the last value that the learner's file returned to other code."""
+    """A profile function that keeps the last value returned from the learner's file to other code."""
 
     def __init__(self) -> None:
         self.answer = ""
@@ -38,14 +38,14 @@ def promised(frame: FrameType) -> str:
 
 
 def unusable_answer(error: Exception, run_again: Callable[[], object]) -> UnusableAnswerError | None:
-    """Return a text for an exception that was raised outside of the learner's code, with the value it returned last.
+    """Explain an exception raised outside the learner's code by the value which that code returned last.
 
-    None if the exception is clear by itself, or if the learner's code has no part in it.
+    Returns None if the exception is clear by itself, or if the learner's code did not contribute to it.
     """
     if learners_frames(error.__traceback__) or missing_name(error):
         return None
     if isinstance(error, TypeError) and SIGNATURE_WORDS.match(str(error)):
-        return None  # the text for a wrong signature is better
+        return None  # wrong signatures have a better explanation
     listener = Listener()
     sys.setprofile(listener)
     try:

@@ -1,11 +1,11 @@
-"""Graded tests as tables: a phase's cases (`phaseN.toml`, and random ones), and the check of one.
+"""Runs graded tests from tables: the cases of a phase are in `phaseN.toml`, and random ones are drawn.
 
-A task is a table, or several: what a later one does not say is as in the first. `given` names what the play is given;
-without it the play's parameters do.
-A play returns all that it sees, or makes one call after another: it yields the call as a text, then what is seen.
-Under `about` stand other rules and questions, by a pattern of what differs first: "what: yours, not expected", in
-a second line all that differs, in a third one the call. Of an exception: "KeyError in free, evict: its text".
-Outside of all tasks `about` is for each task without one.
+A task is one table or several; later tables inherit missing keys from the first. `given` names the play's arguments; by
+default they have the names of the play's parameters.
+A play either returns all its observations, or makes call after call: it yields each call as a text, then observations.
+`about` maps patterns to different rules and questions. A pattern is matched against a text of three lines: the first
+difference ("what: yours, not expected"), the names of all differences, and the call. For an exception the first line
+is "KeyError in free, evict: its text". A top-level `about` applies to each task without one.
 """
 
 import re
@@ -30,7 +30,7 @@ Seen = dict[str, object]
 
 @cache
 def groups(plays: ModuleType, number: int) -> list[dict[str, Any]]:
-    """Return the tables of a task: they lie beside the module of the phase that plays their cases."""
+    """Read the tables of a task from the TOML file next to the module with the phase's plays."""
     path = Path(str(plays.__file__).replace("_plays.py", ".toml"))
     tasks = tomllib.loads(path.read_text(encoding="utf-8"))
     told = tasks[str(number)]
@@ -39,14 +39,14 @@ def groups(plays: ModuleType, number: int) -> list[dict[str, Any]]:
 
 
 def cases(plays: ModuleType, number: int) -> list[str]:
-    """Return the names of a task's cases; the last one stands for `NUM_RANDOM` random ones."""
+    """Return the names of a task's cases. The last one, "random", covers `NUM_RANDOM` random cases."""
     return [*(name for group in groups(plays, number) for name in group["cases"]), "random"]
 
 
 def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, name: str) -> None:
-    """Play the cases of a name, and compare all that is seen of each.
+    """Play the cases of a name and compare all observations with the recorded ones.
 
-    Of random cases that make one call after another, the shortest that fails is reported.
+    If random cases consist of several calls, the shortest failing case is reported.
     """
     told = next((one for one in groups(plays, number) if name in one["cases"]), groups(plays, number)[0])
     if name != "random":
@@ -64,7 +64,7 @@ def check(plays: ModuleType, yours: ModuleType, answers: Answers, number: int, n
 def report_of(
     plays: ModuleType, yours: ModuleType, answers: Answers, told: dict[str, Any], given: Sequence[Any]
 ) -> Report:
-    """Play a case; return the report of the first call after which something differs, or an empty text."""
+    """Play a case; return the report of the first call with a difference, or an empty text."""
     play = getattr(plays, told["play"])
     in_steps = isgeneratorfunction(play)
     calls = [] if in_steps else situation_of(plays, told, given)
@@ -84,7 +84,7 @@ def report_of(
 
 
 def steps_of(played: Iterable[str | Seen] | Seen, calls: list[str]) -> Iterator[Seen]:
-    """Yield what is seen after each call, and add the call and its answer to `calls`."""
+    """Yield the observations after each call, and add the call and its answer to `calls`."""
     if isinstance(played, dict):
         yield played
         return
@@ -98,7 +98,7 @@ def steps_of(played: Iterable[str | Seen] | Seen, calls: list[str]) -> Iterator[
 
 
 def about_difference(told: dict[str, Any], seen: Seen, expected: Mapping[str, Any], calls: Sequence[str]) -> Told:
-    """Return the rule and the question that fit what differs."""
+    """Return the rule and the question that fit the differences."""
     wrong = [label for label, right in expected.items() if seen.get(label) != right]
     first = [f"{one}: {seen.get(one)}, not {expected[one]}{arrangement(seen.get(one), expected[one])}" for one in wrong]
     sign = "\n".join([*first[:1], ", ".join(wrong), *calls[-1:]])
@@ -112,7 +112,7 @@ def about_difference(told: dict[str, Any], seen: Seen, expected: Mapping[str, An
 
 
 def shares_of(seen: Seen, expected: Mapping[str, Any]) -> Shares | None:
-    """Return what a notebook draws where a step was planned: "A:8", "B:2" as a list called "plan"."""
+    """Return the shares that a notebook draws if the case planned a step: "A:8", "B:2" in a list called "plan"."""
     if "plan" not in expected:
         return None
     right, found = ({name: int(num) for name, _, num in entries} for entries in map(entries_of, (expected, seen)))
@@ -125,7 +125,7 @@ def entries_of(seen: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def arrangement(yours: object, right: object) -> str:
-    """Return how a list with the right entries differs from the expected one; lists may be the values of a dict."""
+    """Describe how the order of a list with the right entries differs; lists may be values of a dict."""
     if isinstance(yours, dict) and isinstance(right, dict) and yours.keys() == right.keys():
         return next(filter(None, (arrangement(yours[key], right[key]) for key in right)), "")
     if not isinstance(yours, list) or not isinstance(right, list) or yours == right:
@@ -136,14 +136,14 @@ def arrangement(yours: object, right: object) -> str:
 
 
 def about_error(told: dict[str, Any], error: Exception, calls: Sequence[str]) -> str:
-    """Return the question that fits an exception of the learner's code, if there is one."""
+    """Return the question that fits an exception of the learner's code, or an empty text."""
     functions = ", ".join(frame.f_code.co_name for frame, _ in learners_frames(error.__traceback__))
     sign = "\n".join([f"{type(error).__name__} in {functions}: {error}", "", *calls[-1:]])
     return next((about["hint"] for pattern, about in told["about"].items() if re.search(pattern, sign)), "")
 
 
 def situation_of(plays: ModuleType, told: dict[str, Any], given: Sequence[Any]) -> list[str]:
-    """Return what a case is given, by name. Calls that `given` leaves out are named where their answers are."""
+    """Return the arguments of a case by name. Calls that `given` leaves out are named with their answers."""
     names = told["given"] or list(signature(getattr(plays, told["play"])).parameters)[1:]
-    values = (*given, *getattr(plays, "ALSO_GIVEN", ()))  # what every case of a play is given, if `given` names it
+    values = (*given, *getattr(plays, "ALSO_GIVEN", ()))  # arguments shared by all cases, if `given` names them
     return [f"{name}: {QUOTED_KEY.sub(KEY, str(value))}" for name, value in zip(names, values, strict=False)]

@@ -1,4 +1,4 @@
-"""A text that counts what is read of it."""
+"""Provides a text that counts how much of it is read."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,7 +7,7 @@ READS_PER_TOKEN = 100
 
 
 class Work:
-    """What a lookup does: tokens read of the text, and comparisons of tokens, those of a copy of the text too."""
+    """Counts the work of a lookup: tokens read and tokens compared, including those of copies of the text."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -47,7 +47,7 @@ def counted_text(tokens: Iterable[int], work: Work) -> CountedText:
 
 
 def text_of(tokens: Iterable[int], work: Work) -> CountedText:
-    """Return a text of equal tokens, no two of which are one object; each comparison and hash of them counts."""
+    """Return a counted text whose tokens are distinct objects; each comparison and hash of a token counts."""
 
     class Token(int):
         __slots__ = ()

@@ -1,4 +1,4 @@
-"""Hints for exceptions of the learner's code: which mistake an exception points to depends on the call."""
+"""Chooses hints for exceptions of the learner's code, because the likely mistake depends on the call."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from mini_vllm_labs.runs.sandbox.frames import learners_frames
 
 @dataclass(frozen=True, slots=True)
 class CrashHint:
-    """A question for an exception of this kind, raised inside of that function, with that word in its message."""
+    """A question for exceptions of type `kind` raised in the function `inside` with `word` in the message."""
 
     kind: type[Exception] | tuple[type[Exception], ...]
     question: str
@@ -25,7 +25,7 @@ class CrashHint:
 
 @contextmanager
 def learners_call(situation: Sequence[str], hints: Sequence[CrashHint] = ()) -> Iterator[None]:
-    """Add the situation to an exception of the learner's code, and the first hint that fits."""
+    """Add the situation and the first matching hint to an exception of the learner's code."""
     try:
         with explained(situation):
             yield

@@ -1,9 +1,8 @@
-"""Show tensors that are made on the wrong device, without a GPU.
+"""Detects tensors made on the wrong device, without a GPU.
 
 On a machine with a GPU the arguments are on the GPU, and a tensor made without `device=` is on the host. Here the
-arguments are `DeviceTensor`s, whose `device` is torch's `meta` although their numbers are there. All that is made of
-them or with that device is one, too; every other tensor, however it was made, is on the host. Mixing the two raises
-torch's error.
+arguments are `DeviceTensor`s: their `device` is torch's `meta`, but they hold numbers. Tensors computed from them or
+made with that device are `DeviceTensor`s too; all other tensors are on the host. Mixing the two raises torch's error.
 """
 
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ DEVICE_OF: Any = Tensor.device.__get__
 MOVES: set[Any] = {Tensor.type_as, Tensor.to}
 TO_HOST: set[Any] = {Tensor.cpu, Tensor.numpy}
 MAY_MIX: set[Any] = {Tensor.__getitem__, Tensor.__setitem__, Tensor.copy_, *MOVES}
-"""torch takes index tensors from the host, and copies from it."""
+"""torch accepts index tensors on the host and copies from it."""
 MESSAGE = "Expected all tensors to be on the same device, but found at least two devices: the arguments' and the host"
 
 
@@ -33,7 +32,7 @@ class DeviceTensor(Tensor):
         if func == DEVICE_OF:
             return DEVICE
         with torch._C.DisableTorchFunctionSubclass():
-            # Single numbers are left out: torch mixes them with tensors of any device.
+            # Scalars are skipped, because torch mixes them with tensors of any device.
             kinds = [isinstance(one, DeviceTensor) for one in _tensors([args, kwargs or {}]) if one.dim() > 0]
             if len(set(kinds)) > 1 and func not in MAY_MIX:
                 raise RuntimeError(MESSAGE)
@@ -42,7 +41,7 @@ class DeviceTensor(Tensor):
 
 
 class OnDevice(TorchFunctionMode):
-    """Makes what is asked for on the arguments' device a `DeviceTensor`, and what is asked for on the host none."""
+    """Turns tensors created on the arguments' device into `DeviceTensor`s, and those on the host into plain ones."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = [one for one in (*args, *(kwargs or {}).values()) if isinstance(one, torch.device | str)]
@@ -56,7 +55,7 @@ class OnDevice(TorchFunctionMode):
 
 
 def marked(result: Any, is_on_device: bool) -> Any:
-    """Return a result whose tensors are on the device, or on the host."""
+    """Mark all tensors of a result as on the device or on the host."""
     if isinstance(result, Tensor):
         return result.as_subclass(DeviceTensor if is_on_device else Tensor)
     if isinstance(result, list | tuple):
@@ -73,7 +72,7 @@ def _tensors(found: Any) -> Iterator[Tensor]:
 
 
 def on_device(argument: Any) -> Any:
-    """Return a tensor, or a batch of tensors, as it would be on a GPU. The numbers are the same memory."""
+    """Return a tensor or a batch of tensors as if on a GPU, sharing the memory of the argument."""
     if isinstance(argument, FlatBatch):
         return replace(argument, **{part.name: on_device(getattr(argument, part.name)) for part in fields(argument)})
     return marked(argument, True) if isinstance(argument, Tensor) else argument

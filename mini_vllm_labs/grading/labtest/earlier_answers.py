@@ -1,7 +1,7 @@
-"""An answer belongs to its caller: a later call must not change it.
+"""Detects calls that change an earlier answer, because an answer belongs to its caller.
 
-Watches the public functions and methods of a phase's module, for the graded tests and for the judge alike. A change
-counts if it happens during a call that was not given the answer: the caller itself may change what it was given.
+Graded tests and the judge both watch the public functions and methods of a phase's module. A change counts if it
+happens during a call that did not receive the answer as an argument; the caller itself may change it.
 """
 
 import sys
@@ -18,15 +18,15 @@ from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request
 from mini_vllm_labs.runs.sandbox.frames import short
 
-NUM_KEPT = 3  # answers of each function: of two lists that are filled in turn, the third call changes the first
-PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # not an answer's own, or they cannot change
+NUM_KEPT = 3  # answers per function: if two lists are filled in turn, the third call changes the first answer
+PLAIN = (str, bytes, range, frozenset, type, Request, KVCacheBlock)  # immutable, or not owned by the answer
 ATOMS = frozenset((int, float, str, bytes, bool, type(None)))
-LIVE = ("PagedKVCacheManager.block_ids",)  # a block table is the pool's: it grows while its request lives
-FREES = "PagedKVCacheManager.free"  # the engine still holds the table then: what is sent elsewhere needs it
+LIVE = ("PagedKVCacheManager.block_ids",)  # a block table belongs to the manager and grows while its request lives
+FREES = "PagedKVCacheManager.free"  # may not change the table, because the engine needs it to send blocks elsewhere
 
 
 class Changed(NamedTuple):
-    """A function whose answer was changed, the function that was called then, and the answer before and after."""
+    """A function whose answer changed, the function called meanwhile, and the answer before and after."""
 
     function: str
     by: str
@@ -39,7 +39,7 @@ class Changed(NamedTuple):
 
 
 class EarlierAnswers:
-    """The last answers of a phase. `changed` is the first that a later call has changed."""
+    """The last answers of a phase. `changed` describes the first answer that a later call changed."""
 
     def __init__(self, phase: ModuleType) -> None:
         self.phase = phase
@@ -49,10 +49,10 @@ class EarlierAnswers:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch the calls of the block, from nothing on."""
+        """Watch the calls in the `with` block, starting without earlier answers."""
         self.changed, self.is_watching = None, True
         limit = sys.getrecursionlimit()
-        # A method that calls itself goes through its wrapper each time: it may still recurse as deep as without one.
+        # A recursive method passes through its wrapper each time, and should still reach its usual depth.
         sys.setrecursionlimit(2 * limit)
         try:
             yield
@@ -62,11 +62,11 @@ class EarlierAnswers:
             self._kept.clear()
 
     def ignores(self, caller: object) -> bool:
-        """Return whether a call is within the learner's own file, or one whose cost or leftovers are measured."""
+        """Return whether to skip a call: it comes from the learner's own file, or its cost is being measured."""
         return not self.is_watching or caller is vars(self.phase) or tracemalloc.is_tracing()
 
     def call(self, name: str, function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
-        """Make a call, and look at the earlier answers before and after it."""
+        """Make a call, and compare the earlier answers before and after it."""
         given = {id(value) for value in (*positional, *named.values())}
         earlier = [
             (function_name, answer, snapshot(answer))
@@ -74,7 +74,7 @@ class EarlierAnswers:
             for answer in answers
             if id(answer) not in given and (function_name not in LIVE or name == FREES)
         ]
-        self.is_watching = False  # what the call makes others call is not its caller's
+        self.is_watching = False  # ignores calls that happen inside this one
         try:
             found = function(*positional, **named)
         finally:
@@ -88,7 +88,7 @@ class EarlierAnswers:
 
 
 def is_container(value: object) -> bool:
-    """Return whether a value can be read twice, and may change in between."""
+    """Return whether a value can be read repeatedly and is mutable."""
     if isinstance(value, tuple):
         return any(map(is_container, value))
     return not isinstance(value, PLAIN) and (
@@ -97,15 +97,15 @@ def is_container(value: object) -> bool:
 
 
 def is_flat(value: Any) -> bool:
-    """Return whether a list, a dict or a set holds numbers and texts alone."""
+    """Return whether a list, a dict or a set holds only numbers and texts."""
     if type(value) not in (list, dict, set):
         return False
     return ATOMS.issuperset(map(type, value.values() if isinstance(value, dict) else value))
 
 
 def snapshot(value: Any) -> Any:
-    """Return what a container holds now; tensors and arrays as copies, all that is no container as it is."""
-    if is_flat(value):  # most answers: as fast as it can be
+    """Copy the contents of a container, including tensors and arrays; return other values as they are."""
+    if is_flat(value):  # a fast path for most answers
         return value.copy()
     if not is_container(value):
         return value
@@ -119,7 +119,7 @@ def snapshot(value: Any) -> Any:
 
 
 def same(before: Any, after: Any) -> bool:
-    """Return whether two snapshots hold the same; NaN is the same as NaN."""
+    """Return whether two snapshots are equal; NaN equals NaN."""
     if is_flat(before) and type(before) is type(after) and before == after:
         return not isinstance(before, dict) or [*before] == [*after]
     if hasattr(before, "tolist"):
@@ -133,7 +133,7 @@ def same(before: Any, after: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a snapshot with lists in place of tensors and arrays."""
+    """Convert the tensors and arrays of a snapshot to lists."""
     if isinstance(value, list):
         return list(map(plain, value))
     if isinstance(value, dict):
@@ -143,7 +143,7 @@ def plain(value: Any) -> Any:
 
 @contextmanager
 def earlier_answers(phase: ModuleType) -> Iterator[EarlierAnswers]:
-    """Let the public functions and methods of a module be watched while the block runs."""
+    """Wrap the public functions and methods of a module, so that they can be watched in the `with` block."""
     earlier, changed = EarlierAnswers(phase), list[tuple[Any, str, object]]()
     kinds = {kind for kind in vars(phase).values() if isinstance(kind, type) and kind.__module__ == phase.__name__}
     for owner, prefix in [(phase, ""), *((kind, f"{kind.__name__}.") for kind in kinds)]:
@@ -160,7 +160,7 @@ def earlier_answers(phase: ModuleType) -> Iterator[EarlierAnswers]:
 
 
 def watching(earlier: EarlierAnswers, name: str, thing: Any) -> Any:
-    """Return a function or property of the phase that is watched, None for anything else."""
+    """Return the watched version of a function or property of the phase; None for anything else."""
     if isinstance(thing, property) and thing.fget is not None:
         getter = watching(earlier, name, thing.fget)
         return getter and property(getter, thing.fset, thing.fdel, thing.__doc__)

@@ -1,4 +1,4 @@
-"""How a graded test compares and fails: one small set of functions for all phases."""
+"""Compares values in graded tests of all phases, and builds the reports of failures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,17 +14,17 @@ MAX_LINES = 12
 MAX_COLUMNS = 120
 MAX_ENTRIES = 60
 MAX_CHARACTERS = 600
-MAX_CALL, ENDING = 400, 40  # characters of one call: its beginning, and its answer
+MAX_CALL, ENDING = 400, 40  # characters of one call: its beginning and its answer
 MAX_CALLS, LAST_CALLS = 40, 10
 QUEUE = "StrictQueue"
 QUEUE_METHODS = "the methods of `RequestQueue` (mini_vllm/core/interfaces.py) and nothing else."
 
 
 class Told(TypedDict):
-    """What a report says beside the two values.
+    """The contents of a report besides the two values.
 
-    `situation` is how things stood before the learner's code was called, `calls` are the calls that it made. In a
-    notebook `shares` are drawn.
+    `situation` describes the state before the call of the learner's code, and `calls` lists the calls that it made.
+    Notebooks draw `shares`.
     """
 
     rule: str
@@ -35,14 +35,14 @@ class Told(TypedDict):
 
 
 def expect_equal(yours: object, expected: object, **told: Unpack[Told]) -> None:
-    """End the test with the report of `difference_report` unless the two are equal."""
+    """Fail the test with the report of `difference_report` unless both values are equal."""
     report = difference_report(yours, expected, **told)
     if report:
         raise Failed(report, report.parts)
 
 
 def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
-    """Compare; return a report for the learner, empty if the two are equal.
+    """Compare two values; return a report for the learner, empty if they are equal.
 
     Two mappings are shown as a table with one row per entry.
     """
@@ -52,13 +52,13 @@ def difference_report(yours: object, expected: object, **told: Unpack[Told]) -> 
 
 
 def lab_failure(*, expected: object, yours: object, **told: Unpack[Told]) -> NoReturn:
-    """End the test although there is nothing to compare: the text of an `expect_equal` that fails."""
+    """Fail the test without a comparison, with the same text as a failing `expect_equal`."""
     report = _report(yours, expected, **told)
     raise Failed(report, report.parts)
 
 
 def fail_with_smallest(reports: Iterable[str]) -> None:
-    """Fail with the shortest of the reports that are not empty, so that the learner reads the simplest case."""
+    """Fail with the shortest nonempty report, so that the learner reads the simplest case."""
     failures = [report for report in reports if report]
     if failures:
         count = f"({len(failures)} of the random cases differ; this is the smallest.)\n"
@@ -67,20 +67,20 @@ def fail_with_smallest(reports: Iterable[str]) -> None:
 
 
 def _length(report: str) -> int:
-    """Return how much there is to read of a case, whatever its rule and its hint."""
+    """Return the length of a report without its rule and hint."""
     parts = report.parts if isinstance(report, Report) else None
     return len(report) - (len(parts.rule) + len(parts.hint) if parts else 0)
 
 
 @contextmanager
 def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "", *, rule: str = "") -> Iterator[None]:
-    """Add rule and situation to an exception of the learner's code, and a hint if there is one.
+    """Add the rule, the situation and any hint to an exception of the learner's code.
 
-    The hint is for a `ValueError`, `IndexError` or `KeyError`; other exceptions have their own.
+    The hint is only for `ValueError`, `IndexError` and `KeyError`; other exceptions have different hints.
     """
     try:
         yield
-    except NotImplementedError:  # a task that is not written needs no explanation
+    except NotImplementedError:  # an unwritten task needs no explanation
         raise
     except (Exception, OutOfTime) as error:
         if rule:
@@ -99,7 +99,7 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
 
 
 def _shortened(yours: object, expected: object) -> tuple[object, object]:
-    """Return both, with long lists in them cut to the entries around the first one that differs."""
+    """Cut long lists and texts in both values to the part around the first difference."""
     if isinstance(yours, Mapping) and isinstance(expected, Mapping):
         pairs = {key: _shortened(yours.get(key, "-"), value) for key, value in expected.items()}
         return {**yours, **{key: pair[0] for key, pair in pairs.items()}}, {key: pair[1] for key, pair in pairs.items()}
@@ -133,13 +133,13 @@ def _report(yours: object, expected: object, **told: Unpack[Told]) -> Report:
     parts = [told["rule"], "", *(f"  {line}" for line in lines), "", *comparison]
     if calls:
         parts += ["", "  your calls, in order:", *(f"    {call}" for call in _without_the_middle(calls))]
-    text = "\n".join([*parts, f"Hint: {told['hint']}"]).replace("\u0301", "\\u0301")  # an accent of its own is not seen
+    text = "\n".join([*parts, f"Hint: {told['hint']}"]).replace("\u0301", "\\u0301")  # a combining accent is invisible
     text = text.replace(LONG_START, "x...x")
     return Report.of(text, Failure(told["rule"], list(lines), rows, list(calls), told["hint"], told.get("shares")))
 
 
 def _without_the_middle(calls: Sequence[str]) -> list[str]:
-    """Return calls as a terminal can show them: neither thousands of them nor one with a list of thousands."""
+    """Shorten calls for a terminal: at most `MAX_CALLS` of them, with about `MAX_CALL` characters each."""
     shown = [call if len(call) <= MAX_CALL else f"{call[:MAX_CALL]} ... {call[-ENDING:]}" for call in calls]
     if len(shown) > MAX_CALLS:
         first = MAX_CALLS - LAST_CALLS
@@ -148,7 +148,7 @@ def _without_the_middle(calls: Sequence[str]) -> list[str]:
 
 
 def _table(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:
-    """Return one line per entry of either mapping, with a mark where they differ."""
+    """Return one line per entry of either mapping, and mark differences."""
     rows = [("", "expected", "yours", "")]
     for key in (*expected, *(key for key in yours if key not in expected)):
         ours, theirs = expected.get(key, "-"), yours.get(key, "-")
@@ -161,7 +161,7 @@ def _table(expected: Mapping[object, object], yours: Mapping[object, object]) ->
 
 
 def _stack(expected: Mapping[object, object], yours: Mapping[object, object]) -> list[str]:
-    """Return what `_table` does for values that are too long to stand side by side."""
+    """Return the same as `_table`, with expected and yours below each other, for long values."""
     keys = [*expected, *(key for key in yours if key not in expected)]
     width = max(len(str(key)) for key in keys)
     lines: list[str] = []

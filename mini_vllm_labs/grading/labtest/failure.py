@@ -1,4 +1,4 @@
-"""What a graded test found, as parts: the report in the terminal is made of them, and so is that of a notebook."""
+"""Holds a graded test's failure as parts, from which terminal and notebook make their reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from _pytest.outcomes import Failed as TestFailed
 
 @dataclass(frozen=True)
 class Shares:
-    """How many tokens each request computes in a step, as expected and as found, of a budget."""
+    """The tokens that each request computes in a step, expected and yours, and the budget."""
 
     expected: Mapping[str, int]
     yours: Mapping[str, int]
@@ -17,9 +17,9 @@ class Shares:
 
 @dataclass(frozen=True)
 class Failure:
-    """The rule that was broken, how things stood before, and (name, expected, yours) for all that was compared.
+    """The broken rule, the situation before the call, and (name, expected, yours) for each comparison.
 
-    `shares` draws the plans of a step, where the test has one.
+    A notebook draws `shares` if the test planned a step.
     """
 
     rule: str
@@ -31,7 +31,7 @@ class Failure:
 
 
 class Report(str):
-    """The text of a failure, with its parts; empty text if there is none."""
+    """The text of a failure with its parts; empty without a failure."""
 
     parts: Failure | None = None
 
@@ -43,9 +43,9 @@ class Report(str):
 
 
 class Failed(TestFailed):
-    """pytest's failure, with the parts of its text."""
+    """pytest's failure, extended by the parts of its text."""
 
-    __module__ = "builtins"  # as pytest's own, so that a summary names it `Failed`
+    __module__ = "builtins"  # like pytest's own class, so that a summary names it `Failed`
 
     def __init__(self, text: str, parts: Failure | None) -> None:
         super().__init__(text, pytrace=False)

@@ -1,7 +1,7 @@
-"""The order of failures on the screen: one message for one mistake, and the first one last.
+"""Orders the failures on the screen: one message per mistake, with the first failure printed last.
 
 Tests count as "alike" if they fail with the same rule and question, or with the same exception at the same line.
-Random cases of a phase are shown once none of its named tests fails.
+Random cases of a phase are shown only if none of its named tests fails.
 """
 
 import re
@@ -21,13 +21,13 @@ LATER = "\nHint, if this still fails when what is printed last is mended: "
 
 
 def is_random(item: pytest.Item) -> bool:
-    """Return whether a graded test compares random cases: it is given a seed, or it or its case is named so."""
+    """Return whether a graded test compares random cases, by its `seed` parameter or by its name."""
     callspec = getattr(item, "callspec", None)
     return (callspec is not None and ("seed" in callspec.params or callspec.id == "random")) or "_agree" in item.name
 
 
 def add_hints(reporter: pytest.TerminalReporter) -> None:
-    """Put the hint for a mistake that is known into the failures of a task, if all tests of the task have run."""
+    """Add the hint for a known mistake to the failures of a task, if all tests of the task have run."""
     ended = {report.nodeid: report for kind in ("passed", *FAILED) for report in reporter.stats.get(kind, [])}
     for phase in load_whole_plan():
         for task in phase.tasks:
@@ -47,12 +47,12 @@ def retell_as(report: Any, text: str) -> None:
 
 
 def failed_in(reporter: pytest.TerminalReporter) -> list[Any]:
-    """Return the reports of all tests that failed, those that are not printed too."""
+    """Return the reports of all failed tests, including those that are not printed."""
     return [report for kind in FAILED for report in reporter.stats.get(kind, [])]
 
 
 def arrange(reporter: pytest.TerminalReporter) -> None:
-    """Leave one failure of each kind to be printed, the first named one last; count the rest apart."""
+    """Keep one failure of each kind to print, the first named one last; count the rest separately."""
     add_hints(reporter)
     failures = reporter.stats.get("failed", [])
     graded = [report for report in failures if phase_of(report.nodeid)]
@@ -72,7 +72,7 @@ def arrange(reporter: pytest.TerminalReporter) -> None:
     first = {phase_of(report.nodeid): report for report in reversed(shown)}
     for report in shown:
         before, hint = first[phase_of(report.nodeid)], getattr(report, "hint", "")
-        # A test of something else may fail for the same mistake: its question is one for later.
+        # A different test may fail because of the same mistake, so its question is marked as one for later.
         if report is not before and not (hint and hint == getattr(before, "hint", "")):
             retell_as(report, str(report.longrepr).rstrip().replace(HINT, LATER))
     reporter.stats["failed"] = [report for report in failures if report not in graded] + shown[::-1]

@@ -1,6 +1,6 @@
-"""Hooks of pytest for the graded tests: their markers and limits, and how their failures are told to the learner.
+"""Defines pytest hooks for the graded tests: markers, limits, and reports of failures for the learner.
 
-`labs/conftest.py` imports them, so that they are there wherever pytest is started.
+`labs/conftest.py` imports them, so that they work wherever pytest is started.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ from mini_vllm_labs.runs.starter_status import LABS, is_begun, lab_folder
 TASK_FILE = re.compile(r"test_task(\d+)_(\d+)_\w+\.py")
 FOLDER = str(CHECKOUT / "labs")
 LATE_TESTS_ALLOWED = 3
-SHORT_SECONDS = 1.0  # after several late tests the next ones are likely the same loop
-EXTRA_BYTES = 2**30  # over what pytest and torch hold already
+SHORT_SECONDS = 1.0  # after several late tests, because the next ones likely hit the same loop
+EXTRA_BYTES = 2**30  # in addition to the memory that pytest and torch already hold
 VM_STATUS = Path("/proc/self/status")
 time_limit_key = pytest.StashKey[TimeLimit]()
 num_late_key = pytest.StashKey[int]()
@@ -53,7 +53,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each graded test its limit, unless the learner has asked for another one (`--timeout 60`, 0 for none)."""
+    """Give each graded test its time limit, unless the learner set one (`--timeout 60`, or 0 for none)."""
     leave_out_untouched_electives(config, items)
     asked = config.getoption("timeout", None) is not None or "PYTEST_TIMEOUT" in os.environ
     if asked or not config.pluginmanager.hasplugin("timeout"):
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `LAB_IMPL=starter` leave out electives that are not begun, unless the command names them."""
+    """Deselect electives that are not begun if `LAB_IMPL=starter`, unless the command names them."""
     words = " ".join(config.invocation_params.args)
     quiet = {
         phase
@@ -79,7 +79,7 @@ def leave_out_untouched_electives(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
-    """Stand in for the timer of pytest-timeout, which would show all stacks."""
+    """Replace the timer of pytest-timeout, which would show all stacks."""
     if not phase_of(item.nodeid):
         return None
     from pytest_timeout import is_debugging
@@ -93,7 +93,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
 
     def give_up(text: str) -> None:
         if (capture := item.config.pluginmanager.getplugin("capturemanager")) is not None:
-            capture.suspend_global_capture(in_=True)  # else the text would go into the capture, and be lost
+            capture.suspend_global_capture(in_=True)  # otherwise the text would be captured and lost
         end_process(f"{item.name}: {text}\nThe tests end here.")
 
     limit = TimeLimit(watched, give_up, by_signal=settings.method == "signal")
@@ -104,7 +104,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
-    """End the limit that was set, if there is one."""
+    """Stop the time limit of a test, if it has one."""
     limit = item.stash.get(time_limit_key, None)
     if limit is None:
         return None
@@ -114,9 +114,9 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a graded test within its memory; if its own code raises, look up what the learner's code returned last.
+    """Run a graded test within its memory limit; explain its errors by the last answer of the learner's code.
 
-    An earlier answer that was changed comes before whatever became of it.
+    If a call changed an earlier answer, that is reported instead of the consequences.
     """
     try:
         with limited_memory(phase_of(pyfuncitem.nodeid)), all_kept(pyfuncitem):
@@ -133,13 +133,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 @contextlib.contextmanager
 def all_kept(item: pytest.Function) -> Iterator[None]:
-    """Fail a test in which a call changes an earlier answer, whatever else it fails with."""
+    """Fail a test in which a call changes an earlier answer, in preference to any other failure."""
     every, names = (
         item.config.stash.get(watched_key, {}),
         [getattr(one, "__name__", "") for one in item.funcargs.values()],
     )
     earlier = next((every[name] for name in names if name in every), None)
-    if earlier is None or item.path.name.endswith("_in_an_engine.py"):  # the engine may change what it was given
+    if earlier is None or item.path.name.endswith("_in_an_engine.py"):  # the engine may change answers that it received
         yield
         return
     try:
@@ -177,7 +177,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-    """Count what is not written, or cannot be imported, apart from what is wrong."""
+    """Count unwritten tasks and files that cannot be imported separately from failures."""
     if hasattr(report, "not_written"):
         return "not written", "-", ("NOT WRITTEN", {"yellow": True})
     if hasattr(report, "not_loaded"):
@@ -198,10 +198,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def runs_a_test(frame: FrameType | None) -> bool:
-    """Return whether a stack is inside of the graded tests, or of what they call."""
+    """Return whether a graded test is on the stack of `frame`."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(FOLDER) and file != str(Path(FOLDER, "conftest.py")):  # which has fixtures and hooks
+        if file.startswith(FOLDER) and file != str(Path(FOLDER, "conftest.py")):  # conftest has fixtures and hooks
             return True
         frame = frame.f_back
     return False
@@ -209,9 +209,9 @@ def runs_a_test(frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def limited_memory(phase: int) -> Iterator[None]:
-    """Let a test take 1 GiB more than is in use, where `/proc` shows how much that is.
+    """Limit a test to 1 GiB more memory than is in use, if `/proc` shows how much that is.
 
-    Phases 6 and 7 have no limit: they use torch.
+    Phases 6 and 7 have no limit, because they use torch.
     """
     used = None if phase in (6, 7) else bytes_in_use()
     if used is None:
@@ -231,7 +231,7 @@ def limited_memory(phase: int) -> Iterator[None]:
 
 
 def bytes_in_use() -> int | None:
-    """Return the memory of data that the process has now; None where `/proc` does not show it."""
+    """Return the size of the process's data segment; None if `/proc` does not show it."""
     try:
         lines = VM_STATUS.read_text(encoding="ascii").splitlines()
     except OSError:

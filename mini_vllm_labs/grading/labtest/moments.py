@@ -1,4 +1,4 @@
-"""The same request at another moment: objects that live on from call to call, and fields that no rule is about."""
+"""Varies requests between calls: objects that live from call to call, and fields that no rule mentions."""
 
 import random
 from collections.abc import Callable, Collection
@@ -10,7 +10,7 @@ from mini_vllm.core.request import Request
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.runs.sandbox.frames import short
 
-if TYPE_CHECKING:  # the judge's jail has this file and not the reports
+if TYPE_CHECKING:  # the judge's jail has this file but not `expect.py`
     from mini_vllm_labs.grading.labtest.expect import Told
 
 NOTHING_KEPT = (
@@ -23,7 +23,7 @@ UNASKED = (  # the fields that `varied` changes
 
 
 def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> Request:
-    """Return the request with other values in the fields that most rules do not mention, but for those to keep."""
+    """Set the fields that most rules do not mention to random values, except those in `keep`; return the request."""
     num_left = rng.choice([1, 2, 30, 4096])
     fields: dict[str, object] = {
         "priority": rng.choice([0, -3, 7, 10**8]),
@@ -51,9 +51,9 @@ def varied(request: Request, rng: random.Random, keep: Collection[str] = ()) -> 
 
 
 class Living:
-    """Requests that live through a test: the engine asks about the same object again after it has changed.
+    """Requests that live through a test: like the engine, it passes the same object again after a change.
 
-    Now and then another object takes over a name, as when a client uses an id twice.
+    Now and then a new object takes over a name, as if a client used an id twice.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -61,7 +61,7 @@ class Living:
         self.known: dict[str, Request] = {}
 
     def now(self, moment: Request) -> Request:
-        """Return the request of this name, which has all the values of `moment` now. Its lists are the same lists."""
+        """Copy all values of `moment` to the living request of that name; return it with the same list objects."""
         name = moment.request_id
         if name not in self.known or self.random.random() < 0.1:
             self.known[name] = moment
@@ -76,9 +76,9 @@ class Living:
 
 
 def told_of_memory(told: "Told", call: Callable[[], object], right: object, alone: str) -> "Told":
-    """Return what a report says: that something is kept between calls if `call`, made alone, gives the right answer.
+    """Report that state is kept between calls if `call`, made alone, gives the right answer.
 
-    `alone` names the call, as in "a new policy, asked about a copy of the request".
+    Otherwise the report stays as it is. `alone` describes the call, as in "a new policy, asked about a copy".
     """
     with suppress(Exception):
         if call() == right:
@@ -95,7 +95,7 @@ def told_of_memory(told: "Told", call: Callable[[], object], right: object, alon
 
 
 def with_odd_fields(request: Request, past: str | None, keep: Collection[str] = ()) -> str:
-    """Give one to three fields that no rule is about other values, drawn by `past`; return them as a text."""
+    """Set one to three fields that no rule mentions to values drawn with the seed `past`; return them as a text."""
     rng = random.Random(f"{past} {request.request_id}")
     names = rng.sample(UNASKED, rng.randint(1, 3)) if past else []
     other = varied(copy(request), rng)
@@ -108,7 +108,7 @@ def with_odd_fields(request: Request, past: str | None, keep: Collection[str] = 
 
 
 def told(kind: str, found: object, anew: object, usual: object) -> object:
-    """Return an answer; with it what a new object answers about a copy, or without odd fields, if that is another."""
+    """Return an answer, with the answer of a new object or without odd fields appended if that differs."""
     if anew != found:
         return f"{found}; of a new {kind}: {anew}"
     return found if usual == found else f"{found}; with usual fields: {usual}"

@@ -1,4 +1,4 @@
-"""Calls of a learner's function as another process makes them: one with another seed of `hash`."""
+"""Calls a learner's function as a different process would, with a different seed of `hash`."""
 
 import ctypes
 import os
@@ -20,7 +20,7 @@ spec.loader.exec_module(file := importlib.util.module_from_spec(spec))
 calls = pickle.load(sys.stdin.buffer)
 sys.stdout.buffer.write(pickle.dumps([getattr(file, sys.argv[2])(*call) for call in calls]))
 """
-# What a restart changes, where no process can be started.
+# The effects of a restart, for places that cannot start a process.
 AFTER_A_RESTART: dict[str, Callable[[Any], int]] = {
     "hash": lambda value: hash((value, SEED)),
     "id": lambda value: id(value) + int(SEED),
@@ -28,9 +28,9 @@ AFTER_A_RESTART: dict[str, Callable[[Any], int]] = {
 
 
 def answers_elsewhere(phase: ModuleType, name: str, calls: Sequence[tuple[Any, ...]]) -> list[bytes] | str:
-    """Return the answers of another Python process, empty where none can be started; or the error that it ends with.
+    """Return the answers of a new Python process, or the error that it ends with.
 
-    A browser and the judge's jail start none, and the judge's tests have no file.
+    The list is empty if no process can start (browser, judge's jail) or the phase has no file (the judge's tests).
     """
     import pickle
 
@@ -48,7 +48,7 @@ def answers_elsewhere(phase: ModuleType, name: str, calls: Sequence[tuple[Any, .
 
 @contextmanager
 def after_a_restart(phase: ModuleType) -> Iterator[None]:
-    """Let the functions of a module find `hash` and `id` as another process has them."""
+    """Replace `hash` and `id` in a module with versions that behave as in a different process."""
     vars(phase).update(AFTER_A_RESTART)
     try:
         yield
@@ -58,11 +58,11 @@ def after_a_restart(phase: ModuleType) -> Iterator[None]:
 
 
 def from_another_process(key: Any) -> Any:
-    """Return an equal text, or bytes, whose `hash` is what another process may have for it.
+    """Return an equal text or bytes object with the `hash` that a different process might compute.
 
-    Python keeps that number in the object, after its header and its length, once it has been asked for.
+    Python caches the hash in the object, after its header and length, on the first call of `hash`.
     """
-    if not key or len(key) < 2:  # of these there is one object
+    if not key or len(key) < 2:  # Python shares a single object for these
         return key
     copied = "".join([*key]) if isinstance(key, str) else bytes([*key])
     known, place = hash(copied), id(copied) + object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t)

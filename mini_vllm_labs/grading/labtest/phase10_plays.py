@@ -1,4 +1,4 @@
-"""What graded tests and judge see of a file for phase 10: each function plays one case and describes it."""
+"""Plays the cases of phase 10 for graded tests and judge; each function returns its observations."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -12,7 +12,7 @@ from mini_vllm.electives.gates.connector import BlockTransfer, KVConnectorMetada
 if TYPE_CHECKING:
     from torch import Tensor
 
-Seen = dict[str, object]  # what plain JSON can hold
+Seen = dict[str, object]  # plain JSON
 Calls = Sequence[Sequence[Any]]
 ENDS = ("FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED", "FINISHED_ABORTED", "FINISHED_ERROR")
 NUM_CACHES, NUM_BLOCKS = 4, 8
@@ -21,7 +21,7 @@ PREFIX = "req-"  # of all ids
 
 
 def hash_of(name: str) -> bytes:
-    """Return the hash of a block, as long as real ones are; hashes differ in their middle only."""
+    """Return the hash of a block, as long as a real one; hashes differ only in the middle."""
     return name.encode().center(32, b".")
 
 
@@ -30,7 +30,7 @@ def name_of(block_hash: bytes) -> str:
 
 
 def expanded(stored: Sequence[str]) -> list[str]:
-    """Return the names of blocks; "A0-99" stands for A0 to A99."""
+    """Return the names of blocks; "A0-99" is short for A0 to A99."""
     found = list[str]()
     for name in stored:
         first, _, last = name.partition("-")
@@ -39,7 +39,7 @@ def expanded(stored: Sequence[str]) -> list[str]:
 
 
 def table_of(given: Any) -> list[int]:
-    """Return a block table; "5-99" stands for the blocks 5 to 99."""
+    """Return a block table; "5-99" is short for blocks 5 to 99."""
     if not isinstance(given, str):
         return list(given)
     first, last = map(int, given.split("-"))
@@ -47,7 +47,7 @@ def table_of(given: Any) -> list[int]:
 
 
 def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
-    """Make calls to a store; see each answer, and in the end what it holds."""
+    """Make calls to a store; report each answer and the final contents."""
     import torch
 
     store, seen, names = phase10.HostBlockStore(max_bytes), dict[str, object](), set[str]()
@@ -66,7 +66,7 @@ def stores(phase10: ModuleType, max_bytes: int, calls: Calls) -> Seen:
 
 
 def many_blocks(phase10: ModuleType, num_blocks: int) -> Seen:
-    """Fill a store with so many blocks, look for all of them as a prefix, and put one more."""
+    """Fill a store with `num_blocks` blocks, look all of them up as a prefix, and put one more."""
     import torch
 
     block, names = torch.zeros(2, dtype=torch.int16), [f"A{n}" for n in range(num_blocks)]
@@ -79,7 +79,7 @@ def many_blocks(phase10: ModuleType, num_blocks: int) -> Seen:
 
 
 def _unless_changed(answer: object, now: Sequence[object], before: Sequence[object]) -> object:
-    """Return an answer; if the call has changed a list that it was given, what is in it now."""
+    """Return an answer, or the new contents of an argument list if the call has changed it."""
     return answer if [*now] == [*before] else f"changed the list that it was given to {[*now]}"
 
 
@@ -88,7 +88,7 @@ def _name(block: "Tensor | None") -> str | None:
 
 
 class GivenStore:
-    """A store that holds what a case says. It remembers uses; a `put` forgets what the case names."""
+    """A store with the contents given by a case. It records uses; a `put` evicts the blocks named by the case."""
 
     def __init__(self, blocks: Mapping[str, Any], forgets: Mapping[str, str] | None = None) -> None:
         self.blocks = {hash_of(name): block for name, block in blocks.items()}
@@ -111,7 +111,7 @@ class GivenStore:
 
 
 def request_of(name: str, num_tokens: int, block_size: int) -> Request:
-    """Return a request whose block i has the hash `name` + i. All but its first token are output."""
+    """Make a request whose block i has the hash `name` + i. All tokens except the first are output."""
     request = Request(PREFIX + name, [0])
     request.all_token_ids.extend(range(1, num_tokens))
     request.block_hashes = [hash_of(f"{name}{index}") for index in range(num_tokens // block_size)]
@@ -123,7 +123,7 @@ def _shown(transfers: Mapping[str, Sequence[BlockTransfer]]) -> dict[str, object
 
 
 def _in_short(transfers: Sequence[BlockTransfer]) -> object:
-    """Return the transfers; of many the first, the last, their number, and how many follow alike."""
+    """Return the transfers; if there are many, the first, the last, their number and the number in a row."""
     shown = [(name_of(block_hash), int(block_id)) for block_hash, block_id in transfers]
     if len(shown) <= MAX_SHOWN:
         return list(map(list, shown))
@@ -132,9 +132,9 @@ def _in_short(transfers: Sequence[BlockTransfer]) -> object:
 
 
 def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: Calls) -> Seen:
-    """Ask a connector for requests, (id, tokens, computed tokens) each; see its answers.
+    """Match requests, each (id, tokens, computed tokens), with a connector; report its answers.
 
-    A fourth value is what the store has forgotten before the question.
+    A fourth value names blocks that the store has evicted before the call.
     """
     store = GivenStore(dict.fromkeys(expanded(stored), 1))
     connector, seen = phase10.BlockStoreConnector(store, block_size), dict[str, object]()
@@ -150,7 +150,7 @@ def matches(phase10: ModuleType, block_size: int, stored: Sequence[str], asked: 
 
 
 def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Calls) -> Seen:
-    """Ask for requests, allocate their blocks and plan; see what each step loads."""
+    """Match requests, allocate their blocks and plan steps; report the loads of each step."""
     store = GivenStore(dict.fromkeys(expanded(stored), 1))
     connector, seen = phase10.BlockStoreConnector(store, block_size), dict[str, object]()
     told: dict[str, tuple[Request, int]] = {}
@@ -163,12 +163,12 @@ def loads(phase10: ModuleType, block_size: int, stored: Sequence[str], calls: Ca
             seen[f"{number}. allocate {name}"] = _unless_changed(None, table, table_of(given))
         else:
             seen[f"{number}. step"] = connector.build_connector_meta()
-    # Shown in the end: a step that is in flight needs what it was told while others are planned.
+    # Read at the end, because a step in flight needs its metadata while others are planned.
     return {label: _shown(one.loads) if isinstance(one, KVConnectorMetadata) else one for label, one in seen.items()}
 
 
 def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequence[str], calls: Calls) -> Seen:
-    """End and preempt requests; see which blocks are held, and what each step saves."""
+    """End and preempt requests; report which blocks are held and what each step saves."""
     store = GivenStore(dict.fromkeys(expanded(stored), 1))
     connector = phase10.BlockStoreConnector(store, block_size, saves_ended)
     seen: Seen = {}
@@ -191,7 +191,7 @@ def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequen
 
 
 def leaves(phase10: ModuleType, num_requests: int) -> Seen:
-    """Let requests be asked about and end, every second one without having been admitted; see what is left of them."""
+    """Match and end requests, every second one without admission; report what they leave behind."""
     from mini_vllm_labs.grading.labtest.work import left_behind
 
     connector = phase10.BlockStoreConnector(GivenStore({}), 4)
@@ -212,7 +212,7 @@ def leaves(phase10: ModuleType, num_requests: int) -> Seen:
 
 
 def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str], steps: Calls) -> Seen:
-    """Run steps, (loads, saves) each, with a forward pass after each that changes every block.
+    """Run steps, each (loads, saves) followed by a forward pass that changes every block.
 
     Block b of cache c holds the number 10 * b + c, and the stored block n the numbers 100 * n + c. The caches are as on
     a GPU, and what is stored is on the host.
@@ -243,7 +243,7 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
         seen[f"{step}: reported lost"] = sorted(map(int, output.invalid_block_ids))
         seen[f"{step}: blocks"] = [[_content(cache[block]) for cache in caches] for block in range(NUM_BLOCKS)]
         seen[f"{step}: stored"] = {name_of(one): _parts(block) for one, block in sorted(store.blocks.items())}
-        # Counted in blocks: how often one is used is free.
+        # Only the order of blocks counts, because a block may be used any number of times.
         seen[f"{step}: used last"] = list(map(name_of, dict.fromkeys(reversed(store.uses))))
         for cache in caches:
             cache += 1
@@ -251,7 +251,7 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
 
 
 def many_moves(phase10: ModuleType, num_moves: int) -> Seen:
-    """Load so many blocks in one step and save as many others; see how many are right."""
+    """Load `num_moves` blocks in one step and save as many others; report how many are right."""
     import torch
 
     caches = [torch.arange(2 * num_moves).view(-1, 1, 1, 1) + 1_000_000 * cache for cache in range(2)]
@@ -271,7 +271,7 @@ def many_moves(phase10: ModuleType, num_moves: int) -> Seen:
 
 
 def _content(part: "Tensor") -> object:
-    """Return the one number that a block holds; all of them if they differ."""
+    """Return the single number in a block, or all numbers if they differ."""
     numbers = part.flatten().tolist()
     return numbers[0] if len(set(numbers)) == 1 else numbers
 
@@ -283,7 +283,7 @@ def _parts(block: "Tensor") -> list[object]:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case."""
+    """Draw the arguments of a random case for a task's play."""
     size = rng.choice((2, 4, 16))
     stored = [f"{name}{index}" for name in "AB" for index in range(9) if rng.random() < 0.85]
     asked = [(name, n := rng.randint(1, 9 * size), rng.randrange(n) // size * size) for name in rng.choices("AB", k=5)]

@@ -1,4 +1,4 @@
-"""What graded tests and judge see of a file for phase 11: each function plays one case and describes it."""
+"""Plays the cases of phase 11 for graded tests and judge; each function returns its observations."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -10,10 +10,10 @@ from mini_vllm.core.request import MultiModalFeatureSpec, Request
 if TYPE_CHECKING:
     from torch import Tensor
 
-Seen = dict[str, object]  # what plain JSON can hold
+Seen = dict[str, object]  # plain JSON
 Image = tuple[str, int, int]  # content, offset, length
 EMPTY = "''"
-ADAPTERS = ("x", "y", "z", "xy", EMPTY, "")  # the last one is none
+ADAPTERS = ("x", "y", "z", "xy", EMPTY, "")  # the last means no adapter
 
 
 def request_of(name: str, images: Sequence[Image] = (), **settings: Any) -> Request:
@@ -22,19 +22,19 @@ def request_of(name: str, images: Sequence[Image] = (), **settings: Any) -> Requ
 
 
 def copied(text: str) -> str:
-    """Return an equal text that is another object, if it is longer than a character."""
+    """Return an equal text that is a new object, if it is longer than one character."""
     return "".join(list(text))
 
 
 def key_of(text: str) -> str | None:
-    """Return a salt or the name of an adapter: an empty text stands for none, and `EMPTY` for an empty one."""
+    """Return a salt or adapter name: None for an empty text, and an empty text for `EMPTY`."""
     return "" if text == EMPTY else copied(text) or None
 
 
 def gate(phase11: ModuleType, max_loras: int, calls: Sequence[tuple[str, str, str]]) -> Seen:
-    """Plan and free requests with adapters; see each answer, and to which adapters the gate is open then.
+    """Plan and free requests with adapters; report each answer, and the adapters that the gate then admits.
 
-    To plan is what the engine does: ask whether the gate is open, and only then allocate slots.
+    Like the engine, "plan" checks whether the gate is open, and only then allocates slots.
     """
     found, seen, requests = phase11.AdapterGate(max_loras), dict[str, object](), dict[str, Request]()
     for number, (what, name, adapter) in enumerate(calls, start=1):
@@ -60,9 +60,9 @@ def gate(phase11: ModuleType, max_loras: int, calls: Sequence[tuple[str, str, st
 
 
 def encodings(phase11: ModuleType, cache_size: int, calls: Sequence[tuple[str, str, str, int]]) -> Seen:
-    """Encode images for requests and release them; see each answer and the whole state.
+    """Encode images for requests and release them; report each answer and the whole state.
 
-    To encode is what the engine does: refer, and without success make room and allocate.
+    Like the engine, "encode" tries to refer to a cached encoding, and otherwise makes room and allocates.
     """
     cache, seen = phase11.EncoderCacheManager(cache_size), dict[str, object]()
     for number, (what, name, content, length) in enumerate(calls, start=1):
@@ -89,7 +89,7 @@ def encodings(phase11: ModuleType, cache_size: int, calls: Sequence[tuple[str, s
 
 
 class RoomyCache:
-    """An encoder cache that knows some contents, has a fixed room, and keeps what it was asked."""
+    """An encoder cache with some known contents and a fixed room; it records its calls."""
 
     def __init__(self, known: Sequence[str], room: int) -> None:
         self.known, self.room = known, room
@@ -123,7 +123,7 @@ def chunk(
     room: int,
     known: Sequence[str],
 ) -> Seen:
-    """Ask for one chunk; see the answer, and what became of the encoder cache."""
+    """Schedule one chunk; report the answer and the changes of the encoder cache."""
     cache = RoomyCache(known, room)
     to_encode, num_tokens = phase11.schedule_encoder_inputs(request_of("r", images), computed, num_new, budget, cache)
     return {
@@ -136,7 +136,7 @@ def chunk(
 
 
 def keys(phase11: ModuleType, salt: str, adapter: str, images: Sequence[Image], start: int, end: int) -> Seen:
-    """Ask for the extra keys of a block."""
+    """Report the extra keys of a block."""
     request = request_of("r", images, cache_salt=key_of(salt), adapter_id=key_of(adapter))
     found = phase11.generate_block_hash_extra_keys(request, start, end)
     return {"extra keys": [*found], "type": "tuple" if isinstance(found, tuple) else type(found).__name__}
@@ -145,9 +145,9 @@ def keys(phase11: ModuleType, salt: str, adapter: str, images: Sequence[Image], 
 def products(
     phase11: ModuleType, num_inputs: int, num_outputs: int, rank: int, num_adapters: int, rows: Sequence[int], seed: int
 ) -> Seen:
-    """Add products of whole numbers, exact in any order; see each row, and whether more rows take more operators.
+    """Add products of integers, exact in any order; report each row, and whether more rows need more operators.
 
-    They are of type float64 and on a device of their own, so a tensor made without `dtype=` or `device=` is seen.
+    The tensors are float64 and on a separate device, to detect tensors made without `dtype=` or `device=`.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -171,7 +171,7 @@ def products(
     for times in (9, 1):
         indices = torch.tensor([*rows] * times)
         inputs, output = numbers(len(indices), num_inputs), numbers(len(indices), num_outputs)
-        inputs *= 2**25 + 1  # whole numbers that float32 does not have
+        inputs *= 2**25 + 1  # integers that float32 cannot represent
         beside = {"inputs": inputs, "lora_a": lora_a, "lora_b": lora_b, "indices": indices}
         before, copies = output.clone(), {name: one.clone() for name, one in beside.items()}
         arguments = [on_device(one) for one in (output, inputs, lora_a, lora_b, indices)]
@@ -187,7 +187,7 @@ def products(
 
 
 def random_images(rng: Random, contents: Sequence[str] = ("a", "cat", "Cat", "cat2")) -> list[Image]:
-    """Return images in order, some of them without a gap; now and then many, all different."""
+    """Draw images in order, some without a gap; sometimes many, all different."""
     images, at = list[Image](), 0
     count = rng.choice((*range(5), *range(5), 60))
     for number in range(count):
@@ -198,7 +198,7 @@ def random_images(rng: Random, contents: Sequence[str] = ("a", "cat", "Cat", "ca
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case."""
+    """Draw the arguments of a random case for a task's play."""
     calls = list[tuple[Any, ...]]()
     match task:
         case 1:

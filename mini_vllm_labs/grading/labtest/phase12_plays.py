@@ -1,4 +1,4 @@
-"""What graded tests and judge see of a file for phase 12: each function plays one case and describes it."""
+"""Plays the cases of phase 12 for graded tests and judge; each function returns its observations."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 Ints = Sequence[int]
 Shares = Sequence[Sequence[int]]
-Seen = dict[str, object]  # what plain JSON can hold
+Seen = dict[str, object]  # plain JSON
 KEY_SIZE = 3
 
 
 class ListedPool:
-    """A pool whose free queue is a list; every block that is not in it is held once."""
+    """A pool whose free queue is a list; all other blocks have one holder."""
 
     def __init__(self, free: Ints) -> None:
         self.free = list(free)
@@ -61,7 +61,7 @@ class ListedPool:
 
 
 def frees(phase12: ModuleType, table: list[int], window: int, block_size: int, computed: Ints) -> Seen:
-    """Let a request go on to each of these counts of computed tokens; see its table and what is freed."""
+    """Free the blocks outside the window at each count of computed tokens; report the table and the freed blocks."""
     table, seen = list(table), dict[str, object]()
     for num_computed in computed:
         pool = ListedPool([])
@@ -72,7 +72,7 @@ def frees(phase12: ModuleType, table: list[int], window: int, block_size: int, c
 
 
 def allocates(phase12: ModuleType, tables: Sequence[list[int]], num_blocks: int, free: Ints, status: str) -> Seen:
-    """Ask for blocks for all groups; see the answer, the tables, the free queue, and which tables were pinned."""
+    """Allocate blocks for all groups; report the answer, the tables, the free queue and the pinned tables."""
     given, pool = tuple(map(list, tables)), ListedPool(free)
     new = phase12.allocate_groups(given, num_blocks, pool, pool.pin if status == "waiting" else None)
     are_tables = any(one is table for one in new or [] for table in given)
@@ -86,14 +86,14 @@ def allocates(phase12: ModuleType, tables: Sequence[list[int]], num_blocks: int,
 
 
 def sliding_hit(phase12: ModuleType, cached: Ints, window: int, block_size: int) -> Seen:
-    """Look for the hit of one group; -1 is a block that is not cached."""
+    """Find the hit of one group; -1 is an uncached block."""
     given = [known(cached)]
     hit = phase12.find_sliding_hit(given[0], window, block_size)
     return {"table": list(map(int, hit))} | kept([hit], given, [cached])
 
 
 def common_hit(phase12: ModuleType, cached: Shares, windows: Ints, block_size: int) -> Seen:
-    """Look for the hit of all groups; -1 is a block that is not cached, window 0 is full attention."""
+    """Find the hit of all groups; -1 is an uncached block, and window 0 is full attention."""
     given = list(map(known, cached))
     tables = phase12.find_common_hit(given, [window or None for window in windows], block_size)
     seen = {f"table of group {group}": list(map(int, table)) for group, table in enumerate(tables)}
@@ -103,7 +103,7 @@ def common_hit(phase12: ModuleType, cached: Shares, windows: Ints, block_size: i
 def long_hit(
     phase12: ModuleType, num_blocks: int, missing: Ints, window: int, block_size: int, num_groups: int
 ) -> Seen:
-    """Look for the hit of a window, alone or beside full attention; all blocks but those missing are cached."""
+    """Find the hit of a window, alone or with full attention; all blocks except `missing` are cached."""
     cached = [None if place in missing else 1000 + place for place in range(num_blocks)]
     if num_groups == 1:
         tables = [phase12.find_sliding_hit(cached, window, block_size)]
@@ -120,7 +120,7 @@ def known(cached: Ints) -> list[int | None]:
 
 
 def kept(tables: Sequence[list[int]], given: Sequence[list[int | None]], cached: Shares) -> Seen:
-    """See whether `cached` is as before, even when the tables are lengthened."""
+    """Report whether `cached` is unchanged, even after the tables are lengthened."""
     for table in tables:
         table.append(NULL_BLOCK_ID)
     return {"cached, when the tables are lengthened": "as before" if list(map(known, cached)) == given else "changed"}
@@ -129,10 +129,10 @@ def kept(tables: Sequence[list[int]], given: Sequence[list[int | None]], cached:
 def attends(
     phase12: ModuleType, shares: Shares, window: int, block_size: int, heads: Ints, seed: int, as_on_gpu: bool = False
 ) -> Seen:
-    """Attend for requests with (computed, new) tokens; see for each new token and head which tokens count how much.
+    """Attend for requests with (computed, new) tokens; report each token's weights by new token and head.
 
-    Token p has number p of its request as its value alone; scores are whole numbers times log 2, so weights are powers
-    of 2 apart. What no request may read has a value of its own. As on a GPU all numbers are bfloat16, on a device.
+    Token p's value is the unit vector p. Scores are integers times log 2, so weights differ by powers of 2. Slots that
+    no request may read have a separate value. With `as_on_gpu` all numbers are bfloat16, on a device.
     """
     import torch
 
@@ -145,7 +145,7 @@ def attends(
     longest, dtype = max(lengths), torch.bfloat16 if as_on_gpu else torch.float32
     keys = torch.ones(len(blocks) + 1, block_size, num_kv_heads, longest + KEY_SIZE, dtype=dtype)
     values = torch.zeros_like(keys)
-    values[..., -1] = 1  # of a slot without a token, and of all in the null block
+    values[..., -1] = 1  # for slots without a token and the null block
     tables = []
     for (computed, _), length in zip(shares, lengths, strict=True):
         table = [blocks.pop() for _ in range(cdiv(length, block_size))]
@@ -178,7 +178,7 @@ def attends(
 
 
 def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -> Seen:
-    """Decode after few tokens and after many, with the same cache; see whether torch makes more after many."""
+    """Decode after few and after many tokens with the same cache; report whether torch makes more after many."""
     import torch
 
     from mini_vllm_labs.grading.labtest.work import numbers_made
@@ -193,7 +193,7 @@ def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -
 
 
 def average(phase12: ModuleType, window: int, block_size: int, computed: int, new: int) -> Seen:
-    """Let all keys be alike, so that a token sees the average of the numbers of the tokens in its window."""
+    """Attend with equal keys, so that a token's result is the average over the tokens in its window."""
     import torch
 
     length = computed + new
@@ -209,7 +209,7 @@ def average(phase12: ModuleType, window: int, block_size: int, computed: int, ne
 
 
 def weights_of(output: "Tensor", longest: int) -> str:
-    """Describe a result [longest + KEY_SIZE]: `7:0 8:2`, token 8 counts 4 times as much as token 7."""
+    """Describe a result [longest + KEY_SIZE]: in `7:0 8:2` token 8 has 4 times the weight of token 7."""
     shares = output.tolist()
     total = sum(shares[:longest])
     if shares[-1] > 0:
@@ -223,7 +223,7 @@ def weights_of(output: "Tensor", longest: int) -> str:
 
 
 def batch_of(shares: Shares, tables: Shares, block_size: int) -> "FlatBatch":
-    """Return the step's tensors, as phase 6 makes them."""
+    """Make the step's tensors as phase 6 does."""
     import torch
 
     from mini_vllm.runner.steps import FlatBatch
@@ -249,7 +249,7 @@ def batch_of(shares: Shares, tables: Shares, block_size: int) -> "FlatBatch":
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case."""
+    """Draw the arguments of a random case for a task's play."""
     block_size, window = rng.choice((1, 2, 4, 8)), rng.randint(1, 20)
     scale = 50 if rng.random() < 0.1 else 1  # now and then hundreds of blocks
     ids, window = rng.sample(range(1, rng.choice((60, 90_000)) * scale), 40 * scale), window * scale

@@ -1,7 +1,7 @@
-"""What graded tests and judge see of a file for phase 13: which request a small stand-in for an engine serves when.
+"""Plays the cases of phase 13 for graded tests and judge: in which order a small stand-in engine serves requests.
 
-It has memory for all. Ranks are not seen, since fair files differ in them. Neither is which of two tenants comes first
-when the counter of one was lifted to that of the other: then all is seen from a third one.
+The engine has memory for all requests. Ranks are not compared, because correct files differ in them. The order of two
+tenants is also not compared if the counter of one was lifted to the other's; a third tenant's view is compared then.
 """
 
 from collections import Counter
@@ -17,21 +17,21 @@ from mini_vllm.electives.policy.policy_queue import PolicyQueue
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.sampling_params import SamplingParams
 
-# Name, of which the first letter is the tenant; prompt tokens, output tokens, seconds until it comes; its limits.
+# Name, whose first letter is the tenant; prompt tokens; output tokens; arrival time in seconds; limits.
 Asked = tuple[str, int, int, float, dict[str, float]]
-Seen = dict[str, object]  # what plain JSON can hold
+Seen = dict[str, object]  # plain JSON
 STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
-BUDGET = 16  # of each seat: long prompts come in chunks
-# What the tenants of some letters are called: names that are alike, and the empty one.
+BUDGET = 16  # tokens per seat, so long prompts are chunked
+# Tenant names for some letters: similar names, and the empty one.
 TENANTS = {"m": "", "n": "default", "o": "None", "p": "A", "q": "a", "r": "0", "s": "é", "t": "a1"}
 MAX_STEPS = 2000
 PREFIX = "a request called "  # of all ids
 
 
 class Served:
-    """A run: the names in the order of admission, the victims at a step, and the first thing that no policy may do.
+    """A run: the order of admission, the victims at one step, and the first violation of any policy's contract.
 
-    `num_at_once` output tokens come in a step, as with drafts. `slack` is asked at the step of the victims.
+    A step produces `num_at_once` output tokens, as with drafts. `slack` is called at the step of the victims.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Served:
         self.amiss = "it never ends"
 
     def step(self, slack: Callable[[Request], float] | None) -> None:
-        """Plan a step and compute it."""
+        """Plan and compute a step."""
         policy, running, queue = self.policy, self.running, self.queue
         view = StepView(self.now, running, queue, 10_000, 4, self.num_seats, self.budget * self.num_seats)
         policy.start_step(view)
@@ -99,7 +99,7 @@ class Served:
                 policy.sampled(request, num_new)
 
     def note(self, slack: Callable[[Request], float]) -> None:
-        """Keep the slack of each request, and of those that run also the one after a preemption."""
+        """Record the slack of each request, and for running ones also the slack after a preemption."""
         for request in sorted([*self.running, *self.queue], key=name_of):
             self.slacks[f"slack of {name_of(request)}"] = in_seconds(slack(request))
             if num_computed_tokens := request.num_computed_tokens:
@@ -113,7 +113,7 @@ def name_of(request: Request) -> str:
 
 
 def in_seconds(slack: float) -> str:
-    return f"{round(slack, 6) + 0.0:.6f} s"  # so that there is no -0
+    return f"{round(slack, 6) + 0.0:.6f} s"  # adding 0.0 avoids -0
 
 
 def request_of(asked: Asked) -> Request:
@@ -133,10 +133,10 @@ def shares(
     num_at_once: int = 1,
     budget: int = BUDGET,
 ) -> Seen:
-    """Serve tenants by their counters; see the whole order, or what comes before each request of one tenant."""
+    """Serve tenants by their counters; report the whole order, or the order before each request of one tenant."""
     of_tenants = {TENANTS.get(letter, letter): weight for letter, weight in weights.items()}
     policy = phase13.VirtualTokenCounter(*prices, of_tenants)
-    phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # state of the class would show
+    phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # reveals state kept on the class
     run = Served(policy, asked, num_seats, num_at_once=num_at_once, budget=budget)
     if not seen_from:
         return {"order": run.order, "amiss": run.amiss}
@@ -151,15 +151,15 @@ def shares(
 def slacks(
     phase13: ModuleType, asked: Sequence[Asked], num_seats: int, step_of_victims: int, num_at_once: int = 1
 ) -> Seen:
-    """Serve requests by their slack; see the order, and all slacks and the victims if memory ran out at a step."""
+    """Serve requests by their slack; report the order, and all slacks and the victims of a step without memory."""
     policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
-    phase13.LeastSlackFirst(7.0, 5.0)  # state of the class would show
+    phase13.LeastSlackFirst(7.0, 5.0)  # reveals state kept on the class
     run = Served(policy, asked, num_seats, step_of_victims, num_at_once, slack=policy.slack)
     return {"order": run.order, "victims": run.victims, **run.slacks, "amiss": run.amiss}
 
 
 def forgets(phase13: ModuleType, num_requests: int) -> Seen:
-    """Let requests have two tokens each, and end; see what is left of them."""
+    """Serve two tokens to each request, then end it; report what they leave behind."""
     from mini_vllm_labs.grading.labtest.work import left_behind
 
     policy = phase13.LeastSlackFirst()
@@ -177,27 +177,27 @@ def forgets(phase13: ModuleType, num_requests: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case."""
+    """Draw the arguments of a random case for a task's play."""
     return random_shares(rng) if task == 1 else random_slacks(rng)
 
 
 def random_shares(rng: Random) -> tuple[Any, ...]:
-    """Return tenants that all come at once; or tenants of which some come back, after b has had most.
+    """Draw tenants that all arrive at once, or tenants of which some return after b has received most.
 
-    Then c has been away, comes as the last request of a has left the queue, or has always had a request that ran; or
-    no request has waited for a while, and a, c and d come back in any order.
+    In the second case c was away, arrives when a's last request has left the queue, or always had a running request; or
+    no request has waited for a while, and a, c and d return in any order.
     """
 
     def flood(tenant: str, numbers: Sequence[int], at: float = 0.0, longest: int = 2) -> list[Asked]:
         return [(f"{tenant}{n}", rng.randint(4, 10), rng.randint(1, longest), at, {}) for n in numbers]
 
     much: Asked = ("b0", rng.randint(120, 160), 1, 0.0, {})
-    back, odd = rng.uniform(0.15, 0.18), {"b": 0.9137, "c": 1.0631}  # so that no counters are equal by chance
+    back, odd = rng.uniform(0.15, 0.18), {"b": 0.9137, "c": 1.0631}  # odd, so that counters are never equal by chance
     many: Sequence[int] = range(1, 31)
     some: Asked = ("d0", rng.randint(60, 80), 1, 0.0, {})
     match rng.choice(("at once", "away", "leaves", "idle", "runs")):
         case "at once":
-            tenants, long = rng.sample("mnopqrst", 4), rng.choice((1, 1, 500))  # prompts of thousands of tokens
+            tenants, long = rng.sample("mnopqrst", 4), rng.choice((1, 1, 500))  # prompts with thousands of tokens
             asked: list[Asked] = [
                 (f"{t}{n}", long * rng.randint(1, 40), rng.randint(1, 3), 0.0, {}) for t in tenants for n in range(5)
             ]
@@ -230,7 +230,7 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
 
 
 def random_slacks(rng: Random) -> tuple[Any, ...]:
-    """Return requests that wait for one seat, some of them twins; or that run at once, until blocks run out."""
+    """Draw requests that wait for one seat, some of them twins, or that run together until blocks run out."""
     num_seats = rng.choice((1, 12))
     asked: list[Asked] = []
     for name in rng.sample("abcdefghijklmnopqrstuvwxyz", 12):

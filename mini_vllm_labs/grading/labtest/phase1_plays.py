@@ -1,6 +1,6 @@
-"""What graded tests and judge see of a file for phase 1: each function plays one case, step by step.
+"""Plays the cases of phase 1 for graded tests and judge, one function per kind of case, step by step.
 
-A request is told as "A 5/8+3": 5 tokens computed, 8 of the prompt, 3 of the output. Other words may follow: see `TOLD`.
+"A 5/8+3" describes a request with 5 computed, 8 prompt and 3 output tokens. More words may follow: see `TOLD`.
 """
 
 import re
@@ -27,9 +27,9 @@ from mini_vllm_labs.grading.labtest.strict_queue import StrictQueue
 from mini_vllm_labs.grading.labtest.support import fields_of, some_ids, with_a_past
 from mini_vllm_labs.grading.labtest.work import LONG, ROOM, SHORT, left_behind, work_of
 
-Seen = dict[str, object]  # what plain JSON can hold
-Steps = Iterator[str | Seen]  # lines about a call, then what is seen after it
-Told = Mapping[str, Any]  # a case, by name: what is not told is as usual
+Seen = dict[str, object]  # plain JSON
+Steps = Iterator[str | Seen]  # lines about a call, then the observations after it
+Told = Mapping[str, Any]  # the settings of a case by name; the rest have defaults
 TOLD = re.compile(r"(\S+) (?:(\d+)/)?(\d+)(?:\+(\d+))?( preempted)?(?: max (\d+))?(?: stop ([\d ]+))?( ignores EOS)?")
 NUM_RANDOM = 200
 EOS = 2
@@ -45,7 +45,7 @@ def clamp(phase1: ModuleType, num_new: int, budget: int, threshold: int) -> Step
 
 
 def request_of(told: str) -> Request:
-    """Return the request of a text. One with computed tokens is RUNNING; without a slash all tokens are computed."""
+    """Parse a text into a request. It is RUNNING if it has computed tokens; without a slash all are computed."""
     match = TOLD.fullmatch(told)
     assert match, told
     name, computed, num_prompt, num_output, preempted, most, stops, ignores = match.groups()
@@ -62,7 +62,7 @@ def request_of(told: str) -> Request:
 
 
 def requests_of(told: str) -> list[Request]:
-    """Return requests told one after the other; "r*300 1/5" are 300 of them, r0 to r299."""
+    """Parse a list of requests; "r*300 1/5" describes 300 of them, r0 to r299."""
     requests = list[Request]()
     for one in filter(None, told.split(", ")):
         name, *rest = one.split(" ", 1)
@@ -81,7 +81,7 @@ def ids_of(requests: Iterable[Request]) -> list[str]:
 
 
 def with_victims_named(requests: Iterable[Request]) -> str:
-    """Return requests as a learner reads them; those that wait after a preemption are named so."""
+    """Return requests as a text for the learner; preempted ones are marked."""
     text = (
         f"{one} ({request.status.name})" if request.status is RequestStatus.PREEMPTED else one
         for request in requests
@@ -91,11 +91,11 @@ def with_victims_named(requests: Iterable[Request]) -> str:
 
 
 def schedule(phase1: ModuleType, told: Told) -> Steps:
-    """Take a step, and more in the same scene: `then` has for each what is told of it otherwise.
+    """Run a step, then one more in the same scene for each entry of `then`, which overrides settings.
 
-    running, waiting; budget, seats; blocks, block_size, held by waiting requests; hits, and hits_after: what is found
-    once a request has got its slots; at_most and all_or_none tokens; not_admitted; victims: who makes room for whom.
-    `past` draws what requests bring along.
+    Settings: running, waiting; budget, seats; blocks, block_size, held by waiting requests; hits, and hits_after once a
+    request has its slots; at_most and all_or_none tokens; not_admitted; victims, by the request that needs room.
+    `past` seeds the fields that requests carry over from earlier steps.
     """
     scene = Scene(told)
     for now in ({}, *told.get("then", ())):
@@ -103,7 +103,7 @@ def schedule(phase1: ModuleType, told: Told) -> Steps:
 
 
 class Scene:
-    """The requests of a case, and the stand-ins around the code under test. They live on from step to step."""
+    """The requests of a case and the stand-ins around the code under test. They persist from step to step."""
 
     def __init__(self, told: Told) -> None:
         self.plans = list[SchedulerOutput]()
@@ -111,7 +111,7 @@ class Scene:
         self.requests = {request.request_id: request for request in (*self.running, *waiting)}
         for request in bringing_along(self.requests.values(), told):
             is_ahead = request.status is RequestStatus.RUNNING and request.num_computed_tokens % 2
-            if request.num_output_placeholders and is_ahead:  # the tokens of a step are still to come
+            if request.num_output_placeholders and is_ahead:  # the tokens of a step are still in flight
                 request.num_computed_tokens = request.num_tokens
         self.waiting, self.log = StrictQueue(waiting), CallLog(max(MAX_CALLS, 20 * len(self.requests)))
         num_blocks, block_size, held = told.get("blocks", 1000), told.get("block_size", 1), told.get("held", {})
@@ -122,7 +122,7 @@ class Scene:
         self.preemption = ScriptedPreemption(self.log, told.get("victims", {}), self.running, self.waiting)
 
     def step(self, phase1: ModuleType, told: Told) -> Steps:
-        """Take a step and count its tokens: yield how things stand, the calls, and what is seen."""
+        """Run a step and count its tokens; yield the situation, the calls and the observations."""
         hits = {name: [*range(n, 0, -1)] if isinstance(n, int) else n for name, n in told.get("hits", {}).items()}
         self.kv.hits, self.chunks.not_admitted = hits, told.get("not_admitted", ())
         for calls in (self.log, self.log.amiss, self.kv.served, self.kv.refused, self.chunks.asked_with):
@@ -166,7 +166,7 @@ class Scene:
                 request.all_token_ids.append(7)
 
     def lines(self, told: Told) -> Iterator[str]:
-        """Yield how things stand before a step, and what the stand-ins are going to do."""
+        """Yield the situation before a step and the decisions of the stand-ins."""
         kv, running, waiting = self.kv, with_victims_named(self.running), with_victims_named(self.waiting)
         yield f"RUNNING {running}   WAITING {waiting}   (A 5/8: 5 of its 8 tokens are computed)"
         yield f"budget {told.get('budget', 1000)}, max_num_seqs {told.get('seats', 100)}, free memory " + (
@@ -188,7 +188,7 @@ class Scene:
         plan: SchedulerOutput,
         fields: Mapping[str, Mapping[str, object]],
     ) -> list[str]:
-        """Return what no rule allows, whatever the case: what the stand-ins have seen, and what else was changed."""
+        """Return violations that are wrong in every case: those seen by the stand-ins, and other changes."""
         num_uses, places = self.waiting.cost, {name: place for place, name in enumerate(ran)}
         found = [*dict.fromkeys(self.log.amiss)]
         if self.kv.refused and admitted:
@@ -230,7 +230,7 @@ def without_the_middle(calls: Sequence[str]) -> Sequence[str]:
 
 
 def bringing_along(requests: Iterable[Request], told: Told) -> Iterator[Request]:
-    """Give requests ranks that the order of service does not follow; yield each that a past was drawn for."""
+    """Set ranks that do not match the order of service; yield each request that gets a random past."""
     rng = Random(told.get("past", 0))
     for place, request in enumerate(requests):
         request.priority, request.arrival_time = PRIORITIES[place % 3], ARRIVALS[place % 4]
@@ -239,9 +239,10 @@ def bringing_along(requests: Iterable[Request], told: Told) -> Iterator[Request]
 
 
 def update(phase1: ModuleType, told: Told) -> Steps:
-    """Bring the results of a step; see what became of each request.
+    """Update from the results of a step; report the state of each request.
 
-    running, and waiting: preempted since; planned, in order, of which some are gone; sampled tokens; max_model_len.
+    Settings: running; waiting (preempted since then); planned, in order, and which of them are gone; sampled tokens;
+    max_model_len.
     """
     running, waiting = requests_of(told.get("running", "")), requests_of(told.get("waiting", ""))
     everyone = {request.request_id: request for request in (*running, *waiting)}
@@ -293,9 +294,9 @@ def facts_of(request: Request) -> str:
 
 
 def work(phase1: ModuleType, num_sampled: int) -> Steps:
-    """End a request while few others wait, and many; see whether the update does more, in lines and copies.
+    """End a request while few and then many others wait; report whether the update does more, in lines and copies.
 
-    Of two large numbers the better one counts: a dict or a list that grows copies itself now and then, and may do so.
+    The better of two large sizes counts, because a growing dict or list may copy itself now and then.
     """
 
     def work_with(num_waiting: int) -> int:
@@ -315,7 +316,7 @@ def work(phase1: ModuleType, num_sampled: int) -> Steps:
 
 
 def leaves(phase1: ModuleType, num_requests: int, what: str) -> Seen:
-    """Let requests come and go, each admitted in a step or ended by an update of its own; see what is left of them."""
+    """Let requests come and go, each with a separate step or update; report what they leave behind."""
 
     def use(name: str) -> Request:
         name = name.replace(" ", "_")
@@ -332,7 +333,7 @@ def leaves(phase1: ModuleType, num_requests: int, what: str) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case, now and then with many requests or long ones."""
+    """Draw the arguments of a random case for a task's play, sometimes with many requests or long ones."""
     if task == 1:
         largest = rng.choice((8, 8, 40, 5000, 20_000, 2**60))
         num_new, budget, threshold = (rng.randrange(-largest // 4, largest) for _ in range(3))
@@ -342,7 +343,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def random_situation(rng: Random, many: int, long: int, *, with_waiting: bool) -> dict[str, Any]:
-    """Return a situation with fresh, half computed and resumed requests, and memory that is short."""
+    """Draw a situation with new, half computed and resumed requests, and scarce memory."""
     names = some_ids(rng, rng.randint(1, 7) if many == 1 else 7 * many)
     num_running = rng.randint(0, len(names)) if with_waiting else len(names)
     block_size, sizes, num_held = rng.choice((1, 2, 4)), dict[str, int](), 0
@@ -386,7 +387,7 @@ def random_situation(rng: Random, many: int, long: int, *, with_waiting: bool) -
 
 
 def random_update(rng: Random, many: int) -> dict[str, Any]:
-    """Return an update with stops of every kind, gone requests, and requests that got no token."""
+    """Draw an update with stops of every kind, requests that are gone, and requests without a token."""
     names = some_ids(rng, rng.randint(1, 6) * many)
     gone = [name for name in names if rng.random() < 0.15]
     told = {
@@ -397,14 +398,14 @@ def random_update(rng: Random, many: int) -> dict[str, Any]:
         if name not in gone
     }
     waiting = [name for name in told if rng.random() < 0.1]
-    tokens = (EOS, 8, 0, 11, 12, 13)  # 0 is a token, and false
+    tokens = (EOS, 8, 0, 11, 12, 13)  # 0 is a valid token, although it is falsy
     sampled = {name: rng.choices(tokens, k=rng.randint(0, 3)) for name in names if rng.random() < 0.85}
     return {
         "running": ", ".join(told[name] for name in told if name not in waiting),
         "waiting": ", ".join(told[name] for name in waiting),
         "planned": rng.sample(names, len(names)),
         "gone": gone,
-        "sampled": dict(rng.sample(sorted(sampled.items()), len(sampled))),  # a runner promises no order
+        "sampled": dict(rng.sample(sorted(sampled.items()), len(sampled))),  # runners promise no order
         "max_model_len": rng.choice((8, 10, 1000)),
         "past": rng.randrange(10**6),
     }

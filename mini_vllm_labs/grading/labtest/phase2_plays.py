@@ -1,4 +1,4 @@
-"""What graded tests and judge see of a file for phase 2: each function plays one case, call by call."""
+"""Plays the cases of phase 2 for graded tests and judge, one function per kind of case, call by call."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,8 +13,8 @@ from mini_vllm_labs.grading.labtest.stand_ins import RecordingPrefixCache
 from mini_vllm_labs.grading.labtest.support import changed, fields_of, ids, make_request, numbers, some_ids, with_a_past
 from mini_vllm_labs.grading.labtest.work import LONG, ROOM, SHORT, left_behind, work_of
 
-Seen = dict[str, object]  # what plain JSON can hold
-Steps = Iterator[str | Seen]  # a call, then what is seen after it
+Seen = dict[str, object]  # plain JSON
+Steps = Iterator[str | Seen]  # a call, then the observations after it
 Ints = Sequence[int]
 ALLOCATE = re.compile(r"(\S+) (\d+)(?: hits ([\d -]+?))?(?: lookahead (\d+))?(?: keeps (\d+))?(?: x(\d+))?")
 NUM_RANDOM = 200
@@ -22,7 +22,7 @@ LATEST_STATUS = (RequestStatus.PREEMPTED, RequestStatus.FINISHED_STOPPED, Reques
 
 
 def outcome(call: Callable[[], object], *, is_legal: bool) -> object:
-    """Make a call; of one that is an error by the rules return whether it raises `ValueError`."""
+    """Make a call; if the rules forbid it, report whether it raises `ValueError`."""
     if is_legal:
         return call()
     try:
@@ -32,9 +32,10 @@ def outcome(call: Callable[[], object], *, is_legal: bool) -> object:
 
 
 def queue(phase2: ModuleType, free: Ints | int, calls: Sequence[str]) -> Steps:
-    """Make calls to a free queue of some blocks, or of so many, the last one first; see each answer and what is left.
+    """Make calls to a free queue; report each answer and the remaining blocks.
 
-    "append 5" and "remove 5" name a block; "put back" appends the block that was popped or removed first.
+    `free` lists the blocks, or is their number, with the last block first. "append 5" and "remove 5" name a block;
+    "put back" appends the block that was popped or removed first.
     """
     free = range(free, 0, -1) if isinstance(free, int) else free
     blocks = {number: KVCacheBlock(number) for number in free}
@@ -77,10 +78,10 @@ def shown(numbers: Ints) -> str:
 
 
 def pool(phase2: ModuleType, num_gpu_blocks: int, calls: Sequence[str]) -> Steps:
-    """Make calls to a block pool; see what is handed out, and the calls to the prefix cache.
+    """Make calls to a block pool; report the allocated blocks and the calls to the prefix cache.
 
-    "get 2", "touch 3 1", "touch 2 x70000", "free 3 1 x2"; "get all" gets all that are free by what was answered, and
-    "release 4" frees the fifth of the blocks that are held, of which each stands there once a holder.
+    Calls: "get 2", "touch 3 1", "touch 2 x70000", "free 3 1 x2". "get all" gets all blocks that are free according to
+    the answers. "release 4" frees entry 4 of the held blocks, which list a block once per holder.
     """
     cache, holders = RecordingPrefixCache(), list[int]()
     yield f"BlockPool({num_gpu_blocks} blocks, block 0 is the null block)"
@@ -126,11 +127,11 @@ def pool(phase2: ModuleType, num_gpu_blocks: int, calls: Sequence[str]) -> Steps
 def allocations(
     phase2: ModuleType, num_usable: int, block_size: int, tokens: Mapping[str, int], calls: Sequence[str], past: int = 0
 ) -> Steps:
-    """Make calls to a KV cache manager, as far as task 2.3 goes; see the answer, all tables, and the cache's calls.
+    """Make calls of task 2.3 to a KV cache manager; report the answer, all tables, and the prefix cache's calls.
 
-    "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table by the answers so far.
-    "keeps 4" counts 4 of them as computed then, not all. "A 1 x99" is 99 calls, of which the last is seen. "look A 5 2"
-    looks for a hit where the prefix cache has these blocks. `past` draws what requests bring along.
+    "A 13 hits 2 3 lookahead 1" allocates slots for 13 tokens of A, with hits if A has no table so far. "keeps 4" then
+    counts only 4 of them as computed. "A 1 x99" makes 99 calls and reports the last. "look A 5 2" looks for a hit if
+    the prefix cache has these blocks. `past` seeds the fields that requests carry over from earlier steps.
     """
     yield from Serving(phase2, num_usable, block_size, tokens, past, with_free=False).play(calls)
 
@@ -138,15 +139,15 @@ def allocations(
 def manager(
     phase2: ModuleType, num_usable: int, block_size: int, tokens: Mapping[str, int], calls: Sequence[str], past: int = 0
 ) -> Steps:
-    """Make calls as in `allocations`; see the free queue, the holders and the usage, too.
+    """Make calls as in `allocations`; also report the free queue, the reference counts and the usage.
 
-    "free A at 7" frees A of whose tokens 7 are computed, "free A" as many as it has counted.
+    "free A at 7" frees A with 7 computed tokens, "free A" with as many as were counted.
     """
     yield from Serving(phase2, num_usable, block_size, tokens, past, with_free=True).play(calls)
 
 
 class Serving:
-    """A KV cache manager, made when the play begins, and the requests that it serves."""
+    """A KV cache manager, made at the start of the play, and the requests that it serves."""
 
     kv: Any
 
@@ -238,13 +239,13 @@ class Serving:
         yield seen | self.state()
 
     def use_another(self) -> None:
-        """Make a second manager, and let it serve a request of a known name. State of the class would show."""
+        """Make a second manager and serve a request with a known name, to reveal state kept on the class."""
         another, request = type(self.kv)(4, 2, RecordingPrefixCache()), make_request("A", 3)
         another.allocate_slots(request, 3)
         another.free(request, 0)
 
     def state(self) -> Seen:
-        """Return what can be read of the manager, in part only from task 2.4 on, and what it has told the cache."""
+        """Return the manager's state, some of it only from task 2.4 on, and its calls to the prefix cache."""
         tables = {name: ids(self.kv.block_ids(name)) for name in self.requests}
         seen: Seen = {
             "block tables": {name: table for name, table in tables.items() if table},
@@ -260,7 +261,7 @@ class Serving:
 
 
 class CountedBlock(KVCacheBlock):
-    """A block that counts whenever one of its class is read, changed, compared or hashed."""
+    """A block class that counts each read, change, comparison and hash of its blocks."""
 
     looks: ClassVar[list[int]] = [0]
 
@@ -282,9 +283,9 @@ class CountedBlock(KVCacheBlock):
 
 
 def work(phase2: ModuleType, call: str, things: str) -> Steps:
-    """Make a call among few things and among many; see whether it does more, in lines, copies and looks at blocks.
+    """Make a call among few and among many things; report whether it does more, in lines, copies and block reads.
 
-    Of two large numbers the better one counts: a dict or a list that grows copies itself now and then, and may do so.
+    The better of two large sizes counts, because a growing dict or list may copy itself now and then.
     """
     few, *many = (_work_among(phase2, call, things, number) for number in (SHORT, LONG, LONG + 150))
     yield f"{call} among {SHORT} and {LONG} {things}: lines run, blocks looked at, lists copied: {few} and {min(many)}"
@@ -302,7 +303,7 @@ def _work_among(phase2: ModuleType, call: str, things: str, number: int) -> int:
 
 
 def _prepared(phase2: ModuleType, call: str, number: int, num_others: int) -> Callable[[], object]:
-    """Return a call that is made among `number` free blocks, or of a manager that serves `num_others` more requests."""
+    """Prepare a call among `number` free blocks, or to a manager that serves `num_others` more requests."""
     name = call.partition(" ")[0]
     blocks = [phase2.KVCacheBlock(block_id) for block_id in range(number + 1)]
     if name in ("append", "remove", "popleft"):
@@ -331,7 +332,7 @@ def _prepared(phase2: ModuleType, call: str, number: int, num_others: int) -> Ca
 
 
 def leaves(phase2: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go; see what is left of them."""
+    """Let requests come and go; report what they leave behind."""
     kv = phase2.PagedKVCacheManager(10, 4, RecordingPrefixCache())
 
     def use(name: str) -> Request:
@@ -345,7 +346,7 @@ def leaves(phase2: ModuleType, num_requests: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case, now and then with hundreds of blocks."""
+    """Draw the arguments of a random case for a task's play, sometimes with hundreds of blocks."""
     many, another = 30 if rng.random() < 0.05 else 1, ["another"] * (rng.random() < 0.1)
     if task == 1:
         free = rng.sample(range(1, 20 * many), rng.randint(0, 6) * many)

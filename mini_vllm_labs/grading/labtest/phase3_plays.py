@@ -1,4 +1,4 @@
-"""What graded tests and judge see of a file for phase 3: each function plays one case, call by call."""
+"""Plays the cases of phase 3 for graded tests and judge, one function per kind of case, call by call."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,19 +24,19 @@ from mini_vllm_labs.grading.labtest.support import (
 )
 from mini_vllm_labs.grading.labtest.work import left_behind
 
-Seen = dict[str, object]  # what plain JSON can hold
-Steps = Iterator[str | Seen]  # a call, then what is seen after it
+Seen = dict[str, object]  # plain JSON
+Steps = Iterator[str | Seen]  # a call, then the observations after it
 RANK = r"(?: rank (\S+) (\S+))?"  # priority and arrival time
 RUNS = re.compile(rf"(?:(\d+) times )?(\S+) (\d+)(?:\+(\d+))? at (\d+){RANK}(?: on ([\d -]+))?")
 WAITS = re.compile(rf"(\S+){RANK}")
 POLICIES: dict[int, Policy] = {4: "fcfs", 5: "priority"}
 RANKS: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = (
     ((0, 1, 2), (0.0, 1.0, 2.0)),
-    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorted as texts they are in another order
+    ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorting them as texts changes the order
     ((999, 1000, 1001), (1.75e9 + 0.25, 1.75e9 + 0.5, 1.75e9 + 0.75)),  # seconds since 1970, as time.time() counts
-    ((0, 1), (5.0, 5.0001, 5.0002)),  # prompts that were sent together
+    ((0, 1), (5.0, 5.0001, 5.0002)),  # prompts sent together
     ((0, 1), (5.0, 5.0 + 2**-30, 5.0 + 2**-21)),  # a billionth of a second apart
-    ((0, 1), (1.75e9, 1.75e9 + 2**-22, 1.75e9 + 2**-21)),  # as close as a float of today can tell
+    ((0, 1), (1.75e9, 1.75e9 + 2**-22, 1.75e9 + 2**-21)),  # neighbouring floats at today's time
     ((-(10**8), 0, 10**8, 10**8 + 1), (1.75e9, 1.75e9 + 1e-4, 1.75e9 + 5)),
 )
 NUM_RANDOM = 200
@@ -54,7 +54,7 @@ def ranked(request: Request, priority: str | None, arrival_time: str | None) -> 
 
 
 class Queued:
-    """A priority queue, and the requests that were in it."""
+    """A priority queue and all requests that were ever in it."""
 
     def __init__(self, phase3: ModuleType) -> None:
         self.queue: Any = phase3.PriorityRequestQueue()
@@ -62,14 +62,14 @@ class Queued:
         self.popped: list[object] = []
 
     def name(self, request: object) -> object:
-        """Return the name of a request that was put in; any other object is called a copy."""
+        """Return the name of a queued request; other objects are described as copies."""
         if not isinstance(request, Request):
             return f"a {type(request).__name__}"
         name = request.request_id
         return name if self.known.get(name) is request else f"copy of {name}"
 
     def told(self, call: str) -> str:
-        """Return a call as a text, an empty one if it cannot be made now."""
+        """Return a call as a text, empty if it is impossible now."""
         what, *given = call.split()
         if what in ("add", "prepend") and given[0] not in self.inside:
             request = ranked(self.known.setdefault(given[0], make_request(given[0], 4)), *given[1:])
@@ -97,11 +97,11 @@ class Queued:
             self.inside.discard(str(self.popped[-1]).removeprefix("copy of "))
         elif what == "rank":
             self.known[given[0]].priority = int(given[1])
-        elif what == "another":  # state of the class would show
+        elif what == "another":  # reveals state kept on the class
             type(self.queue)().add_request(make_request("Z", 4, priority=-9))
 
     def state(self) -> Seen:
-        next(iter(self.queue), None)  # who looks for one request does not go through all
+        next(iter(self.queue), None)  # an iteration that ends early
         order, length = [self.name(request) for request in self.queue], len(self.queue)
         is_odd = bool(self.queue) != bool(length)
         return {
@@ -113,10 +113,10 @@ class Queued:
 
 
 def queue(phase3: ModuleType, calls: Sequence[str]) -> Steps:
-    """Make calls to a queue; see what is popped, and the order, the length and the first one.
+    """Make calls to a queue; report popped requests, the order, the length and the first request.
 
-    "add A 3 0.5", "prepend A 3 0.5" (priority, arrival time), "remove A", "pop", "rank A 7" (a change of the priority),
-    "look", "another"; "pop all" pops until none is left. Between calls that "; " joins nothing is looked at.
+    Calls: "add A 3 0.5", "prepend A 3 0.5" (priority, arrival time), "remove A", "pop", "rank A 7" (changes the
+    priority), "look", "another"; "pop all" empties the queue. Nothing is read between calls joined by "; ".
     """
     yield "PriorityRequestQueue()"
     queued = Queued(phase3)
@@ -131,7 +131,7 @@ def queue(phase3: ModuleType, calls: Sequence[str]) -> Steps:
 
 
 def queue_leaves(phase3: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go; see what is left of them. A queue may keep a few for a while."""
+    """Let requests come and go; report what they leave behind. A queue may keep a few for a while."""
     queue, clock = phase3.PriorityRequestQueue(), count()
 
     def use(name: str) -> None:
@@ -145,7 +145,7 @@ def queue_leaves(phase3: ModuleType, num_requests: int) -> Seen:
 
 
 def victims(phase3: ModuleType, calls: Sequence[str]) -> Steps:
-    """Choose victims. "fcfs: A rank 9 1.0, B rank 0 0.5": of A and B. "7: " before it draws what no rule is about."""
+    """Choose victims: "fcfs: A rank 9 1.0, B rank 0 0.5" of A and B. A prefix "7: " seeds fields without a rule."""
     for call in calls:
         *past, policy, told = call.split(": ")
         rng, running = Random(past[0] if past else 0), list[Request]()
@@ -170,7 +170,7 @@ def waiter(told: str) -> Request:
 
 
 def runners(told: Sequence[str], block_size: int) -> tuple[list[Request], dict[str, list[int]]]:
-    """Return running requests and their block tables: without one, just the blocks of the computed tokens."""
+    """Return running requests and their block tables; the default table just holds the computed tokens."""
     running, tables, next_id = list[Request](), dict[str, list[int]](), 1
     for text in told:
         match = RUNS.fullmatch(text)
@@ -186,7 +186,7 @@ def runners(told: Sequence[str], block_size: int) -> tuple[list[Request], dict[s
 
 
 def preempting(phase3: ModuleType, told: str, waiting: Sequence[str], past: int = 0, drafts: int = 0) -> Steps:
-    """Preempt a request that runs, "A 9+3 at 11 on 1-3"; see what has changed. `past` draws what no rule is about."""
+    """Preempt a running request, "A 9+3 at 11 on 1-3"; report the changes. `past` seeds fields without a rule."""
     (request,), tables = runners([told], 4)
     name, holds = request.request_id, tables[request.request_id]
     kv, queue = SharedBlocksKV(99, 4, {**tables, "Z": [99]}), StrictQueue([waiter(one) for one in waiting])
@@ -213,28 +213,28 @@ def preempting(phase3: ModuleType, told: str, waiting: Sequence[str], past: int 
 
 
 def also_changed(request: Request, before: Mapping[str, object]) -> list[str]:
-    """Return which fields are not as before, besides those that a preemption changes."""
+    """Return the changed fields, except those that a preemption changes."""
     now = fields_of(request)
     return [name for name, value in before.items() if value != now[name] and name not in VICTIM_CHANGES]
 
 
 def has_other_drafts(request: Request, before: Mapping[str, object]) -> bool:
-    """Return whether a victim has drafts, or another request has not those that it had."""
+    """Return whether a victim still has drafts, or the drafts of a different request changed."""
     is_victim = request.status is RequestStatus.PREEMPTED and before["status"] is RequestStatus.RUNNING
     return request.spec_token_ids != ([] if is_victim else before["spec_token_ids"])
 
 
 class Room:
-    """Running requests that are short of memory, and the step that is planned.
+    """Running requests that are short of memory, and the step being planned.
 
-    `sizes` may have `block_size`, `spare` blocks, `reserved` (a memory that is full until a request is
-    freed), and `past`, which draws what no rule is about.
+    `sizes` may contain `block_size`, `spare` blocks, `reserved` (the memory is full until a request is freed), and
+    `past`, which seeds fields without a rule.
     """
 
     def __init__(self, phase3: ModuleType, policy: Policy, sizes: Mapping[str, int], told: Sequence[str]) -> None:
         self.block_size = sizes.get("block_size", 4)
         self.preemption = phase3.RecomputePreemption(as_typed(policy))
-        phase3.RecomputePreemption("priority" if policy == "fcfs" else "fcfs")  # state of the class would show
+        phase3.RecomputePreemption("priority" if policy == "fcfs" else "fcfs")  # reveals state kept on the class
         self.running, tables = runners([one for one in told if " at " in one], self.block_size)
         waiting = [waiter(one) for one in told if " at " not in one]
         self.requests = {one.request_id: one for one in (*self.running, *waiting)}
@@ -251,7 +251,7 @@ class Room:
                 with_a_past(rng, request)
 
     def sort(self) -> None:
-        """Let the waiting queue know the order of all ranks; under `fcfs` it has none."""
+        """Update the waiting queue's order by rank; under `fcfs` there is none."""
         by_rank = sorted(self.requests.values(), key=lambda one: (one.priority, one.arrival_time, one.request_id))
         self.order[:] = [one.request_id for one in by_rank] if self.is_by_rank else []
 
@@ -271,7 +271,7 @@ class Room:
             yield from self.make_room(self.requests[what], int(given[0]))
 
     def change(self, told: str) -> Steps:
-        """Let a request run with other tokens and blocks, whether it ran before, waited, or is new."""
+        """Make a running, waiting or new request run with different tokens and blocks."""
         (moment,), tables = runners([told], self.block_size)
         name = moment.request_id
         yield f"{name} runs now, {moment.num_computed_tokens} of {moment.num_tokens} computed, and holds {tables[name]}"
@@ -324,7 +324,7 @@ class Room:
         return request.request_id if own is request else f"copy of {request.request_id}"
 
     def step(self, budget: int) -> Steps:
-        """Let the running requests ask for memory in a step, make room where it is refused, and admit a request."""
+        """Allocate slots for the running requests of a step, make room if that fails, and admit a request."""
         self.plan = SchedulerOutput(budget)
         for request in tuple(self.running):
             amount = min(request.num_tokens - request.num_computed_tokens, 39)
@@ -347,7 +347,7 @@ class Room:
 
 
 def advance(request: Request, amount: int) -> None:
-    """Count tokens as computed; a request that has caught up gets one token more."""
+    """Count tokens as computed; append a token once all are computed."""
     request.num_computed_tokens += amount
     if request.num_computed_tokens == request.num_tokens:
         request.all_token_ids.append(7)
@@ -356,11 +356,11 @@ def advance(request: Request, amount: int) -> None:
 def rooms(
     phase3: ModuleType, policy: Policy, sizes: Mapping[str, int], told: Sequence[str], calls: Sequence[str]
 ) -> Steps:
-    """Make room in a memory; see what becomes of the requests, the plan and the memory.
+    """Make room in a memory; report the requests, the plan and the memory.
 
-    Of the requests "A 9+1 at 8 rank 0 2.5 on 1 2" runs, and "W rank 3 0.5" waits. Calls: "A 12" makes room for 12
-    tokens of A, "plan 4 A 1 B 5" is the plan from then on, with a budget of 4 left, "step 30" a whole step with a
-    budget of 30, "now A 13 at 8 on 1 2" lets A run with other tokens and blocks, "moved" makes another memory.
+    The request "A 9+1 at 8 rank 0 2.5 on 1 2" runs, and "W rank 3 0.5" waits. Calls: "A 12" makes room for 12 tokens
+    of A; "plan 4 A 1 B 5" sets the plan, with a remaining budget of 4; "step 30" runs a step with a budget of 30;
+    "now A 13 at 8 on 1 2" makes A run with different tokens and blocks; "moved" makes a new memory.
     """
     yield f"RecomputePreemption({policy}), and another one with the other policy"
     room = Room(phase3, policy, sizes, told)
@@ -369,7 +369,7 @@ def rooms(
 
 
 def two_objects(phase3: ModuleType, policies: Sequence[Policy]) -> Steps:
-    """Make room with two objects, both of which exist before either is used."""
+    """Make room with two objects; both exist before the first is used."""
     made = [
         Room(phase3, policy, {}, ["A 9 at 4 rank 0 0", "B 5 at 4 rank 2 0", "C 5 at 4 rank 1 0"]) for policy in policies
     ]
@@ -379,7 +379,7 @@ def two_objects(phase3: ModuleType, policies: Sequence[Policy]) -> Steps:
 
 
 def rooms_leave(phase3: ModuleType, num_requests: int) -> Seen:
-    """Let requests be preempted and go; see what is left of them."""
+    """Preempt and free requests; report what they leave behind."""
     preemption = phase3.RecomputePreemption("fcfs")
 
     def use(name: str) -> Request:
@@ -393,7 +393,7 @@ def rooms_leave(phase3: ModuleType, num_requests: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case, now and then with many requests."""
+    """Draw the arguments of a random case for a task's play, sometimes with many requests."""
     many = rng.random() < 0.05
     priorities, arrivals = rng.choice(RANKS)
 
@@ -428,7 +428,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_room(rng: Random, policy: Policy, many: int, rank_of: Callable[[], str]) -> tuple[Any, ...]:
-    """Return running requests in a memory with little room, some of them sharing their first blocks."""
+    """Draw running requests in a nearly full memory; some share their first blocks."""
     names = some_ids(rng, rng.randint(2, 8) * many)
     num_running, block_size = rng.randint(1, min(6 * many, len(names))), rng.choice((1, 2, 4))
     told, tables, num_held = list[str](), list[list[int]](), 0
@@ -437,7 +437,7 @@ def _random_room(rng: Random, policy: Policy, many: int, rank_of: Callable[[], s
         num_prompt = rng.choice((rng.randint(2, 12), 40)) if many > 1 else rng.randint(2, 12)
         num_tokens = num_prompt + num_outputs
         computed = num_tokens - 1 if rng.random() < 0.5 else rng.randint(1, num_tokens - 1)
-        if rng.random() < 0.1:  # planned ahead: the tokens of a step are still to come
+        if rng.random() < 0.1:  # planned ahead: the tokens of a step are still in flight
             computed = num_tokens + 2
         table = [*(tables[-1] if tables and rng.random() < 0.3 else [])]
         table = table[: rng.randint(0, min(len(table), cdiv(computed, block_size)))]

@@ -1,4 +1,4 @@
-"""What graded tests and judge see of a file for phase 4: each function plays one case, call by call."""
+"""Plays the cases of phase 4 for graded tests and judge, one function per kind of case, call by call."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
@@ -12,8 +12,8 @@ from mini_vllm_labs.grading.labtest.stand_ins import MANY, RecordingPool, listed
 from mini_vllm_labs.grading.labtest.support import changed, fields_of, ids, make_request, numbers, some_ids, with_a_past
 from mini_vllm_labs.grading.labtest.work import LONG, ROOM, SHORT, left_behind, work_of
 
-Seen = dict[str, object]  # what plain JSON can hold
-Steps = Iterator[str | Seen]  # a call, then what is seen after it
+Seen = dict[str, object]  # plain JSON
+Steps = Iterator[str | Seen]  # a call, then the observations after it
 Keys = tuple[str | None, ...]
 Block = tuple[bytes, Sequence[int], Keys]
 Text = str | int | Mapping[str, Any]
@@ -23,17 +23,17 @@ VOCABULARIES += (2**31 - 1,)
 MARKS = (*" ,|:;/-_.=+()[]", "\n", "\t", "\0", "\1", "\2", "\x1f", '"', "'")
 SEPARATORS = ("', '", '", "', "','", '","', "None", " | ", " - ", "|||", "###", "::=")
 PAIRS_OF_MARKS = [one + other for one, other in product(MARKS, repeat=2)]
-# Texts that an encoding, a normal form or a cut makes equal. Of U+1F600 the lower 16 bits are U+F600.
+# Texts that an encoding, normalization or truncation makes equal. The lower 16 bits of U+1F600 are U+F600.
 WORDS: tuple[str, ...] = ("", "a", "b", "ab", "A", "a ", "None", "null", "0", "7", "07", "\u0667", "-", " ", "[]")
 WORDS += ("\0", "a,", ",a", '"', "'", "山", "川", "é", "e\u0301", "ﬁ", "fi", "ß", "ss", "\u0161", "\uf600")
 WORDS += ("\U00010061",)
 WORDS += ("\U0001f600", "\U0001f601", "x" * 64 + "1", "x" * 64 + "2", "x" * 300 + "1", "x" * 300 + "2")
-HALVES = ("?", "\ufffd", "\ud800", "\ud801")  # the last two are no valid texts, and may be refused
+HALVES = ("?", "\ufffd", "\ud800", "\ud801")  # the last two are invalid Unicode and may be rejected
 BINARY = [list(tokens) for tokens in product(range(2), repeat=6)]
 
 
 def digest_of(phase4: ModuleType, block: Block) -> bytes:
-    """Return the hash of a block. What is no text may be refused, which tells it from all others."""
+    """Return the hash of a block. Code may reject invalid Unicode, which also distinguishes the block."""
     try:
         found: bytes = phase4.hash_block(*block)
     except UnicodeEncodeError:
@@ -49,10 +49,10 @@ def told(block: Block, root: bytes) -> str:
 
 
 def hashes(phase4: ModuleType, calls: Sequence[Mapping[str, Any]]) -> Steps:
-    """Hash blocks; see which of the hashes are the same, by their numbers.
+    """Hash blocks; number the hashes so that equal ones are visible.
 
-    A call has `tokens`, and perhaps `salt`, `adapter`, the number of the call that returned the `parent`, `keys` (how
-    many of the two), `tuples` (in place of lists), and `apart` (equal numbers and texts are other objects).
+    A call has `tokens`, and optionally `salt`, `adapter`, the number of the call that returned the `parent`, `keys`
+    (how many of the two), `tuples` (instead of lists), and `apart` (equal numbers and texts are different objects).
     """
     digests, seen = [phase4.ROOT_HASH], list[object]()
     for call in calls:
@@ -77,7 +77,7 @@ def hashes(phase4: ModuleType, calls: Sequence[Mapping[str, Any]]) -> Steps:
 
 
 def sets(phase4: ModuleType, what: str) -> Steps:
-    """Hash blocks that all differ in one thing; see which two of them have one hash."""
+    """Hash blocks that differ in one aspect; report the first two with the same hash."""
     blocks = SETS[what](phase4.ROOT_HASH)
     yield f"hash_block, for {len(blocks)} blocks that differ in {what}"
     first, equal = dict[bytes, Block](), list[str]()
@@ -90,7 +90,7 @@ def sets(phase4: ModuleType, what: str) -> Steps:
 def of_tokens(root: bytes) -> list[Block]:
     few = (0, 1, 2, 10, 255, 256, 257, 65_535, 65_536, 2**31)
     blocks = [block for length in (1, 2, 3) for block in product(few, repeat=length)]
-    for size in VOCABULARIES:  # alike if the tokens are digits of a number to this base
+    for size in VOCABULARIES:  # equal if tokens are treated as digits in this base
         blocks += [(size, 0), (0, size), (size, 1), (1, size)]
     return [(root, [*tokens], ()) for tokens in dict.fromkeys(blocks)]
 
@@ -112,7 +112,7 @@ def of_keys(root: bytes) -> list[Block]:
     for mark in ("", *SEPARATORS, *PAIRS_OF_MARKS, *MARKS):
         pairs += [(f"a{mark}b", "c"), ("a", f"b{mark}c"), (f"a{mark}", None), (None, f"{mark}a")]
     end = "e" * 20
-    for tag in ("", "x", "s"):  # alike if each key stands after its length modulo 256, and perhaps after a mark
+    for tag in ("", "x", "s"):  # equal if each key follows its length modulo 256, and perhaps a tag
         for length in dict.fromkeys((chr(len(end)), chr(len(tag + end)))):
             begin = "b" * (256 - len(length + tag))
             pairs += [("", begin + length + tag + end), (length + tag + begin, end)]
@@ -128,12 +128,12 @@ SETS: dict[str, Callable[[bytes], list[Block]]] = {
 
 
 def strength(phase4: ModuleType) -> Steps:
-    """Hash blocks of six bits; see whether all that a hash of 32 bytes has varies."""
+    """Hash blocks of six bits; report whether every part of the 32-byte hashes varies."""
     yield "hash_block, for 64 blocks of 6 tokens, each 0 or 1"
     digests = [digest_of(phase4, (phase4.ROOT_HASH, tokens, ())) for tokens in BINARY]
     parts = [{digest[at : at + 4] for at in range(0, 32, 4)} for digest in digests]
     as_numbers = [int.from_bytes(digest, "big") for digest in digests]
-    sums = as_numbers[0] ^ as_numbers[1] ^ as_numbers[2] ^ as_numbers[3]  # 0 in a checksum: their tokens cancel out
+    sums = as_numbers[0] ^ as_numbers[1] ^ as_numbers[2] ^ as_numbers[3]  # 0 for a checksum: tokens cancel out
     yield {
         "different hashes": len({*digests}),
         "hashes with equal parts of 4 bytes": sum(len(part) < 8 for part in parts),
@@ -144,7 +144,7 @@ def strength(phase4: ModuleType) -> Steps:
 
 
 def restarts(phase4: ModuleType) -> Steps:
-    """Hash blocks here and as another process does; see how many hashes are the same."""
+    """Hash blocks here and as in a different process; report how many hashes are equal."""
     keys: list[Keys] = [("salt", None), (None, "adapter"), *((f"salt {n}", f"adapter {n}") for n in range(9))]
     blocks: list[Block] = [(bytes(32), [1, 2, 3], ()), *((bytes(range(32)), [70_000, 2], pair) for pair in keys)]
     yield f"hash_block, for {len(blocks)} blocks, here and in another process"
@@ -166,9 +166,9 @@ def shared(here: Sequence[bytes], there: Sequence[bytes]) -> int:
 
 
 def request_of(name: str, given: Text, rng: Random | None = None) -> Request:
-    """Return a request. Its tokens are the characters of a text, or so many numbers.
+    """Make a request whose tokens are the characters of a text, or a given number of tokens.
 
-    A mapping has `text`, and perhaps `generated` (how many of the tokens), `computed`, `salt`, `adapter`, `id`.
+    A mapping has `text`, and optionally `generated` (number of tokens), `computed`, `salt`, `adapter`, `id`.
     """
     told: Mapping[str, Any] = given if isinstance(given, Mapping) else {"text": given}
     text = told["text"]
@@ -186,9 +186,9 @@ def request_of(name: str, given: Text, rng: Random | None = None) -> Request:
 def updates(
     phase4: ModuleType, block_size: int, texts: Mapping[str, Text], calls: Sequence[str], past: int = 0
 ) -> Steps:
-    """Make calls as in `caching`, as far as task 4.2 goes; see the hashes of the request.
+    """Make calls of task 4.2 as in `caching`; report the hashes of the request.
 
-    "mark A x" gives A one hash that is no block's.
+    "mark A x" gives A a hash that belongs to no block.
     """
     yield from Caching(phase4, block_size, texts, past, with_state=False).play(calls)
 
@@ -196,16 +196,17 @@ def updates(
 def caching(
     phase4: ModuleType, block_size: int, texts: Mapping[str, Text], calls: Sequence[str], past: int = 0
 ) -> Steps:
-    """Make calls to a prefix cache; see the answer, the cached blocks with the hash of each, and the hit rate.
+    """Make calls to a prefix cache; report the answer, the cached blocks with their hashes, and the hit rate.
 
-    "commit A 0 2 in 7 5" caches the blocks 0 and 1 of the table 7, 5. "look A", "pin A 7 5 x99", "evict 7", "drop 7 5",
-    "grow A xyz". "spoil": the caller empties what it was given. `past` draws what requests bring along.
+    "commit A 0 2 in 7 5" caches blocks 0 and 1 of the table 7, 5. Further calls: "look A", "pin A 7 5 x99", "evict 7",
+    "drop 7 5", "grow A xyz". "spoil" empties the answers that the caller received. `past` seeds the fields that
+    requests carry over from earlier steps.
     """
     yield from Caching(phase4, block_size, texts, past, with_state=True).play(calls)
 
 
 def with_given_hashes(phase4: ModuleType, block_size: int) -> Any:
-    """Return the class of the cache with numbers in place of hashes: a mistake in task 4.2 costs task 4.2 alone."""
+    """Return the cache class with numbers instead of hashes, so that a mistake in task 4.2 only affects task 4.2."""
     known = dict[object, int]()
 
     def update_block_hashes(cache: object, request: Request) -> None:
@@ -219,7 +220,7 @@ def with_given_hashes(phase4: ModuleType, block_size: int) -> Any:
 
 
 class Caching:
-    """A prefix cache, made when the play begins, and the requests that it serves."""
+    """A prefix cache, made at the start of the play, and the requests that it serves."""
 
     cache: Any
 
@@ -229,7 +230,7 @@ class Caching:
         self.phase4, self.block_size, self.texts, self.with_state = phase4, block_size, texts, with_state
         rng = Random(past) if past else None
         self.requests = {name: request_of(name, text, rng) for name, text in texts.items()}
-        self.names: dict[bytes, tuple[str, int]] = {}  # of hashes, by the first block that had them
+        self.names: dict[bytes, tuple[str, int]] = {}  # of hashes, after the first block with each
         self.given: list[Any] = []
 
     def play(self, calls: Sequence[str]) -> Steps:
@@ -253,7 +254,7 @@ class Caching:
                 yield from getattr(self, what)(name, request, given)
 
     def state(self, name: str = "") -> Seen:
-        """Return what is cached, by the names of the hashes, or the hashes of a request."""
+        """Return the cached blocks with the names of their hashes, or the hashes of a request."""
         for one, request in self.requests.items():
             for index, block_hash in enumerate(request.block_hashes):
                 if block_hash not in self.names:
@@ -329,7 +330,7 @@ class Caching:
         yield self.state()
 
     def another(self) -> Steps:
-        """Make a second cache and use it, as far as task 4.3 goes. State of the class would show."""
+        """Make a second cache and use the methods of task 4.3, to reveal state kept on the class."""
         yield "another cache is made: a block is cached and pinned there"
         another, request = type(self.cache)(self.block_size), make_request("A", self.block_size + 1)
         another.cache_full_blocks(request, [1], 0, 1)
@@ -338,7 +339,7 @@ class Caching:
 
 
 def in_runs(cached: Sequence[tuple[int, str, int]]) -> list[str]:
-    """Return blocks with their hashes, "7: A0"; of many, those that follow each other as "7-9: A0-2"."""
+    """Return blocks with their hashes, "7: A0"; if there are many, shorten runs to "7-9: A0-2"."""
     runs = list[list[tuple[int, str, int]]]()
     for block, name, index in cached:
         if len(cached) > MANY and runs and runs[-1][-1] == (block - 1, name, index - 1):
@@ -358,14 +359,14 @@ def told_of(request: Request) -> str:
 
 
 def unless_hashes(request: Request, before: Mapping[str, object]) -> str:
-    """Return which fields a call has changed that it must not change."""
+    """Describe which fields other than `block_hashes` a call has changed."""
     return changed(request, {name: value for name, value in before.items() if name != "block_hashes"})
 
 
 def work(phase4: ModuleType, call: str) -> Steps:
-    """Make a call among few blocks and among many; see whether it does more, in lines and copies.
+    """Make a call among few and among many blocks; report whether it does more, in lines and copies.
 
-    Of two large numbers the better one counts: a dict or a list that grows copies itself now and then, and may do so.
+    The better of two large sizes counts, because a growing dict or list may copy itself now and then.
     """
     few, *many = (_work_among(phase4, call, number) for number in (SHORT, LONG, LONG + 150))
     yield f"{call} with {SHORT} and with {LONG} blocks: lines run and lists copied: {few} and {min(many)}"
@@ -382,7 +383,7 @@ def _work_among(phase4: ModuleType, call: str, num_blocks: int) -> int:
     else:
         cache.cache_full_blocks(known, list(range(num_blocks)), 0, num_blocks)
     known.all_token_ids += range(4)
-    cache.update_block_hashes(known)  # a list that grows by one may copy itself once; from then on it has room
+    cache.update_block_hashes(known)  # the growing list may copy itself once; after that it has room
     known.all_token_ids += range(4)
     acts: dict[str, Callable[[], object]] = {
         "update_block_hashes, per block": lambda: cache.update_block_hashes(new),
@@ -399,7 +400,7 @@ def _work_among(phase4: ModuleType, call: str, num_blocks: int) -> int:
 
 
 def leaves(phase4: ModuleType, num_requests: int, way_out: str) -> Seen:
-    """Let requests come and go, two blocks of each cached and then forgotten for the next; see what is left of them."""
+    """Let requests come and go; cache two blocks of each, then evict them. Report what they leave behind."""
     cache = phase4.HashPrefixCache(4)
 
     def use(name: str) -> Request:
@@ -407,7 +408,7 @@ def leaves(phase4: ModuleType, num_requests: int, way_out: str) -> Seen:
         cache.find_longest_cache_hit(request_of("waits", {"text": name * 4, "salt": f"{name} is aborted"}))
         cache.find_longest_cache_hit(request)
         cache.pin(request, [], RecordingPool())
-        for block in (8, 7):  # what a request has filled stays until the next one is here
+        for block in (8, 7):  # a request's blocks stay cached until the next request arrives
             cache.evict(block) if way_out == "evict" else cache.drop_uncomputed([block])
         cache.cache_full_blocks(request, [7], 0, 1)
         cache.cache_full_blocks(request, [8], 0, 1)
@@ -417,12 +418,12 @@ def leaves(phase4: ModuleType, num_requests: int, way_out: str) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case, now and then with many blocks."""
+    """Draw the arguments of a random case for a task's play, sometimes with many blocks."""
     if task == 1:
         return ([_random_block(rng, number) for number in range(rng.randint(3, 12))],)
     block_size, many = rng.choice((1, 2, 3, 4)), 8 if rng.random() < 0.05 else 1
     names = some_ids(rng, 8 if many > 1 else 4)
-    letters = rng.choice(("ab", "a\u0161", "a\U00010061"))  # alike in one byte, and in two
+    letters = rng.choice(("ab", "a\u0161", "a\U00010061"))  # equal in their lowest byte, and in their lowest two
     stem, texts = "".join(rng.choices(letters, k=16 * many)), dict[str, Text]()
     for name in names:
         own = "".join(rng.choices(letters, k=rng.randint(1, 8 * many)))
@@ -459,7 +460,7 @@ def _random_block(rng: Random, number: int) -> dict[str, Any]:
 
 
 def _random_use(rng: Random, name: str, num_full: int, cached: list[int], task: int) -> list[str]:
-    """Return calls about a request; `cached` has the blocks that are cached by then."""
+    """Draw calls about a request; `cached` lists the blocks cached so far."""
     what = rng.choice(("commit", "commit", "pin", *["look"] * (task > 3), *["forget"] * (task > 4)))
     if what == "look":
         return [f"look {name}"]

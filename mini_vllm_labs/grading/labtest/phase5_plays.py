@@ -1,4 +1,4 @@
-"""What graded tests and judge see of a file for phase 5: each function plays one case, call by call."""
+"""Plays the cases of phase 5 for graded tests and judge, one function per kind of case, call by call."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,10 +16,10 @@ from mini_vllm_labs.grading.labtest.stand_ins import FrozenKV
 from mini_vllm_labs.grading.labtest.support import changed, fields_of, make_request, numbers, yes_or_no
 from mini_vllm_labs.grading.labtest.work import left_behind
 
-Seen = dict[str, object]  # what plain JSON can hold
-Steps = Iterator[str | Seen]  # a call, then what is seen after it
+Seen = dict[str, object]  # plain JSON
+Steps = Iterator[str | Seen]  # a call, then the observations after it
 Settings = Mapping[str, int]  # of the policy: threshold, max_model_len, chunking, guard
-Choices = Mapping[tuple[bool, ...], int]  # of `clamp`: which number it returns, by their order
+Choices = Mapping[tuple[bool, ...], int]  # the order of `clamp`'s numbers -> index of the one it returns
 STATUSES = "WAITING", "RUNNING", "PREEMPTED"
 TOKENS = r"(\d+)(?:\+(\d+))?"  # of the prompt, and generated ones
 ASKED = re.compile(rf"(\S+) ({'|'.join(STATUSES)}) {TOKENS} at (\d+) (budget|counter|chunks of) (\d+)(?: past (\d+))?")
@@ -31,7 +31,7 @@ NUM_RANDOM = 100
 
 def public_clamp() -> Clamp:
     from mini_vllm_labs.grading.labtest.public_clamp import (
-        make_clamp,  # here: the judge's jail has nothing that answers task 1.1
+        make_clamp,  # imported here, because the judge's jail has no file that answers task 1.1
     )
 
     return make_clamp()
@@ -42,7 +42,7 @@ def order_of(given: Sequence[int]) -> tuple[bool, ...]:
 
 
 def choosing(choices: Choices) -> Clamp:
-    """Return a `clamp` that looks up which of 0 and its arguments is the answer: it knows no rule."""
+    """Return a `clamp` that only looks up which of 0 and its arguments is the answer."""
 
     def clamp(num_new: int, budget: int, threshold: int) -> int:
         given = (0, num_new, budget, threshold)
@@ -52,26 +52,26 @@ def choosing(choices: Choices) -> Clamp:
 
 
 def policy_of(phase5: ModuleType, settings: Settings, choices: Choices | None) -> ChunkPolicy:
-    """Return a policy; another one with other settings is made after it. Settings at their default are left out."""
+    """Make a policy, then a second one with different settings. Default settings are not passed."""
     threshold, max_model_len = settings.get("threshold", 0), settings.get("max_model_len", 10**6)
     chunking, guard = bool(settings.get("chunking", True)), bool(settings.get("guard", False))
     switches = ({} if chunking else {"enable_chunked_prefill": False}) | ({"admission_guard": True} if guard else {})
     clamp = public_clamp() if choices is None else choosing(choices)
     policy: ChunkPolicy = phase5.ChunkedPrefillPolicy(clamp, threshold, max_model_len, **switches)
     others = {"enable_chunked_prefill": not chunking, "admission_guard": not guard}
-    phase5.ChunkedPrefillPolicy(clamp, threshold + 7, max_model_len + 9, **others)  # state of the class would show
+    phase5.ChunkedPrefillPolicy(clamp, threshold + 7, max_model_len + 9, **others)  # reveals state kept on the class
     return policy
 
 
 def made(settings: Settings) -> str:
-    """Return how a policy is made, as a text."""
+    """Return the construction of a policy as a text."""
     named: dict[str, object] = {"threshold": "off", "max_model_len": 10**6, "chunking": 1, "guard": 0, **settings}
     switches = {name: "on" if named.pop(name) else "off" for name in ("chunking", "guard")}
     return f"ChunkedPrefillPolicy({', '.join(f'{name} {value}' for name, value in (named | switches).items())})"
 
 
 def request_in(status: RequestStatus, name: str, num_prompt: int, num_outputs: int = 0, computed: int = 0) -> Request:
-    """Return a request with a given status; its own counter is 0 unless it is RUNNING."""
+    """Make a request with a given status; `num_computed_tokens` is 0 unless it is RUNNING."""
     request = make_request(name, num_prompt, num_output_tokens=num_outputs)
     request.status = status
     request.num_computed_tokens = computed if status is RequestStatus.RUNNING else 0
@@ -83,7 +83,7 @@ def whole(answer: object) -> object:
 
 
 class Chunking:
-    """A policy, and the requests that live on while it is asked about them."""
+    """A policy, and requests that live on between its calls."""
 
     def __init__(self, phase5: ModuleType, settings: Settings, choices: Choices | None) -> None:
         self.anew: Callable[[], ChunkPolicy] = lambda: policy_of(phase5, settings, choices)
@@ -126,11 +126,11 @@ class Chunking:
 
 
 def asked(phase5: ModuleType, settings: Settings, calls: Sequence[str], choices: Choices | None = None) -> Steps:
-    """Ask a policy about requests that live on, and a new one about a copy, with odd fields and without.
+    """Call a policy about requests that live on, and a new policy about copies, with odd fields and without.
 
-    "A PREEMPTED 10+7 at 12 budget 100": of 10 prompt and 7 generated tokens 12 are computed, by the argument. With
-    "counter 3" in place of the budget, its own counter, `should_sample` is asked. "chunks of 16": all of its steps,
-    with a budget of 16. "past 7" draws other values of fields that no rule is about.
+    "A PREEMPTED 10+7 at 12 budget 100": 12 of 10 prompt and 7 generated tokens are computed, by the argument. With
+    "counter 3" (the request's counter) instead of the budget, `should_sample` is called. "chunks of 16" plays all
+    steps with a budget of 16. "past 7" seeds fields without a rule.
     """
     yield made(settings)
     chunking = Chunking(phase5, settings, choices)
@@ -139,7 +139,7 @@ def asked(phase5: ModuleType, settings: Settings, calls: Sequence[str], choices:
 
 
 class Moment:
-    """A moment at which a request waits: its hit blocks, the requests beside it, and their block tables."""
+    """A waiting request at one moment: its hit blocks, the running requests, and their block tables."""
 
     def __init__(self, block_size: int, call: str, living: Living) -> None:
         match = WAITS.fullmatch(call)
@@ -169,7 +169,7 @@ class Moment:
         return [request_in(RequestStatus.RUNNING, one, *told_of) for one in names]
 
     def fewest(self, policy: ChunkPolicy, requests: Sequence[Request], kv: FrozenKV, *, is_alone: bool) -> object:
-        """Return the smallest number of free blocks with which the first request is admitted, beside the others."""
+        """Return the smallest number of free blocks that admits the first request, alone or with the others running."""
         request, *running = requests[:1] if is_alone else requests
         tables = {} if is_alone else self.tables
         held = {block_id for table in tables.values() for block_id in table}
@@ -180,7 +180,7 @@ class Moment:
         queue = [*idle, *(next(others) for _ in range(high - low))]
         while low < high:
             middle = (low + high) // 2
-            vars(kv).update(vars(FrozenKV(self.block_size, tables, queue[:middle])))  # the engine has one that changes
+            vars(kv).update(vars(FrozenKV(self.block_size, tables, queue[:middle])))  # the engine has one object
             hit_blocks, beside = [*self.hits], [*running]
             before = kv.contents()
             answer = yes_or_no(policy.admits(request, hit_blocks, beside, kv))
@@ -201,10 +201,10 @@ def tokens_of(request: Request) -> str:
 def admissions(
     phase5: ModuleType, settings: Settings, block_size: int, calls: Sequence[str], choices: Choices | None = None
 ) -> Steps:
-    """Find out with how many free blocks a request is admitted: alone, then beside the requests that run.
+    """Find how many free blocks admit a request: alone, then with the running requests.
 
-    "W WAITING 17 hits 4 1 beside A 8 at 7 on 1 2, B 11+5 at 4 on 3": W has 17 tokens, of A's 8 tokens 7 are computed,
-    and A holds blocks 1 and 2. "600 times R 16 at 15 on 1": R0 to R599, which hold a block each, from 1 on.
+    "W WAITING 17 hits 4 1 beside A 8 at 7 on 1 2, B 11+5 at 4 on 3": W has 17 tokens; A has 8, of which 7 are computed,
+    and holds blocks 1 and 2. "600 times R 16 at 15 on 1": R0 to R599 hold a block each, from 1 on.
     """
     yield made(settings)
     living, kv = Living(Random(0)), FrozenKV(1, {}, [])
@@ -227,7 +227,7 @@ def admissions(
 
 
 def leaves(phase5: ModuleType, num_requests: int, choices: Choices | None = None) -> Seen:
-    """Let requests come and go, each with a call of all three methods; see what is left of them."""
+    """Let requests come and go, calling all three methods for each; report what they leave behind."""
     policy, kv = policy_of(phase5, {"guard": 1}, choices), FrozenKV(4, {"A": [1]}, [2, 3, 4, 5])
 
     def use(name: str) -> None:
@@ -240,7 +240,7 @@ def leaves(phase5: ModuleType, num_requests: int, choices: Choices | None = None
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case, now and then with thousands of tokens."""
+    """Draw the arguments of a random case for a task's play, sometimes with thousands of tokens."""
     threshold, switch = rng.choice((0, 0, rng.randint(1, 30))), rng.random() < 0.5
     if task == 4:
         settings = {"guard": 1, "threshold": threshold, "chunking": int(switch)}
@@ -254,7 +254,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_call(rng: Random, max_model_len: int, threshold: int, task: int) -> str:
-    """Return a call about a request at any distance from the caps, or from its last known token."""
+    """Draw a call about a request at any distance from the caps or from its last known token."""
     name, past = rng.choice("AAB"), rng.choice(("", f" past {rng.getrandbits(30) + 1}"))
     if task == 3:
         num_tokens = rng.choice((rng.randint(1, 9), rng.randint(1, max_model_len - 1), max_model_len - 1))
@@ -272,7 +272,7 @@ def _random_call(rng: Random, max_model_len: int, threshold: int, task: int) -> 
 
 
 def _random_moment(rng: Random, block_size: int, num_blocks: int) -> str:
-    """Return a waiting request, its hit blocks, and up to eight that run; some hold a block or two for drafts."""
+    """Draw a waiting request, its hit blocks, and up to eight running ones; some hold extra blocks for drafts."""
     unused = rng.sample(range(1, num_blocks + 1), num_blocks)
     tables, others = list[list[int]](), list[str]()
     names = rng.sample(("A", "B", "C", "D", "r1", "r10", "r11", "1"), rng.randint(0, 8 if num_blocks > 30 else 4))

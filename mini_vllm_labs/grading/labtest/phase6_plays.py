@@ -1,7 +1,7 @@
-"""What graded tests and judge see of the lists of a step and of the sizes of the KV cache: tasks 6.1, 6.2 and 6.6.
+"""Plays the cases of tasks 6.1, 6.2 and 6.6 for graded tests and judge: lists of a step, sizes of the KV cache.
 
-A share of a step is told as "A 3+4 of 9 in 5 6": 3 tokens computed, 4 more in this step, 9 are known, blocks 5 and 6.
-Tensors are no plain data: the tests and questions of tasks 6.3 to 6.5 are code.
+"A 3+4 of 9 in 5 6" describes a share of a step: 3 tokens computed, 4 more in this step, 9 known, blocks 5 and 6.
+The tests and questions of tasks 6.3 to 6.5 are code, because tensors are not plain data.
 """
 
 import re
@@ -19,8 +19,8 @@ from mini_vllm_labs.grading.labtest.plain import is_list, number, numbers
 from mini_vllm_labs.grading.labtest.support import fields_of, make_request, with_a_past
 from mini_vllm_labs.grading.labtest.support import numbers as told_numbers
 
-Seen = dict[str, object]  # what plain JSON can hold
-Steps = Iterator[str | Seen]  # lines about a call, then what is seen after it
+Seen = dict[str, object]  # plain JSON
+Steps = Iterator[str | Seen]  # lines about a call, then the observations after it
 SHARE = re.compile(
     r"(\S+) (\d+)\+(\d+)(?: of (\d+))?(?: outputs (\d+))?(?: from (\d+))?(?: counts (\d+))?(?: past (\d+))?"
     r"( no token)? in ([\d -]+)"
@@ -50,9 +50,9 @@ def row_of(
     samples: bool = True,
     first_token: int = 0,
 ) -> ScheduledRequest:
-    """Return one request's share of a step; `num_more` of its tokens are left for later steps.
+    """Make one request's share of a step; `num_more` of its tokens are left for later steps.
 
-    The last `num_outputs` of its tokens are generated ones. Request A has tokens from 100 on, B from 200 on.
+    The last `num_outputs` tokens are generated. Request A has tokens from 100 on, B from 200 on.
     """
     num_prompt = num_computed + num_scheduled + num_more - num_outputs
     first_token = first_token or 100 * number_of(name)
@@ -63,7 +63,7 @@ def row_of(
 
 
 def batch_of(told: str) -> list[ScheduledRequest]:
-    """Return the shares of a text; "R*99 7+1 in 5" are 99 of them, R1 to R99."""
+    """Parse a text into shares; "R*99 7+1 in 5" describes 99 of them, R1 to R99."""
     rows = list[ScheduledRequest]()
     for one in told.split(", "):
         match = SHARE.fullmatch(one)
@@ -89,14 +89,14 @@ def batch_of(told: str) -> list[ScheduledRequest]:
 
 
 class LivingRows:
-    """Batches of requests that live on: their objects and the lists of their blocks change in place."""
+    """Batches of requests that live on; the objects and their block lists change in place."""
 
     def __init__(self) -> None:
         self.requests: dict[str, Request] = {}
         self.tables: dict[str, list[int]] = {}
 
     def now(self, batch: Sequence[ScheduledRequest]) -> list[ScheduledRequest]:
-        """Return the shares with living requests. One that begins is another object, which takes over the name."""
+        """Return the shares with living requests. A starting request is a new object that takes over the name."""
         rows = list[ScheduledRequest]()
         for row in batch:
             name = row.request.request_id
@@ -137,7 +137,7 @@ def ids_shown(ids: Sequence[int]) -> str:
 
 
 def lists(phase6: ModuleType, function: str, block_size: int, steps: Sequence[str]) -> Steps:
-    """Call a function for one step after another, about requests that live on; see its lists, and the batch."""
+    """Call a function for consecutive steps of requests that live on; report its lists and the batch."""
     living, needs_size = LivingRows(), function in ("compute_slot_mapping", "pad_block_tables")
     for told in steps:
         batch = living.now(batch_of(told))
@@ -171,7 +171,7 @@ def seen_of(function: str, answer: Any) -> Seen:
 
 
 def sizing(phase6: ModuleType, function: str, given: Sequence[float]) -> Steps:
-    """Size a block, or the cache; see the number, or which numbers an error names."""
+    """Size a block or the cache; report the result, or the numbers that an error names."""
     told = dict(zip(SIZES[function], given, strict=True))
     yield f"{function}({', '.join(f'{name}={value:,}' for name, value in told.items())})"
     try:
@@ -193,13 +193,13 @@ def sizing(phase6: ModuleType, function: str, given: Sequence[float]) -> Steps:
 
 
 def random_step(rng: Random, block_size: int) -> str:
-    """Return decodes, chunks and whole prompts in any order, on shuffled blocks; some tables have spare blocks."""
+    """Draw decodes, chunks and whole prompts in any order, on shuffled blocks; some tables have spare blocks."""
     unused, shares = rng.sample(range(1, 200), 199), list[str]()
     for name in "ABCDE"[: rng.randint(1, 5)]:
         num_computed = rng.choice((0, block_size - 1, block_size, rng.randint(1, 12)))
         num_new = rng.choice((1, 1, block_size, rng.randint(1, 9)))
         end, num_more = num_computed + num_new, rng.choice((0, 0, rng.randint(1, 6)))
-        # The scheduler may have planned the next step already, or have preempted the request, or taken drafts back.
+        # The scheduler may already have planned the next step, preempted the request, or rolled drafts back.
         counts = rng.choice((end, end, end + 1, end + 5, 0, max(0, end - 2)))
         blocks = [unused.pop() for _ in range(cdiv(end + num_more, block_size) + rng.choice((0, 0, 1)))]
         shares.append(
@@ -211,7 +211,7 @@ def random_step(rng: Random, block_size: int) -> str:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case."""
+    """Draw the arguments of a random case for a task's play."""
     if task == 6 and rng.random() < 0.4:
         sizes = rng.randrange(1, 40), rng.choice((4, 8, 16, 32)), rng.randrange(1, 9), rng.choice((8, 64, 128))
         return "kv_block_bytes", [*sizes, rng.choice((2, 4))]

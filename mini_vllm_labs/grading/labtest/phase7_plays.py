@@ -1,4 +1,4 @@
-"""What graded tests and judge see of a file for tasks 7.1 to 7.5: each function plays one case, call by call."""
+"""Plays the cases of tasks 7.1 to 7.5 for graded tests and judge, call by call."""
 
 import re
 from collections import deque
@@ -15,11 +15,11 @@ from mini_vllm_labs.grading.labtest.support import changed, fields_of, make_requ
 from mini_vllm_labs.grading.labtest.support import numbers as numbers_in
 from mini_vllm_labs.grading.labtest.work import left_behind, work_of
 
-Seen = dict[str, object]  # what plain JSON can hold
-Steps = Iterator[str | Seen]  # a call, then what is seen after it
+Seen = dict[str, object]  # plain JSON
+Steps = Iterator[str | Seen]  # a call, then the observations after it
 Ints = Sequence[int]
 Text = Ints | str
-KNOWN = 14  # tokens of a request, of which 10 are its prompt
+KNOWN = 14  # tokens of a request, 10 of them prompt
 SCHEDULE = re.compile(r"schedule \[(.*)\] at (\d+)(?: with (\d+))?")
 ROLL_BACK = re.compile(r"roll back (\d+) (\d+) at (\d+)(?: with (\d+))?")
 SMALL, LARGE = (2, 12, 21, 1, 122, 22, 0, 212, 11), (300, 151_643, 1_000_003, 1, 2**16 + 1, 257, 256, 43, 0)
@@ -34,14 +34,14 @@ LONG_TEXTS = {
 
 
 def new_objects(tokens: Ints) -> list[int]:
-    """Return equal numbers, each an object of its own if it is over 256: tokens are equal, not identical."""
+    """Return equal numbers as new objects (above 256), because tokens are equal but not identical."""
     return [int(str(token)) for token in tokens]
 
 
 def lookups(phase7: ModuleType, calls: Sequence[tuple[Text, int, int, int]]) -> Steps:
-    """Look texts up, (tokens, most drafts, shortest run, longest run) each; the caller changes every answer.
+    """Look up texts, each (tokens, most drafts, shortest run, longest run); the caller changes every answer.
 
-    A text that begins with the one before it is the same list, which has grown. "5-8 100-999" stands for ranges.
+    A text that begins with the previous one is the same list, extended. "5-8 100-999" consists of ranges.
     """
     text, known = list[int](), list[int]()
     for given, num_drafts, shortest, longest in calls:
@@ -63,7 +63,7 @@ def lookups(phase7: ModuleType, calls: Sequence[tuple[Text, int, int, int]]) -> 
 
 
 def reads(phase7: ModuleType, what: str) -> Steps:
-    """Look a long text up that counts what is read of it; see the drafts, and whether that is little."""
+    """Look up a long text that counts reads; report the drafts, and whether the reads are few."""
     work, drafts = Work(), list[Any]()
     text = text_of(LONG_TEXTS[what], work)
     yield f"propose_by_lookup(a text of {len(text)} tokens, {what}, 4, 1, 3)"
@@ -75,11 +75,11 @@ def reads(phase7: ModuleType, what: str) -> Steps:
 def speculation(
     phase7: ModuleType, num_drafts: int, has_kv_cache: bool, in_flight: bool, calls: Sequence[str], past: int = 0
 ) -> Steps:
-    """Make calls about requests of 14 tokens, 10 of them prompt; see the answer, and what the call has changed.
+    """Make calls about requests with 14 tokens, 10 of them prompt; report the answer and the changes.
 
-    "A schedule [7 0 9] at 17 with 1": 17 computed tokens and 1 placeholder; "A roll back 4 2 at 18", of a victim at 0.
-    "A plan 3 budget 2" is a step with 3 drafts of which as many are scheduled as fit, "A arrive 1" the results of the
-    oldest one, with 1 right draft; `in_flight` takes placeholders. "A slots RUNNING 2", "hits [3 8]", "A anew".
+    "A schedule [7 0 9] at 17 with 1": 17 computed tokens and 1 placeholder; "A roll back 4 2 at 18" (0 for a victim).
+    "A plan 3 budget 2" plans a step with 3 drafts, as many as fit; "A arrive 1" brings the results of the oldest step
+    with 1 right draft; `in_flight` uses placeholders. Also "A slots RUNNING 2", "hits [3 8]", "A anew".
     """
     yield from Speculating(phase7, num_drafts, has_kv_cache, in_flight, past).play(calls)
 
@@ -98,7 +98,7 @@ class Speculating:
     def play(self, calls: Sequence[str]) -> Steps:
         yield f"SpeculativeScheduling{self.settings}, then one with other settings"
         self.scheduling = self.phase7.SpeculativeScheduling(*self.settings)
-        self.phase7.SpeculativeScheduling(self.settings[0] + 3, not self.settings[1])  # state of the class would show
+        self.phase7.SpeculativeScheduling(self.settings[0] + 3, not self.settings[1])  # reveals state kept on the class
         yield {}
         for call in calls:
             name, _, told = call.partition(" ")
@@ -137,7 +137,7 @@ class Speculating:
         yield self.scheduled(request, owned)[1]
 
     def scheduled(self, request: Request, owned: list[int]) -> tuple[int, Seen]:
-        """Call schedule_drafts; return how many drafts it returns, and what is seen."""
+        """Call `schedule_drafts`; return the number of its drafts, and the observations."""
         drafts, before = [*owned], fields_of(request)
         before.pop("spec_token_ids")
         answer = self.scheduling.schedule_drafts(request)
@@ -168,7 +168,7 @@ class Speculating:
         yield counters | {"arguments": changed(request, {k: v for k, v in before.items() if k not in counters})}
 
     def plan(self, request: Request, num_given: int, budget: int) -> Steps:
-        """Plan a step; take placeholders for what it will bring, as phase 8 does."""
+        """Plan a step and take placeholders for its results, as phase 8 does."""
         owned = request.spec_token_ids = (
             [-1] * num_given if self.in_flight else new_objects(range(500, 500 + num_given))
         )
@@ -180,7 +180,7 @@ class Speculating:
         yield seen
 
     def arrive(self, request: Request, num_right: int) -> Steps:
-        """Bring the results of the oldest step in flight."""
+        """Apply the results of the oldest step in flight."""
         num_drafts = self.steps[request.request_id].popleft()
         num_sampled = 1 + min(num_right, num_drafts)
         if num_drafts:
@@ -214,8 +214,8 @@ def told_of(request: Request) -> str:
 def rows(phase7: ModuleType, batches: Sequence[Sequence[Sequence[Any]]], past: int = 0) -> Steps:
     """Select the rows of batches.
 
-    A share is a chunk of a prompt, (id, first, tokens), or the last known tokens and the drafts of a request, (id, its
-    tokens, last ones, drafts).
+    A share is a chunk of a prompt, (id, first, tokens), or a request's last known tokens and drafts, (id, its tokens,
+    last ones, drafts).
     """
     rng = Random(past)
     for place, told in enumerate(batches, start=1):
@@ -236,7 +236,7 @@ def share_of(name: str, first: int, size: int, drafts: Ints | None = None, *, rn
         request.num_computed_tokens = start + size
         share = ScheduledRequest(request, start, size, [3, 4], needs_token=True, draft_token_ids=drafts)
         share = share.with_drafts()  # as the runner passes it
-    if rng:  # the scheduler may have planned the next step already, or have preempted the request
+    if rng:  # the scheduler may already have planned the next step or preempted the request
         with_a_past(rng, share.request).num_computed_tokens += rng.choice((0, 1, 6, -share.request.num_computed_tokens))
     return share
 
@@ -252,7 +252,7 @@ def shown(share: ScheduledRequest) -> str:
 
 
 def accepted(phase7: ModuleType, calls: Sequence[tuple[Ints, Ints]]) -> Steps:
-    """Accept drafts, (drafts, sampled tokens) each."""
+    """Accept drafts; each call is (drafts, sampled tokens)."""
     for place, (drafts, sampled) in enumerate(calls):
         given = (list if place % 2 else tuple)(new_objects(drafts)), new_objects(sampled)
         yield f"accept_drafts({given[0]}, {given[1]})"
@@ -267,7 +267,7 @@ def accepted(phase7: ModuleType, calls: Sequence[tuple[Ints, Ints]]) -> Steps:
 
 
 def leaves(phase7: ModuleType, num_requests: int) -> Seen:
-    """Let requests with drafts come and go; see what is left of them."""
+    """Let requests with drafts come and go; report what they leave behind."""
     scheduling = phase7.SpeculativeScheduling(4, True)
 
     def use(name: str) -> Request:
@@ -284,7 +284,7 @@ def leaves(phase7: ModuleType, num_requests: int) -> Seen:
 
 
 def texts_leave(phase7: ModuleType, num_texts: int) -> Seen:
-    """Look many texts up; see what is left of them."""
+    """Look up many texts; report what they leave behind."""
 
     def use(name: str) -> None:
         newest = int(name.split()[-1]) + 1000 * name.startswith("then")
@@ -294,7 +294,7 @@ def texts_leave(phase7: ModuleType, num_texts: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case."""
+    """Draw the arguments of a random case for a task's play."""
     past = rng.randrange(1, 10**6)
     if task == 2:
         calls = [_random_call(rng, rng.choice("AAB")) for _ in range(12)]
@@ -309,7 +309,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_lookup(rng: Random) -> tuple[list[int], int, int, int]:
-    """Return a text of few different tokens, so that much of it occurs twice. Ids may hold others, digit by digit."""
+    """Draw a text of few different tokens, so that runs repeat. Some ids contain others digit by digit."""
     kinds = [*rng.choice((range(9), SMALL, SMALL, LARGE, ALIKE))][: rng.choice((1, 2, 2, 3, 3, 4, 9))]
     tokens = rng.choices(kinds, k=rng.choice((rng.randint(1, 24), rng.randint(1, 24), 60)))
     shortest = rng.choice((1, 2, 3, 3, 6))
@@ -317,7 +317,7 @@ def _random_lookup(rng: Random) -> tuple[list[int], int, int, int]:
 
 
 def _random_call(rng: Random, name: str) -> str:
-    """Return a call about a request of which a step with all its drafts, some or none is planned or computed."""
+    """Draw a call about a request with a planned or computed step that has all, some or no drafts."""
     num_drafts, placeholders = rng.choice((rng.randint(0, 6), 19)), rng.choice((0, 0, 0, rng.randint(1, 5)))
     known = KNOWN + placeholders
     if rng.random() < 0.5:
@@ -336,7 +336,7 @@ def _random_step(rng: Random) -> list[str]:
 
 
 def _random_question(rng: Random) -> str:
-    """Return a call about the slots of a request of any status, or about a hit of no block, one, several, or many."""
+    """Draw a call about the slots of a request of any status, or about a hit of zero to many blocks."""
     if rng.random() < 0.5:
         return f"hits {rng.sample(range(1, 500), rng.choice((0, 1, 2, 5, 40)))}".replace(",", "")
     status = rng.choice(("WAITING", "RUNNING", "RUNNING", "PREEMPTED"))
@@ -356,7 +356,7 @@ def _random_share(rng: Random, place: int) -> tuple[Any, ...]:
 
 
 def _random_pair(rng: Random) -> tuple[list[int], list[int]]:
-    """Return drafts and samples, of which most are equal."""
+    """Draw drafts and sampled tokens, most of them equal."""
     kinds = rng.choice(((0, 1, 2), (300, 151_643, 2**31 + 1), (2**31 + 1, 1, 0), (*ALIKE, 5 + 2**31)))
     size = rng.choice((rng.randint(0, 6), 20))
     drafts = [rng.choice((*kinds, -1)) if rng.random() < 0.1 else rng.choice(kinds) for _ in range(size)]

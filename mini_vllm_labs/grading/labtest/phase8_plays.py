@@ -1,4 +1,4 @@
-"""What graded tests and judge see of a file for phase 8: each function plays one case, call by call."""
+"""Plays the cases of phase 8 for graded tests and judge, one function per kind of case, call by call."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ from mini_vllm_labs.grading.labtest.plain import number, numbers
 from mini_vllm_labs.grading.labtest.support import changed, fields_of, make_request, yes_or_no
 from mini_vllm_labs.grading.labtest.work import left_behind
 
-Seen = dict[str, object]  # what plain JSON can hold
-Steps = Iterator[str | Seen]  # a call, then what is seen after it
+Seen = dict[str, object]  # plain JSON
+Steps = Iterator[str | Seen]  # a call, then the observations after it
 Share = tuple[
     int, int, int, int, Sequence[int], bool
 ]  # start, known tokens, stand-ins, rejected, drafts, needs a token
@@ -30,18 +30,18 @@ BLOCKS, OTHER_TABLE = [7, 3, 9], [0, 4, 9]  # the second one of another group of
 
 
 def scheduling_of(phase8: ModuleType, num_speculative_tokens: int) -> AsyncScheduling:
-    """Return an object for so many drafts; another one, for more, is made after it."""
+    """Make an object for this number of drafts, then a second one for more."""
     scheduling: AsyncScheduling = phase8.PlaceholderScheduling(num_speculative_tokens)
-    phase8.PlaceholderScheduling(num_speculative_tokens + 3)  # state of the class would show
+    phase8.PlaceholderScheduling(num_speculative_tokens + 3)  # reveals state kept on the class
     return scheduling
 
 
 def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequence[str]) -> Steps:
-    """Call the methods about requests that live on, and those of a new object about copies; see what has changed.
+    """Call the methods about requests that live on, and of a new object about copies; report the changes.
 
-    "take 2: A 3+1 of 9 at 10 with 4 past 7": a step with 2 drafts is planned for A, which has 3 prompt tokens, 1 of 9
-    generated ones, 10 computed and 4 placeholders. "past 7" draws other values of fields that no rule is about.
-    "fill 2: ..." is for tokens that have arrived, "over: ..." asks. "change A": A's list of stand-ins becomes [17].
+    "take 2: A 3+1 of 9 at 10 with 4 past 7" plans a step with 2 drafts for A, which has 3 prompt tokens, 1 of 9
+    generated ones, 10 computed and 4 placeholders. "past 7" seeds fields without a rule. "fill 2: ..." applies arrived
+    tokens, "over: ..." calls `is_surely_over`. "change A" sets A's placeholder drafts to [17].
     """
     yield f"PlaceholderScheduling({num_speculative_tokens})"
     scheduling, living = scheduling_of(phase8, num_speculative_tokens), Living(Random(0))
@@ -68,7 +68,7 @@ def placeholders(phase8: ModuleType, num_speculative_tokens: int, calls: Sequenc
 def request_at(
     name: str, num_prompt: int, num_outputs: int, max_tokens: int, computed: int, in_flight: int, *, drafts: list[int]
 ) -> Request:
-    """Return a request with these counters; without a `max_tokens` its end is far away."""
+    """Make a request with these counters; with `max_tokens` 0 its end is far away."""
     most = max_tokens or num_outputs + 100
     request = make_request(name, num_prompt, num_output_tokens=num_outputs, max_tokens=most)
     request.status = RequestStatus.RUNNING if computed else RequestStatus.PREEMPTED
@@ -86,7 +86,7 @@ def facts(request: Request) -> str:
 
 
 def outcome(scheduling: AsyncScheduling, what: str, *given: int, request: Request) -> Seen:
-    """Make a call; return its answer, or the counter and the list that it sets, and what else has changed."""
+    """Make a call; return its answer or the fields that it sets, and all other changes."""
     before = {name: value for name, value in fields_of(request).items() if name not in MAY_CHANGE[what]}
     answer = getattr(scheduling, METHODS[what])(request, *given)
     seen: Seen = {"is_surely_over": yes_or_no(answer)} if what == "over" else {}
@@ -98,16 +98,16 @@ def outcome(scheduling: AsyncScheduling, what: str, *given: int, request: Reques
 
 
 def drafts_of(living: Living, but: str = "") -> Seen:
-    """Return the drafts of the requests, but for one."""
+    """Return the drafts of all requests except `but`."""
     others = {name: numbers(one.spec_token_ids) for name, one in living.known.items() if name != but}
     return {"drafts of the others": others} if others else {}
 
 
 def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
-    """Correct shares, those of one request and alone; see the new share, and what has changed of the old one.
+    """Correct shares, those of one request and alone; report the new share, and changes of the old one.
 
-    A call is where the share begins, how many known tokens and stand-ins it has, how many drafts were rejected, the
-    drafts that are there, and whether it needs a token. `past` draws what the requests bring along.
+    A call is (start, known tokens, stand-ins, rejected drafts, present drafts, whether it needs a token). `past` seeds
+    the fields that requests carry over from earlier steps.
     """
     living = Living(Random(past))
     for place, call in enumerate(calls):
@@ -128,7 +128,7 @@ def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
 
 
 def corrected(phase8: ModuleType, call: Share, drafts: Sequence[int], request: Request) -> Seen:
-    """Correct the share of a request; return what the new one holds, and what has changed of all that was given."""
+    """Correct the share of a request; return the new share's contents and all changes of the arguments."""
     start, num_known, num_stand_ins, num_rejected, _, needs_token = call
     tables, given = [BLOCKS[:], OTHER_TABLE[:]], drafts[:]
     share = ScheduledRequest(
@@ -165,7 +165,7 @@ def held(share: ScheduledRequest) -> list[object]:
 
 
 def leaves(phase8: ModuleType, num_requests: int) -> Seen:
-    """Let requests come and go, each with a call of everything; see what is left of them."""
+    """Let requests come and go, making every call for each; report what they leave behind."""
     scheduling = scheduling_of(phase8, 2)
 
     def use(name: str) -> None:
@@ -179,7 +179,7 @@ def leaves(phase8: ModuleType, num_requests: int) -> Seen:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case."""
+    """Draw the arguments of a random case for a task's play."""
     if task == 3:
         return [_random_share(rng) for _ in range(6)], rng.randrange(1, 10**6)
     most = rng.choice((0, 1, 2, 3, 5, 16))
@@ -187,7 +187,7 @@ def random_case(rng: Random, task: int) -> tuple[Any, ...]:
 
 
 def _random_step(rng: Random, most: int) -> str:
-    """Return a call about a step that was planned: a chunk, a decode, or one with drafts, perhaps of a victim."""
+    """Draw a call about a planned step: a chunk, a decode, or one with drafts, perhaps of a victim."""
     num_prompt = rng.choice((rng.randint(1, 40), rng.randint(1, 40), 2_000))
     num_outputs, num_drafts = rng.choice((0, rng.randint(1, 40))), rng.randint(0, most)
     places = rng.choice((0, 1, 1 + most))
@@ -201,7 +201,7 @@ def _random_step(rng: Random, most: int) -> str:
 
 
 def _random_end(rng: Random, most: int) -> str:
-    """Return a call about a request near its end: a step in flight for it, with drafts or without, or none."""
+    """Draw a call about a request near its end, with or without a step in flight and drafts."""
     num_prompt, num_outputs = rng.randint(1, 30), rng.choice((rng.randint(0, 12), rng.randint(0, 12), 300, 3_000))
     max_tokens, num_drafts = num_outputs + rng.choice((1, 1, 2, 2, 3, 500)), rng.randint(0, most)
     num_tokens, places = num_prompt + num_outputs, (1 + num_drafts) * (rng.random() < 0.7)

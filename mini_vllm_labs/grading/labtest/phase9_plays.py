@@ -1,4 +1,4 @@
-"""What graded tests and judge see of a file for phase 9: each function plays one case and describes it."""
+"""Plays the cases of phase 9 for graded tests and judge; each function returns its observations."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,14 +12,14 @@ import numpy as np
 from mini_vllm.electives.automaton import MAX_DFA_STATES, START, TERMINATED, Dfa, build_nfa, build_trie
 from mini_vllm.electives.regex import parse_regex
 
-Seen = dict[str, object]  # what plain JSON can hold
+Seen = dict[str, object]  # plain JSON
 WORDS = tuple(text.encode() for text in ("a", "b", "c", "ab", "bc", "abc", "ba", "", "aa", "x", "cab", "é", "", "a"))
 NAMES = {token: f"{token} {text.decode()}" for token, text in enumerate(WORDS) if text}
 ALSO_GIVEN = (", ".join(NAMES.values()),)  # the vocabulary
 
 
 def steps(phase9: ModuleType, regex: str, text: str) -> Seen:
-    """Read a text byte by byte; see the positions after each."""
+    """Read a text byte by byte; report the positions after each byte."""
     nfa, seen, now = build_nfa(parse_regex(regex)), dict[str, object](), frozenset({START})
     for number, byte in enumerate(text.encode(), start=1):
         now = phase9.next_positions(nfa, frozenset(now), byte)
@@ -29,9 +29,9 @@ def steps(phase9: ModuleType, regex: str, text: str) -> Seen:
 
 
 def walks(phase9: ModuleType, regex: str, alphabet: str, texts: Sequence[Any]) -> Seen:
-    """Walk through the DFA with texts; see how far each one comes and whether it may end there, or a refusal.
+    """Walk through the DFA with texts; report how far each gets and whether it may end there, or a `ValueError`.
 
-    A long text is given as what it begins with, how often that comes, and its end.
+    A long text is given as its start, the number of repetitions of the start, and its end.
     """
     chars = frozenset(range(256) if alphabet == "all" else alphabet.encode())
     try:
@@ -62,7 +62,7 @@ def _walked(dfa: Dfa, text: bytes) -> str:
 
 
 class CountedRows(list[dict[int, int]]):
-    """The rows of a DFA, which count how often one is read."""
+    """The rows of a DFA; they count how often a row is read."""
 
     num_reads = 0
 
@@ -74,7 +74,7 @@ class CountedRows(list[dict[int, int]]):
 def masks(
     phase9: ModuleType, rows: Sequence[dict[str, int]], accepting: Sequence[int], ends: Sequence[int], size: int
 ) -> Seen:
-    """Ask for the tokens of each state, twice, of the vocabulary `WORDS` with `size` rows of logits."""
+    """Get the tokens of each state twice, for the vocabulary `WORDS` with `size` logits per row."""
     counted = CountedRows({ord(char): after for char, after in row.items()} for row in rows)
     dfa, seen, kept = Dfa(counted, frozenset(accepting)), dict[str, object](), dict[int, Any]()
     found = phase9.RegexTokenMasks(dfa, build_trie(WORDS), size, frozenset(ends))
@@ -96,7 +96,7 @@ def masks(
 
 
 def many_states(phase9: ModuleType, num_states: int) -> Seen:
-    """Ask for the tokens and the bits of all states of a ring, and then for all of them again."""
+    """Get the tokens and the bits of all states of a ring, twice."""
     rows = CountedRows({ord("a"): (state + 1) % num_states} for state in range(num_states))
     found = phase9.RegexTokenMasks(Dfa(rows, frozenset({0})), build_trie(WORDS), len(WORDS), frozenset({7}))
     states = range(num_states)
@@ -117,7 +117,7 @@ def many_states(phase9: ModuleType, num_states: int) -> Seen:
 
 
 def large_vocabulary(phase9: ModuleType, vocab_size: int, end: int) -> Seen:
-    """Ask for the tokens of the one state that reads every byte but the last one of the vocabulary's."""
+    """Get the tokens of a single state that reads every byte except the last one of the vocabulary."""
     letters = range(1, 101)
     words = [bytes(pair) for pair in product(letters, repeat=2)] + [bytes([letter]) for letter in letters] + [b"a" * 99]
     trie = build_trie([*words, *[b""] * (vocab_size - len(words))])
@@ -129,7 +129,7 @@ def large_vocabulary(phase9: ModuleType, vocab_size: int, end: int) -> Seen:
 
 
 def large_logits(phase9: ModuleType, vocab_size: int, seed: int) -> Seen:
-    """Apply random bits to one of two rows of so many logits; see how many tokens are forbidden, and which are last."""
+    """Apply random bits to one of two large rows of logits; report the number of forbidden tokens and the last ones."""
     import torch
 
     words = np.random.default_rng(seed).integers(-(2**31), 2**31, (1, -(-vocab_size // 32)), dtype=np.int32)
@@ -144,7 +144,7 @@ def large_logits(phase9: ModuleType, vocab_size: int, seed: int) -> Seen:
 
 
 def lines_run(phase9: ModuleType, num_tokens: Sequence[int]) -> Seen:
-    """Apply bits to a row of few logits, and to one of many; see whether more lines of the file run for many."""
+    """Apply bits to rows of few and of many logits; report whether more lines of the file run for many."""
     import torch
 
     from mini_vllm_labs.grading.labtest.work import ROOM, work_of
@@ -160,7 +160,7 @@ def lines_run(phase9: ModuleType, num_tokens: Sequence[int]) -> Seen:
 
 
 def logits(phase9: ModuleType, num_rows: int, vocab_size: int, rows: Sequence[int], seed: int) -> Seen:
-    """Apply random bits to `rows` of logits, as on a GPU; see which tokens are forbidden in each row.
+    """Apply random bits to `rows` of logits, as on a GPU; report which tokens are forbidden in each row.
 
     The seed also chooses the dtype, and whether the rows come as a list or as a tuple.
     """
@@ -200,7 +200,7 @@ class TableMasks:
 
 
 def follows(phase9: ModuleType, tables: Sequence[Mapping[Any, int]], calls: Sequence[tuple[int, str, Any]]) -> Seen:
-    """Make calls to two grammars over the same masks; see each answer, and how many tokens are accepted."""
+    """Make calls to two grammars over the same masks; report each answer and the number of accepted tokens."""
     table = TableMasks(tables)
     grammars, seen = [phase9.RegexGrammar(table), phase9.RegexGrammar(table)], dict[str, object]()
     for number, (which, name, argument) in enumerate(calls, start=1):
@@ -222,7 +222,7 @@ def follows(phase9: ModuleType, tables: Sequence[Mapping[Any, int]], calls: Sequ
         count = int(grammar.num_processed_tokens)
         end = " and terminated" if count >= 0 and grammar.is_terminated() else ""
         seen[f"{number}. {'AB'[which]}: {name} {argument}"] = f"{answer}; {count} accepted{end}"
-        if count < 0:  # nothing is left that the next call could go on from
+        if count < 0:  # the next call has no valid state to continue from
             break
     return seen
 
@@ -236,7 +236,7 @@ def _filled(grammar: Any, row: int) -> str:
 
 
 def random_regex(rng: Random, depth: int = 3) -> str:
-    """Return a regex over a, b and c."""
+    """Draw a regex over a, b and c."""
     if depth == 0 or rng.random() < 0.2:
         return rng.choice(("a", "b", "c", "[ab]", "[^a]", "é"))
     one, other = random_regex(rng, depth - 1), random_regex(rng, depth - 1)
@@ -246,7 +246,7 @@ def random_regex(rng: Random, depth: int = 3) -> str:
 
 
 def random_case(rng: Random, task: int) -> tuple[Any, ...]:
-    """Return what the play of a task is given in a random case."""
+    """Draw the arguments of a random case for a task's play."""
     texts = ["".join(rng.choices("aabbcé", k=rng.randrange(7))) for _ in range(12)]
     states = range(rng.choice((1, 3, 5)))
     match task:

@@ -4,5 +4,5 @@ from mini_vllm.core.interfaces import Clamp
 
 
 def make_clamp() -> Clamp:
-    """Return a `clamp`. It is made anew each time, so that no name of this file answers task 1.1."""
+    """Make a new `clamp` each time, so that no name in this file is an answer to task 1.1."""
     return lambda num_new, budget, threshold: len(range(num_new)[: threshold or None][: max(0, budget)])

@@ -1,6 +1,7 @@
-"""What the reference answered to the cases of a graded test, in their order.
+"""Provides the reference's recorded answers to the cases of a graded test, in order.
 
-So the tests need no second implementation, which would be an answer. `python -m tests.mutants.answers` records them.
+They spare the tests a second implementation, which would reveal the solution. `python -m tests.mutants.answers` records
+them.
 """
 
 import base64
@@ -22,32 +23,32 @@ class Answers:
         self.restart()
 
     def restart(self) -> None:
-        """Begin with the first case again."""
+        """Start again with the first case."""
         self._left = iter(unpacked(recorded(file_of(self.test)).get(self.test, [])))
 
     def __call__(self, yours: object) -> Any:
-        """Return the right answer to the next case. `yours` is what is recorded: an answer, or a function that asks."""
+        """Return the right answer to the next case. Recording uses `yours`: an answer or a function returning one."""
         for answer in self._left:
             return answer
         raise LookupError(f"{self.test} has more cases than were recorded: python -m tests.mutants.answers")
 
 
 def file_of(test: str) -> str:
-    """Return the file with the answers of a test: those of whole engines are large and lie apart."""
+    """Return the file with the answers of a test. Whole engines have separate files, because theirs are large."""
     engine = "_in_an_engine" if "_in_an_engine.py" in test else ""
     return f"phase{test.removeprefix('test_task').partition('_')[0]}{engine}.json"
 
 
 @cache
 def recorded(file: str) -> dict[str, list[Any] | str]:
-    """Return the answers in a file by test; those of a test with many cases are packed."""
+    """Return the answers in a file by test; long ones are packed."""
     path = FOLDER / file
     answers: dict[str, list[Any] | str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return answers
 
 
 def packed(cases: list[Any]) -> list[Any] | str:
-    """Return the answers of a test as they stand in the file: random cases, which are not read, as compressed text."""
+    """Return the answers of a test in the format of the file; long ones, which nobody reads, as compressed text."""
     text = json.dumps(cases)
     return cases if len(text) < MIN_PACKED else base64.b85encode(zlib.compress(text.encode(), 9)).decode()
 

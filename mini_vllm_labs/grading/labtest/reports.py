@@ -1,4 +1,4 @@
-"""How the graded tests are reported: the learner's lines only, and one line for what is not written yet."""
+"""Reports the graded tests: only the learner's lines of a traceback, and one line per unwritten task."""
 
 import re
 from collections import Counter
@@ -29,12 +29,12 @@ MAX_LINES = 40
 
 
 def phase_of(node_id: str) -> int:
-    """Return the phase of a graded test, 0 if it is none."""
+    """Return the phase of a graded test, 0 for any other test."""
     return phase_in(node_id.partition("labs/")[2].partition("/")[0])
 
 
 def rule_of(item: pytest.Item) -> str:
-    """Return the rule of a test: its name as a sentence, and its case."""
+    """Return the rule of a test: its name as a sentence, with its case."""
     name, bracket, case = item.name.partition("[")
     words = name.removeprefix("test_").replace("_", " ")
     return f"{words[:1].upper()}{words[1:]}" + (f" ({case.removesuffix(']')})" if bracket else "") + "."
@@ -52,7 +52,7 @@ def line_in(error: BaseException) -> int | None:
 
 
 def retell(report: Any, item: pytest.Item, error: BaseException) -> None:
-    """Replace the traceback with a text for the learner, if the learner's code had a part in the failure."""
+    """Replace the traceback with a text for the learner, if the learner's code contributed to the failure."""
     if isinstance(error, pytest.fail.Exception | pytest.skip.Exception):
         return
     if is_not_written(error):
@@ -69,14 +69,14 @@ def retell(report: Any, item: pytest.Item, error: BaseException) -> None:
 
 
 def words(location: tuple[str, int | None, str], first_line: str, text: str) -> ReprExceptionInfo:
-    """Return a failure that is nothing but a text; its first line goes into the summary."""
+    """Build a failure that consists of a text only; `first_line` goes into the summary."""
     path, line, _ = location
     crash = ReprFileLocation(path, (line or 0) + 1, first_line)
     return ReprExceptionInfo(ReprTraceback([ReprEntryNative([f"{text}\n"])], None, style="value"), crash)
 
 
 def unwritten(error: BaseException) -> dict[str, str]:
-    """Return the task that is to be written and the place where."""
+    """Return the unwritten task and its place in the file."""
     frames = learners_frames(error.__traceback__)
     if not frames:
         return {"task": str(error), "where": ""}
@@ -87,7 +87,7 @@ def unwritten(error: BaseException) -> dict[str, str]:
 
 
 def tell_what_is_missing(reporter: pytest.TerminalReporter) -> None:
-    """Print the tests of unwritten tasks, one line each, and what to do next."""
+    """Print the tests of unwritten tasks, one line each, and the next thing to do."""
     reports = reporter.getreports("not written")
     if reports:
         reporter.section("not written yet", sep="-", yellow=True)
@@ -127,7 +127,7 @@ def next_lines(report: Any) -> list[str]:
 
 
 def tell_what_is_next(reporter: pytest.TerminalReporter) -> None:
-    """Print the task after the last one whose tests have all passed; nothing if any test has not."""
+    """Print the task after the last completed one; print nothing if any test did not pass."""
     passed = {report.nodeid for report in reporter.getreports("passed")}
     if any(reporter.getreports(kind) for kind in ("failed", "error", "not written", "not loaded", "skipped")):
         return
@@ -149,5 +149,5 @@ def tell_what_is_next(reporter: pytest.TerminalReporter) -> None:
 
 
 def is_done(phase: PlannedPhase, task: PlannedTask, passed: Set[str]) -> bool:
-    """Return whether all tests of a task are among those that passed, given by their ids."""
+    """Return whether all tests of a task are in `passed`, a set of test ids."""
     return {f"{phase.folder}/{test}" for test in task.tests} <= passed

@@ -1,6 +1,6 @@
-"""Stand-ins for phases 2, 3 and 5 around one step of a scheduler. They follow the script of a case and note each call.
+"""Provides stand-ins for phases 2, 3 and 5 around one scheduler step. They follow a script and record each call.
 
-What they decide comes with the case: none of them answers what its own phase is asked.
+The case contains their decisions, so that none of them reveals the solution of its phase.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,14 +11,14 @@ from mini_vllm.core.interfaces import KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import Preempted, SchedulerOutput
 
-MAX_CALLS = 2000  # a loop that never ends calls its stand-ins for ever, and would fill memory first
+MAX_CALLS = 2000  # an endless loop would otherwise fill memory with recorded calls
 NO_END = "this step never ends: your code has made {most:,} calls in it, the last one is {call}"
 
 
 class CallLog(list[str]):
-    """The calls of the code under test, in order, and in `amiss` what no rule allows, whatever the case.
+    """The calls of the code under test, in order. `amiss` collects violations that are wrong in every case.
 
-    Raises `RuntimeError` in the code under test if its calls do not come to an end.
+    Raises `RuntimeError` in the code under test after `max_calls` calls.
     """
 
     def __init__(self, max_calls: int = MAX_CALLS) -> None:
@@ -32,14 +32,14 @@ class CallLog(list[str]):
             raise RuntimeError(NO_END.format(most=self.max_calls, call=call))
 
     def with_effect(self) -> list[str]:
-        """Return the calls that change something; the others may be made any number of times."""
+        """Return the calls that change something; the others may be repeated freely."""
         return [call for call in self if not call.startswith(("chunks.", "kv.get_computed_blocks"))]
 
 
 class CountingMemory:
-    """For phase 2: counts blocks. `hits` are the blocks that the prefix cache would find now.
+    """Replaces phase 2 and counts blocks. `hits` are the blocks that the prefix cache would find now.
 
-    `hits_after` has what it finds of some requests once a certain one has got its slots.
+    `hits_after` maps a request to the new hits of others once it has received its slots.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class CountingMemory:
         self.refused: list[str] = []
 
     def take(self, request: Request, num_new_tokens: int, num_hits: int = 0) -> int:
-        """Hand out blocks, even if too few are free; return how many."""
+        """Allocate blocks even if too few are free; return their number."""
         num_needed = self._num_needed(request, num_new_tokens, num_hits)
         self.num_held[request.request_id] = self.num_held.get(request.request_id, num_hits) + num_needed
         self.num_free_blocks -= num_needed
@@ -107,7 +107,7 @@ class CountingMemory:
 
 
 class ScriptedChunks:
-    """For phase 5: some requests get at most so many tokens, some all of them or none, some are not admitted."""
+    """Replaces phase 5: a script caps some requests, gives some all tokens or none, and admits some never."""
 
     def __init__(self, log: CallLog, kv: object, at_most: Mapping[str, int], all_or_none: Iterable[str]) -> None:
         self.log, self.kv, self.at_most, self.all_or_none = log, kv, at_most, frozenset(all_or_none)
@@ -133,14 +133,14 @@ class ScriptedChunks:
         return is_admitted
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        return False  # no step asks this
+        return False  # no step calls this
 
 
 class ScriptedPreemption:
-    """For phase 3: of each request that is refused the script says which others are preempted.
+    """Replaces phase 3: the script names the victims for each request that gets no slots.
 
-    Victims that are not running any more are skipped. `make_room` returns False if no victim is left or if the
-    request itself is one of them. Otherwise the request holds its slots.
+    Victims that no longer run are skipped. `make_room` returns False if no victim is left or the request is one of
+    them. Otherwise the request holds its slots.
     """
 
     def __init__(self, log: CallLog, victims: Mapping[str, Sequence[str]], running: object, waiting: object) -> None:

@@ -1,4 +1,4 @@
-"""Stand-ins for the parts around a phase, for graded tests and for the judge's worker."""
+"""Provides stand-ins for the parts around a phase, for graded tests and the judge's worker."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ MAX_CALLS = 2000
 
 
 def listed(blocks: Sequence[int]) -> str:
-    """Return block ids as a list; of many, neighbours that count up as "7-99"."""
+    """Return block ids as a list; in a long one, consecutive ids are shortened to "7-99"."""
     if len(blocks) <= MANY:
         return str([*blocks])
     starts = [place for place, block in enumerate(blocks) if not place or block != blocks[place - 1] + 1]
@@ -37,7 +37,7 @@ class Commit:
 
 @dataclass(slots=True)
 class Drop:
-    """The call `drop_uncomputed(blocks)`, its blocks in ascending order."""
+    """The call `drop_uncomputed(blocks)`, shown with its blocks in ascending order."""
 
     blocks: list[int]
 
@@ -46,9 +46,9 @@ class Drop:
 
 
 class RecordingPrefixCache:
-    """A prefix cache with the hits that the test sets. It pins the hit blocks and records every call.
+    """A prefix cache with given hits. It pins the hit blocks and records every call.
 
-    Blocks may be committed or dropped in one call or one by one: calls that continue each other count as one.
+    Successive commits or drops that continue each other count as one call, so blocks may also come one by one.
     """
 
     def __init__(self, hits: Mapping[str, Sequence[int]] | None = None) -> None:
@@ -104,7 +104,7 @@ class RecordingPrefixCache:
 
 
 class FrozenKV:
-    """A KV memory to read. Like the real one it returns its own lists, so that code which changes them is noticed."""
+    """A read-only KV cache manager. It returns its own lists like the real one, to reveal code that changes them."""
 
     def __init__(self, block_size: int, tables: Mapping[str, Sequence[int]], free_queue: Sequence[int]) -> None:
         self.block_size = block_size
@@ -113,7 +113,7 @@ class FrozenKV:
         self.free_queue = list(free_queue)
 
     def contents(self) -> dict[str, object]:
-        """Return a copy of all that a caller could change, by name."""
+        """Copy everything that a caller could change, by name."""
         tables = {f"block table of {request_id}": list(table) for request_id, table in self.tables.items()}
         return {**tables, "ref_counts": dict(self.counts), "free blocks": list(self.free_queue)}
 
@@ -149,10 +149,10 @@ class FrozenKV:
 
 
 class SharedBlocksKV:
-    """A KV memory that is given its block tables; a block in two tables is free when both are gone.
+    """A KV cache manager with given block tables; a shared block is free once all its tables are freed.
 
-    With `is_reserved` it is full until a request is freed, and from then on the last block of each table has room.
-    `freed` has the calls of `free`, but for a first one about a request without blocks.
+    With `is_reserved` it is full until a request is freed; after that every allocation succeeds without new blocks.
+    `freed` lists the calls of `free`, except a first call for a request without blocks.
     """
 
     def __init__(
@@ -212,12 +212,12 @@ class SharedBlocksKV:
 
     def _count(self) -> None:
         self.num_calls += 1
-        if self.num_calls > MAX_CALLS:  # a loop that never ends would fill memory first
+        if self.num_calls > MAX_CALLS:  # an endless loop would fill memory first
             raise RuntimeError(f"make_room does not come to an end: it has called the memory {MAX_CALLS} times")
 
 
 class RecordingPool:
-    """The part of the block pool that phase 4 uses; it records which blocks were touched."""
+    """The part of the block pool that phase 4 uses; it records the touched blocks."""
 
     def __init__(self) -> None:
         self.touched: list[int] = []

@@ -1,4 +1,4 @@
-"""A waiting queue that can be used through its Protocol only, and that counts what each use costs."""
+"""Provides a waiting queue that is usable only through its Protocol and counts the cost of each use."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,15 +7,15 @@ from mini_vllm.core.request import Request
 
 
 class StrictQueue:
-    """First come, first served, or in an `order` of ids that is given; no attribute leads to the requests.
+    """A queue in order of arrival or in a given `order` of ids; no attribute leads to the requests.
 
-    `cost` counts uses of the queue and requests that iteration has yielded.
+    `cost` counts uses of the queue and requests yielded by iteration.
     """
 
     __slots__ = ("_order", "_use", "cost")
 
     def __init__(self, requests: Iterable[Request] = (), order: Sequence[str] = ()) -> None:
-        inside = deque(requests)  # in a closure: an attribute would be a way around the Protocol
+        inside = deque(requests)  # in a closure, because an attribute would bypass the Protocol
         self._order, self.cost = order, 0
         self._sort(inside)
 
@@ -57,7 +57,7 @@ class StrictQueue:
         return len(self._use())
 
     def __iter__(self) -> Iterator[Request]:
-        for request in tuple(self._use()):  # a copy: the caller may take out what it is given
+        for request in tuple(self._use()):  # a copy, because the caller may remove requests meanwhile
             self.cost += 1
             yield request
 

@@ -1,4 +1,4 @@
-"""Requests for the graded tests. Nothing here is to be filled in."""
+"""Makes requests for the graded tests. No task is in this file."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -9,8 +9,8 @@ from mini_vllm.config import Policy
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.sampling_params import SamplingParams
 
-LONG_START = "x" * 300  # of ids that differ in their ends only
-# Ids of a family are easily taken for one another: "1" is where "10" begins, and "é" may be one character or two.
+LONG_START = "x" * 300  # of ids that differ only at their ends
+# Ids of a family are easily confused: "10" starts with "1", and "é" may be one character or two.
 FAMILIES_OF_IDS = (
     ("A", "B", "C", "D", "9", "10", "r7", "Ä"),
     ("1", "10", "100", "1-0", "1:0", "01", "0", "11"),
@@ -31,7 +31,7 @@ def make_request(
     arrival_time: float = 0.0,
     token_ids: Sequence[int] | None = None,
 ) -> Request:
-    """Return a request; one with computed tokens is RUNNING, any other WAITING."""
+    """Return a request that is RUNNING if it has computed tokens, and WAITING otherwise."""
     prompt = list(token_ids) if token_ids is not None else list(range(1000, 1000 + num_prompt_tokens))
     request = Request(
         request_id, prompt, SamplingParams(max_tokens=max_tokens), priority=priority, arrival_time=arrival_time
@@ -44,41 +44,41 @@ def make_request(
 
 
 def as_typed(policy: Policy) -> Policy:
-    """Return an equal text that is another object, as a command line or a file gives it."""
+    """Return an equal text that is a new object, like one from a command line or a file."""
     return cast(Policy, "".join(list(policy)))
 
 
 def fields_of(request: Request) -> dict[str, object]:
-    """Return everything a request consists of, by name, its lists as copies: the rest cannot be changed in place."""
+    """Return all fields of a request by name. Lists are copied; other values cannot change in place."""
     fields = zip(Request.__slots__, VALUES(request), strict=True)
     return {name: value[:] if isinstance(value, list) else value for name, value in fields}
 
 
 def changed(request: Request, before: Mapping[str, object]) -> str:
-    """Return which fields of the request a call has changed."""
+    """Describe which fields of the request a call has changed."""
     now = fields_of(request)
     return ", ".join(f"request.{name} changed" for name in before if now[name] != before[name]) or "as before"
 
 
 def numbers(told: str) -> list[int]:
-    """Return the numbers of a text such as "7 1-3"."""
+    """Parse a text such as "7 1-3" into numbers."""
     ends = [(first, last or first) for first, _, last in (part.partition("-") for part in told.split())]
     return [number for first, last in ends for number in range(int(first), int(last) + 1)]
 
 
 def yes_or_no(answer: object) -> object:
-    """Return a truth value, which may be another library's, as a plain one; of anything else what it is."""
+    """Convert a truth value of any library to a plain bool; describe any other answer."""
     return bool(answer) if answer in (True, False) else f"{answer!r}, a {type(answer).__name__}"
 
 
 def some_ids(rng: Random, count: int) -> list[str]:
-    """Return different ids of one family; many ids may differ in their ends only, after 300 characters."""
+    """Draw different ids of one family. If there are many, they may differ only after 300 characters."""
     family, start = rng.choice(FAMILIES_OF_IDS), rng.choice(("", LONG_START))
     return rng.sample([*family, *(f"{start}{name}.{n}" for n in range(count // 8) for name in family)], count)
 
 
 def with_a_past(rng: Random, request: Request) -> Request:
-    """Set at random, and return, what a request may bring along from earlier steps and from other phases."""
+    """Randomize the fields that a request may carry over from earlier steps and other phases; return it."""
     request.num_preemptions = rng.choice((0, 0, 1, 4))
     request.num_cached_tokens = rng.choice((-1, 0, 2, 40))
     request.spec_token_ids = rng.choices(range(50), k=rng.choice((0, 0, 1, 3)))
@@ -88,6 +88,6 @@ def with_a_past(rng: Random, request: Request) -> Request:
 
 
 def ids(answer: Any) -> object:
-    """Return a copy of the block ids in an answer. What cannot be read twice is named instead."""
+    """Return a copy of the block ids in an answer, or describe an answer that is not a list."""
     is_list = hasattr(answer, "__len__") and hasattr(answer, "__getitem__") and not isinstance(answer, Mapping | str)
     return list(map(int, answer)) if is_list else None if answer is None else f"a {type(answer).__name__}, not a list"

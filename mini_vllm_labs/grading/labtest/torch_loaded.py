@@ -1,6 +1,6 @@
-"""Loads torch and what its first operations load, over a second on a slow machine, before `grade` forks for each test.
+"""Loads torch and the modules of its first operations before `grade` forks for each test.
 
-Else each test would pay for it out of the learner's second.
+Loading takes over a second on a slow machine, and would otherwise count against the learner's second in each test.
 """
 
 import torch

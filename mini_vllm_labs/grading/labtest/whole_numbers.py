@@ -1,4 +1,4 @@
-"""Results that must be integers, checked before anything is converted: each wrong kind has a question about it."""
+"""Checks results that must be integers before converting them, with a question for each wrong type."""
 
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Number
@@ -13,7 +13,7 @@ PLAIN = (
 
 
 def whole_numbers(result: object, function: str) -> list[int]:
-    """Return a result as a list of ints, from any sequence of integers; explain a result that is none."""
+    """Convert any sequence of integers to a list of ints; fail with an explanation for other results."""
     if not isinstance(result, Iterable):
         situation = "It returned something that cannot be read as a list."
         _no_list(function, situation, repr(result), "does every path through your function end in a `return`?")
@@ -28,7 +28,7 @@ def whole_numbers(result: object, function: str) -> list[int]:
 
 
 def list_of(answer: object, function: str) -> list[int]:
-    """Return the integers of a list; explain a number in its place, and lists within it."""
+    """Return the integers of a list; fail with an explanation for a single number or nested lists."""
     if isinstance(answer, Number):
         hint = "is this number a count, a place or an id, and which list is asked for?"
         _no_list(function, "It returned one number.", repr(answer), hint)

@@ -1,4 +1,4 @@
-"""What a call costs and what it leaves behind: lines run, bytes taken, entries kept. No clock is read."""
+"""Measures the cost and the leftovers of a call without a clock: lines run, bytes allocated, entries kept."""
 
 import gc
 import sys
@@ -10,16 +10,16 @@ from typing import Any
 from mini_vllm.core.request import Request
 
 BYTES_PER_UNIT = 64  # a copy of a list with 8 entries counts like one line
-BYTES_OF_A_CALL = 1024  # a call takes its frame, and so does the tracing
+BYTES_OF_A_CALL = 1024  # for the frames of the call and of the tracing
 NUM_REQUESTS = 150
 SHORT, LONG = 9, 900
-ROOM = 20  # lines or entries that may differ without a walk or a leak
+ROOM = 20  # lines or entries that may differ without indicating a walk or a leak
 
 
 def work_of(act: Callable[[], object], file: str) -> int:
-    """Call `act`; return how many lines of `file` ran, one for each turn of a loop, and how many bytes they took.
+    """Call `act`; return its work: the lines of `file` that ran, in each turn of a loop, plus allocated memory.
 
-    Lists that are copied count by their length, even if they are thrown away at once.
+    Copied lists count by their length, even if they are discarded at once.
     """
     work = last = 0
 
@@ -45,7 +45,7 @@ def work_of(act: Callable[[], object], file: str) -> int:
 
 
 def numbers_made(act: Callable[[], object]) -> int:
-    """Call `act`; return how many numbers the tensors hold that torch makes in it. Views of others hold none."""
+    """Call `act`; return the total size of the tensors that torch makes in it. Views count as empty."""
     from torch import Tensor
     from torch.overrides import TorchFunctionMode
 
@@ -65,9 +65,9 @@ def numbers_made(act: Callable[[], object]) -> int:
 def left_behind(
     phase: ModuleType, use: Callable[[str], Request | None], *objects: object, num_requests: int = NUM_REQUESTS
 ) -> dict[str, object]:
-    """Return what requests that come and go leave, after as many before; entries only if there are many.
+    """Measure what requests leave behind after an equal number of earlier ones; few entries count as 0.
 
-    `use` is given the id of a request that comes and goes. If it returns it, nothing may refer to it then.
+    `use` receives the id of a request that comes and goes. If it returns the request, no reference to it may remain.
     """
     for number in range(num_requests):
         use(f"first {number}")
@@ -78,21 +78,21 @@ def left_behind(
 
 
 def num_references(requests: list[Request]) -> int:
-    """Return how many references there are to requests, besides those of this list."""
+    """Count the references to requests outside this list."""
 
     def count() -> int:
         return sum(map(sys.getrefcount, requests)) - sum(map(sys.getrefcount, [object() for _ in requests]))
 
     if count():
-        gc.collect()  # functions within a function may refer to each other, and go later
+        gc.collect()  # nested functions may form reference cycles, which are freed later
     return count()
 
 
 def num_entries(phase: ModuleType, *objects: object) -> int:
-    """Return how many entries all containers hold that these objects, or the globals of a phase, lead to."""
+    """Count the entries of all containers reachable from these objects or from a phase's globals."""
     left = [*objects, *(value for name, value in vars(phase).items() if not name.startswith("__"))]
     num_found = 0
-    seen: dict[int, object] = {}  # keeps what it has seen, so that no id comes twice
+    seen: dict[int, object] = {}  # keeps the objects alive, so that no id is reused
     while left:
         thing = left.pop()
         if id(thing) not in seen and not isinstance(thing, str | bytes | range):
@@ -110,7 +110,7 @@ def num_entries(phase: ModuleType, *objects: object) -> int:
 
 
 def _parts(thing: Any) -> list[object]:
-    """Return what an object, a class or a function of the phase leads to."""
+    """Return the objects referenced by an object, a class or a function of the phase."""
     slots = [name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ())]
     parts = [getattr(thing, name, None) for name in (*slots, "__defaults__", "__kwdefaults__")]
     cells = [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]

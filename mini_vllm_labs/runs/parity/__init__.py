@@ -1,1 +1,1 @@
-"""Replay of recorded vLLM decisions: is our scheduler the same scheduler?"""
+"""Replays recorded decisions of vLLM to check that our scheduler makes the same ones."""

@@ -1,4 +1,4 @@
-"""Which phases a recorded scenario needs: an engine with these alone can be compared with vLLM."""
+"""Finds the phases that a recorded scenario needs, so that an engine with only these can be compared with vLLM."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ ALWAYS = frozenset({1, 2})  # every recording has steps and block ids
 
 @dataclass(frozen=True)
 class ParityComparison:
-    """The scenarios that agreed, and the first that did not."""
+    """The scenarios that agreed with the recording, and the first that did not."""
 
     agreed: list[Scenario]
     failure: ParityVerdict | None = None
 
     @property
     def suspects(self) -> list[int]:
-        """The phases of the failing scenario that no agreeing one has tried; all of its phases if there is none."""
+        """The failing scenario's phases that no agreeing scenario needs; all its phases if there are none."""
         needed = phases_needed(self.failure.scenario) if self.failure else frozenset[int]()
         tried = {phase for scenario in self.agreed for phase in phases_needed(scenario)}
         return sorted(needed - tried or needed)
 
 
 def phases_needed(scenario: Scenario) -> frozenset[int]:
-    """Return the phases, of all but 6, without which an engine would decide differently from the recording."""
+    """Return the phases without which an engine would differ from the recording. Phase 6 does not count."""
     config, needed = scenario.line["config"], set(ALWAYS | scenario.electives)
     if config["policy"] == "priority" or any(step["preempted"] for step in scenario.steps):
         needed.add(3)
     if config["enable_prefix_caching"]:
         needed.add(4)
-    # Without phase 5 the budget must hold whole prompts. A request that computes and does not sample is a chunk.
+    # Without phase 5 the budget must hold whole prompts. A share that does not sample is a chunk.
     if config["max_num_batched_tokens"] < config["max_model_len"] or any(
         share["id"] not in step["sampled"] for step in scenario.steps for share in step["scheduled"]
     ):
@@ -41,7 +41,7 @@ def phases_needed(scenario: Scenario) -> frozenset[int]:
 
 
 def comparable(scenarios: Iterable[Scenario], lineup: Lineup) -> list[Scenario]:
-    """Return the scenarios that need only what the lineup has and show no defect of vLLM, fewest phases first."""
+    """Return the scenarios that the lineup can run and that show no defect of vLLM, fewest phases first."""
     present = {phase for phase in range(1, len(ALL_NAMES) + 1) if lineup[phase] != "absent"}
     plain = [one for one in scenarios if not one.defects and not one.has_gates]
     chosen = [one for one in plain if phases_needed(one) <= present]
@@ -49,7 +49,7 @@ def comparable(scenarios: Iterable[Scenario], lineup: Lineup) -> list[Scenario]:
 
 
 def compare_until_failure(scenarios: Iterable[Scenario], lineup: Lineup) -> ParityComparison:
-    """Replay scenarios until one differs. Raises `NotImplementedError` for a phase that is not written."""
+    """Replay scenarios until one differs. Raises `NotImplementedError` for an unwritten phase."""
     agreed: list[Scenario] = []
     for scenario in scenarios:
         verdict = judge(scenario, lineup)

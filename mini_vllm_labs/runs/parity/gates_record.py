@@ -1,4 +1,4 @@
-"""The fields of a step that only recordings of gates and windows have."""
+"""Records the fields of a step that only recordings of gates and windows contain."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ HELD = {RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS}
 
 
 class GatesRecorder:
-    """Collects those fields of one scenario; a recording has those that its scenario uses."""
+    """Collects these fields for one scenario; a recording contains only the fields that its scenario uses."""
 
     def __init__(self, scheduler: Scheduler, connector: RecordedConnector | None) -> None:
         self.scheduler = scheduler
@@ -30,7 +30,7 @@ class GatesRecorder:
         return "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR" if is_renamed else status.name
 
     def after_schedule(self, scheduled: list[ScheduledRecord]) -> dict[str, Any]:
-        """Return the fields of a plan; shares get theirs in place."""
+        """Return the fields of a plan; the fields of shares are added in place."""
         fields: dict[str, Any] = {}
         transfers = transfers_of(self.scheduler)
         if transfers is not None:
@@ -51,7 +51,7 @@ class GatesRecorder:
         return fields
 
     def after_update(self, output: KVConnectorOutput | None) -> dict[str, Any]:
-        """Return the fields of the end of a step."""
+        """Return the fields for the end of a step."""
         fields: dict[str, Any] = {
             "held_after": [
                 (request.request_id, self._name_of(request.status), request.num_computed_tokens)

@@ -1,4 +1,4 @@
-"""The fields that a recording of each release may have. An unknown one would be a rule that nothing here replays."""
+"""Lists the fields that recordings of each release may have. An unknown field would be a rule that is not replayed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ COMPARED = (
     "added aborted scheduled total preempted evicted finished_sent free_after_schedule sampled "
     "aborted_before_update output finished free_after_update running_after waiting_after"
 ).split()
-SOME_FIELDS = (  # which a recording has where its scenario uses them
+SOME_FIELDS = (  # present only if the scenario uses them
     "loading transfers held_after encodings_freed encoder_after skip_drafts drafts_wanted deferred_after reset_done"
 ).split()
 _OLDEST = RELEASES[0]
@@ -34,7 +34,7 @@ _SHARE = "id kind computed n hit new_blocks blocks drafts encode sliding_blocks"
 
 
 def unknown_field(line: dict[str, Any]) -> str | None:
-    """Return what a trace has that no known release has, None if there is nothing; for people, with the releases."""
+    """Describe a trace's first field or release that is unknown here; return None if all are known."""
     config = line["config"]
     release = config.get("version", _OLDEST)
     known_releases = f"the releases known here are {', '.join(RELEASES)}"

@@ -1,4 +1,4 @@
-"""Run a scenario through our scheduler and compare it with the recording, step by step."""
+"""Runs a scenario through our scheduler and compares it with the recording, step by step."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -35,15 +35,15 @@ class ReplayDifference:
 
 
 class RecordedModel:
-    """The fake model of `traces/README.md`: a request, preempted or not, goes on after its last sampled token."""
+    """The fake model of `traces/README.md`: a request continues after its last sampled token, even if preempted."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.num_sampled: Counter[str] = Counter()
-        self.admitted: set[str] = set()  # drafts at an admission are stand-ins, none of which is right
+        self.admitted: set[str] = set()  # drafts at an admission are placeholders and all wrong
 
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> dict[str, list[int]]:
-        """Return the tokens of the requests that sample: one, and one for each accepted draft."""
+        """Return the tokens of the requests that sample: one token, plus one per accepted draft."""
         return {one.request.request_id: self._sample(one) for one in batch if one.needs_token}
 
     def _sample(self, scheduled: ScheduledRequest) -> list[int]:
@@ -57,7 +57,7 @@ class RecordedModel:
     def _num_accepted(self, request_id: str, first: int, drafts: Sequence[int]) -> int:
         if not drafts or request_id in self.admitted:
             return 0
-        if self.scenario.line["config"]["async_scheduling"]:  # stand-ins: the scenario says how many are right
+        if self.scenario.line["config"]["async_scheduling"]:  # placeholders: the scenario sets how many are right
             accept = self.scenario.line["drafts"]["accept"]
             return min(len(drafts), int(accept[(crc32(f"d{request_id}:{first}".encode()) >> 8) % len(accept)]))
         wrong = (k for k, draft in enumerate(drafts) if draft != self.scenario.output(request_id, first + k))
@@ -65,7 +65,7 @@ class RecordedModel:
 
 
 class ScenarioReplay:
-    """One scenario on one lineup, with the invariants checked after every step."""
+    """Runs one scenario on one lineup and checks the invariants after every step."""
 
     def __init__(self, scenario: Scenario, lineup: Lineup, policy: SchedulingPolicy | None = None) -> None:
         self.scenario = scenario
@@ -89,7 +89,7 @@ class ScenarioReplay:
         self._in_flight: list[tuple[SchedulerOutput, dict[str, list[int]], KVConnectorOutput | None]] = []
 
     def run_step(self, number: int) -> StepRecord:
-        """Run one step; an exception of the engine gets a note with the step."""
+        """Run one step; add the step as a note to any exception of the engine."""
         try:
             return self._run_step(number)
         except Exception as error:
@@ -127,25 +127,25 @@ class ScenarioReplay:
 
     @property
     def is_drained(self) -> bool:
-        """Whether neither a request nor a step in flight is left."""
+        """Whether all requests have finished and no step is in flight."""
         in_flight = any(step.num_scheduled_tokens for step, _, _ in self._in_flight)
         return not self.scheduler.has_unfinished_requests() and not in_flight
 
     def _give_drafts(self, number: int, step: SchedulerOutput) -> dict[str, list[int]]:
-        """Give the requests of the step the recorded drafts; return those that are not empty."""
+        """Set the recorded drafts of the step's requests; return the nonempty ones."""
         recorded = self.scenario.steps[number]["drafts_given"] if number < len(self.scenario.steps) else {}
         living = [request_id for request_id in step.num_scheduled_tokens if request_id in self.scheduler.requests]
         self.scheduler.update_draft_token_ids({request_id: recorded.get(request_id, []) for request_id in living})
         return {request_id: recorded[request_id] for request_id in living if request_id in recorded}
 
     def _reset(self, *, drops: bool) -> None:
-        if drops:  # what is in flight is sampled again
+        if drops:  # tokens in flight are sampled again
             for request in self.scheduler.running:
                 self.model.num_sampled[request.request_id] = request.num_output_tokens
         self._fields["reset_done"] = reset_prefix_cache(self.scheduler, reset_running_requests=drops)
 
     def summary(self) -> dict[str, Any]:
-        """Return how each request ended, in the form of the recording."""
+        """Return how each request ended, in the recording's format."""
         return {
             request.request_id: {
                 "finish_reason": request.finish_reason,
@@ -165,7 +165,7 @@ class ScenarioReplay:
             elif action == "compiled":
                 grammar = self.requests[request_id].grammar
                 assert grammar is not None
-                grammar.set_result(cast(Grammar, None))  # no model, so nothing reads it
+                grammar.set_result(cast(Grammar, None))  # nothing reads it, because there is no model
             elif action == "pause":
                 set_pause_state(self.scheduler, PauseState(request_id))
             elif action == "reset":
@@ -175,9 +175,9 @@ class ScenarioReplay:
 
 
 def compare(scenario: Scenario, lineup: Lineup, policy: SchedulingPolicy | None = None) -> ReplayDifference | None:
-    """Replay a scenario and return the first difference from its recording, block ids included.
+    """Replay a scenario and return the first difference from its recording, including block ids.
 
-    `policy` takes the place of the scenario's own, which it should equal.
+    `policy` replaces the scenario's policy, and should decide the same.
     """
     replay = ScenarioReplay(scenario, lineup, policy)
     for number, recorded in enumerate(scenario.steps):
@@ -210,8 +210,8 @@ def run_free_of_defects(scenario: Scenario, lineup: Lineup) -> None:
 
 
 def _comparable(field: str, recorded: Any) -> Any:
-    """Return a recorded field without the order of what has none: lost blocks, the requests that share an encoding."""
-    if field == "preempted":  # by a reset: no request is the cause
+    """Normalize a recorded field: sort lost blocks and the users of an encoding, which have no order."""
+    if field == "preempted":  # a reset preempts without a request as the cause
         return [[victim, cause or "", num_tokens] for victim, cause, num_tokens in recorded]
     if field == "transfers":
         return {**recorded, "invalid": sorted(recorded["invalid"])}
@@ -221,7 +221,7 @@ def _comparable(field: str, recorded: Any) -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value after a round trip through JSON: tuples become lists."""
+    """Convert a value as a round trip through JSON does: tuples become lists."""
     if isinstance(value, dict):
         return {key: as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""One recorded scenario: its settings, its requests and its fake model, as `traces/README.md` defines them."""
+"""Reads recorded scenarios: settings, requests and fake model, as defined in `traces/README.md`."""
 
 import gzip
 import json
@@ -67,17 +67,17 @@ class Scenario:
 
     @property
     def has_gates(self) -> bool:
-        """Whether a step asks more before it admits than phases 1 to 5 do, or layers have windows."""
+        """Whether admission has more conditions than in phases 1 to 5, or layers have windows."""
         return any(name in self.line["config"] for name in GATES)
 
     def out_of_scope(self, lineup: Lineup) -> str | None:
-        """Return an elective phase that the scenario uses and the lineup lacks, None if it lacks none."""
+        """Name an elective phase that the scenario uses but the lineup lacks; return None if there is none."""
         missing = [phase for phase in sorted(self.electives, reverse=True) if lineup[phase] == "absent"]
         return f"phase {missing[0]} ({ALL_NAMES[missing[0] - 1]})" if missing else None
 
     @property
     def release(self) -> str:
-        """The release of vLLM that was recorded."""
+        """The recorded release of vLLM."""
         return str(self.line["config"].get("version", "0.13.0"))
 
     def config(self) -> EngineConfig:
@@ -99,14 +99,14 @@ class Scenario:
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """What the attention of each group of layers reaches; None is all tokens."""
+        """The attention window of each group of layers; None means all tokens."""
         window = self.line["config"].get("window")
         if window is None:
             return (None,)
         return (None, window["tokens"]) if window["hybrid"] else (window["tokens"],)
 
     def connector(self) -> RecordedConnector | None:
-        """Return a new connector as the scenario describes it; None without one."""
+        """Build the connector that the scenario describes; None if it has none."""
         described = self.line["config"].get("connector")
         if described is None:
             return None
@@ -153,7 +153,7 @@ class Scenario:
         return int(planned.get(index, output_token(request_id, index)))
 
     def events(self, step: int, before_update: bool) -> Iterator[tuple[str, str]]:
-        """Yield (one of `EVENTS`, request id or how) for one moment, in order."""
+        """Yield (one of `EVENTS`, its value) for the events before a step or before its update, in order."""
         for event in self.line["events"]:
             if event["step"] == step and ("when" in event) == before_update:
                 action = next(name for name in EVENTS if name in event)
@@ -162,7 +162,7 @@ class Scenario:
 
 def _speculative_config(spec: dict[str, Any], release: str) -> SpeculativeConfig:
     if release == RELEASES[0]:
-        # EAGLE's drafter has a KV cache, and that is all that 0.13.0's scheduler sees of either.
+        # 0.13.0's scheduler only sees whether the drafter has a KV cache, as EAGLE's does.
         method: DraftMethod = "draft_model" if spec["method"] == "eagle" else "ngram"
         return SpeculativeConfig(method, spec["num_speculative_tokens"])
     rows = spec.get("per_batch_size")
@@ -178,7 +178,7 @@ def _speculative_config(spec: dict[str, Any], release: str) -> SpeculativeConfig
 def read_scenarios(path: Path) -> Iterator[Scenario]:
     """Yield the scenarios of a `.jsonl` or `.jsonl.gz` file.
 
-    Raises `ValueError` with the line that is none, or is one of a release that is not known here.
+    Raises `ValueError` with the line number if a line is not a trace or belongs to an unknown release.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as file:

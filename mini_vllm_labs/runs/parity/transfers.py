@@ -1,4 +1,4 @@
-"""The connector of the recordings: K and V that lie elsewhere, and when a transfer is reported. It moves no data."""
+"""Simulates the connector of the recordings: which K and V are stored outside, and when transfers finish."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ from mini_vllm.electives.gates.connector import KVConnectorMetadata
 
 
 class RecordedConnector:
-    """A `KVConnector` as `traces/README.md` describes it.
+    """The `KVConnector` described in `traces/README.md`. It moves no data.
 
-    `step` counts the outputs so far: a request that ends with one of them is sent with later ones. With
+    `step` counts the outputs so far; the transfer of a request that ends is due in later ones. With
     `reports_aborted` an aborted load is reported like any other.
     """
 
@@ -57,13 +57,13 @@ class RecordedConnector:
         return True
 
     def request_preempted(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> None:
-        """Nothing is saved."""
+        """Do nothing, because nothing is saved."""
 
     def build_connector_meta(self) -> KVConnectorMetadata:
         return KVConnectorMetadata()
 
     def take_output(self) -> KVConnectorOutput | None:
-        """Return what is reported with the output of this step; None if nothing is."""
+        """Return the transfers that finish with the output of this step; None if there are none."""
         received = [(request_id, lost) for due, request_id, lost in self._due_loads if due == self.step]
         due_sends = {request_id for due, request_id in self._due_sends if due == self.step}
         sent = [request_id for request_id in self.described if request_id in due_sends]

@@ -1,4 +1,4 @@
-"""The result of replaying one scenario."""
+"""Judges the replay of one scenario."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ from mini_vllm_labs.runs.parity.scenario import Scenario
 
 Outcome = Literal["match", "differ", "free of defect", "broken", "out of scope"]
 
-# Defects of each release itself, see the README of its traces. A trace that names any other is compared as usual.
+# Defects of each vLLM release; see the README of its traces. Traces that name other defects are compared as usual.
 KNOWN_DEFECTS = {
     "0.13.0": {"stale_blocks", "index_slip", "stale_drafts", "flipped_skips"},
     "0.33.0": {"stale_blocks", "own_reservation", "ghost_prefill", "unreserved_prompts"},
@@ -20,7 +20,7 @@ KNOWN_DEFECTS = {
 
 @dataclass(frozen=True)
 class ParityVerdict:
-    """The outcome of one scenario. `broken`: an invariant is violated, or our own code raised `cause`."""
+    """The outcome of one scenario. `broken` means that an invariant is violated or our code raised `cause`."""
 
     scenario: Scenario
     outcome: Outcome
@@ -46,7 +46,7 @@ def named_defects(scenario: Scenario) -> set[str]:
 
 
 def judge(scenario: Scenario, lineup: Lineup) -> ParityVerdict:
-    """Replay a scenario. Raises `NotImplementedError` for a phase that is not written yet."""
+    """Replay a scenario. Raises `NotImplementedError` for an unwritten phase."""
     if scenario.out_of_scope(lineup) is not None:
         return ParityVerdict(scenario, "out of scope")
     try:
@@ -54,7 +54,7 @@ def judge(scenario: Scenario, lineup: Lineup) -> ParityVerdict:
             run_free_of_defects(scenario, lineup)
             return ParityVerdict(scenario, "free of defect")
         difference = compare(scenario, lineup)
-    except NotImplementedError:  # a task that is not written breaks no rule
+    except NotImplementedError:  # an unwritten task violates no invariant
         raise
     except InvariantError as error:
         return ParityVerdict(scenario, "broken", error=f"an invariant is broken {_place(error)}: {error}", cause=error)
@@ -69,7 +69,7 @@ def _place(error: Exception) -> str:
 
 
 def require_complete(scenario: Scenario) -> None:
-    """Raise `ValueError` with the scenario's name if its replay needs parts that are missing."""
+    """Raise `ValueError` with the scenario's name if parts needed for its replay are missing."""
     try:
         for name in CONFIG_NAMES:
             scenario.line["config"][name]

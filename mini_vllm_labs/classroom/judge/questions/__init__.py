@@ -1,1 +1,1 @@
-"""Random questions to single functions, a module per phase."""
+"""Draws random questions to single functions."""

@@ -1,4 +1,4 @@
-"""Questions about the cases of the graded tests, named ones and random ones."""
+"""Draws questions from the named and random cases of the graded tests."""
 
 import importlib
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from mini_vllm_labs.grading.labtest.case_table import groups
 
 @dataclass(frozen=True)
 class Cases:
-    """Draws the cases of a task of a phase, and of another one of the same group."""
+    """Draws the cases of a task, and of a second task of the same group if `also` is set."""
 
     phase: int
     task: int
     also: int | None = None
 
     def __call__(self, rng: Random) -> JudgeQuestion:
-        """Return random cases among the named ones, which vary all else."""
+        """Return the named cases mixed with random ones."""
         plays, cases = (
             importlib.import_module(f"mini_vllm_labs.grading.labtest.phase{self.phase}_plays"),
             list[tuple[str, Sequence[Any]]](),
@@ -39,7 +39,7 @@ class Cases:
 
 @cache
 def clamp_choices() -> dict[tuple[bool, ...], int]:
-    """Return phase 1's `clamp` as data, by the order of 0 and its arguments: its code is not in the jail."""
+    """Return phase 1's `clamp` as a table, keyed by the order of 0 and its arguments, to keep code out of the jail."""
     from mini_vllm_labs.grading.labtest.phase5_plays import order_of
 
     given = [(0, *numbers) for numbers in product(range(-3, 4), repeat=3)]

@@ -1,4 +1,4 @@
-"""Random questions to `rejection_sample`. Imports torch."""
+"""Draws random questions to `rejection_sample`. Imports torch."""
 
 from random import Random
 
@@ -6,12 +6,12 @@ from mini_vllm_labs.classroom.judge.question import JudgeQuestion, question, sho
 from mini_vllm_labs.grading.labtest.phase7.rejections import LARGEST, random_case, surplus
 
 NUM_REJECTIONS = 20
-PARTS = 64  # the random distributions have probabilities in such parts
+PARTS = 64  # random probabilities are multiples of 1 / PARTS
 CELLS_PER_PART = 2
 
 
 def rejections(rng: Random) -> JudgeQuestion:
-    """Distributions over few tokens, some of probability 0. No draw is at the limit of keeping a draft."""
+    """Draw distributions over few tokens, some with probability 0. No draw equals the limit for keeping a draft."""
     cases = []
     for _ in range(NUM_REJECTIONS):
         case = random_case(rng, rng.choice((0, 1, 2, 3, 3, 12)))
@@ -25,7 +25,7 @@ def rejections(rng: Random) -> JudgeQuestion:
         drafts = (list if len(case.drafts) % 2 else tuple)(case.drafts)  # a share's drafts may be either
         cases.append((drafts, case.draft_probs, case.target_probs, keeps, last_row, grid))
     token_id, even = rng.randrange(1, 4), [0.25] * 4
-    less = [0.125 if token == token_id else 0.25 for token in range(4)]  # nothing that the target has more
+    less = [0.125 if token == token_id else 0.25 for token in range(4)]  # the target exceeds the draft nowhere
     cases.append(([token_id], [even], [less, even], [0.75, 0.5], 0, CELLS_PER_PART * round(PARTS * sum(less))))
     draft, target = [0.25, 0.25, 0.5], [0.375, 0.25390625, 0.37109375]  # a surplus of 12.5% and one of 0.4%
     cases.append(([2], [draft], [target, draft], [0.875, 0.5], 0, 264))

@@ -1,6 +1,6 @@
-"""Random questions to the functions of phase 6, and to all of them in a small model with random weights.
+"""Draws random questions to the functions of phase 6, singly and together in a small random model.
 
-The model never leaves the judge: in a worker it could tell the tokens. Imports torch.
+The model never leaves the judge, because in a worker it would reveal the tokens. Imports torch.
 """
 
 import math
@@ -26,12 +26,12 @@ from mini_vllm_labs.grading.labtest.phase6_plays import batch_of, random_step, r
 
 MIN_MARGIN = 1e-3
 MAX_DRAWS = 50
-RECORD_EVERY = 5  # steps: each recorded call carries a whole KV cache
+RECORD_EVERY = 5  # steps, because each recorded call carries a whole KV cache
 IN_A_STEP = ("flatten_tokens", "compute_slot_mapping", "pad_block_tables", "select_logits_rows", "write_kv")
 
 
 def draw_generation(rng: Random) -> JudgeQuestion:
-    """Draw a scenario and a model without near ties, where rounding could choose another token."""
+    """Draw a scenario and a model without near ties, in which rounding could change a token."""
     on = Features(is_tight=True, caching=rng.random() < 0.5, has_threshold=True)
     for _ in range(MAX_DRAWS):
         generation = Generation()
@@ -54,7 +54,7 @@ def draw_generation(rng: Random) -> JudgeQuestion:
 
 
 class Generation:
-    """The reference's functions, recorded, and the smallest distance between a chosen token and the next best."""
+    """Records calls of the reference, and the smallest margin between a chosen token's logit and the next best."""
 
     def __init__(self) -> None:
         self.script = Script(6)
@@ -69,7 +69,7 @@ class Generation:
 
 
 def make_model(seed: int) -> Any:
-    """Make a model of two layers, 4 query heads over 2 K/V heads, from a seed."""
+    """Make a model with two layers, 4 query heads and 2 K/V heads from a seed."""
     config = LlamaConfig(
         vocab_size=300,
         hidden_size=32,
@@ -95,7 +95,7 @@ BLOCKS = range(1, NUM_BLOCKS)
 
 
 def kv_writes(rng: Random) -> JudgeQuestion:
-    """K and V of some tokens and of many, caches with something in them, slots in no order."""
+    """Draw writes of K and V for few and many tokens, into nonempty caches and unordered slots."""
     generator, script = torch.Generator().manual_seed(rng.getrandbits(60)), Script(6)
     small = [rng.randrange(*r) for r in ((3, 8), (1, 6), (1, 4), (2, 9))]
     for num_blocks, block_size, num_heads, head_dim in (small, (20, 16, 1, 136)):
@@ -109,7 +109,7 @@ def kv_writes(rng: Random) -> JudgeQuestion:
 
 
 def attentions(rng: Random) -> JudgeQuestion:
-    """Batches over caches that are full of other tokens too: small ones, long contexts, many requests, large heads."""
+    """Draw batches over full caches: small ones, long contexts, many requests, large heads."""
     generator, script = torch.Generator().manual_seed(rng.getrandbits(60)), Script(6)
     small = [rng.choice(c) for c in ((1, 2, 3, 4), (1, 2, 3), (1, 2, 3, 4), (4, 8))]
     crowd = [row_of("A", 2_099, 1, rng.sample(BLOCKS, 132)), row_of("B", 2_097, 1, rng.sample(BLOCKS, 132))]
@@ -130,9 +130,9 @@ def attentions(rng: Random) -> JudgeQuestion:
 
 
 def far_attentions(script: Script, rng: Random) -> None:
-    """Chunks of a long context in bfloat16. A token sees little but itself, so that rounding decides nothing.
+    """Add chunks of a long context in bfloat16. A token attends almost only to itself, so rounding is harmless.
 
-    Among the positions above 256 only even ones are numbers of bfloat16.
+    Above 256 bfloat16 represents only even positions.
     """
     start = rng.choice((255, 300, 700))
     batch = [row_of("A", start, 6, rng.sample(BLOCKS, 45)), row_of("B", 2, 1, [199])]
@@ -146,9 +146,9 @@ def far_attentions(script: Script, rng: Random) -> None:
 
 
 def samples(rng: Random) -> JudgeQuestion:
-    """Rows of logits with settings and draws for which rounding decides nothing."""
+    """Draw rows of logits, settings and draws whose tokens do not depend on rounding."""
     script = Script(6)
-    # Few of the rows are decided by a cut that a mistake gets wrong.
+    # Many rows, because only a few depend on a cut that a mistake gets wrong.
     for vocab_size, num_rows, is_warm in ((rng.randrange(5, 30), 120, False), (9, 30, True), (3000, 12, False)):
         drawn = [([0.0, 0.004, *[-1.0] * (vocab_size - 2)], SamplingParams(temperature=1.0 * is_warm), 0.9)]
         while len(drawn) < num_rows:
@@ -158,7 +158,7 @@ def samples(rng: Random) -> JudgeQuestion:
                 drawn.append(row)
         logits, settings, draws = (list(column) for column in zip(*drawn, strict=True))
         script.functions.sample(torch.tensor(logits), settings, draws)
-    last = torch.full((1, 120_000), -9.0)  # the only token that can be drawn is the last one
+    last = torch.full((1, 120_000), -9.0)  # only the last token can be drawn
     last[0, -1] = 99.0
     script.functions.sample(last, [SamplingParams()], [0.5])
     fine_draws(script, rng)
@@ -167,7 +167,7 @@ def samples(rng: Random) -> JudgeQuestion:
 
 
 def fine_draws(script: Script, rng: Random) -> None:
-    """Draws that only float64 tells from a sum of probabilities, for logits in float32 and bfloat16."""
+    """Add draws that only float64 distinguishes from a sum of probabilities, with float32 and bfloat16 logits."""
     temperature, largest = rng.choice((0.7, 1.0, 1.9)), 1 - 2**-53
     rows = [(step / 4, SamplingParams(temperature=temperature)) for step in range(1, 17)]
     probabilities = [1 / (1 + math.exp(-logit / temperature)) for logit, _ in rows]
@@ -184,7 +184,7 @@ def fine_draws(script: Script, rng: Random) -> None:
 
 
 def ties(script: Script, rng: Random) -> None:
-    """Equal logits, and sums that are just as much as a draw or top_p."""
+    """Add rows with equal logits, and sums of probabilities that equal a draw or `top_p`."""
     rows = [([0.0] * 4, SamplingParams(temperature=1.0), draw) for draw in (0.0, 0.25, 0.5, 0.75)]
     rows += [([0.0, -1000.0, 0.0, -1000.0], SamplingParams(temperature=1.0, top_p=0.5), draw) for draw in (0.1, 0.9)]
     while len(rows) < 60:

@@ -1,1 +1,1 @@
-"""The graded tests of a whole phase, in an engine. Nothing here is to be filled in."""
+"""Runs the graded tests of a whole phase in an engine. No task is in this file."""

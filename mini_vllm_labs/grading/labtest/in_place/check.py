@@ -1,4 +1,4 @@
-"""A phase in an engine, compared step by step with what was recorded. Nothing here is to be filled in."""
+"""Compares a phase in an engine step by step with a recorded run. No task is in this file."""
 
 from collections.abc import Sequence
 from io import StringIO
@@ -23,7 +23,7 @@ from mini_vllm_labs.runs.sandbox.frames import learners_frames
 
 MAX_STEPS = 150
 WIDTH, MAX_BLOCKS = 110, 12
-SEEDS = {  # `python -m tests.mutants.scenarios` has chosen them, short runs first
+SEEDS = {  # chosen by `python -m tests.mutants.scenarios`, short runs first
     1: "41 42 57 45 25 35 48 37 51 46 56 5 52 28 15 49 4 27 20 14",
     2: "7 57 46 12 50 38 5 1 15 40 21 58 56 8 42 28 26 9 29 24 51 44",
     3: "7 57 56 58 51 30 35 36 41 31 17 32 5 26 43 59 14 10 44 42 19 28",
@@ -46,7 +46,7 @@ def each_scenario(phase: int) -> pytest.MarkDecorator:
 
 
 def check_in_an_engine(phase: int, yours: ModuleType, answers: Answers, seed: int) -> None:
-    """Run a scenario with your phase; fail at the first step that differs from the recorded ones."""
+    """Run a scenario with your phase; fail at the first step that differs from the recording."""
     scenario = draw_scenario(phase, seed)
     expected, tape = answers(lambda: recorded_run(phase, yours, scenario, MAX_STEPS))
     heading, records = f"scenario {seed}: {scenario}", list[Record]()
@@ -59,7 +59,7 @@ def check_in_an_engine(phase: int, yours: ModuleType, answers: Answers, seed: in
                 records.append(place.step())
         except (StalledError, OtherRunError) as error:
             ended = str(error)
-        except LookupError as error:  # of the engine: the answer that led to it may be many calls old
+        except LookupError as error:  # raised in the engine, perhaps many calls after the answer that caused it
             if learners_frames(error.__traceback__):
                 raise
             ended = f"the engine ends with {headline(error)}"
@@ -70,7 +70,7 @@ def check_in_an_engine(phase: int, yours: ModuleType, answers: Answers, seed: in
 
 
 def compare(place: Place, records: Sequence[Record], right: Record, before: Sequence[str]) -> None:
-    """Fail, with the step drawn, if the last record is not the recorded one or something that must hold does not."""
+    """Fail with a table of the step if the last record differs from the recording or an invariant is violated."""
     yours, broken = records[-1], place.what_is_broken()
     if yours == right and not broken:
         return
@@ -91,7 +91,7 @@ def compare(place: Place, records: Sequence[Record], right: Record, before: Sequ
 
 
 def situation(heading: str, records: Sequence[Record], place: Place) -> list[str]:
-    """Return how things stand before the next step."""
+    """Describe the state before the next step."""
     scheduler, number = place.scheduler, place.number
     tables = [list(scheduler.kv.block_ids(one.request_id)) for one in scheduler.running]
     running = [

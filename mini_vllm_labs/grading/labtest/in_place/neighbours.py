@@ -1,8 +1,7 @@
-"""Phases 1 to 5 as they stand around yours in an engine of the tests. Nothing here is to be filled in.
+"""Provides phases 1 to 5 around yours in an engine of the tests. No task is in this file.
 
-They keep the contracts of `mini_vllm/core/interfaces.py` and decide differently from vLLM on purpose: another order,
-other blocks, other victims, other shares. What they decide depends on names and numbers alone, so that it can be
-recorded.
+They keep the contracts of `mini_vllm/core/interfaces.py` but deliberately decide differently from vLLM: a different
+order, different blocks, victims and shares. Decisions depend only on names and numbers, so that they can be recorded.
 """
 
 from collections import Counter
@@ -20,7 +19,7 @@ MAX_HIT_BLOCKS = 3
 
 
 def drawn(*about: Any) -> int:
-    """Return a number that looks random and is the same whenever it is asked for, of numpy's integers too."""
+    """Return a number that looks random but depends only on the arguments, numpy integers included."""
     plain = [
         list(map(int, one)) if isinstance(one, list) else one if isinstance(one, str) else int(one) for one in about
     ]
@@ -28,7 +27,7 @@ def drawn(*about: Any) -> int:
 
 
 class AnyStep:
-    """For phase 1: running requests and the front of the queue have their turns in a drawn order."""
+    """Replaces phase 1: schedules running requests and the front of the queue in a drawn order."""
 
     number = 0
 
@@ -79,7 +78,7 @@ class AnyStep:
         max_model_len: int,
         kv: KVCacheManager,
     ) -> dict[str, list[int]]:
-        """Apply the tokens, last request of the plan first."""
+        """Apply the tokens, starting with the last request of the plan."""
         kept: dict[str, list[int]] = {}
         for name in reversed(scheduler_output.num_scheduled_tokens):
             if name not in requests or not sampled_token_ids.get(name):
@@ -96,7 +95,7 @@ class AnyStep:
 
 
 class AnyMemory:
-    """For phase 2: hands out any of the free blocks, frees a table's first block first, passes over some last hits."""
+    """Replaces phase 2: allocates any free blocks, frees a table's first block first, skips some last hits."""
 
     def __init__(self, num_gpu_blocks: int, block_size: int, prefix_cache: Any) -> None:
         self.block_size = block_size
@@ -158,7 +157,7 @@ class AnyMemory:
 
 
 class AnyVictim:
-    """For phase 3: any running requests are preempted, and wait at the end of the queue."""
+    """Replaces phase 3: preempts any running requests and puts them at the end of the queue."""
 
     def make_room(
         self,
@@ -170,7 +169,7 @@ class AnyVictim:
         kv: KVCacheManager,
     ) -> bool:
         if drawn(request.request_id, request.num_tokens, len(running)) % 5 == 0:
-            return False  # and it still runs, as phase 3's contract allows
+            return False  # although it still runs, which phase 3's contract allows
         for victim in sorted(running, key=lambda one: drawn(one.request_id, one.num_preemptions)):
             kv.free(victim, victim.num_computed_tokens)
             running.remove(victim)
@@ -186,7 +185,7 @@ class AnyVictim:
 
 
 class AnyCache:
-    """For phase 4: finds at most three blocks of a prefix, of equal ones the block that was cached last."""
+    """Replaces phase 4: finds at most three blocks of a prefix; of equal blocks it picks the one cached last."""
 
     def __init__(self, block_size: int) -> None:
         self.block_size = block_size
@@ -229,7 +228,7 @@ class AnyCache:
 
 
 class AnyShare:
-    """For phase 5: drawn shares, sometimes none; some requests wait; some samples are taken too early."""
+    """Replaces phase 5: draws shares, sometimes none; delays some requests; samples sometimes too early."""
 
     def __init__(self, clamp: Clamp, budget: int) -> None:
         self.clamp = clamp

@@ -1,4 +1,4 @@
-"""The engine that a phase is tested in: all its frame, your phase, and other phases than the reference's around it."""
+"""Builds the engine in which a phase is tested: the real frame, your phase, and neighbours unlike the reference."""
 
 import json
 from collections.abc import Sequence
@@ -37,11 +37,11 @@ STATE = "running_after waiting_after detail".split()
 
 
 class ForwardPassError(Exception):
-    """A forward pass that fails on purpose."""
+    """A deliberate failure of a forward pass."""
 
 
 class Place:
-    """An engine for a scenario with `yours` as its phase, to be run step by step. An empty tape records."""
+    """Runs a scenario step by step on an engine with `yours` as its phase. An empty tape records."""
 
     def __init__(self, phase: int, yours: ModuleType, scenario: Scenario, tape: Tape) -> None:
         self.phase, self.yours, self.scenario, self.tape = phase, yours, scenario, tape
@@ -73,13 +73,13 @@ class Place:
         return not self._arriving and not self.engine.has_unfinished_requests()
 
     def step(self) -> Record:
-        """Let requests arrive and leave, take a step, and return its record."""
+        """Add and abort requests, run a step, and return its record."""
         states = self.engine.processor.states
         due = [new for new in self._arriving if new.step <= self.number]
         for new in due:
             if new.request_id not in states:
                 self._arriving.remove(new)
-                # Pairs arrive at once, the last ones first, long after the machine has started.
+                # Pairs arrive at the same time, in reverse order, long after the machine has started.
                 now = 1e5 + self.scenario.gap * (len(self._arriving) // 2)
                 self.engine.clock = lambda now=now: now  # type: ignore[misc]
                 self.engine.add_request(new.request_id, list(new.prompt), new.params, **new.named)
@@ -93,15 +93,15 @@ class Place:
         return self._record()
 
     def what_is_broken(self) -> str:
-        """Return what must hold between two steps and does not, empty if all does."""
+        """Describe the first violated invariant between two steps; empty if there is none."""
         try:
-            check_state(self.scheduler, "priority")  # neighbours serve in any order, so the queues have none to keep
+            check_state(self.scheduler, "priority")  # neighbours serve in any order, so queues need no order
         except InvariantError as error:
             return str(error)
         return self.tape.unknown
 
     def _check_before_each_start(self) -> None:
-        """Check the tape in the thread that plans: the runner's thread would see it a step sooner or later."""
+        """Check the tape in the planning thread, because the runner's thread may be a step ahead or behind."""
         start_step = self.scheduler.start_step
 
         def start_if_known(scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
@@ -212,7 +212,7 @@ class Place:
 
 
 def recorded_run(phase: int, yours: ModuleType, scenario: Scenario, most: int) -> tuple[list[Record], dict[str, Any]]:
-    """Run a scenario with the reference as `yours` and around it; return the records of its steps, and the tape."""
+    """Run a scenario with the reference as `yours` and on the tape; return the records of its steps, and the tape."""
     tape = Tape()
     return trace_of(Place(phase, yours, scenario, tape), most), tape.answers
 

@@ -1,4 +1,4 @@
-"""A model of two layers for phase 6 in an engine: its weights are sines. Nothing here is to be filled in."""
+"""Provides a two-layer model for phase 6 in an engine; its weights are sines. No task is in this file."""
 
 from collections.abc import Sequence
 from types import ModuleType
@@ -17,13 +17,13 @@ BYTES_OF_A_TOKEN = 128  # K and V, 2 layers, 2 heads of 4 numbers of 4 bytes
 
 
 def waves(rows: int, columns: int, salt: float) -> Tensor:
-    """Return numbers [rows, columns] between -1 and 1 that look random, the same on every machine."""
+    """Return pseudorandom numbers [rows, columns] between -1 and 1, the same on every machine."""
     places = torch.arange(rows * columns, dtype=torch.float64).reshape(rows, columns)
     return (places * 12.9898 + salt).sin().mul(437.5).frac().float()
 
 
 class PocketRunner:
-    """A `ModelRunner` as `mini_vllm/runner/paged_model_runner.py`, over your functions."""
+    """A `ModelRunner` like `mini_vllm/runner/paged_model_runner.py`, with your functions."""
 
     vocab_size = VOCAB
 
@@ -41,7 +41,7 @@ class PocketRunner:
 
     @torch.inference_mode()
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
-        """Compute the batch; a request's answer does not end while it must not (`min_tokens`)."""
+        """Compute the batch; a request does not end before `min_tokens`."""
         logits = self._forward(self.steps.flat_batch(batch, self.block_size, self.buffer))
         sampling = [one.request for one in batch if one.needs_token]
         for row, request in zip(logits, sampling, strict=True):
@@ -68,7 +68,7 @@ class PocketRunner:
 
 
 def num_blocks(phase6: ModuleType, wanted: int, block_size: int) -> int:
-    """Return how many blocks your functions find in a memory for `wanted` blocks, half of which may be used."""
+    """Return how many blocks your functions fit into half of a memory that is twice as large as `wanted` blocks."""
     block_bytes = phase6.kv_block_bytes(LAYERS, block_size, KV_HEADS, SIZE, 4)
     total = 2 * wanted * block_size * BYTES_OF_A_TOKEN
     return int(phase6.num_blocks_that_fit(total, total, 0.5, block_bytes))

@@ -1,4 +1,4 @@
-"""What runs in an engine of the tests: drawn requests and settings. Nothing here is to be filled in."""
+"""Draws the requests and settings for an engine of the tests. No task is in this file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from mini_vllm.runner.fake_model_runner import LETTERS
 from mini_vllm.sampling_params import SamplingParams
 
 NAMES = ("1", "10", "1-0", "2", "r1", "r10", "r9", "R1", "é", "e\u0301", "r1 ", "11")
-# Salts and adapters of a scenario: what is joined, cut or normalised makes two of them alike.
+# Salts and adapters of a scenario. Joining, truncating or normalizing makes two of them equal.
 KEYS: Sequence[Sequence[str | None]] = (
     (None, None, ""),
     (None, "a", "ab", "b", "bc", "c"),
@@ -26,7 +26,7 @@ GAPS = (0.0001, 0.0004, 0.3, 5.0)
 
 @dataclass(frozen=True)
 class Arrival:
-    """A request that arrives before a step, later if its id is in use then; `named` are options of `add_request`."""
+    """A request that arrives before a step, or later while its id is in use; `named` are `add_request` options."""
 
     step: int
     request_id: str
@@ -37,7 +37,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Scenario:
-    """An engine's input. Before the steps in `aborts` requests are aborted; the forward pass `failing_batch` fails.
+    """An engine's input. `aborts` lists aborts by step; the forward pass `failing_batch` fails.
 
     `gap` is the time between two arrivals in seconds.
     """
@@ -60,7 +60,7 @@ class Scenario:
 
 
 def draw_scenario(phase: int, seed: int) -> Scenario:
-    """Draw the scenario of a seed for a phase: every fifth with many requests, every tenth with large numbers."""
+    """Draw a phase's scenario from a seed; every fifth has many requests, every tenth large numbers."""
     rng, is_large = Random(100 * seed + phase), seed % 10 == 3
     block_size = 8 if is_large else rng.choice((1, 2, 3, 4, 5, 8))
     max_model_len = (150 if phase == 6 else 600) if is_large else rng.choice((24, 40, 64))
@@ -92,7 +92,7 @@ def draw_scenario(phase: int, seed: int) -> Scenario:
 
 
 def draw_arrivals(rng: Random, phase: int, num_requests: int, max_model_len: int, block_size: int) -> list[Arrival]:
-    """Draw the requests; most share a beginning, and some come again under the same id."""
+    """Draw the requests; most share a prefix, and some return with the same id."""
     words, is_long = rng.choice((2, 10, 97, 256 if phase == 6 else 1000)), rng.random() < 0.1
     beginnings = [[rng.randrange(words) for _ in range(block_size * rng.randrange(1, 5))] for _ in range(2)]
     longest = 2 * max_model_len // 3 if max_model_len > 64 else 20
@@ -125,7 +125,7 @@ def copy_of(text: str | None) -> str | None:
 
 
 def with_tokens_ahead(rng: Random, phase: int, config: EngineConfig) -> EngineConfig:
-    """Return the settings, often with drafts, with steps in flight, or with both; phase 6 has neither."""
+    """Return the settings, often with drafts, steps in flight, or both, except for phase 6."""
     drafts = SpeculativeConfig(
         method=rng.choice(("ngram", "draft_model")),
         num_speculative_tokens=rng.choice((1, 2, 3, 7)),
@@ -139,6 +139,6 @@ def with_tokens_ahead(rng: Random, phase: int, config: EngineConfig) -> EngineCo
         config,
         speculative_config=drafts if has_drafts else None,
         async_scheduling=is_async,
-        # What a running request holds ahead of its tokens is more than the guard's rule speaks of.
+        # The guard's rule does not cover slots that a running request holds ahead of its tokens.
         admission_guard=config.admission_guard and not has_drafts and not is_async,
     )

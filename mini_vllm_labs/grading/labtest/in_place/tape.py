@@ -1,7 +1,7 @@
-"""Phases 7 and 8 around the other phases: what they answered in the recorded run. Nothing here is to be filled in.
+"""Replays the recorded answers of phases 7 and 8 around the other phases. No task is in this file.
 
-They are played back, because code that keeps their contracts would be the answer to a task. An answer is found by the
-question: the request's counters and the arguments. A run that asks something else has left the recorded one.
+Answers are recorded because code that keeps the contracts would be the solution of a task. The key of an answer is the
+question: the request's counters and the arguments. A run with an unknown question has left the recorded run.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,25 +22,25 @@ from mini_vllm_labs.grading.labtest.in_place.neighbours import drawn
 
 Method = Callable[..., Any]
 NOTHING: Any = None
-OF_THE_RUNNER = "accept_drafts", "correct_share"  # also asked of batches that were dropped, if the thread was fast
+OF_THE_RUNNER = "accept_drafts", "correct_share"  # also called for dropped batches if the thread was fast
 
 
 class OtherRunError(Exception):
-    """The run has asked what the recorded one did not ask."""
+    """The run made a call that the recorded run did not make."""
 
 
 def counters_of(request: Request) -> tuple[str, int, int, int]:
-    """Return the name of a request, and how many of its tokens are there, computed and on their way."""
+    """Return the id of a request and its numbers of known tokens, computed tokens and placeholders."""
     return request.request_id, request.num_tokens, request.num_computed_tokens, request.num_output_placeholders
 
 
 def share_of(one: ScheduledRequest) -> list[Any]:
-    """Return what the share of a step begins with, its size, and its drafts."""
+    """Return the start, the size and the drafts of a share."""
     return [one.num_computed_tokens, one.num_scheduled_tokens, list(one.draft_token_ids)]
 
 
 class Tape:
-    """The answers by question, or an empty tape that records those of the reference."""
+    """Maps questions to answers; an empty tape records the reference's answers."""
 
     def __init__(self, answers: dict[str, Any] | None = None) -> None:
         self.is_recording = answers is None
@@ -48,7 +48,7 @@ class Tape:
         self.unknown = ""
 
     def ask(self, answer: Callable[[], Any], otherwise: Any, *question: Any) -> Any:
-        """Return the recorded answer; on an empty tape `answer` gives it. `otherwise` answers an unknown question."""
+        """Return the recorded answer; record `answer()` on an empty tape. `otherwise` answers unknown questions."""
         key = str(drawn(*question))
         if self.is_recording:
             self.answers[key] = answer()
@@ -58,12 +58,12 @@ class Tape:
         return self.answers.get(key, otherwise)
 
     def require_known(self) -> None:
-        """Raise `OtherRunError` after an unknown question, before what follows from it."""
+        """Raise `OtherRunError` after an unknown question, before its consequences appear."""
         if self.unknown:
             raise OtherRunError(self.unknown)
 
     def speculation(self, config: EngineConfig) -> SpeculationFunctions:
-        """Return phase 7. What it holds ahead is not the reference's: requests with longer names get more."""
+        """Return phase 7. Unlike the reference, it reserves more slots for requests with longer names."""
         real: Any = speculation_functions_for("solution", config) if self.is_recording else NOTHING
 
         def make(num_drafts: int, has_cache: bool) -> Any:
@@ -93,7 +93,7 @@ class Tape:
         return SpeculationFunctions(make, NOTHING, NOTHING, accept, NOTHING)
 
     def placeholders(self, config: EngineConfig) -> AsyncFunctions:
-        """Return phase 8; no request is ever surely over."""
+        """Return phase 8; `is_surely_over` is always false."""
         real: Any = async_functions_for("solution", config) if self.is_recording else NOTHING
 
         def make(num_drafts: int) -> Any:
@@ -118,7 +118,7 @@ class Tape:
         return AsyncFunctions(make, correct)
 
     def should_sample(self, config: EngineConfig, clamp: Clamp) -> Method:
-        """Return phase 5's method, on which phases 7 and 8 rely."""
+        """Return phase 5's `should_sample`, on which phases 7 and 8 rely."""
         real: Any = chunk_policy_for("solution", config, clamp) if self.is_recording else NOTHING
 
         def should_sample(request: Request, num_computed_tokens: int) -> bool:
@@ -128,7 +128,7 @@ class Tape:
         return should_sample
 
     def _of_request(self, name: str, scheduling: Any) -> Method:
-        """Return a method that changes a request's counters and drafts as recorded."""
+        """Return a method that sets a request's counters and drafts to the recorded values."""
 
         def method(request: Request, *given: int) -> None:
             def answer() -> list[Any]:

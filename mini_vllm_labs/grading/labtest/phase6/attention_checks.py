@@ -1,4 +1,4 @@
-"""What the graded tests of `paged_attention` compare, and how they report it."""
+"""Compares results of `paged_attention` in graded tests and reports differences."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -51,7 +51,7 @@ def expect_attention(
             if isinstance(yours, Tensor)
             else "does every path through your function return one tensor?",
         )
-    # Sums in another order differ a little, and a wrong token by far more.
+    # A different order of summation changes little; a wrong token changes far more.
     tolerance = TOLERANCE.get(yours.dtype, 1e-3)
     is_off = ~torch.isclose(yours.to(expected.dtype), expected, rtol=tolerance, atol=tolerance).all(dim=-1)
     if not is_off.any():
@@ -82,7 +82,7 @@ def expect_attention(
 
 
 def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[list[str], str]:
-    """Return what the wrong tokens and heads have in common, and a question about it, both perhaps empty.
+    """Describe what the wrong tokens and heads have in common, with a question about it; both may be empty.
 
     `is_off` [T, heads] is True for the vectors that differ.
     """
@@ -127,7 +127,7 @@ def _rows_of(name: str, owners: Sequence[str]) -> list[int]:
 
 
 def expect_same_tensors(yours: FlatBatch, expected: FlatBatch, situation: str) -> None:
-    """Continue if the functions of the tasks 6.1 and 6.2 made the tensors of a step as they should."""
+    """Fail unless the functions of tasks 6.1 and 6.2 made the right tensors for a step."""
     names = ("input_ids", "positions", "slot_mapping", "block_tables", "query_start_loc", "logits_indices")
     wrong = [name for name in names if not torch.equal(getattr(yours, name), getattr(expected, name))]
     if wrong:
@@ -143,7 +143,7 @@ def expect_same_tensors(yours: FlatBatch, expected: FlatBatch, situation: str) -
 def expect_only_read(
     before: tuple[Sequence[Tensor], FlatBatch], caches: Sequence[Tensor], batch: FlatBatch, situation: str
 ) -> None:
-    """Continue if the caches and the batch are as they were before `paged_attention` was called."""
+    """Fail if `paged_attention` changed the caches or the batch."""
     pairs = dict(zip(("K cache", "V cache"), zip(before[0], caches, strict=True), strict=True))
     pairs |= {
         part.name: (getattr(before[1], part.name), getattr(batch, part.name)) for part in fields(batch) if part.init

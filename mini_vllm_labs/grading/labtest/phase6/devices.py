@@ -1,4 +1,4 @@
-"""Explain what a function makes on the wrong device, without a GPU: its arguments are `DeviceTensor`s."""
+"""Detects and explains tensors on the wrong device without a GPU, by passing `DeviceTensor`s as arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from mini_vllm_labs.grading.labtest.expect import lab_failure
 
 
 def call_on_a_device(function: Callable[..., Any], *arguments: Any, name: str, situation: str) -> Any:
-    """Call a function as if its arguments were on a GPU; explain what is made on the host, or returned there."""
+    """Call a function as if its arguments were on a GPU; explain tensors made or returned on the host."""
     result, error = None, ""
     try:
         with OnDevice():

@@ -1,4 +1,4 @@
-"""A learner's C function in a process of its own: what it breaks is that process, and the tests can say so."""
+"""Runs a learner's C function in a separate process, so that a crash ends only that process and can be reported."""
 
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -18,7 +18,7 @@ NUM_THREADS = 2
 
 
 class OwnProcess:
-    """`paged_attention` with the function of a C file. A new process follows one that has ended."""
+    """`paged_attention` with the function of a C file. A crashed process is replaced by a new one."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -32,10 +32,10 @@ class OwnProcess:
             self._pool.shutdown()
 
     def __call__(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, batch: FlatBatch, scale: float) -> Tensor:
-        """Attend, with two threads. Raises what the engine raises for a file that is not written or not compiled."""
+        """Attend with two threads. Raises the engine's errors for an unwritten or uncompilable file."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, get_context("spawn"))
-        step = replace(batch)  # without what the batch has worked out so far
+        step = replace(batch)  # a copy without cached results
         try:
             return self._pool.submit(attend, self.source, (query, key_cache, value_cache, step, scale)).result()
         except BrokenProcessPool:

@@ -1,4 +1,4 @@
-"""One step over a paged cache, for attention that is no torch function: kernels of your own."""
+"""Tests attention kernels that are not torch functions with one step over a paged cache."""
 
 from dataclasses import replace
 from typing import Any
@@ -113,7 +113,7 @@ def expect_paged_attention(
 
 @torch.inference_mode()
 def expect_same_logits(write_kv: WriteKV, attention: PagedAttention, device: str) -> None:
-    """Run the embedded model for two requests: a prompt of four tokens, then one beside a decode, then decodes."""
+    """Run the embedded model for two requests: a four-token prompt, a prompt with a decode, then decodes."""
     loaded, _ = load_model()
     ids = torch.tensor([[101, 102, 103, 104, 105, 106], [201, 202, 203, 204, 205, 206]], device=device)
     expected = loaded.model(input_ids=ids, use_cache=False).logits

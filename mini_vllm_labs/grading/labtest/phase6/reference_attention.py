@@ -1,6 +1,6 @@
-"""Attention without blocks and without batches, and random steps on a paged cache to compare yours with it.
+"""Compares your attention in random steps on a paged cache with attention that has neither blocks nor batches.
 
-Slow and obviously right: every request keeps its K and V in a list, every token attends in a loop.
+The latter is slow but obviously right: each request keeps its K and V in a list, and each token attends in a loop.
 """
 
 import random
@@ -27,7 +27,7 @@ SHORT = (1, 4, 5, 8, 9, 17, 32)
 
 
 def naive_attention(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], scale: float) -> Tensor:
-    """Return what one token [heads, head_dim] gets from the K and V of all tokens up to itself."""
+    """Return the attention output of one token [heads, head_dim] over the K and V of all tokens up to itself."""
     group = query.shape[0] // keys[0].shape[0]
     all_keys, all_values = torch.stack(list(keys)), torch.stack(list(values))
     attended = []
@@ -57,7 +57,7 @@ class PlainSequence:
 
 
 class AttentionSteps:
-    """Paged caches of two layers, full of old numbers, and requests whose every token is checked."""
+    """Paged caches of two layers, full of old numbers, and requests; every token is checked."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class AttentionSteps:
     def play(self, paged_attention: PagedAttention, all_parts: RunnerSteps | None = None, num_steps: int = 4) -> None:
         """Run steps with first chunks, later chunks and decodes.
 
-        With `all_parts` your functions make the tensors and write, too.
+        With `all_parts` your functions also make the tensors and write K and V.
         """
         self.paged_attention, self.all_parts = paged_attention, all_parts
         for _ in range(num_steps):

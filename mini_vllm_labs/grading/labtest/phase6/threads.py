@@ -1,4 +1,4 @@
-"""One thread for torch: import `one_thread` into a test file, and it holds for the whole file."""
+"""Limits torch to one thread in every test file that imports `one_thread`."""
 
 from collections.abc import Iterator
 

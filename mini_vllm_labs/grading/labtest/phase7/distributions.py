@@ -1,7 +1,7 @@
-"""How often `rejection_sample` returns each token: all draws of a grid, or 100,000 random ones and a chi-square test.
+"""Measures how often `rejection_sample` returns each token: all draws of a grid, or 100,000 and a chi-square test.
 
-The draws come from a grid whose borders are those of the distributions. So a share is not disturbed by rounding, and
-your function is called once for each of the different arguments only.
+The grid's borders are those of the distributions. So rounding does not affect the shares, and your function is called
+only once for each set of arguments.
 """
 
 import random
@@ -29,7 +29,7 @@ HINT_OF_SHARES = (
 
 @dataclass(frozen=True)
 class Distributions:
-    """A drafter's row and the target's, in whole parts. A draw is the middle of one of `num_keep` or `num_choose`."""
+    """A drafter's and a target's row in integer parts. A draw is the middle of one of `num_keep` or `num_choose`."""
 
     drafter: tuple[int, ...]
     target: tuple[int, ...]
@@ -47,7 +47,7 @@ class Distributions:
 
 
 class Sampler:
-    """The learner's `rejection_sample` for one row of drafts, perhaps after drafts that are always kept."""
+    """Calls the learner's `rejection_sample` for one row, perhaps after drafts that are always kept."""
 
     def __init__(self, phase7: ModuleType, distributions: Distributions, *, num_kept: int = 0) -> None:
         total = sum(distributions.target)
@@ -62,7 +62,7 @@ class Sampler:
         self.token = cache(self._token)
 
     def _token(self, draft: int, keep: int, choose: int) -> int:
-        """Return the token at the place of the draft; the draws are the middles of two parts."""
+        """Return the token in place of the draft, with draws at the middles of two parts."""
         draws = [(0.4, 0.6)] * self.place
         draws.append(((keep + 0.5) / self.distributions.num_keep, (choose + 0.5) / self.distributions.num_choose))
         drafts = [*([2] * self.place), draft]
@@ -83,7 +83,7 @@ def exact_shares(sampler: Sampler) -> dict[int, Fraction]:
 
 
 def check_exact_shares(sampler: Sampler, what: str) -> None:
-    """Compare the shares with the target's probabilities: they must be equal."""
+    """Fail unless the shares equal the target's probabilities."""
     given = sampler.distributions
     shares, total = exact_shares(sampler), sum(given.target)
     names = range(len(given.target))

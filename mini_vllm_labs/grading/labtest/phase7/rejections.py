@@ -1,4 +1,4 @@
-"""Checks of `rejection_sample` on single calls. Where several tokens may be drawn, any of them is right."""
+"""Checks single calls of `rejection_sample`. If several tokens may be drawn, each of them is right."""
 
 import random
 from collections import Counter
@@ -32,7 +32,7 @@ WEIGHTS = (
 
 @dataclass(frozen=True)
 class Case:
-    """The arguments of a call, the tensors as rows of numbers."""
+    """The arguments of a call, with tensors as rows of numbers."""
 
     drafts: Sequence[int]
     draft_probs: Sequence[Row]
@@ -58,7 +58,7 @@ def surplus(target: Row, drafter: Row) -> list[float]:
 
 
 def called(phase7: ModuleType, case: Case, dtype: torch.dtype = torch.float64) -> list[int]:
-    """Return your tokens; the arguments must stay as they are."""
+    """Return your tokens; the arguments must not change."""
     vocab_size = len(case.target_probs[0])
     tensors = [
         torch.tensor([list(row) for row in rows], dtype=dtype).reshape(-1, vocab_size)
@@ -118,7 +118,7 @@ def check_repeats(phase7: ModuleType) -> None:
 
 
 def random_case(rng: random.Random, num_drafts: int) -> Case:
-    """Return distributions in parts of 64, so that no number has to be rounded, and draws beside their borders."""
+    """Draw distributions in parts of 64, which need no rounding, and draws next to their borders."""
     vocab_size = rng.randint(2, 7)
     drafts = [rng.randrange(vocab_size) for _ in range(num_drafts)]
     drafter = [random_row(rng, vocab_size, token) for token in drafts]
@@ -131,7 +131,7 @@ def random_case(rng: random.Random, num_drafts: int) -> Case:
 
 
 def random_row(rng: random.Random, vocab_size: int, proposed: int | None = None) -> list[float]:
-    """Return a distribution in parts of 64, some of them perhaps 0, but not that of the proposed token."""
+    """Draw a distribution in parts of 64; some may be 0, except the proposed token's."""
     possible = rng.sample(range(vocab_size), rng.randint(1, vocab_size))
     if proposed is not None:
         possible.append(proposed)
@@ -148,7 +148,7 @@ def shown(row: Row) -> str:
 
 
 def draw_shown(draw: float) -> str:
-    """Return a draw in a few digits, unless it would look like 1."""
+    """Return a draw with few digits, unless it would look like 1."""
     return str(draw) if draw > 0.999 else f"{draw:.4g}"
 
 
