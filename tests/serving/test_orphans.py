@@ -99,7 +99,8 @@ def test_what_a_step_has_started_ends_too(
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no groups of processes")
 def test_a_process_that_ends_its_group_leaves_nothing() -> None:
-    code = "import subprocess; from mini_vllm.engine.engine_process_main import end_group, lead_group; lead_group(); "
+    code = "import subprocess; from mini_vllm.engine.engine_process_main import lead_group; lead_group(); "
+    code += "from mini_vllm.engine.process_group import end_group; "
     code += "print(subprocess.Popen(['sleep', '997'], stdout=subprocess.DEVNULL).pid, flush=True); end_group()"
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False, cwd=CHECKOUT)
     require_gone([psutil.Process(int(done.stdout))] if psutil.pid_exists(int(done.stdout)) else [])
