@@ -158,7 +158,9 @@ def test_an_update_brings_a_folder_of_ten_packages_to_one_and_keeps_the_starter(
     edited(folder, {STARTER: b"my scheduler", "course/own.py": b"mine"})
     (folder / "cli/__pycache__").mkdir()
     (folder / "cli/__pycache__/__main__.pyc").touch()
-    assert course_around(folder / "labs") == folder
+    marker = (folder / MARKER).rename(tmp_path / "marker")
+    assert course_around(folder / "labs") == folder, "`mini-vllm release` writes no marker"
+    marker.rename(folder / MARKER)
     update(folder, COURSE | {STARTER: b"raise", "mini_vllm_labs/cli/__main__.py": b""})
     assert (folder / STARTER).read_bytes() == b"my scheduler"
     assert {path.relative_to(folder).as_posix() for path in (folder / "course").rglob("*")} == {"course/own.py"}
