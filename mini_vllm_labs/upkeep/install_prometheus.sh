@@ -2,7 +2,7 @@
 # Puts prometheus and promtool into .prometheus/, for `python -m mini_vllm_labs.upkeep.incidents`, on Debian and Ubuntu. Nothing is
 # installed: the package would start a service.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 export PATH="$PWD/.prometheus/usr/bin:$PATH"
 if ! command -v prometheus >/dev/null || ! command -v promtool >/dev/null; then
     if ! command -v apt-get >/dev/null; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts reveal.js, which makes slides of a deck, where `python -m mini_vllm_labs.upkeep.decks` looks: `build/decks-cache/`. Needs npm, once.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 version=5.2.1
 sha512=afbfffea620ce69df884588332f61f5e0ca35ea191b5afbfa6c77d62dcadb20465ae947316fe116c7efa4d7776a83fbb64f6446e904385d46125a1607d0ef335
 mkdir -p build/decks-cache

@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -55,3 +56,12 @@ def test_every_direct_dependency_is_pinned_within_its_bounds() -> None:
 
 def test_the_project_itself_and_cuda_packages_are_not_pinned() -> None:
     assert [name for name in PINS if name.startswith(("mini-vllm", "nvidia", "cuda"))] == []
+
+
+SCRIPTS = sorted((ROOT / "mini_vllm_labs").rglob("*.sh"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_that_installs_something_works_from_the_checkouts_root(script: Path) -> None:
+    for steps in re.findall(r'cd "\$\(dirname "\$0"\)/([./]+)"', script.read_text(encoding="utf-8")):
+        assert (script.parent / steps).resolve() == ROOT
