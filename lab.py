@@ -29,6 +29,9 @@ COURSE = [*PIP, "--quiet", "--editable", ".[test,judge,serve,structured]"]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 # with solutions
+# In a clone git then refuses commit subjects of more than 72 characters. pre-commit also runs a hook that was there.
+HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
+
 # Files are handed out in the order of their collection: the long ones come first, so that no core waits at the end.
 PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
 PYTEST += ["-p", "nbval.plugin", "--nbval-lax"]
@@ -109,6 +112,10 @@ def set_up(torch: str) -> None:
     if chosen_torch(torch) == "cpu":
         install_cpu_torch(is_required=torch == "cpu")
     subprocess.check_call([PYTHON, *COURSE], cwd=ROOT)
+    # with solutions
+    if (ROOT / ".git").exists():
+        subprocess.call([PYTHON, *HOOK], cwd=ROOT)
+    # end
     STAMP.touch()
 
 
@@ -117,6 +124,10 @@ def print_plan(torch: str, steps: Sequence[Sequence[str]]) -> None:
     plan: list[Sequence[Sequence[str]]] = [[["-m", "venv", ".venv"]], [COURSE], *([step] for step in steps)]
     if chosen_torch(torch) == "cpu":
         plan.insert(1, cpu_installs())
+    # with solutions
+    if (ROOT / ".git").exists():
+        plan.insert(-len(steps), [HOOK])
+    # end
     for ways in plan:
         print(" || ".join(shlex.join(["python", *way]) for way in ways))
 

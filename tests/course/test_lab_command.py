@@ -1,4 +1,4 @@
-"""`lab.py`: which build of PyTorch it installs, which tests run when, and what a lint error does."""
+"""`lab.py`: which build of PyTorch it installs, git's hook, which tests run when, and what a lint error does."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def dry_run(*arguments: str) -> list[str]:
 
 
 def test_the_cpu_build_comes_from_find_links_or_from_the_cpu_index_before_the_course() -> None:
-    make, torch, course, demo = dry_run("demo", "--torch", "cpu", "--steps", "3")
+    make, torch, course, *_, demo = dry_run("demo", "--torch", "cpu", "--steps", "3")
     assert make == "python -m venv .venv"
     from_links, from_index = (shlex.split(way) for way in torch.split(" || "))
     assert {"--no-index", "--no-deps", "torch"} <= set(from_links)
@@ -93,6 +93,37 @@ def test_a_cpu_build_that_was_asked_for_and_cannot_be_had_is_an_error(
     monkeypatch.setattr(lab.subprocess, "call", Pip("torch"))
     with pytest.raises(subprocess.CalledProcessError):
         lab.install_cpu_torch(is_required=True)
+
+
+@pytest.mark.parametrize("is_a_clone", [True, False])
+def test_a_set_up_installs_the_hook_in_a_clone_only(
+    lab: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_a_clone: bool
+) -> None:
+    pip = Pip()
+    monkeypatch.setattr(lab, "ROOT", tmp_path)
+    monkeypatch.setattr(lab, "STAMP", tmp_path / "ready")
+    monkeypatch.setattr(lab.venv, "create", lambda *_, **__: None)
+    for name in ("call", "check_call"):
+        monkeypatch.setattr(lab.subprocess, name, pip)
+    if is_a_clone:
+        (tmp_path / ".git").mkdir()
+    lab.set_up("pip")
+    assert ["pre_commit install" in call for call in pip.calls] == ([False, True] if is_a_clone else [False])
+
+
+def test_the_hook_refuses_a_long_subject(lab: ModuleType, tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org"]
+    shutil.copy(ROOT / ".pre-commit-config.yaml", tmp_path)
+    subprocess.run([*git, "init", "--quiet"], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, *lab.HOOK], cwd=tmp_path, check=True, capture_output=True)
+
+    def commit(subject: str) -> int:
+        command = [*git, "commit", "--allow-empty", "--message", subject]
+        environment = os.environ | {"PRE_COMMIT_HOME": str(tmp_path / "cache")}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False).returncode
+
+    subprocess.run([*git, "add", "."], cwd=tmp_path, check=True)
+    assert [commit("x" * 73), commit("x" * 72)] == [1, 0]
 
 
 def test_test_all_is_test_and_the_rest_and_the_mutants(lab: ModuleType) -> None:
