@@ -1,4 +1,4 @@
-"""Phase 10, reference: K and V that lie elsewhere, and how they come back.
+"""Phase 10, reference: K and V in a second memory, and how they come back.
 
 vLLM: `LRUOffloadingManager` in `v1/kv_offload/lru_manager.py`; both sides of the connector are in
 `distributed/kv_transfer/kv_connector/v1/offloading_connector.py`.
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class HostBlockStore:
-    """A `BlockStore` in the host's memory, of at most `max_bytes`; those unused for longest are forgotten."""
+    """A `BlockStore` in host memory, of at most `max_bytes`; it forgets the least recently used blocks."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.num_bytes = 0
-        self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the one that goes next is first
+        self._blocks: OrderedDict[bytes, Tensor] = OrderedDict()  # the next one to go is first
 
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
         """Return how many of these blocks are stored, up to the first that is not; they count as used now.
 
-        The first of them counts as used last: without it the others cannot be used.
+        The first block counts as used last, because the others are useless without it.
         """
         found = list(takewhile(self._blocks.__contains__, block_hashes))
         for block_hash in reversed(found):
@@ -36,11 +36,11 @@ class HostBlockStore:
         return len(found)
 
     def get(self, block_hash: bytes) -> "Tensor | None":
-        """Return a block, None if it is not there. That is no use of it."""
+        """Return a block, or None if it is not stored. This does not count as a use."""
         return self._blocks.get(block_hash)
 
     def put(self, block_hash: bytes, block: "Tensor") -> None:
-        """Store a block, which then was used last. One that is larger than the store is not stored."""
+        """Store a block as the one used last. A block larger than the store is not stored."""
         if block_hash in self._blocks:
             self._blocks.move_to_end(block_hash)
         elif block.nbytes <= self.max_bytes:
@@ -51,7 +51,7 @@ class HostBlockStore:
 
 
 class BlockStoreConnector:
-    """A `KVConnector`, the scheduler side, over a store. With `saves_ended` blocks of ended requests are saved, too."""
+    """A `KVConnector`, the scheduler side, over a store. With `saves_ended` it also saves blocks of ended requests."""
 
     def __init__(self, store: BlockStore, block_size: int, saves_ended: bool = True) -> None:
         self.store = store
@@ -63,15 +63,15 @@ class BlockStoreConnector:
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         """Return how many tokens after the first `num_computed_tokens` are stored, in whole blocks, and False.
 
-        At most `num_tokens - 1` tokens are computed then: the last one is always computed here. False: the blocks are
-        loaded within the step. Asked again in every step in which the request waits.
+        At most `num_tokens - 1` tokens are computed then: the last one is always computed here. False means that the
+        blocks are loaded within the step. Called again in every step in which the request waits.
         """
         first, end = num_computed_tokens // self.block_size, (request.num_tokens - 1) // self.block_size
         self._first_external[request.request_id] = first
         return self.store.lookup(request.block_hashes[first:end]) * self.block_size, False
 
     def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
-        """Note the blocks to load in this step: those after the prefix hit that was last told, in their order.
+        """Note the blocks to load in this step, in order: those after the prefix hit that was last reported.
 
         `block_ids` is the whole table: hit blocks, blocks to load, blocks to compute.
         """
@@ -84,9 +84,9 @@ class BlockStoreConnector:
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must be held, because the next step saves some of them.
 
-        Of aborted and failed requests nothing is saved. Whatever else was noted of a request is forgotten.
+        Nothing of aborted and failed requests is saved. All other notes about a request are forgotten.
         """
-        self._first_external.pop(request.request_id, None)  # it may have been asked about and never admitted
+        self._first_external.pop(request.request_id, None)  # it may have been looked up and never admitted
         has_ended_well = request.status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
         return self.saves_ended and has_ended_well and self._save(request, block_ids, request.num_computed_tokens)
 
@@ -95,7 +95,7 @@ class BlockStoreConnector:
         self._save(request, block_ids, num_computed_tokens)
 
     def build_connector_meta(self) -> KVConnectorMetadata:
-        """Return what the worker side is to load and to save in the step that was planned, and begin anew."""
+        """Return the blocks that the worker side must load and save in the planned step, and begin anew."""
         metadata, self._metadata = self._metadata, KVConnectorMetadata()
         return metadata
 
@@ -105,13 +105,13 @@ class BlockStoreConnector:
         block_hashes = request.block_hashes[:num_full_blocks]
         if self.store.lookup(block_hashes) == len(block_hashes):
             return False
-        # Tail first: if not all fit into the store, those stay that were saved last, and a tail alone is no prefix.
+        # Tail first: if not all fit into the store, the blocks saved last stay, and a tail alone is useless.
         self._metadata.saves[request.request_id] = list(map(BlockTransfer, block_hashes, block_ids))[::-1]
         return True
 
 
 class BlockStoreWorker:
-    """A `KVConnectorWorker`: it copies blocks between the tensors of the KV cache and a store.
+    """A `KVConnectorWorker` that copies blocks between the tensors of the KV cache and a store.
 
     `kv_caches` are [blocks, block_size, kv_heads, head_dim] each; a block in the store is [caches, ...].
     """
@@ -121,10 +121,10 @@ class BlockStoreWorker:
         self.kv_caches = kv_caches
 
     def start_step(self, metadata: KVConnectorMetadata) -> KVConnectorOutput:
-        """Save and load the blocks of a step; report the requests that were saved and the blocks that did not come.
+        """Save and load the blocks of a step; report the saved requests and the blocks that are missing.
 
-        A block that one request gives back may be loaded for another in the same step: what it holds is read first.
-        Blocks that are stored already are not copied. In the end the first block of a request counts as used last.
+        A block that one request gives back may be loaded for another in the same step, so its content is read first.
+        Blocks that are already stored are not copied. At the end the first block of a request counts as used last.
         """
         import torch
 
@@ -140,7 +140,7 @@ class BlockStoreWorker:
             else:
                 for cache, part in zip(self.kv_caches, block, strict=True):
                     cache[block_id] = part
-        # After the loads: what is saved may push out of the store what this step loads.
+        # After the loads: a save may evict from the store a block that this step loads.
         for block_hash, saved_block in saved.items():
             self.store.put(block_hash, saved_block)
         for transfers in metadata.saves.values():

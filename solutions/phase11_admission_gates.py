@@ -27,7 +27,7 @@ class AdapterGate(Gate):
         self.adapter_of = {}
 
     def is_open(self, request: Request) -> bool:
-        """Return whether the step still has a place for the request's adapter, or needs none for it."""
+        """Return whether the step still has a place for the request's adapter, or the request needs none."""
         adapters = set(self.adapter_of.values())
         return request.adapter_id is None or request.adapter_id in adapters or len(adapters) < self.max_loras
 
@@ -36,17 +36,17 @@ class AdapterGate(Gate):
         return num_new_tokens if self.is_open(request) else 0
 
     def slots_allocated(self, request: Request) -> None:
-        """The request is part of the plan, and so is its adapter."""
+        """Add the request and its adapter to the plan."""
         if request.adapter_id is not None:
             self.adapter_of[request.request_id] = request.adapter_id
 
     def freed(self, request: Request) -> None:
-        """The request is no longer part of the plan; its adapter is if a different request of the plan has it."""
+        """Remove the request from the plan; its adapter stays if another request of the plan has it."""
         self.adapter_of.pop(request.request_id, None)
 
 
 class EncoderCacheManager:
-    """Which encodings exist, over `cache_size` embeddings, and which requests need them; see `EncoderCache`."""
+    """The cached encodings, up to `cache_size` embeddings, and the requests that need them; see `EncoderCache`."""
 
     def __init__(self, cache_size: int) -> None:
         self.num_free_slots = cache_size
@@ -55,7 +55,7 @@ class EncoderCacheManager:
         self.freed: list[str] = []
 
     def refer(self, request: Request, image: MultiModalFeatureSpec) -> bool:
-        """Count the request as a user of the image's encoding; False if there is none."""
+        """Count the request as a user of the image's encoding; return False if there is no encoding."""
         if image.identifier not in self.cached:
             return False
         self.freeable.pop(image.identifier, None)
@@ -63,7 +63,7 @@ class EncoderCacheManager:
         return True
 
     def make_room(self, num_embeds: int) -> bool:
-        """Evict the encodings that have been without a user longest until `num_embeds` fit; all that or nothing."""
+        """Evict the encodings that have been unused longest until `num_embeds` fit, or nothing if they cannot fit."""
         if num_embeds > self.num_free_slots + sum(self.freeable.values()):
             return False
         while num_embeds > self.num_free_slots:
@@ -74,14 +74,14 @@ class EncoderCacheManager:
         return True
 
     def allocate(self, request: Request, image: MultiModalFeatureSpec) -> None:
-        """Take the place of an encoding that this step computes, with the request as its user."""
+        """Reserve room for an encoding that this step computes, with the request as its user."""
         self.cached[image.identifier] = {request.request_id}
         self.num_free_slots -= image.length
 
     def release(self, request: Request, image: MultiModalFeatureSpec) -> None:
-        """The request needs the encoding no longer. The last user to leave makes it freeable, not free.
+        """Remove the request from the encoding's users. The last user to leave makes it freeable, not free.
 
-        Nothing happens if there is no encoding, or if the request is none of its users.
+        Nothing happens if there is no encoding, or if the request does not use it.
         """
         users = self.cached.get(image.identifier, set())
         if request.request_id in users:
@@ -95,7 +95,7 @@ def schedule_encoder_inputs(
 ) -> tuple[list[int], int]:
     """Return the images to encode, as indices of `request.mm_features`, and how many of the new tokens are computed.
 
-    At most `budget` embeddings are encoded. Evicts for them, and allocates nothing.
+    At most `budget` embeddings are encoded. Evicts encodings to make room, but allocates nothing.
     """
     to_encode: list[int] = []
     contents: set[str] = set()
@@ -117,7 +117,7 @@ def schedule_encoder_inputs(
 def generate_block_hash_extra_keys(
     request: Request, start_token_idx: int, end_token_idx: int
 ) -> tuple[str | None, ...]:
-    """Return what the hash of the block with these tokens depends on besides them: salt, adapter, then the images."""
+    """Return the extra keys of the block with these tokens: salt, adapter, then the images."""
     owner = (request.cache_salt, request.adapter_id) if start_token_idx == 0 else (None, None)
     images = (one for one in request.mm_features if one.offset < end_token_idx and start_token_idx < one.end)
     return (*owner, *(image.identifier for image in images))
@@ -126,8 +126,8 @@ def generate_block_hash_extra_keys(
 def bgmv(output: "Tensor", inputs: "Tensor", lora_a: "Tensor", lora_b: "Tensor", indices: "Tensor") -> None:
     """Add to each row of `output` [T, out] the product of its row of `inputs` [T, in] with its adapter, in place.
 
-    Row t has adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which holds the factor
-    alpha / r already; -1 is none, and such a row stays as it is.
+    Row t has adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which contains the factor
+    alpha / r already; -1 means no adapter, and such a row stays as it is.
     """
     rows = (indices >= 0).nonzero().flatten()
     adapters = indices[rows]

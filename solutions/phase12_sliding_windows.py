@@ -23,10 +23,10 @@ def free_outside_window(
     """Free the blocks that the next token does not reach, the last one first; the null block takes their places.
 
     The next token is number `num_computed_tokens`, counted from 0, and reaches `window` tokens, itself included. In
-    each table the null blocks are the first ones.
+    each table the null blocks come first.
     """
     index = max(0, num_computed_tokens - window + 1) // block_size - 1
-    # In every step one block leaves at most, but after a long chunk many do. What is null was freed before.
+    # Usually at most one block leaves per step, but after a long chunk many do. Null blocks were freed before.
     while index >= 0 and table[index] != NULL_BLOCK_ID:
         pool.free_blocks([table[index]])
         table[index] = NULL_BLOCK_ID
@@ -39,8 +39,8 @@ def allocate_groups(
     """Lengthen the table of every group to `num_blocks` blocks, the first group's first: all of them or none.
 
     Returns the new blocks of each group. None is a refusal, and nothing has changed. A request that is being admitted
-    has its hits in the tables: `pin(table)`, called for each of them, takes these from the free queue and holds them.
-    `pin` is None if the tables are held already.
+    has its hits in the tables: call `pin(table)` for each table to take its hits from the free queue and hold them.
+    `pin` is None if the tables are already held.
     """
     num_needed = sum(max(0, num_blocks - len(table)) for table in tables)
     num_free_hits = sum(pool.is_free(block_id) for table in tables for block_id in table)
@@ -59,9 +59,9 @@ def allocate_groups(
 def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int) -> list[int]:
     """Return the table of the longest hit of a layer with a window.
 
-    `cached` has for each block of the prompt the id of a cached block with the same tokens before and in it, or None.
+    For each block of the prompt `cached` has the id of a cached block with the same tokens before and in it, or None.
     The token after the hit reaches `window - 1` tokens of it: the blocks with these must be cached, at least one block,
-    and the null block stands in place of those before. A hit that reaches back to the first token may be shorter.
+    and the null block replaces those before. A hit that reaches back to the first token may be shorter.
     """
     num_needed = cdiv(window - 1, block_size)
     found: list[int] = []
@@ -74,7 +74,7 @@ def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int)
 
 
 def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[int | None], block_size: int) -> Tables:
-    """Return the tables of the longest hit that every group has, equally long.
+    """Return the tables of the longest hit that all groups have in common; all are equally long.
 
     `cached` is as in `find_sliding_hit`, for each group; `windows` has None for full attention, which comes first, and
     at most one window. Full attention needs all blocks from the first on.
@@ -82,7 +82,7 @@ def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[in
     hits: list[list[int]] = []
     num_blocks = len(cached[0])
     for blocks, window in zip(cached, windows, strict=True):
-        # Looked for within what full attention has: a beginning of a full hit is a hit too, of a sliding one it is not.
+        # Searched within the full hit: the beginning of a full hit is a hit too, that of a sliding one is not.
         blocks = blocks[:num_blocks]
         hit = _full_hit(blocks) if window is None else find_sliding_hit(blocks, window, block_size)
         num_blocks = len(hit)
@@ -105,7 +105,7 @@ def sliding_attention(
     """Attend from each token to the last `window` tokens of its request up to itself; return [T, heads, head_dim].
 
     query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the step's own K and V.
-    Query head h reads K/V head `h // (heads // kv_heads)`. What the null block holds must not matter.
+    Query head h reads K/V head `h // (heads // kv_heads)`. The null block's content must not matter.
     """
     import torch
     from torch.nn.functional import scaled_dot_product_attention

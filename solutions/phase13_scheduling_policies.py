@@ -8,7 +8,7 @@ from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepV
 
 
 class VirtualTokenCounter(SchedulingPolicy):
-    """Fair shares for tenants: the one that has been served least comes first. (VTC, arXiv 2401.00588.)"""
+    """Fair shares for tenants: the tenant served least comes first. (VTC, arXiv 2401.00588.)"""
 
     rank_is_fixed = False
 
@@ -40,7 +40,7 @@ class VirtualTokenCounter(SchedulingPolicy):
             num_prompt_tokens = max(0, min(num_tokens, request.num_prompt_tokens - request.num_computed_tokens))
             self._add_service(request, self.input_weight * num_prompt_tokens)
         if shares and self._backlogged:
-            self.last_to_leave = shares[-1][0].tenant  # what has been admitted stands last
+            self.last_to_leave = shares[-1][0].tenant  # admitted requests come last
         self._backlogged = {request.tenant for request in self._queue}
 
     def sampled(self, request: Request, num_tokens: int) -> None:
@@ -63,13 +63,13 @@ class LeastSlackFirst(SchedulingPolicy):
         self._have_begun: list[str] = []
 
     def start_step(self, step: StepView) -> None:
-        """Keep the time. It is also when the first tokens of the step before came."""
+        """Keep the time. First tokens of the previous step arrived at that time, too."""
         self.now = step.now
         self._first_token_times |= dict.fromkeys(self._have_begun, step.now)
         self._have_begun.clear()
 
     def slack(self, request: Request) -> float:
-        """Return for how many seconds the request can wait before it breaks a promise."""
+        """Return how many seconds the request can wait before it breaks a promise."""
         level, num_outputs = request.service_level, request.num_output_tokens
         first = self._first_token_times.get(request.request_id, self.now)
         due = first + num_outputs * level.tpot if num_outputs else request.arrival_time + level.ttft
@@ -85,11 +85,11 @@ class LeastSlackFirst(SchedulingPolicy):
     def victims(self, running: list[Request]) -> list[Request]:
         """Return the running requests, the one with the most slack first."""
         victims = running[::-1]
-        victims.sort(key=self.slack, reverse=True)  # stable: of equal ones the last to be admitted goes first
+        victims.sort(key=self.slack, reverse=True)  # stable: in a tie the last admitted goes first
         return victims
 
     def sampled(self, request: Request, num_tokens: int) -> None:
-        """Notice first tokens, and forget requests that are finished."""
+        """Note first tokens, and forget finished requests."""
         if request.is_finished:
             self._first_token_times.pop(request.request_id, None)
         elif request.num_output_tokens == num_tokens:

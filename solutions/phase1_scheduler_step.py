@@ -12,7 +12,7 @@ from mini_vllm.core.stopping import check_stop
 def clamp(num_new: int, budget: int, threshold: int) -> int:
     """Return how many of `num_new` tokens one request may compute in this step.
 
-    At most `threshold` (0 means no such limit), at most what is left of `budget`, never below 0.
+    The result is at most `threshold` (0 means no limit), at most what is left of `budget`, and never below 0.
     """
     # A threshold of 0 switches the limit off: `min` alone would read it as "no tokens at all".
     if 0 < threshold < num_new:
@@ -32,8 +32,8 @@ def schedule_step(
 ) -> SchedulerOutput:
     """Plan one step: schedule the running requests in order, then admit waiting ones.
 
-    Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
-    set to its prefix hit when it is admitted, and otherwise left alone.
+    Admitted requests move from `waiting` to `running`. Admission sets a request's `num_computed_tokens` to its
+    prefix hit; otherwise the counter is left alone.
     """
     # The budget lives in the plan, not in a local variable, because `make_room` returns tokens to it.
     scheduler_output = SchedulerOutput(token_budget=max_num_batched_tokens)
@@ -91,7 +91,7 @@ def _admit_waiting(
     """Admit waiting requests from the front of the queue until one of them cannot be admitted."""
     # Seats are counted in RUNNING and not in the plan: a running request that was skipped keeps its seat.
     while waiting and scheduler_output.token_budget > 0 and len(running) < max_num_seqs:
-        # Look first, take out last: a request that is refused must stay first in line, unchanged.
+        # Peek first, pop last: a refused request must stay first in line, unchanged.
         request = waiting.peek_request()
         hit_blocks = kv.get_computed_blocks(request)
         num_hit_tokens = len(hit_blocks) * kv.block_size
@@ -118,8 +118,8 @@ def update_from_output(
 ) -> dict[str, list[int]]:
     """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
-    Goes through the requests in the order of the plan and skips those that are no longer in `requests`.
-    Returns request id to the tokens that were kept: none after a stop.
+    Handles the requests in the order of the plan and skips those that are no longer in `requests`.
+    Returns the tokens kept, by request id: none after a stop.
     """
     kept: dict[str, list[int]] = {}
     finished: list[Request] = []
@@ -129,7 +129,7 @@ def update_from_output(
         # None: aborted while the forward pass ran. No tokens: a chunk that ends inside the prompt samples nothing.
         if request is None or not new_token_ids:
             continue
-        # One by one, because each token may be the last: what follows a stop was never generated.
+        # One by one, because each token may be the last: tokens after a stop are discarded.
         for num_kept, token_id in enumerate(new_token_ids, start=1):
             request.all_token_ids.append(token_id)
             if check_stop(request, max_model_len):

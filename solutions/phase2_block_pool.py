@@ -12,7 +12,7 @@ from mini_vllm.core.request import Request
 
 
 class FreeKVCacheBlockQueue:
-    """A doubly linked list of free blocks. Every operation but `block_ids` takes constant time, however long it is."""
+    """A doubly linked list of free blocks. Every operation except `block_ids` takes constant time."""
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self.num_free_blocks = 0
@@ -25,7 +25,7 @@ class FreeKVCacheBlockQueue:
             self.append(block)
 
     def append(self, block: KVCacheBlock) -> None:
-        """Append a block at the back. It is not in the queue before."""
+        """Append a block at the back. It must not be in the queue already."""
         last = self._tail.prev_free_block
         assert last is not None
         last.next_free_block = block
@@ -76,7 +76,7 @@ class BlockPool:
         new_blocks: list[int] = []
         for _ in range(num_blocks):
             block = self.free_queue.popleft()
-            # Not when the block was freed, but now: until this moment a request with the same prefix could hit it.
+            # Evicted now, not when it was freed: until this moment a request with the same prefix could hit it.
             self.prefix_cache.evict(block.block_id)
             block.ref_cnt = 1
             new_blocks.append(block.block_id)
@@ -147,7 +147,7 @@ class PagedKVCacheManager:
         Returns the ids of the blocks taken from the free queue, in order, as a new list. An empty list is a success:
         the blocks that the request holds had room. None is a refusal, and nothing has changed.
         """
-        # Most steps of a decode: the token goes into a block that stays partly filled. Nothing to take, nor to cache.
+        # Most decode steps: the token goes into a block that stays partly filled. There is nothing to take or to cache.
         if 0 < request.num_computed_tokens % self.block_size < self.block_size - num_new_tokens - num_lookahead_tokens:
             return []
         table = self.req_to_blocks.get(request.request_id)
@@ -155,8 +155,8 @@ class PagedKVCacheManager:
         num_computed_tokens = request.num_computed_tokens + len(hit_blocks) * self.block_size
         num_tokens = num_computed_tokens + num_new_tokens
         num_needed = cdiv(num_tokens + num_lookahead_tokens, self.block_size) - num_held
-        # All or nothing, checked before anything changes: half of its blocks would be useless to the request, and
-        # missing elsewhere. Pinning takes free hit blocks from the queue, so they count: one by one where they decide.
+        # All or nothing, checked before anything changes: a request cannot use half of its blocks, and others
+        # would miss them. Pinning takes free hit blocks from the queue, so they count as needed.
         if num_needed + len(hit_blocks) > self.num_free_blocks:
             num_free_hits = sum(self.block_pool.blocks[block_id].ref_cnt == 0 for block_id in hit_blocks)
             if num_needed + num_free_hits > self.num_free_blocks:
@@ -168,7 +168,7 @@ class PagedKVCacheManager:
         new_blocks = self.block_pool.get_new_blocks(num_needed)
         table += new_blocks
         num_cached_blocks = num_computed_tokens // self.block_size
-        # At most `num_tokens` of the request: a slot whose token is not sampled yet has nothing to hash.
+        # At most the request's `num_tokens`: a slot whose token is not sampled yet has nothing to hash.
         num_full_blocks = min(num_tokens, request.num_tokens) // self.block_size
         # Before the forward pass, as vLLM does: an equal prompt in the same step then hits these blocks already.
         if num_full_blocks > num_cached_blocks:
@@ -184,7 +184,7 @@ class PagedKVCacheManager:
         # The price of caching before the forward pass: a request that is freed before its blocks were computed leaves
         # garbage under valid hashes. nano-vllm hashes after the pass and needs no such line.
         self.prefix_cache.drop_uncomputed(table[num_computed_tokens // self.block_size :])
-        # Tail first: a prefix is worth nothing without its first block, so that one is to be overwritten last.
+        # Tail first: a prefix is worth nothing without its first block, so that block must be overwritten last.
         self.block_pool.free_blocks(table[::-1])
 
     def block_ids(self, request_id: str) -> list[int]:

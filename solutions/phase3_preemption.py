@@ -57,7 +57,7 @@ class PriorityRequestQueue:
 def choose_victim(running: list[Request], policy: Policy) -> Request:
     """Return the running request to preempt: the last one (`fcfs`), or the least urgent one (`priority`).
 
-    The least urgent request has the largest (priority, arrival time); of several, the first in running order.
+    The least urgent request has the largest (priority, arrival time); in a tie it is the first in running order.
     """
     if policy == "priority":
         # `max` returns the first of equal requests, as vLLM's does. Searched, not sorted: the order of `running` is
@@ -69,7 +69,7 @@ def choose_victim(running: list[Request], policy: Policy) -> Request:
 
 def preempt(request: Request, waiting: RequestQueue, kv: KVCacheManager) -> None:
     """Free the blocks of a request and return it to the waiting queue. Its tokens stay, their K and V are lost."""
-    # First, while the counter still tells which of the blocks were computed: those stay findable in the prefix cache.
+    # First, while the counter still shows which blocks were computed: the prefix cache can still find those.
     kv.free(request, request.num_computed_tokens)
     request.preempt()
     # To the front: it arrived before every waiting request. At the back, newcomers could overtake it indefinitely.
@@ -97,7 +97,7 @@ class RecomputePreemption:
         scheduled in this step leaves the plan, and its tokens return to `scheduler_output.token_budget`.
         Return True if `request` holds its slots, False if it was its own last victim.
         """
-        # Ask the memory again after each victim instead of counting its blocks: shared blocks are not freed with it.
+        # Try again after each victim instead of counting its blocks: shared blocks are not freed with it.
         while kv.allocate_slots(request, num_new_tokens) is None:
             victim = choose_victim(running, self.policy)
             running.remove(victim)

@@ -1,4 +1,4 @@
-"""Phase 4, reference: find blocks by what they hold.
+"""Phase 4, reference: find blocks by their content.
 
 vLLM: `hash_block_tokens` in `v1/core/kv_cache_utils.py`, `BlockPool.cache_full_blocks` and
 `get_cached_block` in `v1/core/block_pool.py`, `find_longest_cache_hit` in
@@ -58,7 +58,7 @@ class HashPrefixCache:
     def find_longest_cache_hit(self, request: Request) -> list[int]:
         """Return the cached blocks of the longest known prefix, at most `num_tokens - 1` tokens, as a new list."""
         self.update_block_hashes(request)
-        # The last token is always computed: its logits are what the next token is sampled from.
+        # The last token is always computed, because the next token is sampled from its logits.
         max_num_blocks = (request.num_tokens - 1) // self.block_size
         hit_blocks: list[int] = []
         for blocks in map(self._blocks_of_hash.get, request.block_hashes[:max_num_blocks]):

@@ -14,7 +14,7 @@ from mini_vllm.core.request import Request, RequestStatus
 class ChunkedPrefillPolicy:
     """Splits long prompts into chunks, one chunk per step.
 
-    The methods change nothing: not the request, not the lists they are given, not the KV memory.
+    The methods change neither the request, nor the lists they are given, nor the KV memory.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ChunkedPrefillPolicy:
         # argument includes that hit, so count from the argument.
         num_uncomputed = request.num_tokens - num_computed_tokens
         num_granted = self.clamp(num_uncomputed, token_budget, self.threshold)
-        # Nothing was cut off and the model's last position is far, as in almost every step: no other cap binds.
+        # Nothing was cut off and the model's last position is far away, as in almost every step: no other cap binds.
         if num_granted == num_uncomputed < self.max_model_len - num_computed_tokens:
             return num_granted
         if request.status is RequestStatus.RUNNING:
@@ -60,8 +60,8 @@ class ChunkedPrefillPolicy:
     ) -> bool:
         """Return whether to admit a waiting request now, given the blocks its later chunks will need.
 
-        Without the guard: always. With it: only if the free blocks hold all its tokens, after what the
-        running requests still need for the tokens they have, plus one block for each to grow into.
+        Without the guard, always. With it, only if the free blocks suffice for all its tokens, for the blocks that
+        the running requests still need for their present tokens, and for one more block for each of them.
         """
         # vLLM admits on the first chunk alone: `allocate_slots` checks that chunk, and a request that runs out
         # of blocks later is preempted. The guard trades a later start for fewer tokens computed twice.
@@ -72,7 +72,7 @@ class ChunkedPrefillPolicy:
         idle_hits = set(hit_blocks) - kv.ref_counts().keys()
         num_needed = cdiv(request.num_tokens, kv.block_size) - len(hit_blocks) + len(idle_hits)
         # Block tables, not `num_computed_tokens`: a request served earlier in this step holds the blocks of a
-        # chunk that is not computed yet. The one block more is where its next tokens go. Rounding up is done
+        # chunk that is not computed yet. The extra block is for its next tokens. Rounding up is done
         # per request, because two requests never share the last, partly filled block.
         num_promised = sum(
             cdiv(other.num_tokens, kv.block_size) - len(kv.block_ids(other.request_id)) + 1 for other in running
@@ -80,7 +80,7 @@ class ChunkedPrefillPolicy:
         return num_needed + num_promised <= kv.num_free_blocks
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether a request that has `num_computed_tokens` after this step gets a token from it."""
+        """Return whether a request with `num_computed_tokens` after this step gets a token from the step."""
         # `num_tokens` includes generated tokens: a resumed request that has recomputed its prompt still has
         # known tokens to compute, and a sample there would replace a token the user has already seen.
         return num_computed_tokens == request.num_tokens

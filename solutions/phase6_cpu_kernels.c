@@ -1,8 +1,8 @@
-/* Phase 6, reference: on a CPU, what `phase6_decode_attention.c` leaves to do: K and V into the cache, and the attention
- * of prompt chunks.
+/* Phase 6, reference: the CPU kernels besides `phase6_decode_attention.c`: writing K and V into the cache, and the
+ * attention of prompt chunks.
  *
  * In torch the keys and values of a chunk are copied out of their blocks, and the scores of all its tokens are written
- * to memory and read again. Here a tile of queries goes over the blocks where they lie, and its scores never leave the
+ * to memory and read again. Here a tile of queries walks over the blocks in place, and its scores never leave the
  * processor's cache. (Dao and others, "FlashAttention", 2022; vLLM: `csrc/cpu/cpu_attn.cpp`.)
  */
 #include <math.h>
@@ -15,13 +15,13 @@
 #define QUERIES (QUERY_ROWS * GROUP)
 #define PADDED_QUERIES ((QUERIES + ROWS - 1) / ROWS * ROWS)
 #define KEYS 64
-#define UNSEEN (-1e30f) /* a score that weighs nothing; not minus infinity, which -ffast-math does not know */
+#define UNSEEN (-1e30f) /* a score without weight; not minus infinity, which -ffast-math does not support */
 #define DIM ((HEAD_DIM + 2 * LANES - 1) / (2 * LANES) * (2 * LANES)) /* of a head, up to whole registers */
 
-/* The queries of a tile, a tile of keys (turned: [dim][key]) and values, and what the queries have seen so far. */
+/* A tile of queries, a tile of keys (transposed: [dim][key]) and values, and what the queries have seen so far. */
 typedef struct {
     float query[PADDED_QUERIES][HEAD_DIM];
-    float key[HEAD_DIM][KEYS + LANES]; /* a power of 2 between rows would have them share a few lines of the cache */
+    float key[HEAD_DIM][KEYS + LANES]; /* a power of 2 apart, all rows would share a few cache lines */
     float value[KEYS][DIM];
     float weight[PADDED_QUERIES][KEYS];
     float largest[PADDED_QUERIES];
@@ -29,7 +29,7 @@ typedef struct {
     float weighted[PADDED_QUERIES][DIM];
 } Tile;
 
-/* sums [ROWS][2 * LANES] of left [ROWS][depth] times right [depth][2 * LANES], whose rows are that far apart. */
+/* sums [ROWS][2 * LANES] of left [ROWS][depth] times right [depth][2 * LANES]; the strides separate their rows. */
 INLINE void multiply(lanes sums[ROWS][2], const float *left, int64_t left_stride, const float *right,
                      int64_t right_stride, int64_t depth) {
     for (int64_t place = 0; place < depth; place++) {
@@ -52,7 +52,7 @@ static void load(Tile *tile, const number *key_cache, const number *value_cache,
         for (int64_t dim = 0; dim < HEAD_DIM; dim++) tile->key[dim][slot] = to_float(key[dim]);
         for (int64_t dim = 0; dim < HEAD_DIM; dim++) tile->value[slot][dim] = to_float(value[dim]);
     }
-    /* What a tile before has left would be harmless times 0, but not if it is no number. */
+    /* Leftovers of a previous tile would be harmless times 0, unless they are NaN. */
     for (int64_t slot = count; slot < KEYS; slot++) memset(tile->value[slot], 0, sizeof tile->value[slot]);
 }
 
@@ -92,8 +92,8 @@ static void add_values(Tile *tile) {
         }
 }
 
-/* Store the step's K and V in their slots. `row_stride` lies between the rows of both; heads and their numbers are
- * neighbours. (vLLM: `csrc/cpu/cpu_attn.cpp`, `cpu_attn_reshape_and_cache`.) */
+/* Store the step's K and V in their slots. Rows of both are `row_stride` apart; heads and their numbers are
+ * contiguous. (vLLM: `csrc/cpu/cpu_attn.cpp`, `cpu_attn_reshape_and_cache`.) */
 void reshape_and_cache(const number *restrict key, const number *restrict value, int64_t row_stride,
                        number *restrict key_cache, number *restrict value_cache, const int64_t *restrict slot_mapping,
                        int64_t num_rows) {
@@ -104,7 +104,7 @@ void reshape_and_cache(const number *restrict key, const number *restrict value,
     }
 }
 
-/* Attend from the chunks of `num_requests` requests, whose numbers in the batch are `requests`. The rows of request r
+/* Attend from the chunks of `num_requests` requests, whose indices in the batch are `requests`. The rows of request r
  * are query_start_loc[r] to query_start_loc[r + 1] - 1, the last of its seq_lens[r] tokens. */
 void paged_chunk_attention(
     const number *restrict query, int64_t query_row_stride, int64_t query_head_stride,

@@ -1,8 +1,8 @@
 /* Phase 6, reference: on a CPU, `sample`.
  *
  * In torch each line of the sampler is a pass over all logits of the step, through memory. Here a row stays in the
- * processor's cache from its first pass to its token. With a cut nothing is sorted: the likeliest token that is left is
- * taken until there are enough: 50 of 151,936, for example.
+ * processor's cache from its first pass to its token. With a cut nothing is sorted: the likeliest remaining token is
+ * taken until there are enough, for example 50 of 151,936.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "numbers.h"
 
 #define DOUBLES (LANES / 2)
-#define TAKEN (-1e300) /* in place of a logit: not minus infinity, which -ffast-math does not know */
+#define TAKEN (-1e300) /* in place of a logit: not minus infinity, which -ffast-math does not support */
 
 typedef double doubles __attribute__((vector_size(8 * DOUBLES), aligned(8), may_alias));
 typedef int64_t longs __attribute__((vector_size(8 * DOUBLES), aligned(8), may_alias));
@@ -21,12 +21,12 @@ typedef struct {
     double temperature, top_k, top_p, draw;
 } Settings;
 
-/* What a thread needs for a row of `width` logits, in tiles of `tile` of them. */
+/* A thread's memory for a row of `width` logits, in tiles of `tile` logits. */
 typedef struct {
     int64_t width, tile, num_tiles;
     double *logits;   /* [num_tiles * tile]; those taken, forbidden or after the last are TAKEN */
     double *largest;  /* [num_tiles]: of each tile */
-    double *shares;   /* [num_tiles * tile]: of the kept tokens, of the likeliest one's probability */
+    double *shares;   /* [num_tiles * tile]: of the kept tokens, relative to the likeliest one's probability */
     int64_t *kept;    /* [width]: the tokens that a cut keeps, the likeliest first */
 } Row;
 
@@ -68,7 +68,7 @@ static void load(Row *row, const number *logits) {
     for (int64_t i = 0; i < row->num_tiles; i++) row->largest[i] = largest_in(row->logits + i * row->tile, row->tile);
 }
 
-/* Return the likeliest token that is left; of equal ones the first. */
+/* Return the likeliest remaining token, in a tie the first. */
 static int64_t likeliest(const Row *row) {
     int64_t tile = 0;
     for (int64_t i = 1; i < row->num_tiles; i++) tile = row->largest[i] > row->largest[tile] ? i : tile;
@@ -95,7 +95,7 @@ static double share_all(Row *row, double largest, double temperature) {
     return sum;
 }
 
-/* Fill in the tokens that the cuts keep, and their shares; return how many they are. */
+/* Fill in the tokens that the cuts keep, and their shares; return their number. */
 static int64_t cut(Row *row, double largest, Settings settings) {
     int64_t count = 0, limit = settings.top_k > 0 && settings.top_k < row->width ? settings.top_k : row->width;
     double taken = 0, total = limit < row->width ? 0 : share_all(row, largest, settings.temperature);
@@ -122,7 +122,7 @@ static int64_t walk(const double *shares, int64_t count, double total, double dr
         if (reached > draw * total) return place;
         if (shares[place] > 0) last = place;
     }
-    return last; /* added up in another order the sum may be a little smaller */
+    return last; /* added up in a different order the sum may be a little smaller */
 }
 
 static int64_t sample_row(Row *row, const number *logits, Settings settings) {
@@ -139,7 +139,7 @@ static int64_t sample_row(Row *row, const number *logits, Settings settings) {
     return row->kept[walk(row->shares, count, total, settings.draw)];
 }
 
-/* Write the tokens of rows of logits [num_rows][width]. Returns 0, or 1 where there is no memory. */
+/* Write the tokens of rows of logits [num_rows][width]. Returns 0, or 1 if memory runs out. */
 int64_t sample(int64_t num_rows, int64_t num_threads, int64_t width, const number *logits, const Settings *settings,
                int64_t *tokens) {
     int64_t tile = 64, failed = 0;

@@ -98,7 +98,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     """
     # Groups, not requests: a call per request would cost more than the arithmetic in it, and one rectangle for
     # the whole batch would pad every request to the longest. Nothing here is kept for the next layer, whose
-    # caches hold other numbers in the same slots; the mask is the same in all layers and comes with the group.
+    # caches hold different numbers in the same slots; the mask is the same in all layers and comes with the group.
     output = torch.empty_like(query)
     for group in batch.groups:
         keys, values = (_gather(cache, group.block_tables) for cache in (key_cache, value_cache))
@@ -135,15 +135,15 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
     probabilities reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1.
     Then walk through the kept tokens until the probabilities add up to more than the draw: from the likeliest on
     in a row with a cut (`top_k` over 0 or `top_p` under 1), by token id in a row without, which needs no sorting.
-    Computed in float64, whatever the dtype of the logits. Of equal logits any counts as the likelier one.
+    Computed in float64, whatever the dtype of the logits. Equal logits may come in any order.
     """
     tokens = logits.argmax(dim=-1)
-    # Rows that need the same work are one batch, of the step's 64 rows mostly all: a loop over rows would wait for
+    # Rows that need the same work form one batch, usually all 64 rows of a step: a loop over rows would wait for
     # Python, and on a GPU for the device, 64 times.
     for cuts in product((False, True), repeat=2):
         rows = [row for row, one in enumerate(params) if one.temperature > 0 and (one.top_k > 0, one.top_p < 1) == cuts]
         if rows:
-            # Numbers of the host go to a GPU without waiting for it to finish the forward pass.
+            # Numbers are copied from host to GPU without waiting for the end of the forward pass.
             index = torch.tensor(rows).to(logits.device, non_blocking=True)
             tokens[index] = _draw(logits[index], [params[row] for row in rows], [draws[row] for row in rows], *cuts)
     # Python integers, fetched in one transfer: the engine compares tokens with `eos_token_id`.
@@ -161,7 +161,7 @@ def _draw(
     if has_top_k or has_top_p:
         num_candidates = min(max(one.top_k for one in params) or logits.shape[1], logits.shape[1])
         logits, token_ids = logits.topk(num_candidates)  # the likeliest first
-    # Shares of the likeliest token's probability: what they add up to is divided out where it matters. In place, and
+    # Probabilities relative to the likeliest token's: their sum is divided out where it matters. In place, and
     # in float64: in float32 a sum over 100,000 tokens is off by more than the smallest draws differ.
     shares = logits.to(torch.float64, copy=True)
     shares.sub_(shares.amax(dim=-1, keepdim=True)).div_(temperature).exp_()
@@ -169,10 +169,10 @@ def _draw(
         shares[torch.arange(shares.shape[1], device=logits.device) >= top_k] = 0
     if has_top_p:
         reached = shares.cumsum(dim=-1)
-        # One place further: the token that crosses top_p stays, so at least one token is kept.
+        # Shifted by one place: the token that crosses top_p stays, so at least one token is kept.
         shares[:, 1:][reached[:, :-1] >= top_p * reached[:, -1:]] = 0
     reached = shares.cumsum_(dim=-1)
-    # A draw below 1 times the sum stays below the sum, rounded too, so every draw has its token.
+    # A draw below 1, times the sum, stays below the sum even when rounded, so every draw finds a token.
     chosen = torch.searchsorted(reached, draw * reached[:, -1:], right=True)
     return (chosen if token_ids is None else token_ids.gather(1, chosen)).squeeze(1)
 
@@ -183,12 +183,12 @@ def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim
 
 
 def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int:
-    """Return how many blocks fit: the engine's share of all memory, less what is taken already.
+    """Return how many blocks fit: the engine's share of all memory, less the memory in use.
 
-    Raises `ValueError` that names the numbers if not even two blocks fit (one of them is the null block).
+    Raises a `ValueError` that names the numbers unless two blocks fit (one of them is the null block).
     """
     # A share of the total, as in vLLM: the same setting then means the same limit, whatever else runs on
-    # the device. What other programs take counts against the engine's share.
+    # the device. Memory that other programs use counts against the engine's share.
     taken_bytes = total_bytes - free_bytes
     num_blocks = int(total_bytes * gpu_memory_utilization - taken_bytes) // block_bytes
     if num_blocks < 2:

@@ -13,9 +13,9 @@ from torch import Tensor
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.runner.steps import FlatBatch
 
-NUM_PROGRAMS = 512  # fewer leave multiprocessors of a large GPU idle (an H100 has 132, each with room for a few)
+NUM_PROGRAMS = 512  # with fewer, a large GPU has idle multiprocessors (an H100 has 132, each with room for a few)
 MAX_PARTS = 32
-TILE_BYTES = 16384  # of K, and as many of V: both twice fit into the shared memory of a small GPU
+TILE_BYTES = 16384  # of K, and as many of V: two of each fit into the shared memory of a small GPU
 
 
 @triton.jit
@@ -75,8 +75,8 @@ def paged_attention_kernel(
 ) -> None:
     """One program per request, K/V head, tile of the request's tokens and part of its keys.
 
-    With one part `output` is [T, heads, head_dim]. Else it is float32 [T, heads, num_parts, head_dim], not yet divided,
-    and `sums` [T, heads, num_parts, 2] gets the largest score of each part and the sum of its weights, relative to it.
+    With one part `output` is [T, heads, head_dim]. Otherwise it is float32 [T, heads, num_parts, head_dim], not divided
+    yet, and `sums` [T, heads, num_parts, 2] gets each part's largest score, and the sum of its weights relative to it.
     """
     request, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     tile, part = tl.program_id(2) // num_parts, tl.program_id(2) % num_parts
@@ -106,7 +106,7 @@ def paged_attention_kernel(
     for first in range(part * length, end, keys_tile):
         seen = first + tl.arange(0, keys_tile)
         is_key = seen < end
-        # Several blocks at once: each key asks the table for its own block.
+        # Several blocks at once: each key looks up its own block in the table.
         blocks = tl.load(block_tables + request * table_stride + seen // block_size, mask=is_key, other=0)
         slots = blocks.to(tl.int64) * block_size + seen % block_size
         offsets = (slots[:, None] * num_kv_heads + kv_head) * head_dim + dims[None, :]
@@ -116,7 +116,7 @@ def paged_attention_kernel(
         scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * scale
         scores = tl.where(seen[None, :] <= positions[:, None], scores, -float("inf"))
         new_largest = tl.maximum(largest, tl.max(scores, axis=1))
-        # A row that has seen no key yet stays at minus infinity, from which nothing can be taken off.
+        # A row that has seen no key yet stays at minus infinity, from which nothing can be subtracted.
         shift = tl.where(new_largest == -float("inf"), 0.0, new_largest)
         # A larger score makes every earlier weight smaller, by one factor for both sums.
         shrink = tl.exp(largest - shift)
@@ -172,8 +172,8 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     """Attend from each token to its request's tokens up to itself, as phase 6's `paged_attention` does.
 
     query [T, heads, head_dim], which may be a view like K; contiguous caches [blocks, block_size, kv_heads, head_dim].
-    Of the batch it reads `block_tables`, `seq_lens` and `query_start_loc`, and on the host `query_lens` alone. Sums are
-    taken in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
+    From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`, and on the host only `query_lens`. It sums
+    in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
     """
     num_tokens, num_heads, head_dim = query.shape
     block_size, num_kv_heads = key_cache.shape[1:3]
@@ -181,7 +181,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     rows_tile = max(16 if max(batch.query_lens) == 1 else 64, triton.next_power_of_2(group))
     keys_tile = min(128, max(16, TILE_BYTES // (dim_tile * key_cache.element_size())))
     num_tiles = cdiv(max(batch.query_lens), rows_tile // group)
-    # How long the requests are only the device knows: a part is a share of each one's own keys.
+    # Only the device knows the lengths of the requests, so a part is a share of each request's own keys.
     longest = cdiv(batch.block_tables.shape[1] * block_size, keys_tile)
     wanted = cdiv(NUM_PROGRAMS, len(batch.query_lens) * num_kv_heads * num_tiles)
     num_parts = triton.next_power_of_2(min(wanted, longest, MAX_PARTS))

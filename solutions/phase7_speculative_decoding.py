@@ -42,28 +42,28 @@ def _next_index(token_ids: list[int], token_id: int, start: int, stop: int) -> i
 
 
 class SpeculativeScheduling:
-    """What the scheduler does with drafts. They count as scheduled tokens, and as computed ones until rejected."""
+    """The scheduler's side of drafts, which count as scheduled tokens, and as computed ones until rejected."""
 
     def __init__(self, num_speculative_tokens: int, drafter_has_kv_cache: bool) -> None:
         self.num_speculative_tokens = num_speculative_tokens
         self.drafter_has_kv_cache = drafter_has_kv_cache
 
     def num_lookahead_tokens(self, request: Request) -> int:
-        """Return for how many tokens beyond the scheduled ones the request needs slots.
+        """Return the number of tokens beyond the scheduled ones for which the request needs slots.
 
-        A drafter with a KV cache of its own writes the K and V of its guesses into the slots that follow. A request
+        A drafter with its own KV cache writes the K and V of its guesses into the slots that follow. A request
         that is being admitted gets its first drafts after this step, and slots for them in the next one.
         """
         is_running = request.status is RequestStatus.RUNNING
         return self.num_speculative_tokens if self.drafter_has_kv_cache and is_running else 0
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
-        """Return the blocks of a prefix hit that the drafter can use, too: for one with a KV cache not the last."""
+        """Return the blocks of a prefix hit that the drafter can use too: not the last, if it has a KV cache."""
         # The drafter is one step behind, and may not have computed the end of that block.
         return hit_blocks[:-1] if self.drafter_has_kv_cache else hit_blocks
 
     def schedule_drafts(self, request: Request) -> list[int]:
-        """Take the request's drafts; return those that were scheduled. Its counter has advanced already."""
+        """Take the request's drafts; return those that were scheduled. Its counter has already advanced."""
         # The budget, a threshold or the model's last position may have cut the last tokens off.
         num_scheduled = request.num_computed_tokens - request.num_tokens - request.num_output_placeholders
         drafts = request.spec_token_ids[: max(0, num_scheduled)]
@@ -71,9 +71,9 @@ class SpeculativeScheduling:
         return drafts
 
     def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
-        """Take rejected drafts back from the request's counters. The last sampled token is never a draft."""
+        """Subtract rejected drafts from the request's counters. The last sampled token is never a draft."""
         num_rejected = num_draft_tokens - (num_sampled_tokens - 1)
-        # A request that was preempted since has nothing computed any more.
+        # A request preempted in the meantime has no computed tokens left.
         if request.num_computed_tokens > 0:
             request.take_back(num_rejected)
         if request.num_output_placeholders > 0:
@@ -81,9 +81,9 @@ class SpeculativeScheduling:
 
 
 def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
-    """Return the rows whose logits are needed [S]: of each request with `needs_token` one for each token to sample.
+    """Return the rows whose logits are needed [S]: for each request with `needs_token`, one per token to sample.
 
-    Those are the row of its last known token and the rows of its drafts, which are its last tokens in the batch.
+    These are the rows of its last known token and of its drafts, which are its last tokens in the batch.
     """
     rows: list[int] = []
     end = 0
@@ -95,15 +95,15 @@ def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
 
 
 def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
-    """Return the tokens of one request that a step has generated: at least one, at most one more than drafts.
+    """Return the tokens that a step generated for one request: at least one, at most one more than its drafts.
 
-    `sampled_token_ids[i]` is what the model samples after the known tokens and the first i drafts. It counts as
-    long as all those drafts were right.
+    `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. It counts if
+    all those drafts were right.
     """
     kept: list[int] = []
     for index, token_id in enumerate(sampled_token_ids):
         kept.append(token_id)
-        # After a wrong draft the model has read a text that is not the answer's.
+        # Samples after a wrong draft continue a text that is not the answer.
         if index == len(draft_token_ids) or draft_token_ids[index] != token_id:
             break
     return kept
@@ -117,8 +117,8 @@ def rejection_sample(
 ) -> list[int]:
     """Return the tokens of one request whose k drafts were drawn from `draft_probs` [k, vocab].
 
-    Draft i is kept with probability min(1, target / draft). The first one that is not kept is replaced by a token drawn
-    from what the target has more than the drafter, and ends the list; after k kept drafts comes a token of the last
+    Draft i is kept with probability min(1, target / draft). The first rejected draft is replaced by a token drawn from
+    the target's surplus over the drafter, which ends the list; k kept drafts are followed by a token from the last
     row of `target_probs` [k + 1, vocab]. So every token has the target's distribution (Leviathan 2023, Chen 2023).
     `draws[i]` are two random numbers for row i, 0 <= draw < 1: whether to keep the draft, and which token to draw.
     """
@@ -126,13 +126,13 @@ def rejection_sample(
         keep, choose = draws[row]
         if keep * draft_probs[row, token_id] >= target_probs[row, token_id]:
             surplus = (target_probs[row] - draft_probs[row]).clamp(min=0)
-            # Rounding can leave nothing of two distributions that are the same.
+            # Rounding can leave no surplus if the two distributions are equal.
             weights = surplus if surplus.any() else target_probs[row]
             return [*draft_token_ids[:row], _token_at(choose, weights)]
     return [*draft_token_ids, _token_at(draws[len(draft_token_ids)][1], target_probs[len(draft_token_ids)])]
 
 
 def _token_at(draw: float, weights: "Tensor") -> int:
-    """Return the first token at which the sum of the weights exceeds this share of their total."""
+    """Return the first token at which the sum of the weights exceeds `draw` times their total."""
     sums = weights.double().cumsum(dim=-1)
     return int((sums > draw * sums[-1]).int().argmax())

@@ -1,4 +1,4 @@
-"""Phase 8, reference: planning a step while the one before it is still being computed.
+"""Phase 8, reference: planning a step while the previous one is still being computed.
 
 vLLM: `AsyncScheduler` in `v1/core/sched/async_scheduler.py`, and `_update_states` and `_prepare_input_ids` in
 `v1/worker/gpu_model_runner.py`.
@@ -12,21 +12,21 @@ from mini_vllm.core.step import ScheduledRequest
 
 
 class PlaceholderScheduling:
-    """Output tokens that are scheduled to be sampled, but not known yet, are counted as placeholders."""
+    """Counts the output tokens that are scheduled to be sampled but not known yet: placeholders."""
 
     def __init__(self, num_speculative_tokens: int) -> None:
         self.num_speculative_tokens = num_speculative_tokens
 
     def is_surely_over(self, request: Request) -> bool:
         """Return whether the step in flight will reach the request's `max_tokens`, whatever it samples."""
-        # Computed and in flight, less the placeholders, is one short of the known tokens. So this is the known tokens
-        # and one more: the step in flight brings at least one, even if all its drafts are rejected.
+        # Computed tokens, those in flight included, less the placeholders are the known tokens less one. So this is
+        # the known tokens plus one: the step in flight produces at least one, even if all its drafts are rejected.
         num_at_least = request.num_computed_tokens + 2 - request.num_output_placeholders
         most = request.num_prompt_tokens + request.sampling_params.max_tokens
         return request.num_output_placeholders > 0 and num_at_least >= most
 
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
-        """Count the output tokens that a step will bring if it samples; its tokens are counted as computed already.
+        """Count the output tokens that a step will produce if it samples; its tokens already count as computed.
 
         The next step then verifies stand-ins for drafts that are not known yet: -1.
         """
@@ -43,11 +43,11 @@ class PlaceholderScheduling:
 def correct_share(
     scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]
 ) -> ScheduledRequest:
-    """Return a request's share of a step that was planned ahead as it has to be computed, and change nothing.
+    """Return the corrected share of a request in a step that was planned ahead, and change nothing.
 
-    The plan took the drafts of the step before for accepted, so the share begins `num_rejected_tokens` earlier. Its
-    stand-ins become `draft_token_ids`, the drafts that were proposed since: the first of them if the plan has fewer
-    places, and a shorter share if it has more.
+    The plan assumed that all drafts of the previous step are accepted, so the share begins `num_rejected_tokens`
+    earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since: only the first of them if the plan has
+    fewer places, and a shorter share if it has more.
     """
     drafts = list(draft_token_ids[: len(scheduled.draft_token_ids)])
     num_without_drafts = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def next_positions(nfa: Nfa, positions: frozenset[int], byte: int) -> frozenset[int]:
-    """Return the positions that can have read `byte` if it comes after one of `positions` has read."""
+    """Return the positions that read `byte` and may follow one of `positions`."""
     return frozenset(after for before in positions for after in nfa.follows[before] if byte in nfa.reads[after])
 
 
@@ -61,7 +61,7 @@ def _without_dead_ends(transitions: list[dict[int, int]], accepting: set[int]) -
 
 
 class RegexTokenMasks:
-    """Which tokens a DFA allows in each state; worked out when a state is first asked for."""
+    """The tokens that a DFA allows in each state, worked out on the first use of a state."""
 
     def __init__(self, dfa: Dfa, vocabulary: TrieNode, vocab_size: int, eos_token_ids: frozenset[int]) -> None:
         self.dfa, self.vocabulary = dfa, vocabulary
@@ -71,12 +71,12 @@ class RegexTokenMasks:
         self._rows: dict[int, NDArray[np.int32]] = {}
 
     def next_states(self, state: int) -> dict[int, int]:
-        """Return token id to the state after it, for each token that is allowed in `state`.
+        """Return the next state by token id, for each token that is allowed in `state`.
 
         Where the text may end, an end-of-text token leads to `TERMINATED`, after which nothing is allowed.
         """
         if state not in self._next_states:
-            # One walk over both: where the DFA cannot go, all tokens that begin so are passed over at once.
+            # One walk over both: where the DFA cannot go, all tokens with that beginning are skipped at once.
             found = dict.fromkeys(self.eos_token_ids, TERMINATED) if state in self.dfa.accepting else {}
             to_visit = [(self.vocabulary, state)] if state != TERMINATED else []
             while to_visit:
@@ -88,7 +88,7 @@ class RegexTokenMasks:
         return self._next_states[state]
 
     def bitmask_row(self, state: int) -> NDArray[np.int32]:
-        """Return the words of a row of a bitmask [cdiv(vocab, 32)]: bit i of word w is token 32 * w + i."""
+        """Return the words of a bitmask row [cdiv(vocab, 32)]: bit i of word w is for token 32 * w + i."""
         if state not in self._rows:
             allowed = np.zeros(32 * self.num_words, dtype=bool)
             allowed[list(self.next_states(state))] = True
@@ -109,7 +109,7 @@ def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> N
 
 
 class RegexGrammar:
-    """A `Grammar`: the states that one request has been in."""
+    """A `Grammar` that keeps the states which one request has passed through."""
 
     def __init__(self, masks: RegexTokenMasks) -> None:
         self.masks = masks
@@ -121,7 +121,7 @@ class RegexGrammar:
         return len(self.states) - 1
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
-        """Move on by these tokens. False at the first one that is not allowed; those before it are accepted."""
+        """Accept tokens up to the first that is not allowed; return whether all were accepted."""
         for token_id in tokens:
             state = self.masks.next_states(self.states[-1]).get(token_id)
             if state is None:
@@ -130,7 +130,7 @@ class RegexGrammar:
         return True
 
     def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
-        """Return the first of these tokens, as many as could be accepted, and stay in place."""
+        """Return the longest beginning of `tokens` that could be accepted, but accept nothing."""
         num_before = self.num_processed_tokens
         self.accept_tokens("", tokens)
         num_valid = self.num_processed_tokens - num_before
@@ -142,9 +142,9 @@ class RegexGrammar:
         del self.states[len(self.states) - num_tokens :]
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
-        """Set a row's bits: 1 for each token that is allowed next. When terminated all are."""
+        """Set a row's bits: 1 for each token that is allowed next, and for all tokens once terminated."""
         bitmask[row] = -1 if self.is_terminated() else self.masks.bitmask_row(self.states[-1])
 
     def is_terminated(self) -> bool:
-        """Return whether the text has been ended by an end-of-text token."""
+        """Return whether an end-of-text token has ended the text."""
         return self.states[-1] == TERMINATED

@@ -1,6 +1,6 @@
-"""Phase 10: K and V that lie elsewhere, and how they come back.
+"""Phase 10: K and V in a second memory, and how they come back.
 
-The scheduler asks the connector while it plans; the worker moves the blocks before the forward pass of the step.
+The scheduler calls the connector while it plans; the worker moves the blocks before the forward pass of the step.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class HostBlockStore:
-    """A `BlockStore` in the host's memory, of at most `max_bytes`; those unused for longest are forgotten."""
+    """A `BlockStore` in host memory, of at most `max_bytes`; it forgets the least recently used blocks."""
 
     def __init__(self, max_bytes: int) -> None:
         raise NotImplementedError("Phase 10, task 1: keep what is given")
@@ -23,21 +23,21 @@ class HostBlockStore:
     def lookup(self, block_hashes: Sequence[bytes]) -> int:
         """Return how many of these blocks are stored, up to the first that is not; they count as used now.
 
-        The first of them counts as used last: without it the others cannot be used.
+        The first block counts as used last, because the others are useless without it.
         """
         raise NotImplementedError("Phase 10, task 1: lookup")
 
     def get(self, block_hash: bytes) -> "Tensor | None":
-        """Return a block, None if it is not there. That is no use of it."""
+        """Return a block, or None if it is not stored. This does not count as a use."""
         raise NotImplementedError("Phase 10, task 1: get")
 
     def put(self, block_hash: bytes, block: "Tensor") -> None:
-        """Store a block, which then was used last. One that is larger than the store is not stored."""
+        """Store a block as the one used last. A block larger than the store is not stored."""
         raise NotImplementedError("Phase 10, task 1: put")
 
 
 class BlockStoreConnector:
-    """A `KVConnector`, the scheduler side, over a store. With `saves_ended` blocks of ended requests are saved, too."""
+    """A `KVConnector`, the scheduler side, over a store. With `saves_ended` it also saves blocks of ended requests."""
 
     def __init__(self, store: BlockStore, block_size: int, saves_ended: bool = True) -> None:
         raise NotImplementedError("Phase 10, task 2: keep what is given")
@@ -45,13 +45,13 @@ class BlockStoreConnector:
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         """Return how many tokens after the first `num_computed_tokens` are stored, in whole blocks, and False.
 
-        At most `num_tokens - 1` tokens are computed then: the last one is always computed here. False: the blocks are
-        loaded within the step. Asked again in every step in which the request waits.
+        At most `num_tokens - 1` tokens are computed then: the last one is always computed here. False means that the
+        blocks are loaded within the step. Called again in every step in which the request waits.
         """
         raise NotImplementedError("Phase 10, task 2: get_num_new_matched_tokens")
 
     def update_state_after_alloc(self, request: Request, block_ids: Sequence[int], num_external_tokens: int) -> None:
-        """Note the blocks to load in this step: those after the prefix hit that was last told, in their order.
+        """Note the blocks to load in this step, in order: those after the prefix hit that was last reported.
 
         `block_ids` is the whole table: hit blocks, blocks to load, blocks to compute.
         """
@@ -60,7 +60,7 @@ class BlockStoreConnector:
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must be held, because the next step saves some of them.
 
-        Of aborted and failed requests nothing is saved. Whatever else was noted of a request is forgotten.
+        Nothing of aborted and failed requests is saved. All other notes about a request are forgotten.
         """
         raise NotImplementedError("Phase 10, task 4: request_finished")
 
@@ -69,12 +69,12 @@ class BlockStoreConnector:
         raise NotImplementedError("Phase 10, task 4: request_preempted")
 
     def build_connector_meta(self) -> KVConnectorMetadata:
-        """Return what the worker side is to load and to save in the step that was planned, and begin anew."""
+        """Return the blocks that the worker side must load and save in the planned step, and begin anew."""
         raise NotImplementedError("Phase 10, task 3: build_connector_meta")
 
 
 class BlockStoreWorker:
-    """A `KVConnectorWorker`: it copies blocks between the tensors of the KV cache and a store.
+    """A `KVConnectorWorker` that copies blocks between the tensors of the KV cache and a store.
 
     `kv_caches` are [blocks, block_size, kv_heads, head_dim] each; a block in the store is [caches, ...].
     """
@@ -83,9 +83,9 @@ class BlockStoreWorker:
         raise NotImplementedError("Phase 10, task 5: keep what is given")
 
     def start_step(self, metadata: KVConnectorMetadata) -> KVConnectorOutput:
-        """Save and load the blocks of a step; report the requests that were saved and the blocks that did not come.
+        """Save and load the blocks of a step; report the saved requests and the blocks that are missing.
 
-        A block that one request gives back may be loaded for another in the same step: what it holds is read first.
-        Blocks that are stored already are not copied. In the end the first block of a request counts as used last.
+        A block that one request gives back may be loaded for another in the same step, so its content is read first.
+        Blocks that are already stored are not copied. At the end the first block of a request counts as used last.
         """
         raise NotImplementedError("Phase 10, task 5: start_step")

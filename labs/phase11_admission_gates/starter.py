@@ -1,6 +1,6 @@
 """Phase 11: adapters and images, from the admission of a request to the product of its rows.
 
-The scheduler asks the gate, the encoder cache and the two functions; the runner calls `bgmv` for each linear layer.
+The scheduler calls the gate, the encoder cache and the two functions; the runner calls `bgmv` for each linear layer.
 """
 
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ class AdapterGate(Gate):
         raise NotImplementedError("Phase 11, task 1: start_step")
 
     def is_open(self, request: Request) -> bool:
-        """Return whether the step still has a place for the request's adapter, or needs none for it."""
+        """Return whether the step still has a place for the request's adapter, or the request needs none."""
         raise NotImplementedError("Phase 11, task 1: is_open")
 
     def limit(self, request: Request, num_computed_tokens: int, num_new_tokens: int) -> int:
@@ -32,16 +32,16 @@ class AdapterGate(Gate):
         raise NotImplementedError("Phase 11, task 1: limit")
 
     def slots_allocated(self, request: Request) -> None:
-        """The request is part of the plan, and so is its adapter."""
+        """Add the request and its adapter to the plan."""
         raise NotImplementedError("Phase 11, task 1: slots_allocated")
 
     def freed(self, request: Request) -> None:
-        """The request is no longer part of the plan; its adapter is if a different request of the plan has it."""
+        """Remove the request from the plan; its adapter stays if another request of the plan has it."""
         raise NotImplementedError("Phase 11, task 1: freed")
 
 
 class EncoderCacheManager:
-    """Which encodings exist, over `cache_size` embeddings, and which requests need them; see `EncoderCache`."""
+    """The cached encodings, up to `cache_size` embeddings, and the requests that need them; see `EncoderCache`."""
 
     num_free_slots: int
     cached: dict[str, set[str]]
@@ -52,21 +52,21 @@ class EncoderCacheManager:
         raise NotImplementedError("Phase 11, task 2: set what `EncoderCache` has")
 
     def refer(self, request: Request, image: MultiModalFeatureSpec) -> bool:
-        """Count the request as a user of the image's encoding; False if there is none."""
+        """Count the request as a user of the image's encoding; return False if there is no encoding."""
         raise NotImplementedError("Phase 11, task 2: refer")
 
     def make_room(self, num_embeds: int) -> bool:
-        """Evict the encodings that have been without a user longest until `num_embeds` fit; all that or nothing."""
+        """Evict the encodings that have been unused longest until `num_embeds` fit, or nothing if they cannot fit."""
         raise NotImplementedError("Phase 11, task 2: make_room")
 
     def allocate(self, request: Request, image: MultiModalFeatureSpec) -> None:
-        """Take the place of an encoding that this step computes, with the request as its user."""
+        """Reserve room for an encoding that this step computes, with the request as its user."""
         raise NotImplementedError("Phase 11, task 2: allocate")
 
     def release(self, request: Request, image: MultiModalFeatureSpec) -> None:
-        """The request needs the encoding no longer. The last user to leave makes it freeable, not free.
+        """Remove the request from the encoding's users. The last user to leave makes it freeable, not free.
 
-        Nothing happens if there is no encoding, or if the request is none of its users.
+        Nothing happens if there is no encoding, or if the request does not use it.
         """
         raise NotImplementedError("Phase 11, task 2: release")
 
@@ -76,7 +76,7 @@ def schedule_encoder_inputs(
 ) -> tuple[list[int], int]:
     """Return the images to encode, as indices of `request.mm_features`, and how many of the new tokens are computed.
 
-    At most `budget` embeddings are encoded. Evicts for them, and allocates nothing.
+    At most `budget` embeddings are encoded. Evicts encodings to make room, but allocates nothing.
     """
     raise NotImplementedError("Phase 11, task 3: schedule_encoder_inputs")
 
@@ -84,14 +84,14 @@ def schedule_encoder_inputs(
 def generate_block_hash_extra_keys(
     request: Request, start_token_idx: int, end_token_idx: int
 ) -> tuple[str | None, ...]:
-    """Return what the hash of the block with these tokens depends on besides them: salt, adapter, then the images."""
+    """Return the extra keys of the block with these tokens: salt, adapter, then the images."""
     raise NotImplementedError("Phase 11, task 4: generate_block_hash_extra_keys")
 
 
 def bgmv(output: "Tensor", inputs: "Tensor", lora_a: "Tensor", lora_b: "Tensor", indices: "Tensor") -> None:
     """Add to each row of `output` [T, out] the product of its row of `inputs` [T, in] with its adapter, in place.
 
-    Row t has adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which holds the factor
-    alpha / r already; -1 is none, and such a row stays as it is.
+    Row t has adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which contains the factor
+    alpha / r already; -1 means no adapter, and such a row stays as it is.
     """
     raise NotImplementedError("Phase 11, task 5: bgmv")

@@ -20,7 +20,7 @@ def free_outside_window(
     """Free the blocks that the next token does not reach, the last one first; the null block takes their places.
 
     The next token is number `num_computed_tokens`, counted from 0, and reaches `window` tokens, itself included. In
-    each table the null blocks are the first ones.
+    each table the null blocks come first.
     """
     raise NotImplementedError("Phase 12, task 1: free_outside_window")
 
@@ -31,8 +31,8 @@ def allocate_groups(
     """Lengthen the table of every group to `num_blocks` blocks, the first group's first: all of them or none.
 
     Returns the new blocks of each group. None is a refusal, and nothing has changed. A request that is being admitted
-    has its hits in the tables: `pin(table)`, called for each of them, takes these from the free queue and holds them.
-    `pin` is None if the tables are held already.
+    has its hits in the tables: call `pin(table)` for each table to take its hits from the free queue and hold them.
+    `pin` is None if the tables are already held.
     """
     raise NotImplementedError("Phase 12, task 2: allocate_groups")
 
@@ -40,15 +40,15 @@ def allocate_groups(
 def find_sliding_hit(cached: Sequence[int | None], window: int, block_size: int) -> list[int]:
     """Return the table of the longest hit of a layer with a window.
 
-    `cached` has for each block of the prompt the id of a cached block with the same tokens before and in it, or None.
+    For each block of the prompt `cached` has the id of a cached block with the same tokens before and in it, or None.
     The token after the hit reaches `window - 1` tokens of it: the blocks with these must be cached, at least one block,
-    and the null block stands in place of those before. A hit that reaches back to the first token may be shorter.
+    and the null block replaces those before. A hit that reaches back to the first token may be shorter.
     """
     raise NotImplementedError("Phase 12, task 3: find_sliding_hit")
 
 
 def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[int | None], block_size: int) -> Tables:
-    """Return the tables of the longest hit that every group has, equally long.
+    """Return the tables of the longest hit that all groups have in common; all are equally long.
 
     `cached` is as in `find_sliding_hit`, for each group; `windows` has None for full attention, which comes first, and
     at most one window. Full attention needs all blocks from the first on.
@@ -62,6 +62,6 @@ def sliding_attention(
     """Attend from each token to the last `window` tokens of its request up to itself; return [T, heads, head_dim].
 
     query [T, heads, head_dim]; caches [blocks, block_size, kv_heads, head_dim], already holding the step's own K and V.
-    Query head h reads K/V head `h // (heads // kv_heads)`. What the null block holds must not matter.
+    Query head h reads K/V head `h // (heads // kv_heads)`. The null block's content must not matter.
     """
     raise NotImplementedError("Phase 12, task 5: sliding_attention")

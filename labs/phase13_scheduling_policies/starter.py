@@ -1,4 +1,4 @@
-"""Phase 13: two scheduling policies, and one of your own for the league."""
+"""Phase 13: two scheduling policies, and your own for the league."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepV
 
 
 class VirtualTokenCounter(SchedulingPolicy):
-    """Fair shares for tenants: the one that has been served least comes first. (VTC, arXiv 2401.00588.)
+    """Fair shares for tenants: the tenant served least comes first. (VTC, arXiv 2401.00588.)
 
     Service is `input_weight` for each computed prompt token and `output_weight` for each output token. A tenant's
     counter grows by its service divided by its weight in `tenant_weights`, 1 if it has none there.
@@ -16,14 +16,14 @@ class VirtualTokenCounter(SchedulingPolicy):
     def __init__(
         self, input_weight: float = 1.0, output_weight: float = 2.0, tenant_weights: Mapping[str, float] | None = None
     ) -> None:
-        """Keep the three; every counter begins at 0."""
+        """Keep all three; every counter begins at 0."""
         raise NotImplementedError("Phase 13, task 1: keep what is given")
 
     def start_step(self, step: StepView) -> None:
-        """Lift the counter of each tenant that waits now and did not when the last plan was done.
+        """Lift the counter of each tenant that waits now but did not after the last plan.
 
-        The new value is the least counter of the tenants that wait already; if there are none, that of the tenant whose
-        request was the last to leave the queue. A counter that is higher stays.
+        The new value is the lowest counter of the tenants that wait already; without any, that of the tenant whose
+        request was the last to leave the queue. A higher counter stays.
         """
         raise NotImplementedError("Phase 13, task 1: start_step")
 
@@ -46,23 +46,23 @@ class VirtualTokenCounter(SchedulingPolicy):
 class LeastSlackFirst(SchedulingPolicy):
     """The request that can wait for the shortest time comes first, by the three limits of its `service_level`.
 
-    The work that is left is estimated: `seconds_per_token` for each token to compute before the next output token, and
+    The remaining work is estimated: `seconds_per_token` for each token to compute before the next output token, and
     `seconds_per_step` for each output token.
     """
 
     def __init__(self, seconds_per_token: float = 0.0001, seconds_per_step: float = 0.01) -> None:
-        """Keep the two."""
+        """Keep both."""
         raise NotImplementedError("Phase 13, task 2: keep what is given")
 
     def start_step(self, step: StepView) -> None:
-        """Keep the time. It is also when the first tokens of the step before came."""
+        """Keep the time. First tokens of the previous step arrived at that time, too."""
         raise NotImplementedError("Phase 13, task 2: start_step")
 
     def slack(self, request: Request) -> float:
-        """Return for how many seconds the request can wait before it breaks a promise, infinity without one.
+        """Return how many seconds the request can wait before it breaks a promise; infinity without one.
 
-        The least of two: until the next token is due, and until the last one is (after `max_tokens`), each less the
-        work before it. Below 0 a promise is broken already.
+        The smaller of two times: until the next token is due, and until the last one is (after `max_tokens`), each
+        less the work before it. Below 0 a promise is already broken.
         """
         raise NotImplementedError("Phase 13, task 2: slack")
 
@@ -71,11 +71,11 @@ class LeastSlackFirst(SchedulingPolicy):
         raise NotImplementedError("Phase 13, task 2: rank")
 
     def victims(self, running: list[Request]) -> list[Request]:
-        """Return the running requests, the one with the most slack first; of equal ones the last to be admitted."""
+        """Return the running requests, the one with the most slack first; in a tie the last admitted."""
         raise NotImplementedError("Phase 13, task 2: victims")
 
     def sampled(self, request: Request, num_tokens: int) -> None:
-        """Notice first tokens, and forget requests that are finished."""
+        """Note first tokens, and forget finished requests."""
         raise NotImplementedError("Phase 13, task 2: sampled")
 
 

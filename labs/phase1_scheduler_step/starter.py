@@ -1,7 +1,7 @@
 """Phase 1: one step of the scheduler. You write all three functions.
 
 A request has `num_tokens - num_computed_tokens` tokens left to compute. `kv`, `preemption` and `chunks` are given
-here; you will write them in phases 2, 3 and 5. The handout has the rules, `mini-vllm hint 1.1` a hint.
+here; you will write them in phases 2, 3 and 5. The handout has the rules; `mini-vllm hint 1.1` prints a hint.
 """
 
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue
@@ -13,7 +13,7 @@ from mini_vllm.core.stopping import check_stop
 def clamp(num_new: int, budget: int, threshold: int) -> int:
     """Return how many of `num_new` tokens one request may compute in this step.
 
-    At most `threshold` (0 means no such limit), at most what is left of `budget`, never below 0.
+    The result is at most `threshold` (0 means no limit), at most what is left of `budget`, and never below 0.
     """
     raise NotImplementedError("Phase 1, task 1: clamp")
 
@@ -30,8 +30,8 @@ def schedule_step(
 ) -> SchedulerOutput:
     """Plan one step: schedule the running requests in order, then admit waiting ones.
 
-    Requests that are admitted move from `waiting` to `running`. `num_computed_tokens` of a request is
-    set to its prefix hit when it is admitted, and otherwise left alone.
+    Admitted requests move from `waiting` to `running`. Admission sets a request's `num_computed_tokens` to its
+    prefix hit; otherwise the counter is left alone.
     """
     # Task 1.2 is the RUNNING phase, task 1.3 the WAITING phase. A helper function for each keeps them readable.
     raise NotImplementedError("Phase 1, tasks 2 and 3: schedule_step")
@@ -48,7 +48,7 @@ def update_from_output(
 ) -> dict[str, list[int]]:
     """Append the sampled tokens, finish the requests that stop, and free their blocks.
 
-    Goes through the requests in the order of the plan and skips those that are no longer in `requests`.
-    Returns request id to the tokens that were kept: none after a stop.
+    Handles the requests in the order of the plan and skips those that are no longer in `requests`.
+    Returns the tokens kept, by request id: none after a stop.
     """
     raise NotImplementedError("Phase 1, task 4: update_from_output")

@@ -1,8 +1,8 @@
 """Phase 2: KV cache blocks, which requests hold them, and which one is handed out next.
 
 `KVCacheBlock` (given, `mini_vllm/core/block.py`) has an id, a reference count and two links. The prefix cache
-that you are handed is phase 4's; until that is written it finds nothing and does nothing. `mini-vllm hint 2.1` has
-a hint in steps.
+that you are given is phase 4's; until you write that phase it finds nothing and does nothing. `mini-vllm hint 2.1`
+prints a hint in steps.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from mini_vllm.core.request import Request
 
 
 class FreeKVCacheBlockQueue:
-    """A doubly linked list of free blocks. Every operation but `block_ids` takes constant time, however long it is."""
+    """A doubly linked list of free blocks. Every operation except `block_ids` takes constant time."""
 
     num_free_blocks: int
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
-        # Holds the given blocks, in their order.
+        # The queue holds the given blocks, in their order.
         raise NotImplementedError("Phase 2, task 1: make the free queue")
 
     def append(self, block: KVCacheBlock) -> None:
-        """Append a block at the back. It is not in the queue before."""
+        """Append a block at the back. It must not be in the queue already."""
         raise NotImplementedError("Phase 2, task 1: append")
 
     def remove(self, block: KVCacheBlock) -> None:

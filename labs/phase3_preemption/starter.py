@@ -1,7 +1,7 @@
 """Phase 3: which request to preempt when KV blocks run out.
 
-The loop of phase 1 calls `make_room` when a running request is refused memory. The handout has the rules,
-`mini-vllm hint 3.1` a hint in steps.
+The loop of phase 1 calls `make_room` when a running request is refused memory. The handout has the rules;
+`mini-vllm hint 3.1` prints a hint in steps.
 """
 
 import heapq
@@ -54,7 +54,7 @@ class PriorityRequestQueue:
 def choose_victim(running: list[Request], policy: Policy) -> Request:
     """Return the running request to preempt: the last one (`fcfs`), or the least urgent one (`priority`).
 
-    The least urgent request has the largest (priority, arrival time); of several, the first in running order.
+    The least urgent request has the largest (priority, arrival time); in a tie it is the first in running order.
     """
     raise NotImplementedError("Phase 3, task 2: choose_victim")
 

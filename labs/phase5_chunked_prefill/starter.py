@@ -1,6 +1,6 @@
 """Phase 5: how many tokens of a request go into one step.
 
-Your `clamp` of phase 1 is passed in; the caps around it are this phase.
+Your `clamp` from phase 1 is passed in; you write the caps around it.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from mini_vllm.core.request import Request, RequestStatus
 class ChunkedPrefillPolicy:
     """Splits long prompts into chunks, one chunk per step.
 
-    The methods change nothing: not the request, not the lists they are given, not the KV memory.
+    The methods change neither the request, nor the lists they are given, nor the KV memory.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class ChunkedPrefillPolicy:
     ) -> bool:
         """Return whether to admit a waiting request now, given the blocks its later chunks will need.
 
-        Without the guard: always. With it: only if the free blocks hold all its tokens, after what the
-        running requests still need for the tokens they have, plus one block for each to grow into.
+        Without the guard, always. With it, only if the free blocks suffice for all its tokens, for the blocks that
+        the running requests still need for their present tokens, and for one more block for each of them.
         """
         raise NotImplementedError("Phase 5, task 4: admits")
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
-        """Return whether a request that has `num_computed_tokens` after this step gets a token from it."""
+        """Return whether a request with `num_computed_tokens` after this step gets a token from the step."""
         raise NotImplementedError("Phase 5, task 3: should_sample")

@@ -2,7 +2,7 @@
 
 The functions are called by `mini_vllm/runner/paged_model_runner.py` and `mini_vllm/runner/attention.py`. Letters in
 the shapes: T tokens of R requests in this step, S requests that need a token. Lists hold plain integers (Python's or
-numpy's). Tensors that you make have `device=` that of the arguments. The arguments stay as they are, except the caches
+numpy's). Create tensors with `device=` set to the arguments' device. Leave the arguments unchanged, except the caches
 in `write_kv`. A batch has at least one request, but S may be 0.
 """
 
@@ -70,7 +70,7 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
     probabilities reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1.
     Then walk through the kept tokens until the probabilities add up to more than the draw: from the likeliest on
     in a row with a cut (`top_k` over 0 or `top_p` under 1), by token id in a row without, which needs no sorting.
-    Computed in float64, whatever the dtype of the logits. Of equal logits any counts as the likelier one.
+    Computed in float64, whatever the dtype of the logits. Equal logits may come in any order.
     """
     raise NotImplementedError("Phase 6, task 5: sample")
 
@@ -81,8 +81,8 @@ def kv_block_bytes(num_layers: int, block_size: int, num_kv_heads: int, head_dim
 
 
 def num_blocks_that_fit(total_bytes: int, free_bytes: int, gpu_memory_utilization: float, block_bytes: int) -> int:
-    """Return how many blocks fit: the engine's share of all memory, less what is taken already.
+    """Return how many blocks fit: the engine's share of all memory, less the memory in use.
 
-    Raises `ValueError` that names the numbers if not even two blocks fit (one of them is the null block).
+    Raises a `ValueError` that names the numbers unless two blocks fit (one of them is the null block).
     """
     raise NotImplementedError("Phase 6, task 6: num_blocks_that_fit")

@@ -1,7 +1,7 @@
 """Phase 6, task 8 (optional): the cache's two inner loops as Triton kernels.
 
 They run on a GPU; without one, the tests use Triton's interpreter. On a GPU the runner uses the kernels
-as soon as all five functions are written. `mini-vllm hint 6.8` has a hint in steps.
+as soon as all five functions are written. `mini-vllm hint 6.8` prints a hint in steps.
 """
 # mypy: disable-error-code="untyped-decorator, misc"
 
@@ -11,9 +11,9 @@ from torch import Tensor
 
 from mini_vllm.runner.steps import FlatBatch
 
-NUM_PROGRAMS = 512  # fewer leave multiprocessors of a large GPU idle (an H100 has 132, each with room for a few)
+NUM_PROGRAMS = 512  # with fewer, a large GPU has idle multiprocessors (an H100 has 132, each with room for a few)
 MAX_PARTS = 32
-TILE_BYTES = 16384  # of K, and as many of V: both twice fit into the shared memory of a small GPU
+TILE_BYTES = 16384  # of K, and as many of V: two of each fit into the shared memory of a small GPU
 
 
 @triton.jit
@@ -62,8 +62,8 @@ def paged_attention_kernel(
 ) -> None:
     """One program per request, K/V head, tile of the request's tokens and part of its keys.
 
-    With one part `output` is [T, heads, head_dim]. Else it is float32 [T, heads, num_parts, head_dim], not yet divided,
-    and `sums` [T, heads, num_parts, 2] gets the largest score of each part and the sum of its weights, relative to it.
+    With one part `output` is [T, heads, head_dim]. Otherwise it is float32 [T, heads, num_parts, head_dim], not divided
+    yet, and `sums` [T, heads, num_parts, 2] gets each part's largest score, and the sum of its weights relative to it.
     """
     raise NotImplementedError("Phase 6, task 8: paged_attention_kernel")
 
@@ -94,7 +94,7 @@ def paged_attention(query: Tensor, key_cache: Tensor, value_cache: Tensor, batch
     """Attend from each token to its request's tokens up to itself, as phase 6's `paged_attention` does.
 
     query [T, heads, head_dim], which may be a view like K; contiguous caches [blocks, block_size, kv_heads, head_dim].
-    Of the batch it reads `block_tables`, `seq_lens` and `query_start_loc`, and on the host `query_lens` alone. Sums are
-    taken in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
+    From the batch it reads `block_tables`, `seq_lens` and `query_start_loc`, and on the host only `query_lens`. It sums
+    in float32, whatever the dtype. The result is new and contiguous, with the query's dtype.
     """
     raise NotImplementedError("Phase 6, task 8: paged_attention")

@@ -25,46 +25,46 @@ def propose_by_lookup(
 
 
 class SpeculativeScheduling:
-    """What the scheduler does with drafts. They count as scheduled tokens, and as computed ones until rejected."""
+    """The scheduler's side of drafts, which count as scheduled tokens, and as computed ones until rejected."""
 
     def __init__(self, num_speculative_tokens: int, drafter_has_kv_cache: bool) -> None:
-        """Keep both: the most drafts of a request, and whether the drafter computes K and V of its own."""
+        """Keep both: the maximum number of drafts per request, and whether the drafter computes its own K and V."""
         raise NotImplementedError("Phase 7, tasks 2 and 3: keep the settings")
 
     def num_lookahead_tokens(self, request: Request) -> int:
-        """Return for how many tokens beyond the scheduled ones the request needs slots.
+        """Return the number of tokens beyond the scheduled ones for which the request needs slots.
 
-        A drafter with a KV cache of its own writes the K and V of its guesses into the slots that follow. A request
+        A drafter with its own KV cache writes the K and V of its guesses into the slots that follow. A request
         that is being admitted gets its first drafts after this step, and slots for them in the next one.
         """
         raise NotImplementedError("Phase 7, task 3: num_lookahead_tokens")
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
-        """Return the blocks of a prefix hit that the drafter can use, too: for one with a KV cache not the last."""
+        """Return the blocks of a prefix hit that the drafter can use too: not the last, if it has a KV cache."""
         raise NotImplementedError("Phase 7, task 3: usable_hit_blocks")
 
     def schedule_drafts(self, request: Request) -> list[int]:
-        """Take the request's drafts; return those that were scheduled. Its counter has advanced already."""
+        """Take the request's drafts; return those that were scheduled. Its counter has already advanced."""
         raise NotImplementedError("Phase 7, task 2: schedule_drafts")
 
     def roll_back(self, request: Request, num_draft_tokens: int, num_sampled_tokens: int) -> None:
-        """Take rejected drafts back from the request's counters. The last sampled token is never a draft."""
+        """Subtract rejected drafts from the request's counters. The last sampled token is never a draft."""
         raise NotImplementedError("Phase 7, task 2: roll_back")
 
 
 def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
-    """Return the rows whose logits are needed [S]: of each request with `needs_token` one for each token to sample.
+    """Return the rows whose logits are needed [S]: for each request with `needs_token`, one per token to sample.
 
-    Those are the row of its last known token and the rows of its drafts, which are its last tokens in the batch.
+    These are the rows of its last known token and of its drafts, which are its last tokens in the batch.
     """
     raise NotImplementedError("Phase 7, task 4: select_logits_rows")
 
 
 def accept_drafts(draft_token_ids: Sequence[int], sampled_token_ids: Sequence[int]) -> list[int]:
-    """Return the tokens of one request that a step has generated: at least one, at most one more than drafts.
+    """Return the tokens that a step generated for one request: at least one, at most one more than its drafts.
 
-    `sampled_token_ids[i]` is what the model samples after the known tokens and the first i drafts. It counts as
-    long as all those drafts were right.
+    `sampled_token_ids[i]` is the model's sample after the known tokens and the first i drafts. It counts if
+    all those drafts were right.
     """
     raise NotImplementedError("Phase 7, task 5: accept_drafts")
 
@@ -77,8 +77,8 @@ def rejection_sample(
 ) -> list[int]:
     """Return the tokens of one request whose k drafts were drawn from `draft_probs` [k, vocab].
 
-    Draft i is kept with probability min(1, target / draft). The first one that is not kept is replaced by a token drawn
-    from what the target has more than the drafter, and ends the list; after k kept drafts comes a token of the last
+    Draft i is kept with probability min(1, target / draft). The first rejected draft is replaced by a token drawn from
+    the target's surplus over the drafter, which ends the list; k kept drafts are followed by a token from the last
     row of `target_probs` [k + 1, vocab]. So every token has the target's distribution (Leviathan 2023, Chen 2023).
     `draws[i]` are two random numbers for row i, 0 <= draw < 1: whether to keep the draft, and which token to draw.
     """

@@ -1,4 +1,4 @@
-"""Phase 8: planning a step while the one before it is still being computed.
+"""Phase 8: planning a step while the previous one is still being computed.
 
 The scheduler calls the class, the runner calls the function.
 """
@@ -11,10 +11,10 @@ from mini_vllm.core.step import ScheduledRequest
 
 
 class PlaceholderScheduling:
-    """Output tokens that are scheduled to be sampled, but not known yet, are counted as placeholders."""
+    """Counts the output tokens that are scheduled to be sampled but not known yet: placeholders."""
 
     def __init__(self, num_speculative_tokens: int) -> None:
-        """Keep the number of drafts that every request gets, 0 without drafts. All else is in the request."""
+        """Keep the number of drafts per request, 0 without drafts. Everything else is in the request."""
         raise NotImplementedError("Phase 8, task 1: keep the number of drafts")
 
     def is_surely_over(self, request: Request) -> bool:
@@ -22,7 +22,7 @@ class PlaceholderScheduling:
         raise NotImplementedError("Phase 8, task 2: is_surely_over")
 
     def take_placeholders(self, request: Request, num_draft_tokens: int) -> None:
-        """Count the output tokens that a step will bring if it samples; its tokens are counted as computed already.
+        """Count the output tokens that a step will produce if it samples; its tokens already count as computed.
 
         The next step then verifies stand-ins for drafts that are not known yet: -1.
         """
@@ -36,10 +36,10 @@ class PlaceholderScheduling:
 def correct_share(
     scheduled: ScheduledRequest, num_rejected_tokens: int, draft_token_ids: Sequence[int]
 ) -> ScheduledRequest:
-    """Return a request's share of a step that was planned ahead as it has to be computed, and change nothing.
+    """Return the corrected share of a request in a step that was planned ahead, and change nothing.
 
-    The plan took the drafts of the step before for accepted, so the share begins `num_rejected_tokens` earlier. Its
-    stand-ins become `draft_token_ids`, the drafts that were proposed since: the first of them if the plan has fewer
-    places, and a shorter share if it has more.
+    The plan assumed that all drafts of the previous step are accepted, so the share begins `num_rejected_tokens`
+    earlier. Its stand-ins become `draft_token_ids`, the drafts proposed since: only the first of them if the plan has
+    fewer places, and a shorter share if it has more.
     """
     raise NotImplementedError("Phase 8, task 3: correct_share")

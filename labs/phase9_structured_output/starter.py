@@ -1,6 +1,6 @@
 """Phase 9: from a regex to a mask over the logits.
 
-The engine calls `build_dfa` in the background; the runner asks the masks and the grammar in every step.
+The engine calls `build_dfa` in the background; the runner uses the masks and the grammar in every step.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def next_positions(nfa: Nfa, positions: frozenset[int], byte: int) -> frozenset[int]:
-    """Return the positions that can have read `byte` if it comes after one of `positions` has read."""
+    """Return the positions that read `byte` and may follow one of `positions`."""
     raise NotImplementedError("Phase 9, task 1: next_positions")
 
 
@@ -31,20 +31,20 @@ def build_dfa(nfa: Nfa, alphabet: frozenset[int]) -> Dfa:
 
 
 class RegexTokenMasks:
-    """Which tokens a DFA allows in each state; worked out when a state is first asked for."""
+    """The tokens that a DFA allows in each state, worked out on the first use of a state."""
 
     def __init__(self, dfa: Dfa, vocabulary: TrieNode, vocab_size: int, eos_token_ids: frozenset[int]) -> None:
         raise NotImplementedError("Phase 9, task 3: keep what is given")
 
     def next_states(self, state: int) -> dict[int, int]:
-        """Return token id to the state after it, for each token that is allowed in `state`.
+        """Return the next state by token id, for each token that is allowed in `state`.
 
         Where the text may end, an end-of-text token leads to `TERMINATED`, after which nothing is allowed.
         """
         raise NotImplementedError("Phase 9, task 3: next_states")
 
     def bitmask_row(self, state: int) -> NDArray[np.int32]:
-        """Return the words of a row of a bitmask [cdiv(vocab, 32)]: bit i of word w is token 32 * w + i."""
+        """Return the words of a bitmask row [cdiv(vocab, 32)]: bit i of word w is for token 32 * w + i."""
         raise NotImplementedError("Phase 9, task 3: bitmask_row")
 
 
@@ -57,7 +57,7 @@ def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> N
 
 
 class RegexGrammar:
-    """A `Grammar`: the states that one request has been in."""
+    """A `Grammar` that keeps the states which one request has passed through."""
 
     def __init__(self, masks: RegexTokenMasks) -> None:
         raise NotImplementedError("Phase 9, task 5: keep what is given")
@@ -68,11 +68,11 @@ class RegexGrammar:
         raise NotImplementedError("Phase 9, task 5: num_processed_tokens")
 
     def accept_tokens(self, request_id: str, tokens: Sequence[int]) -> bool:
-        """Move on by these tokens. False at the first one that is not allowed; those before it are accepted."""
+        """Accept tokens up to the first that is not allowed; return whether all were accepted."""
         raise NotImplementedError("Phase 9, task 5: accept_tokens")
 
     def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
-        """Return the first of these tokens, as many as could be accepted, and stay in place."""
+        """Return the longest beginning of `tokens` that could be accepted, but accept nothing."""
         raise NotImplementedError("Phase 9, task 5: validate_tokens")
 
     def rollback(self, num_tokens: int) -> None:
@@ -80,9 +80,9 @@ class RegexGrammar:
         raise NotImplementedError("Phase 9, task 5: rollback")
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
-        """Set a row's bits: 1 for each token that is allowed next. When terminated all are."""
+        """Set a row's bits: 1 for each token that is allowed next, and for all tokens once terminated."""
         raise NotImplementedError("Phase 9, task 5: fill_bitmask")
 
     def is_terminated(self) -> bool:
-        """Return whether the text has been ended by an end-of-text token."""
+        """Return whether an end-of-text token has ended the text."""
         raise NotImplementedError("Phase 9, task 5: is_terminated")
