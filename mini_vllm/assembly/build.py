@@ -11,6 +11,7 @@ from mini_vllm.assembly.open_runner import open_runner, with_drafts
 from mini_vllm.assembly.open_transfers import transfers_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.engine.block_contents import ContentsChecker
 from mini_vllm.engine.engine_parts import EngineParts
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import DraftStatistics, InvariantChecker, StepObserver
@@ -64,6 +65,7 @@ def build_engine(
         observers.append(DraftStatistics(config.speculative_config.num_speculative_tokens))
     if config.check_invariants:
         observers.append(InvariantChecker(scheduler, config.policy if scheduling_policy is None else "priority"))
+        observers.append(ContentsChecker(scheduler, results_are_late=electives.async_scheduling is not None))
     grammars = None
     if electives.structured_output is not None and lineup.runner != "absent":
         grammars = StructuredOutputManager(electives.structured_output, opened.tokenizer, runner.vocab_size)

@@ -11,10 +11,7 @@ from mini_vllm.core.interfaces import KVCacheManager
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
-
-
-class InvariantError(AssertionError):
-    """The engine's state is inconsistent: a bug in one of its parts, not in the input."""
+from mini_vllm.core.step_checks import InvariantError as InvariantError
 
 
 def require(condition: bool, message: str) -> None:

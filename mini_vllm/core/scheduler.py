@@ -6,6 +6,7 @@ from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.core.step import KVConnectorOutput, ScheduledRequest, SchedulerOutput
+from mini_vllm.core.step_checks import check_kept
 
 
 class Scheduler:
@@ -36,6 +37,8 @@ class Scheduler:
         self.finished_req_ids: set[str] = set()
         self._to_roll_back: list[ScheduledRequest] | None = None
         self._half_updated: dict[str, int] = {}
+        self._before_update: dict[str, Request] = {}
+        self._num_tokens_before: dict[str, int] = {}
         self._make_parts = make_parts
         self._use(make_parts())
 
@@ -67,6 +70,7 @@ class Scheduler:
     def schedule(self) -> SchedulerOutput:
         """Plan the next step and count its tokens as computed. Its results only ever correct that count."""
         self.finished_req_ids.clear()
+        self._before_update = {}
         self.gates.start_step()
         scheduler_output = self.functions.schedule_step(
             self.running,
@@ -122,7 +126,9 @@ class Scheduler:
         """
         requests = self.requests
         sampled_token_ids = self.gates.without_lost(sampled_token_ids, transfers, self.running)
+        self._before_update = dict(requests)
         self._half_updated = {name: len(requests[name].all_token_ids) for name in sampled_token_ids if name in requests}
+        self._num_tokens_before = self._half_updated
         self._to_roll_back = None
         if self.ahead is None:
             kept = self._apply(scheduler_output, sampled_token_ids)
@@ -135,6 +141,11 @@ class Scheduler:
         self.gates.end_step(transfers, is_idle=is_idle, has_sampled=bool(kept))
         self._half_updated = {}
         return kept
+
+    def check_update(self, sampled_token_ids: dict[str, list[int]], kept: dict[str, list[int]]) -> None:
+        """Check that the last update did what it returned. Raises `InvariantError`."""
+        may_drop = self.release is not None
+        check_kept(self._before_update, self._num_tokens_before, sampled_token_ids, kept, may_drop=may_drop)
 
     def update_draft_token_ids(self, drafts: Mapping[str, list[int]]) -> None:
         """Give unfinished requests the drafts for their next step."""
@@ -173,6 +184,22 @@ class Scheduler:
             self.waiting.remove_request(request)
         self.kv.free(request, request.num_computed_tokens if num_computed_tokens is None else num_computed_tokens)
         return request
+
+    def take_back_update(self) -> None:
+        """Undo the last update before a restart, because a check found its tokens or its state wrong.
+
+        The tokens go, and the requests that ended with them are unfinished again, in order of arrival.
+        """
+        self._to_roll_back = None  # a batch that failed a check is no ground for rolling back
+        if not self._before_update:
+            return
+        for request_id, num_tokens in self._num_tokens_before.items():
+            del self._before_update[request_id].all_token_ids[num_tokens:]
+        late = {name: request for name, request in self.requests.items() if name not in self._before_update}
+        self.finished_req_ids -= self._before_update.keys()
+        self.requests.clear()
+        self.requests.update(self._before_update | late)
+        self._before_update = {}
 
     def recover(self) -> None:
         """Undo a step that raised: roll it back if only the forward pass failed, else restart.

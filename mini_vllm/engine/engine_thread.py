@@ -14,6 +14,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.periodic_checker import PeriodicChecker
 from mini_vllm.outputs import RequestOutput
 
 Result = TypeVar("Result")
@@ -34,6 +35,7 @@ class EngineThread:
         self, engine: LLMEngine, deliver: Deliver, on_death: OnDeath, step_clock: StepClock | None = None
     ) -> None:
         self.engine = engine
+        engine.add_observer(PeriodicChecker(engine.scheduler))
         self.config: EngineConfig = engine.config
         self.tokenizer: Tokenizer = engine.tokenizer
         self.deliver, self.on_death = deliver, on_death

@@ -8,9 +8,11 @@ from dataclasses import replace
 from functools import partial
 
 from mini_vllm.core.interfaces import ModelRunner
+from mini_vllm.core.invariants import check_queues
 from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
-from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
+from mini_vllm.core.step import KVConnectorOutput, ModelRunnerOutput, ScheduledRequest, SchedulerOutput
+from mini_vllm.core.step_checks import InvariantError, check_batch
 from mini_vllm.electives.gates.gated import transfers_of
 from mini_vllm.electives.gates.transferring_runner import run_step
 from mini_vllm.engine.admission import require_acceptable
@@ -172,9 +174,7 @@ class LLMEngine:
         with self._undoing(self.scheduler.recover):
             scheduler_output = self._plan()
             runner_output = self._run(self._start(scheduler_output))
-            transfers = runner_output.kv_connector_output
-            kept = self.scheduler.update_from_output(scheduler_output, runner_output.sampled_token_ids, transfers)
-            return self._answer(kept, runner_output, scheduler_output)
+            return self._update(scheduler_output, runner_output, runner_output.kv_connector_output)
 
     def _plan(self) -> SchedulerOutput:
         self._in_step = []
@@ -191,6 +191,7 @@ class LLMEngine:
             gates = self.scheduler.gates
             self._require_sent(gates.requests_being_sent)
             if not gates.awaits_others and not gates.break_stall(self.scheduler.requests.values()):
+                check_queues(self.scheduler, "priority")  # a forgotten request is no stall: a restart queues it again
                 raise StalledError.of(self.scheduler)
             time.sleep(SECONDS_BETWEEN_LOOKS)  # leaves the processor to compiling and loading threads
         return scheduler_output
@@ -205,7 +206,12 @@ class LLMEngine:
 
     def _start(self, scheduler_output: SchedulerOutput) -> list[ScheduledRequest]:
         self.processor.note_scheduled(scheduler_output.num_scheduled_tokens, self.clock())
-        return self.scheduler.start_step(scheduler_output)
+        batch = self.scheduler.start_step(scheduler_output)
+        release = self.scheduler.release
+        check_batch(scheduler_output, batch, self.scheduler.kv, () if release is None else release.has_stand_ins)
+        for observer in self.observers:
+            observer.batch_started(batch)
+        return batch
 
     def _run(self, batch: list[ScheduledRequest]) -> ModelRunnerOutput:
         runner_output = run_step(self._runner_of_step(), batch)
@@ -219,10 +225,16 @@ class LLMEngine:
         """Return whether results of a started step have not been applied yet."""
         return False
 
-    def _answer(
-        self, kept: dict[str, list[int]], runner_output: ModelRunnerOutput, scheduler_output: SchedulerOutput
+    def _update(
+        self,
+        scheduler_output: SchedulerOutput,
+        runner_output: ModelRunnerOutput,
+        transfers: KVConnectorOutput | None,
     ) -> list[RequestOutput]:
-        """Turn a step's tokens into outputs, including those that an interrupted step missed."""
+        """Apply a step's tokens and turn them into outputs, including those that an interrupted step missed."""
+        sampled = runner_output.sampled_token_ids
+        kept = self.scheduler.update_from_output(scheduler_output, sampled, transfers)
+        self.scheduler.check_update(sampled, kept)
         now = self.clock()
         errors = only(self.scheduler.requests, runner_output.errors | self.scheduler.gates.take_errors())
         changed = self.processor.requests([*kept, *errors]) | self.processor.behind()
@@ -270,6 +282,9 @@ class LLMEngine:
             # Must come last, because an interrupt after it would lose the outputs that it marks as delivered.
             self.processor.note_delivered()
         except BaseException as error:
+            if isinstance(error, InvariantError):
+                self.scheduler.take_back_update()
+                self._in_step = error.request_ids or self._in_step
             if not isinstance(error, StalledError):
                 undo()
                 self.processor.fall_behind()

@@ -7,7 +7,7 @@ from mini_vllm.config import Policy
 from mini_vllm.core.invariants import check_drained, check_state, check_step
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
-from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,9 @@ class StepObserver:
 
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
         """The step is planned."""
+
+    def batch_started(self, batch: Sequence[ScheduledRequest]) -> None:
+        """The plan has become a batch, which is about to be computed."""
 
     def step_started(self) -> None:
         """The step is being computed, and no earlier step has tokens to apply."""

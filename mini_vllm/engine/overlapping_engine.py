@@ -63,10 +63,7 @@ class OverlappingEngine(LLMEngine):
         runner_output = ModelRunnerOutput(
             only(living, result.sampled_token_ids), only(living, result.errors), logprobs=only(living, result.logprobs)
         )
-        kept = self.scheduler.update_from_output(
-            step.scheduler_output, runner_output.sampled_token_ids, result.kv_connector_output
-        )
-        outputs = self._answer(kept, runner_output, step.scheduler_output)
+        outputs = self._update(step.scheduler_output, runner_output, result.kv_connector_output)
         self._in_flight.popleft()
         return outputs
 

@@ -35,7 +35,8 @@ PARTS = (
     "update_from_output",
     "check_stop",
     "_forget",
-    "_answer",
+    "_update",
+    "check_update",
     "output",
 )
 INTERRUPTS = (KeyboardInterrupt, OSError, MemoryError)

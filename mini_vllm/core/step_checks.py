@@ -1,0 +1,97 @@
+"""Comparisons within one step that are cheap enough to run always. Each raises `InvariantError` with the numbers."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from mini_vllm.core.interfaces import KVCacheManager
+from mini_vllm.core.request import Request
+from mini_vllm.core.scheduler_parts import Sampled
+from mini_vllm.core.step import ScheduledRequest, SchedulerOutput
+
+
+class InvariantError(AssertionError):
+    """The engine's state is inconsistent: a bug in one of its parts, not in the input.
+
+    `request_ids` are the requests that it concerns; none if it may concern every request of the step.
+    """
+
+    def __init__(self, message: str, request_ids: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.request_ids = list(request_ids)
+
+
+def check_batch(
+    scheduler_output: SchedulerOutput,
+    batch: Sequence[ScheduledRequest],
+    kv: KVCacheManager,
+    has_stand_ins: Collection[str],
+) -> None:
+    """Check that a batch is its plan: each request's next tokens, in its blocks.
+
+    A request must sample in the step that computes its last known token, and in no other. The shares of requests in
+    `has_stand_ins` are shorter than planned, because their drafts are stand-ins.
+    """
+    planned, block_ids = scheduler_output.num_scheduled_tokens, kv.block_ids
+    if len(batch) != len(planned):
+        raise InvariantError(_different_rows(planned, batch))
+    for row, (request_id, num_tokens) in zip(batch, planned.items(), strict=True):
+        request = row.request
+        end = row.num_computed_tokens + row.num_scheduled_tokens
+        if (  # one condition for all, because it is almost always false
+            request.request_id != request_id
+            or (row.num_scheduled_tokens != num_tokens and request_id not in has_stand_ins)
+            or (end != request.num_computed_tokens and request_id not in has_stand_ins)
+            or row.needs_token != (end >= len(request.all_token_ids))
+            or (row.block_ids != block_ids(request_id) and not row.block_tables)
+        ):
+            raise InvariantError(_difference(row, request_id, num_tokens, block_ids(request_id)))
+
+
+def check_kept(
+    requests: Mapping[str, Request],
+    num_tokens_before: Mapping[str, int],
+    sampled: Sampled,
+    kept: Sampled,
+    *,
+    may_drop: bool,
+) -> None:
+    """Check an update: every answer's tokens, up to a stop, were appended to its request and returned as kept.
+
+    With `may_drop` a preempted request may lose the whole answer: newer releases drop tokens after a reset.
+    """
+    for request_id, before in num_tokens_before.items():
+        request, answer = requests[request_id], sampled[request_id]
+        new, returned = request.all_token_ids[before:], kept.get(request_id, [])
+        if not new == returned == answer:  # almost always equal
+            is_dropped = may_drop and request.num_preemptions > 0 and not new
+            is_over = request.is_finished or is_dropped
+            if new != returned or new != answer[: len(new)] or not is_over:
+                raise InvariantError(
+                    f"the runner returned {answer} for {request_id}, the update appended {new} and returned {returned}"
+                )
+        limit = request.num_prompt_tokens + request.sampling_params.max_tokens
+        if len(request.all_token_ids) > limit:
+            raise InvariantError(
+                f"{request_id} has {request.num_output_tokens} output tokens, max_tokens is "
+                f"{request.sampling_params.max_tokens}",
+                request_ids=[request_id],
+            )
+
+
+def _different_rows(planned: Mapping[str, int], batch: Sequence[ScheduledRequest]) -> str:
+    rows = {row.request.request_id for row in batch}
+    lost, extra = sorted(planned.keys() - rows), sorted(rows - planned.keys())
+    found = f"{len(planned)} requests are planned and the batch has {len(batch)} rows"
+    return found + f", none of {', '.join(lost)}" * bool(lost) + f", one of {', '.join(extra)}" * bool(extra)
+
+
+def _difference(row: ScheduledRequest, request_id: str, num_tokens: int, block_ids: Sequence[int]) -> str:
+    request, begin, end = row.request, row.num_computed_tokens, row.num_computed_tokens + row.num_scheduled_tokens
+    due = request.num_computed_tokens
+    if request.request_id != request_id:
+        return f"the batch has a row of {request.request_id} in place of {request_id}"
+    if row.num_scheduled_tokens != num_tokens or end != due:
+        return f"tokens {due - num_tokens} to {due - 1} of {request_id} are planned, its row has {begin} to {end - 1}"
+    if row.needs_token != (end >= request.num_tokens):
+        samples = "samples" if row.needs_token else "does not sample"
+        return f"{request_id} has {request.num_tokens} known tokens and computes them up to {end}, and {samples}"
+    return f"{request_id} holds the blocks {block_ids}, its row has {row.block_ids}"
