@@ -21,6 +21,7 @@ Result = TypeVar("Result")
 Deliver = Callable[[list[RequestOutput]], None]
 OnDeath = Callable[[EngineDeadError], None]
 StepClock = c_double  # start of the current step, 0 between steps; its memory may be shared by processes
+MAX_REASON = 2_000
 logger = logging.getLogger(__name__)
 
 
@@ -111,7 +112,8 @@ class EngineThread:
         # A learner's code may even call `exit()`: nothing it does may end the thread.
         except BaseException as error:
             logger.exception("a step failed; the requests in it end with an error")
-            outputs = self._end_requests(self.engine.requests_in_failed_step(), f"{type(error).__name__}: {error}")
+            reason = shortened(f"{type(error).__name__}: {error}")
+            outputs = self._end_requests(self.engine.requests_in_failed_step(), reason)
         finally:
             self._step_clock.value = 0.0
         self.deliver(outputs)
@@ -184,6 +186,12 @@ class EngineThread:
                 self._calls.get(block=not self._may_step() and not self.is_ending)()
         except Empty:
             return not self.is_ending
+
+
+def shortened(reason: str) -> str:
+    """Return an error's text for clients, at most `MAX_REASON` characters: a learner's code may raise any text."""
+    num_more = len(reason) - MAX_REASON
+    return reason if num_more <= 0 else f"{reason[:MAX_REASON]} ... ({num_more:,} more characters)"
 
 
 def complete(future: Future[Any], function: Callable[[], Any]) -> None:

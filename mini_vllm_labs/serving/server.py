@@ -22,6 +22,7 @@ from mini_vllm_labs.serving.limits import KnownHosts
 from mini_vllm_labs.serving.live.recent_steps import keep_recent_steps
 from mini_vllm_labs.serving.live.routes import live_router
 from mini_vllm_labs.serving.metrics import keep_statistics, log_statistics
+from mini_vllm_labs.serving.older_clients import WholeAnswers
 from mini_vllm_labs.serving.routes.chat import chat_router
 from mini_vllm_labs.serving.routes.common import require_api_key
 from mini_vllm_labs.serving.routes.completions import completions_router
@@ -51,6 +52,7 @@ def create_app(llm: AsyncLLM, settings: ServerSettings) -> FastAPI:
     # Routes read bodies themselves, so a schema would show no fields.
     app = FastAPI(lifespan=lifespan, openapi_url=None, redirect_slashes=False)
     install_error_handlers(app)
+    app.add_middleware(WholeAnswers)
     app.add_middleware(KnownHosts, settings=settings)
     with_key = [Depends(require_api_key(settings.api_key))]
     app.include_router(models_router(served), dependencies=with_key)

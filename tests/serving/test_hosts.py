@@ -27,6 +27,11 @@ def test_a_foreign_name_is_refused_everywhere(server: ServerUnderTest, path: str
     assert status_of(server, "Host: localhost", "Origin: http://evil.example", path=path) == 403
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_page_of_another_site_cannot_take_the_seats_of_the_live_page(server: ServerUnderTest, site: str) -> None:
+    assert status_of(server, "Host: localhost", f"Sec-Fetch-Site: {site}", path="/live/stream") == 403
+
+
 @pytest.mark.parametrize("host", FOREIGN)
 def test_names_that_are_not_this_servers(server: ServerUnderTest, host: str) -> None:
     assert status_of(server, f"Host: {host}") in (400, 403)

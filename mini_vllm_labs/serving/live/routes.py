@@ -92,6 +92,17 @@ def files_router() -> APIRouter:
     return router
 
 
+def require_own_page(request: Request) -> None:
+    """Raise `ApiError` unless the request may open a stream, which takes one of the seats until it ends.
+
+    A page of another site sends no `Origin` with a plain GET, but every browser names the relation of the sites.
+    """
+    if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        raise ApiError(403, "only the page of this server may open its stream", code="host_not_allowed")
+    if request.scope["http_version"] == "1.0":
+        raise ApiError(505, "a stream needs HTTP/1.1", code="http_version_not_supported")
+
+
 def control_router(served: ServedModel, pages: OpenPages) -> APIRouter:
     """Return the routes of the stream and of the controls."""
     router = APIRouter()
@@ -99,8 +110,11 @@ def control_router(served: ServedModel, pages: OpenPages) -> APIRouter:
 
     @router.get("/live/stream")
     async def stream(
-        width: Annotated[int, Query(ge=300, le=1100)] = 720, height: Annotated[int, Query(ge=150, le=2000)] = 480
+        request: Request,
+        width: Annotated[int, Query(ge=300, le=1100)] = 720,
+        height: Annotated[int, Query(ge=150, le=2000)] = 480,
     ) -> LiveStream:
+        require_own_page(request)
         return LiveStream(pages, await pages.open(Look(width=width, height=height)))
 
     @router.post("/live/look")

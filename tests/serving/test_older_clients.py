@@ -1,0 +1,50 @@
+"""A client of HTTP/1.0, such as a proxy with its defaults, reads whole answers without the lengths of chunks."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from mini_vllm.engine.engine_thread import MAX_REASON, shortened
+from tests.serving.running import CHAT, HELLO, MODEL, RawConnection, ServerUnderTest, serving
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerUnderTest]:
+    with serving() as server:
+        yield server
+
+
+def answer_of(server: ServerUnderTest, request: str, body: bytes = b"") -> tuple[int, bytes]:
+    """Return the status and everything after the header, up to the end of the connection."""
+    length = f"Content-Length: {len(body)}"
+    with RawConnection(server) as connection:
+        lines = [request, "Host: localhost", "Content-Type: application/json", length, "Connection: close", "", ""]
+        connection.send("\r\n".join(lines).encode() + body)
+        status = int(connection.read_until(b"\r\n\r\n").split()[1])
+        while data := connection.socket.recv(65536):
+            connection.received += data
+        return status, connection.received
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_is_whole_and_without_chunk_lengths(server: ServerUnderTest, stream: bool) -> None:
+    body = json.dumps({"model": MODEL, "messages": HELLO, "max_tokens": 5, "temperature": 0, "stream": stream})
+    status, text = answer_of(server, f"POST {CHAT} HTTP/1.0", body.encode())
+    assert status == 200
+    if stream:
+        events = [event for event in text.decode().split("\n\n") if event]
+        assert all(event.startswith("data: ") for event in events)
+        assert events[-1] == "data: [DONE]"
+    else:
+        assert json.loads(text)["usage"]["completion_tokens"] == 5
+
+
+def test_a_stream_without_an_end_is_refused(server: ServerUnderTest) -> None:
+    status, text = answer_of(server, "GET /live/stream HTTP/1.0")
+    assert (status, json.loads(text)["error"]["code"]) == (505, "http_version_not_supported")
+
+
+def test_a_clients_error_is_short_whatever_a_learners_code_raises() -> None:
+    assert shortened("ValueError: no") == "ValueError: no"
+    assert shortened("x" * 50_000_000) == "x" * MAX_REASON + " ... (49,998,000 more characters)"
