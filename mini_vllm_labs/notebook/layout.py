@@ -1,4 +1,4 @@
-"""Shows a step as phase 6 lays it out: all tokens in one row, with the slots of their K and V."""
+"""Shows phase 6's layout of a step: all tokens in one row, with the slots of K and V."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

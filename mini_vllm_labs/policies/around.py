@@ -95,7 +95,7 @@ class PrefillFirst(Around):
 
 
 class StaticBatches(Around):
-    """Admits requests only if none was running at the start of the step, so a batch ends with its longest output.
+    """Admits requests only into an empty engine at the start of a step. So a batch ends with its longest output.
 
     "Orca: A Distributed Serving System for Transformer-Based Generative Models" (OSDI 2022) replaced this by
     iteration-level scheduling. Requests leave a batch when they finish, but their seats stay empty.
