@@ -84,11 +84,11 @@ def number_batch(chats: ChatRun, step: int, lineup: Lineup) -> FlatStep:
 
 def film_of_batch(chats: ChatRun, step: int, arrays: FlatStep) -> Film:
     """Draw a step of a run token by token, with the numbers of `number_batch`."""
-    return paged_batch(batch_of(chats, step), chats.recording.info.block_size, functions=Answered(arrays))
+    return paged_batch(batch_of(chats, step), chats.recording.info.block_size, functions=ReplayedPhase6(arrays))
 
 
 @dataclass(frozen=True)
-class Answered:
+class ReplayedPhase6:
     """Phase 6's functions, which return the arrays of an earlier call."""
 
     arrays: FlatStep

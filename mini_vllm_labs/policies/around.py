@@ -94,7 +94,7 @@ class PrefillFirst(Around):
         return cdiv(request.num_tokens, self.block_size) <= self.num_free_blocks
 
 
-class StaticBatches(Around):
+class StaticBatching(Around):
     """Admits requests only into an empty engine at the start of a step. So a batch ends with its longest output.
 
     "Orca: A Distributed Serving System for Transformer-Based Generative Models" (OSDI 2022) replaced this by
