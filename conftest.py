@@ -11,7 +11,7 @@ from mini_vllm_labs.runs.starter_status import describe
 def whose_code() -> list[str]:
     """Return the lines that every report carries.
 
-    Raises `pytest.UsageError` if `LAB_IMPL` is no lineup, or if the engine comes from another checkout.
+    Raises `pytest.UsageError` if `LAB_IMPL` is not a lineup, or if the engine comes from another checkout.
     """
     here = Path(__file__).parent
     if here.resolve() != CHECKOUT.resolve():

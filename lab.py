@@ -35,9 +35,9 @@ HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
 # Files are handed out in the order of their collection: the long ones come first, so that no core waits at the end.
 PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
 PYTEST += ["-p", "nbval.plugin", "--nbval-lax"]
-# What proves an installation and the engine: the graded tests on the reference, the engine and its equality with
-# vLLM's recorded decisions and with transformers, the course's commands and documents, and one whole notebook. The
-# rest is for contributors: its editions, the figures in its texts, grading, judge, widgets, benchmarks.
+# These prove the installation and the engine: graded tests on the reference, equality with vLLM's recorded decisions
+# and with transformers, the course's commands and documents, and one whole notebook. The others are for contributors:
+# editions, the figures in the texts, grading, judge, widgets, benchmarks.
 FIRST_TESTS = ["tests/course", "tests/model", "tests/engine", "tests/cli", "notebooks/00_tour.ipynb", "labs"]
 FIRST_TESTS += ["labs/phase6_gpu_runner/optional_task6_9_c.py"]
 OTHER_TESTS = ["tests", "notebooks", *(f"--ignore={path}" for path in FIRST_TESTS)]
@@ -107,7 +107,7 @@ def set_up(torch: str) -> None:
     """Make the virtual environment and install the course. Raises `subprocess.CalledProcessError` if pip fails."""
     build = "PyTorch's CPU build" if chosen_torch(torch) == "cpu" else "pip's choice of PyTorch"
     print(f"Setting up .venv with {build}: one or two minutes, about 1.8 GB ...", flush=True)
-    # Linked as `python -m venv` does it: a folder that it made may lie there already.
+    # Linked as `python -m venv` does it: such a folder may already exist.
     venv.create(VENV, with_pip=True, symlinks=os.name != "nt")
     if chosen_torch(torch) == "cpu":
         install_cpu_torch(is_required=torch == "cpu")

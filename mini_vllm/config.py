@@ -81,7 +81,7 @@ class SpeculativeConfig:
         return int(self.method == "draft_model")
 
     def num_drafts(self, num_requests: int) -> int:
-        """Return how many drafts each of so many requests in a step gets: by the last row that begins at or before."""
+        """Return the number of drafts per request in a step, by the last row that begins at or before."""
         rows = self.num_speculative_tokens_per_batch_size
         if rows is None:
             return self.num_speculative_tokens

@@ -77,7 +77,7 @@ def group_bytes(nfa: Nfa, alphabet: frozenset[int]) -> dict[int, list[int]]:
     return {group[0]: group for group in groups.values()}
 
 
-class Part(NamedTuple):
+class RegexPart(NamedTuple):
     """A part of a regex: whether it matches the empty text, and which positions read its first and last byte."""
 
     is_nullable: bool
@@ -85,7 +85,7 @@ class Part(NamedTuple):
     last: frozenset[int]
 
 
-NOTHING = Part(True, frozenset(), frozenset())
+NOTHING = RegexPart(True, frozenset(), frozenset())
 
 
 def build_nfa(tree: Node) -> Nfa:
@@ -101,14 +101,14 @@ def build_nfa(tree: Node) -> Nfa:
     return nfa
 
 
-def _build(nfa: Nfa, node: Node) -> Part:
+def _build(nfa: Nfa, node: Node) -> RegexPart:
     if isinstance(node, frozenset):
         position = len(nfa.reads)
         if position > MAX_POSITIONS:
             raise ValueError(f"the regex must have at most {MAX_POSITIONS:,} places that read a byte; it has more")
         nfa.reads.append(node)
         nfa.follows.append(set())
-        return Part(False, frozenset({position}), frozenset({position}))
+        return RegexPart(False, frozenset({position}), frozenset({position}))
     # The group is copied as often as it may occur; without a limit the last copy loops.
     num_copies = max(node.low, 1) if node.high is None else node.high
     if not num_copies or not (one := _either(nfa, node.options)).first:
@@ -126,13 +126,13 @@ def _build(nfa: Nfa, node: Node) -> Part:
     return built
 
 
-def _either(nfa: Nfa, options: Sequence[Sequence[Node]]) -> Part:
+def _either(nfa: Nfa, options: Sequence[Sequence[Node]]) -> RegexPart:
     parts = [reduce(partial(_join, nfa), [_build(nfa, one) for one in option], NOTHING) for option in options]
     flags, firsts, lasts = zip(*parts, strict=True)
-    return Part(any(flags), frozenset().union(*firsts), frozenset().union(*lasts))
+    return RegexPart(any(flags), frozenset().union(*firsts), frozenset().union(*lasts))
 
 
-def _join(nfa: Nfa, left: Part, right: Part) -> Part:
+def _join(nfa: Nfa, left: RegexPart, right: RegexPart) -> RegexPart:
     nfa.num_follows += len(left.last) * len(right.first)
     if nfa.num_follows > MAX_FOLLOWS:
         raise ValueError(f"in the regex more than {MAX_FOLLOWS:,} pairs of places follow each other; make it simpler")
@@ -140,4 +140,4 @@ def _join(nfa: Nfa, left: Part, right: Part) -> Part:
         nfa.follows[position] |= right.first
     first = left.first | right.first if left.is_nullable else left.first
     last = right.last | left.last if right.is_nullable else right.last
-    return Part(left.is_nullable and right.is_nullable, first, last)
+    return RegexPart(left.is_nullable and right.is_nullable, first, last)

@@ -54,11 +54,11 @@ class SetPaused:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class EndProcess:
     """End the process after the calls made so far."""
 
 
-EngineMessage = RunFunction | AbortRequest | StepOnce | SetPaused | End
+EngineMessage = RunFunction | AbortRequest | StepOnce | SetPaused | EndProcess
 
 
 class Call(NamedTuple):

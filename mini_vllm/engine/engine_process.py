@@ -19,7 +19,7 @@ from mini_vllm.core.tokenizer import Tokenizer
 from mini_vllm.engine.engine_messages import (
     AbortRequest,
     Call,
-    End,
+    EndProcess,
     EngineMessage,
     EngineReply,
     Opened,
@@ -119,7 +119,7 @@ class EngineProcess:
 
     def end(self) -> None:
         """Let the process end after the calls made so far."""
-        self._send_unless_ended(End())
+        self._send_unless_ended(EndProcess())
 
     def abandon(self) -> None:
         """Kill the process and its children at once, even during a step."""
@@ -154,7 +154,7 @@ class EngineProcess:
                 raise EngineDeadError(*self._error.args)
             if self._is_ending or self._over.is_set():
                 raise ShuttingDownError("the engine has shut down")
-            self._is_ending = isinstance(message, End)
+            self._is_ending = isinstance(message, EndProcess)
             self._pending[call_id] = future
         with self._sending, suppress(OSError):  # if the process has ended, `_read` fails all pending calls
             self._connection.send_bytes(content)

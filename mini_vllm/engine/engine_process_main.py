@@ -18,7 +18,7 @@ from typing import Any
 from mini_vllm.engine.engine_messages import (
     AbortRequest,
     Call,
-    End,
+    EndProcess,
     EngineMessage,
     EngineReply,
     Opened,
@@ -38,7 +38,7 @@ from mini_vllm.outputs import RequestOutput
 def run_engine(
     open_engine: OpenEngine, watch: Watch | None, connection: "Connection[Any, Any]", step: StepClock, beat: StepClock
 ) -> None:
-    """Open the engine, then execute calls from the pipe until an `End` message or the pipe's closure.
+    """Open the engine, then execute calls from the pipe until an `EndProcess` message or the pipe's closure.
 
     The clock `beat` is updated twice a second, unless native code holds the interpreter's lock.
     """
@@ -100,13 +100,13 @@ class PipeServer:
         self._sending = threading.Lock()
 
     def serve(self, engine: Any, watch: Watch | None, step_clock: StepClock) -> None:
-        """Run the engine until an `End` message."""
+        """Run the engine until an `EndProcess` message."""
         thread = EngineThread(engine, self._send_outputs, self._send, step_clock)
         self._send(Opened(thread.config, thread.tokenizer))
         if watch:
             watch(thread.give_up, self._send)
         try:
-            while not isinstance((call := self._connection.recv()).message, End):
+            while not isinstance((call := self._connection.recv()).message, EndProcess):
                 self._begin(thread, call)
         except (EOFError, OSError):
             end_group()  # the server is gone: no reader is left for the outputs of this step

@@ -24,7 +24,7 @@ CFunction = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class KernelSizes:
     """A model's compile-time constants: the sizes of its heads and blocks, and its dtype."""
 
     num_kv_heads: int
@@ -34,7 +34,7 @@ class Sizes:
     is_bfloat16: bool
 
     @classmethod
-    def of(cls, query: Tensor, key_cache: Tensor) -> "Sizes":
+    def of(cls, query: Tensor, key_cache: Tensor) -> "KernelSizes":
         block_size, num_kv_heads, head_dim = key_cache.shape[1:]
         return cls(num_kv_heads, query.shape[1] // num_kv_heads, head_dim, block_size, query.dtype is torch.bfloat16)
 
@@ -57,7 +57,7 @@ class CFile:
 
 
 @cache
-def compiled_function(name: str, file: CFile, sizes: Sizes) -> CFunction:
+def compiled_function(name: str, file: CFile, sizes: KernelSizes) -> CFunction:
     """Compile a file for these sizes, once, and return one of its functions.
 
     Raises `NotImplementedError` while the code still has its `#error` line, and `ValueError` with the compiler's
@@ -95,7 +95,7 @@ def compiled_attention(
             return in_torch(query, key_cache, value_cache, batch, scale)
         if query.stride(-1) != 1:
             query = query.contiguous()
-        sizes, caches = Sizes.of(query, key_cache), (key_cache, value_cache)
+        sizes, caches = KernelSizes.of(query, key_cache), (key_cache, value_cache)
         attend = compiled_function("paged_decode_attention", decodes_file, sizes)
         decodes, chunks = batch.decodes_and_chunks
         if chunks is None:
@@ -150,7 +150,7 @@ def compiled_write_kv(in_torch: WriteKV, file: CFile) -> WriteKV:
         are_neighbours = key.stride() == value.stride() and key.stride()[1:] == (key.shape[2], 1)
         if key.dtype not in DTYPES or not are_neighbours:
             return in_torch(key, value, key_cache, value_cache, slot_mapping)
-        write = compiled_function("reshape_and_cache", file, Sizes.of(key, key_cache))
+        write = compiled_function("reshape_and_cache", file, KernelSizes.of(key, key_cache))
         return write(
             key.data_ptr(),
             value.data_ptr(),

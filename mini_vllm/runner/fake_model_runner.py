@@ -1,7 +1,7 @@
 """A fake model on integers, without weights and torch, whose text changes with any wrong slot.
 
 Its "KV cache" stores the token itself in the token's slot. The next token is a hash of all tokens of the request *as
-read back through its block table*: a wrong block, slot, position or prefix hit changes the text, deterministically. So
+read back through its block table*. So a wrong block, slot, position or prefix hit always changes the text, as
 does a mixed-up image, because the slots of an image's tokens store its content.
 """
 

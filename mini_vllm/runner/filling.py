@@ -66,8 +66,8 @@ def skeleton(folder: Path, config: Any, stored: Mapping[str, StoredTensor], dtyp
 def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, device: str | None = None) -> Any:
     """Build a config's model from these tensors. Raises `ValueError` with the names unless they fill it exactly.
 
-    The fill is exact if each parameter and persistent buffer has a tensor of its shape, or is tied to one that has, and
-    if each tensor is used, unless the model's class lists it as ignored.
+    The fill is exact under two conditions. Each parameter and persistent buffer has a tensor of its shape, or is tied
+    to one that has. Each tensor is used, unless the model's class lists it as ignored.
     """
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
     try:

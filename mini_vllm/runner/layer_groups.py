@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class LayerGroups:
+class KVCacheGroups:
     """The window of each layer; None is full attention. (vLLM: `KVCacheConfig.kv_cache_groups`.)
 
     All windows are equally long. Layers of different groups share a tensor of the KV cache, because they never hold the

@@ -13,7 +13,7 @@ from mini_vllm.freed_memory import keep_freed_memory
 from mini_vllm.runner.contract import check_attention_contract, require_replaceable_attention
 from mini_vllm.runner.end_tokens import EndTokens
 from mini_vllm.runner.generation_settings import own_repetition_penalty, warn_of_settings
-from mini_vllm.runner.layer_groups import LayerGroups
+from mini_vllm.runner.layer_groups import KVCacheGroups
 from mini_vllm.runner.model_files import one_line
 from mini_vllm.runner.model_folder import ModelFolder, find_folder, open_folder, open_tokenizer
 from mini_vllm.runner.model_limits import SLIDING, check_config, longest_exact_text
@@ -41,7 +41,7 @@ class LoadedModel:
     num_kv_heads: int
     head_dim: int
     vocab_size: int
-    groups: LayerGroups
+    groups: KVCacheGroups
     repetition_penalty: float = 1.0
 
     @property
@@ -169,7 +169,7 @@ def digest_of(model: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def layer_groups(config: Any, windows: list[int | None], longest: int) -> LayerGroups:
+def layer_groups(config: Any, windows: list[int | None], longest: int) -> KVCacheGroups:
     """Group layers by these observed windows. Raises `ValueError` if the windows contradict the config.
 
     A window at least as long as the `longest` text counts as full attention.
@@ -181,4 +181,4 @@ def layer_groups(config: Any, windows: list[int | None], longest: int) -> LayerG
             f"{config.model_type} calls the attention of its layers with the windows {windows}, and its config has "
             f"{told}; the cache supports one length of window, the same in both"
         )
-    return LayerGroups(tuple(None if one is None or one >= longest else one for one in windows))
+    return KVCacheGroups(tuple(None if one is None or one >= longest else one for one in windows))

@@ -26,9 +26,9 @@ MAX_DECODE_TOKENS = 8  # a request with more tokens is a chunk; with fewer it de
 class FlatBatch:
     """All tokens of one step in one row, without padding.
 
-    T tokens of R requests, of which S need a token: `input_ids`, `positions`, `slot_mapping` [T] int64;
-    `query_start_loc` [R + 1] int64, where each request's tokens begin; `seq_lens` [R] int64, tokens in the cache after
-    this step; `block_tables` [R, longest table] int64, padded with block 0; `logits_indices` [S] int64. `query_lens`
+    T tokens of R requests, of which S need a token: `input_ids`, `positions`, `slot_mapping` [T], `logits_indices` [S].
+    `query_start_loc` [R + 1] has the row at which each request begins, `seq_lens` [R] its tokens in the cache after
+    this step. `block_tables` [R, longest table] is padded with block 0. These tensors are int64. `query_lens`
     and `seq_lens_cpu` are the lengths as Python integers, which can be read without waiting for a GPU. `groups` are the
     same requests, grouped by length. `others` are the same tokens with the slots and block tables of the other layer
     groups.

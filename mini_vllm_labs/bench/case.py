@@ -59,7 +59,7 @@ def in_turns(
     title: str = "",
     drop: Callable[[str, RuntimeError], None] | None = None,
 ) -> dict[str, list[Measured]]:
-    """Run the sides in turns, so that a slow moment of the machine affects all of them; warm-ups do not count.
+    """Run the sides in turns, so a slow moment of the machine affects all; warm-ups do not count.
 
     Each run receives the number of its round, which is negative in a warm-up. If a side raises `RuntimeError`, `drop`
     is called and the side is left out. The error propagates if `drop` is None or raises it.

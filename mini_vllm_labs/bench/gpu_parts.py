@@ -103,7 +103,7 @@ def speed_of(
     device: torch.device,
     seconds_of: Callable[[Callable[[], object]], float],
 ) -> float:
-    """Return the bytes of K and V that a step reads per second, over as many separate layers as memory allows."""
+    """Return the bytes of K and V read per second, over as many separate layers as memory allows."""
     num_bytes, flat = batch_size * context * TOKEN_BYTES, decodes([context] * batch_size, device)
     num_layers = max(1, min(NUM_LAYERS, MAX_CACHE_BYTES // num_bytes))
     shape = (2, int(flat.block_tables.max()) + 1, BLOCK_SIZE, NUM_KV_HEADS, HEAD_DIM)

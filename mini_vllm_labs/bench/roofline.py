@@ -1,5 +1,7 @@
-"""Computes the minimum time of a step on this machine (Williams and others, 2009): the longer of reading its bytes at
-the measured read rate and computing its products at the measured rate."""
+"""Computes the minimum time of a step on this machine (Williams and others, 2009).
+
+It is the longer of reading its bytes at the measured read rate and computing its products at the measured rate.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Compares vLLM V0's two ways to resume a preempted request: recompute its K and V, or swap them out and in."""
+"""Compares vLLM V0's two ways to resume a preempted request: recomputing K and V, or swapping them."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

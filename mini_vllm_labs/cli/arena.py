@@ -19,10 +19,10 @@ from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
 from mini_vllm_labs.pictures.terminal.progress import reported
 from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG
 from mini_vllm_labs.policies.named import POLICIES, find_policy
-from mini_vllm_labs.simulation.arena.claims import CLAIMS, Claim
+from mini_vllm_labs.simulation.arena.claims import CLAIMS, PolicyClaim
 from mini_vllm_labs.simulation.arena.contest import Estimate, Race, run_races
 from mini_vllm_labs.simulation.arena.figures import Figures
-from mini_vllm_labs.simulation.arena.loads import Load, TraceLoad
+from mini_vllm_labs.simulation.arena.loads import ArenaLoad, TraceLoad
 from mini_vllm_labs.simulation.experiment import ENGINE, Experiment, sustainable_rate
 from mini_vllm_labs.simulation.gpus import GPUS
 from mini_vllm_labs.simulation.model_shapes import MODEL_SHAPES
@@ -62,7 +62,7 @@ class ArenaOptions:
             find_policy(name)
         return names
 
-    def loads(self, experiment: Experiment) -> dict[str, Load | TraceLoad]:
+    def loads(self, experiment: Experiment) -> dict[str, ArenaLoad | TraceLoad]:
         """Return each load by its title."""
         if self.trace is not None:
             return {Path(self.trace).name: TraceLoad(self.trace, self.requests, self.speed)}
@@ -70,15 +70,15 @@ class ArenaOptions:
             percents = [float(text) for text in self.load.split(",")]
         except ValueError:
             raise ValueError(f"load must be numbers in percent, as in 70,95, got {self.load!r}") from None
-        sample = Load(self.workload, self.requests, 1.0, self.tenants).requests(0)
+        sample = ArenaLoad(self.workload, self.requests, 1.0, self.tenants).requests(0)
         capacity = sustainable_rate(sample, experiment.resolved_engine(), experiment.cost)
-        found: dict[str, Load | TraceLoad] = {}
+        found: dict[str, ArenaLoad | TraceLoad] = {}
         for percent in percents:
             if not percent > 0:
                 raise ValueError(f"load must be over 0%, got {percent:g}")
             rate = float(f"{capacity * percent / 100:.3g}")
             title = f"{self.workload} at {percent:g}% of capacity: {rate:g} requests a second"
-            found[title] = Load(self.workload, self.requests, rate, self.tenants)
+            found[title] = ArenaLoad(self.workload, self.requests, rate, self.tenants)
         return found
 
 
@@ -171,7 +171,7 @@ def claims(
         typer.echo(json.dumps([_claim_record(claim, *each) for claim, each in zip(chosen, found, strict=True)]))
 
 
-def _measured(claim: Claim, lineup: Lineup) -> tuple[str, bool | None]:
+def _measured(claim: PolicyClaim, lineup: Lineup) -> tuple[str, bool | None]:
     """Return what a claim has found; None for whether it holds if it needs code that is not written."""
     try:
         return claim.measure(lineup)
@@ -179,5 +179,5 @@ def _measured(claim: Claim, lineup: Lineup) -> tuple[str, bool | None]:
         return f"not measured: {error} is not written yet", None
 
 
-def _claim_record(claim: Claim, ours: str, holds: bool | None) -> dict[str, object]:
+def _claim_record(claim: PolicyClaim, ours: str, holds: bool | None) -> dict[str, object]:
     return {"name": claim.name, "source": claim.source, "said": claim.said, "ours": ours, "holds": holds}

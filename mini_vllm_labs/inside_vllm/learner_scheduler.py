@@ -21,7 +21,7 @@ from mini_vllm.core.invariants import check_state, check_step
 from mini_vllm.core.request import RequestStatus as OwnStatus
 from mini_vllm.engine.errors import StalledError
 from mini_vllm.environment import LAB_CHECKS
-from mini_vllm_labs.inside_vllm.messages import Workers
+from mini_vllm_labs.inside_vllm.messages import WorkerState
 from mini_vllm_labs.inside_vllm.translation import engine_config, reason_to_refuse, twin_of
 from mini_vllm_labs.runs.sandbox.frames import learners_frames, place_of
 from mini_vllm_labs.runs.starter_status import describe
@@ -57,7 +57,7 @@ class LearnerScheduler(SchedulerInterface):
         self.vllm_config = vllm_config
         self.connector = self.ec_connector = None  # vLLM's engine reads these attributes
         self._in_flight: deque[own.SchedulerOutput] = deque()
-        self._workers = Workers()
+        self._workers = WorkerState()
         self._refused: Answers = []
         self._hits = PrefixCacheStats()
         self._checks = LAB_CHECKS.get()  # off for measurements

@@ -8,7 +8,7 @@ from vllm.v1.request import Request
 from mini_vllm.core import step as own
 
 
-class Workers:
+class WorkerState:
     """Tracks what the workers know of each request. (vLLM: `NewRequestData`, `CachedRequestData`.)"""
 
     def __init__(self) -> None:

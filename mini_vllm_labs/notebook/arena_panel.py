@@ -9,22 +9,22 @@ from mini_vllm_labs.notebook.lab import Lab
 from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.notebook.panels import require_result
 from mini_vllm_labs.pictures.arena_report import pareto_picture
-from mini_vllm_labs.pictures.knobs import Menu, Slide
+from mini_vllm_labs.pictures.knobs import Menu, Slider
 from mini_vllm_labs.pictures.panels import Panel
 from mini_vllm_labs.pictures.picture import WIDTH, Picture
 from mini_vllm_labs.policies.named import POLICIES
 from mini_vllm_labs.runs.starter_status import starter_stamps
 from mini_vllm_labs.simulation.arena.contest import Estimate, Race, run_race
-from mini_vllm_labs.simulation.arena.loads import Load
+from mini_vllm_labs.simulation.arena.loads import ArenaLoad
 from mini_vllm_labs.simulation.experiment import ENGINE, Experiment, sustainable_rate
 from mini_vllm_labs.simulation.workloads import WORKLOADS
 
 POLICIES_SHOWN = ("fcfs", "sjf", "least-slack", "vtc")
 KNOBS = (
     Menu("workload", "workload", "burst", tuple(WORKLOADS)),
-    Slide("load", "load", 300, 50, 400, 25, "%"),
-    Slide("heavy_share", "share of tenant 1", 60, 40, 90, 10, "%"),
-    Slide("max_num_seqs", "max_num_seqs", 64, 16, 128, 16, "seats"),
+    Slider("load", "load", 300, 50, 400, 25, "%"),
+    Slider("heavy_share", "share of tenant 1", 60, 40, 90, 10, "%"),
+    Slider("max_num_seqs", "max_num_seqs", 64, 16, 128, 16, "seats"),
 )
 
 
@@ -47,9 +47,9 @@ def contest_of(setting: ArenaSetting, lineup: Lineup) -> dict[str, tuple[float, 
     team = replace(lineup, runner="absent")
     experiment = Experiment(engine=replace(ENGINE, max_num_seqs=setting.max_num_seqs))
     config, cost = experiment.resolved_engine(), experiment.cost
-    sample = Load(setting.workload, setting.num_requests, 1.0).requests(0)
+    sample = ArenaLoad(setting.workload, setting.num_requests, 1.0).requests(0)
     rate = sustainable_rate(sample, config, cost) * setting.load / 100
-    load = Load(setting.workload, setting.num_requests, rate, heavy_share=setting.heavy_share / 100)
+    load = ArenaLoad(setting.workload, setting.num_requests, rate, heavy_share=setting.heavy_share / 100)
     try:
         names = [name for name in POLICIES_SHOWN if POLICIES[name].is_written]
         runs = {name: run_race(Race(name, load, 0, config, cost, team)) for name in names}

@@ -1,4 +1,4 @@
-"""Shows a step as phase 6 lays it out: all tokens in one row, with the slots of their K and V."""
+"""Shows phase 6's layout of a step: all tokens in one row, with the slots of K and V."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,11 +84,11 @@ def number_batch(chats: ChatRun, step: int, lineup: Lineup) -> FlatStep:
 
 def film_of_batch(chats: ChatRun, step: int, arrays: FlatStep) -> Film:
     """Draw a step of a run token by token, with the numbers of `number_batch`."""
-    return paged_batch(batch_of(chats, step), chats.recording.info.block_size, functions=Answered(arrays))
+    return paged_batch(batch_of(chats, step), chats.recording.info.block_size, functions=ReplayedPhase6(arrays))
 
 
 @dataclass(frozen=True)
-class Answered:
+class ReplayedPhase6:
     """Phase 6's functions, which return the arrays of an earlier call."""
 
     arrays: FlatStep

@@ -11,7 +11,7 @@ from mini_vllm_labs.notebook.lab import Lab
 from mini_vllm_labs.notebook.notice import Notice
 from mini_vllm_labs.notebook.recorded_mark import marked_film, marked_picture
 from mini_vllm_labs.pictures.film import Film
-from mini_vllm_labs.pictures.knobs import Knob, Menu, Slide, Switch
+from mini_vllm_labs.pictures.knobs import Knob, Menu, Slider, Switch
 from mini_vllm_labs.pictures.picture import WIDTH, Picture
 from mini_vllm_labs.pictures.policy_comparison import PolicyComparison, PolicyResult, compare_policies, policy_panel
 from mini_vllm_labs.pictures.time_machine import pictures, time_machine
@@ -28,14 +28,14 @@ MAX_REMEMBERED = 64  # a dragged knob returns to earlier values
 def engine_knobs(config: EngineConfig) -> list[Knob]:
     """Return a control for each setting of a small engine, with its value from `config`."""
     return [
-        Slide("num_gpu_blocks", "num_gpu_blocks", config.num_gpu_blocks or 21, 8, 64, 1, "blocks"),
-        Slide("max_num_batched_tokens", "max_num_batched_tokens", config.max_num_batched_tokens, 4, 64, 1, "tokens"),
-        Slide(
+        Slider("num_gpu_blocks", "num_gpu_blocks", config.num_gpu_blocks or 21, 8, 64, 1, "blocks"),
+        Slider("max_num_batched_tokens", "max_num_batched_tokens", config.max_num_batched_tokens, 4, 64, 1, "tokens"),
+        Slider(
             "long_prefill_token_threshold",
             "long_prefill_token_threshold",
             config.long_prefill_token_threshold, 0, 32, 1, "tokens", "none",
         ),
-        Slide("max_num_seqs", "max_num_seqs", config.max_num_seqs, 1, 8, 1, "requests"),
+        Slider("max_num_seqs", "max_num_seqs", config.max_num_seqs, 1, 8, 1, "requests"),
         Menu("policy", "policy", config.policy, ("fcfs", "priority")),
         Switch("enable_prefix_caching", "enable_prefix_caching", config.enable_prefix_caching),
         Switch("enable_chunked_prefill", "enable_chunked_prefill", config.enable_chunked_prefill),

@@ -18,7 +18,7 @@ NUMBER = re.compile(r"-?\d+")
 
 
 def movement(now: float, before: float) -> int:
-    """Return 0 if a figure has decreased, 1 if it has changed by at most 2 %, 2 if it has increased."""
+    """Return 0 for a decrease, 1 for a change of at most 2%, 2 for an increase."""
     return 1 if abs(now - before) <= NEAR * abs(before) else 2 * (now > before)
 
 

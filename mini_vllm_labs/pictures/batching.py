@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mini_vllm_labs.pictures import svg
-from mini_vllm_labs.pictures.knobs import Slide
+from mini_vllm_labs.pictures.knobs import Slider
 from mini_vllm_labs.pictures.parts import LEFT, MARGIN, WIDTHS, Part, heading, page, span_of
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
 from mini_vllm_labs.pictures.step_axis import StepAxis
@@ -153,7 +153,7 @@ def batching_panel() -> "Panel":
         return batching(lengths, int(seats), width, horizon=MAX_LONGEST + max(LENGTHS[SEATS:]))
 
     knobs = [
-        Slide("longest", "answer B, or drag its end", LENGTHS[LONG], 1, MAX_LONGEST, 1, "tokens"),
-        Slide("seats", "seats", SEATS, 1, 8, 1),
+        Slider("longest", "answer B, or drag its end", LENGTHS[LONG], 1, MAX_LONGEST, 1, "tokens"),
+        Slider("seats", "seats", SEATS, 1, 8, 1),
     ]
     return Panel(knobs, draw, reflows=True)

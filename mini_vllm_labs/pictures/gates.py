@@ -25,7 +25,7 @@ PREEMPTED = (svg.rect(2, 3, 10, MARK, class_="mv-alert"), "preempted")
 
 
 @dataclass(frozen=True)
-class Counts:
+class TokenCounts:
     """The counts of a step. `decode` tokens follow computed prompts; `cut` tokens belong to a final partial chunk."""
 
     total: int
@@ -38,7 +38,7 @@ class Counts:
     gate: str
 
     @classmethod
-    def of(cls, record: StepRecord, info: RunInfo) -> "Counts":
+    def of(cls, record: StepRecord, info: RunInfo) -> "TokenCounts":
         shares, lengths = record["scheduled"], info.num_prompt_tokens
         decode = sum(one["n"] == 1 and one["computed"] >= lengths[one["id"]] for one in shares)
         cut = shares[-1]["n"] if shares and shares[-1]["computed"] + shares[-1]["n"] < lengths[shares[-1]["id"]] else 0
@@ -70,14 +70,14 @@ def gate_of(total: int, seated: int, waiting: int, preempted: int, info: RunInfo
 
 def gates(recording: Recording) -> Film:
     """Return a film whose pictures show the whole run in four strips. It opens where memory is the limit."""
-    info, counts = recording.info, [Counts.of(record, recording.info) for record in recording.steps]
+    info, counts = recording.info, [TokenCounts.of(record, recording.info) for record in recording.steps]
     named = [one.gate for one in counts]
     events = [(f"{now or 'no'} gate",) * (now != before) for before, now in zip(["", *named], named, strict=False)]
     drawn = {width: pictures(info, counts, width) for width in WIDTHS}
     return Film.of(drawn, events=events, first=named.index("memory") if "memory" in named else 0)
 
 
-def pictures(info: RunInfo, counts: Sequence[Counts], width: float) -> list[Picture]:
+def pictures(info: RunInfo, counts: Sequence[TokenCounts], width: float) -> list[Picture]:
     axis = StepAxis.even(len(counts), span_of(width))
     strips, told = unchanging(info, counts, axis), [one.sentence(info) for one in counts]
     num_lines, run = most_lines(told, width), [(name, ranges_of(counts, name)) for name in GATES]
@@ -106,11 +106,11 @@ def pictures(info: RunInfo, counts: Sequence[Counts], width: float) -> list[Pict
     return made
 
 
-def ranges_of(counts: Sequence[Counts], gate: str) -> str:
+def ranges_of(counts: Sequence[TokenCounts], gate: str) -> str:
     return ranges(step for step, one in enumerate(counts) if one.gate == gate)
 
 
-def unchanging(info: RunInfo, counts: Sequence[Counts], axis: StepAxis) -> list[Layer]:
+def unchanging(info: RunInfo, counts: Sequence[TokenCounts], axis: StepAxis) -> list[Layer]:
     """Draw the strips of the whole run; a full resource reaches the top of its strip."""
     most = max(one.running + one.waiting for one in counts) or 1
     shares = [

@@ -23,7 +23,7 @@ class Knob:
 
 
 @dataclass(frozen=True)
-class Slide(Knob):
+class Slider(Knob):
     """A number between `low` and `high`, shown with `unit`. A non-empty `at_zero` is shown instead of 0."""
 
     low: float

@@ -94,8 +94,8 @@ class PrefillFirst(Around):
         return cdiv(request.num_tokens, self.block_size) <= self.num_free_blocks
 
 
-class StaticBatches(Around):
-    """Admits requests only if none was running at the start of the step, so a batch ends with its longest output.
+class StaticBatching(Around):
+    """Admits requests only into an empty engine at the start of a step. So a batch ends with its longest output.
 
     "Orca: A Distributed Serving System for Transformer-Based Generative Models" (OSDI 2022) replaced this by
     iteration-level scheduling. Requests leave a batch when they finish, but their seats stay empty.

@@ -7,7 +7,7 @@ from mini_vllm.assembly.elective_parts import policy_classes_for
 from mini_vllm.assembly.lineup import lineup_from_env
 from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.electives.policy.scheduling_policy import PolicyClasses, SchedulingPolicy
-from mini_vllm_labs.policies.around import DecodeFirst, PrefillFirst, StaticBatches
+from mini_vllm_labs.policies.around import DecodeFirst, PrefillFirst, StaticBatching
 from mini_vllm_labs.policies.drafts_by_class import DraftsByClass
 from mini_vllm_labs.policies.elastic_budget import BudgetController, ElasticBudget
 from mini_vllm_labs.policies.feedback_queues import FeedbackQueues
@@ -95,7 +95,7 @@ POLICIES: dict[str, NamedPolicy] = {
         "many drafts for urgent requests, few for the rest (AdaServe); fcfs without drafts",
         lambda lengths: DraftsByClass(),
     ),
-    "static": NamedPolicy("a new batch only when the last one is done", lambda lengths: StaticBatches()),
+    "static": NamedPolicy("a new batch only when the last one is done", lambda lengths: StaticBatching()),
     "budget-controller": NamedPolicy(
         "a budget that shrinks when first tokens come late", lambda lengths: BudgetController()
     ),

@@ -11,7 +11,7 @@ from mini_vllm_labs.policies.settings import require_positive
 
 
 @dataclass(slots=True)
-class Reading:
+class TokenSeconds:
     """A reader's token seconds up to now, got and expected: the areas under the curves of tokens over time."""
 
     got: float = 0.0
@@ -46,12 +46,12 @@ class QualityOfExperience(SchedulingPolicy):
         self.ttft, self.tpot, self.horizon, self.seconds_per_token = ttft, tpot, horizon, seconds_per_token
         self.max_preemptions = max_preemptions
         self.now, self.block_size = 0.0, 1
-        self.readings: dict[str, Reading] = {}
+        self.readings: dict[str, TokenSeconds] = {}
 
     def start_step(self, step: StepView) -> None:
         before, self.now, self.block_size = self.now, step.now, step.block_size
         live = (*step.running, *step.waiting)
-        self.readings = {request.request_id: self.readings.get(request.request_id, Reading()) for request in live}
+        self.readings = {request.request_id: self.readings.get(request.request_id, TokenSeconds()) for request in live}
         for request in live:
             reading, since = self.readings[request.request_id], max(before, request.arrival_time)
             seconds, due = step.now - since, self.num_due(request, (step.now + since) / 2)
@@ -68,7 +68,7 @@ class QualityOfExperience(SchedulingPolicy):
 
     def gain(self, request: Request) -> float:
         """Return how much service over the horizon raises the quality, per KV block."""
-        reading, middle = self.readings.get(request.request_id, Reading()), self.now + self.horizon / 2
+        reading, middle = self.readings.get(request.request_id, TokenSeconds()), self.now + self.horizon / 2
         due, got = self.num_due(request, middle), request.num_output_tokens
         served = min(due, got + self.horizon / 2 / self.seconds_per_token)
         expected = reading.expected + self.horizon * due

@@ -24,7 +24,7 @@ class WholeAnswers:
             body.extend(message.get("body", b""))
             if not message.get("more_body", False):
                 headers = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
-                await send(start | {"headers": [*headers, (b"content-length", str(len(body)).encode())]})
+                await send({**start, "headers": [*headers, (b"content-length", str(len(body)).encode())]})
                 await send({"type": "http.response.body", "body": bytes(body)})
 
         await self.app(scope, receive, collect)

@@ -11,14 +11,14 @@ from rich.console import Console
 from mini_vllm_labs.cli import grade
 from mini_vllm_labs.grading.plan import load_whole_plan
 from mini_vllm_labs.pictures.terminal import progress
-from mini_vllm_labs.pictures.terminal.progress import Lines, counted, reported
+from mini_vllm_labs.pictures.terminal.progress import ProgressLines, counted, reported
 from tests.cli.conftest import Commands
 
 
 def test_a_line_names_the_part_its_share_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    lines = Lines("Loading")
+    lines = ProgressLines("Loading")
     assert lines.line() == "[0 s] Loading"
     now = 110.0
     lines("Working", 0, 40)

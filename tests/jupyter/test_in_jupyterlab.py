@@ -96,7 +96,7 @@ def test_the_theme_of_the_notebook_is_the_pictures_too(phase_1: Screen, player: 
 
 
 PANEL = """
-from mini_vllm_labs.pictures.knobs import Slide
+from mini_vllm_labs.pictures.knobs import Slider
 from mini_vllm_labs.pictures.picture import Layer, Picture
 from mini_vllm_labs.pictures.svg import text
 from mini_vllm_labs.pictures.panels import Panel
@@ -105,7 +105,7 @@ def draw(budget):
     words = f"{budget} tokens a step"
     return Picture(words, 40, (Layer("words", text(10, 25, words)),), f"The budget is {budget}.", words)
 
-panel = Panel([Slide("budget", "token budget", 64, 8, 128, step=8, unit="tokens")], draw)
+panel = Panel([Slider("budget", "token budget", 64, 8, 128, step=8, unit="tokens")], draw)
 panel
 """
 

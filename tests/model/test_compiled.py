@@ -10,7 +10,7 @@ from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.assembly import parts
 from mini_vllm.assembly.parts import decode_attention_for, runner_steps_for, runner_steps_on
 from mini_vllm.runner import c_library
-from mini_vllm.runner.compiled import CFile, Sizes, compiled_attention, compiled_function, in_c
+from mini_vllm.runner.compiled import CFile, KernelSizes, compiled_attention, compiled_function, in_c
 from mini_vllm.runner.steps import FlatBatch
 from mini_vllm_labs.grading.labtest.phase6.one_step import expect_paged_attention
 from tests.compiler import needs_compiler
@@ -39,7 +39,7 @@ def test_an_unwritten_file_is_not_used() -> None:
 def test_what_the_compiler_refuses_is_said_in_its_words() -> None:
     code = "void paged_decode_attention(void) { int x = undeclared; }\n"
     with pytest.raises(ValueError, match=r"mine\.c cannot be compiled:\n[^$]*undeclared"):
-        compiled_function("paged_decode_attention", CFile("mine.c", code), Sizes(1, 1, 8, 4, False))
+        compiled_function("paged_decode_attention", CFile("mine.c", code), KernelSizes(1, 1, 8, 4, False))
 
 
 @needs_compiler

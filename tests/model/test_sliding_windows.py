@@ -14,7 +14,7 @@ from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import KVTransferConfig, SpeculativeConfig
 from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.scheduler import Scheduler
-from mini_vllm.runner.layer_groups import LayerGroups
+from mini_vllm.runner.layer_groups import KVCacheGroups
 from mini_vllm.runner.loading import EMBEDDED_MODEL, LoadedModel, describe_model
 from mini_vllm.runner.memory import size_kv_cache
 from tests.model.generation import engine_for, engine_greedy, transformers_greedy
@@ -148,7 +148,7 @@ def test_kv_transfer_is_refused_for_a_model_with_windows(tmp_path: Path) -> None
 
 def test_a_window_as_long_as_the_longest_text_is_none() -> None:
     model = random_model(AutoConfig.for_model("mistral", **SMALL, sliding_window=512))
-    assert describe_model(model).groups == LayerGroups((None,) * 3)
+    assert describe_model(model).groups == KVCacheGroups((None,) * 3)
 
 
 def test_layers_of_two_groups_share_tensors_so_a_block_costs_those_of_the_larger_group() -> None:

@@ -18,7 +18,7 @@ from mini_vllm_labs.policies.named import POLICIES
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from mini_vllm_labs.simulation.arena.contest import Estimate, run_race, run_races, serve_requests
 from mini_vllm_labs.simulation.arena.figures import Accounts, figures_of, jain_index, quality_of_experience
-from mini_vllm_labs.simulation.arena.loads import Load, TraceLoad
+from mini_vllm_labs.simulation.arena.loads import ArenaLoad, TraceLoad
 from mini_vllm_labs.simulation.served import Served
 from tests.cli.conftest import Commands
 from tests.policies.races import EXPERIMENT, REFERENCE, races_of
@@ -71,7 +71,7 @@ def test_figures_add_up_and_do_not_depend_on_the_process() -> None:
 
 
 def test_priority_serves_the_urgent_earlier_than_fcfs() -> None:
-    load = Load("burst", 400, 80.0)
+    load = ArenaLoad("burst", 400, 80.0)
     fcfs, priority = (run.classes["urgent"].share_good for run in run_races(races_of("fcfs", "priority", load=load)))
     assert priority > fcfs + 0.2
 

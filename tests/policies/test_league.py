@@ -10,7 +10,7 @@ import pytest
 from labs.phase13_scheduling_policies import starter
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm_labs.runs.sandbox.read_only import bubblewrap
-from mini_vllm_labs.simulation.arena.claims import CLAIMS, Claim
+from mini_vllm_labs.simulation.arena.claims import CLAIMS, PolicyClaim
 from mini_vllm_labs.simulation.arena.league import Entry, run_league
 from mini_vllm_labs.simulation.arena.loads import UnevenOutputs
 from mini_vllm_labs.simulation.arena.own_answers import kendalls_tau
@@ -114,7 +114,7 @@ def test_the_table_names_its_order_and_its_rate(mini_vllm: Commands, files: list
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
-def test_a_claim_is_shown_or_said_not_to_be(claim: Claim) -> None:
+def test_a_claim_is_shown_or_said_not_to_be(claim: PolicyClaim) -> None:
     ours, holds = claim.measure(parse_lineup("solution:1-5"))
     assert holds is claim.shown, ours
 

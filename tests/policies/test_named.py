@@ -21,7 +21,7 @@ from mini_vllm.core.request import Request
 from mini_vllm.electives.policy.scheduling_policy import PolicyClasses, SchedulingPolicy
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm_labs.grading import engine_checks
-from mini_vllm_labs.policies.around import StaticBatches
+from mini_vllm_labs.policies.around import StaticBatching
 from mini_vllm_labs.policies.elastic_budget import BudgetController
 from mini_vllm_labs.policies.feedback_queues import FeedbackQueues
 from mini_vllm_labs.policies.joint_order import JointOrder
@@ -43,7 +43,7 @@ MAKERS: dict[str, Callable[[Mapping[str, int]], SchedulingPolicy]] = {
     "few with urgent ones": lambda lengths: TwoClasses(urgent_batch_limit=2),
     "hasty queues": lambda lengths: FeedbackQueues(quantum=1, num_levels=3, starvation_seconds=0.03),
     "hasty budget": lambda lengths: BudgetController(JointOrder(LeastSlackFirst()), 0.05, 1, period=0.05),
-    "static, shortest first": lambda lengths: StaticBatches(ShortestFirst(lambda request: len(lengths))),
+    "static, shortest first": lambda lengths: StaticBatching(ShortestFirst(lambda request: len(lengths))),
 }
 LINEUPS = ("solution:1-5", "solution:1-5,solution:7-8")
 REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")

@@ -15,13 +15,13 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.service_level import ServiceLevel
 from mini_vllm.electives.policy.policy_queue import PolicyQueue
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
-from mini_vllm_labs.policies.around import Around, DecodeFirst, PrefillFirst, StaticBatches
+from mini_vllm_labs.policies.around import Around, DecodeFirst, PrefillFirst, StaticBatching
 from mini_vllm_labs.policies.elastic_budget import BudgetController, ElasticBudget
 from mini_vllm_labs.policies.feedback_queues import FeedbackQueues
 from mini_vllm_labs.policies.joint_order import JointOrder, outranked
 from mini_vllm_labs.policies.predictors import noisy, oracle
 from mini_vllm_labs.policies.priority import Ageing, Priority
-from mini_vllm_labs.policies.quality_of_experience import QualityOfExperience, Reading
+from mini_vllm_labs.policies.quality_of_experience import QualityOfExperience, TokenSeconds
 from mini_vllm_labs.policies.shortest_first import ShortestFirst
 from mini_vllm_labs.policies.two_classes import TwoClasses
 from mini_vllm_labs.policies.victims import CheapestVictim, LeastComputedFirst
@@ -205,7 +205,7 @@ def test_quality_is_the_area_that_was_read_of_the_expected_one() -> None:
     for now in (0.0, 2.0, 4.0):
         policy.start_step(StepView(now, [request, other], PolicyQueue(policy), 9, 4, 4, 64))
     # Due in the middle of each interval of 2 s: 1 token at 1 s, 5 at 3 s, 9 at 5 s. Had: 2 and none.
-    assert policy.readings["r0"] == Reading(2 * (1 + 2), 2 * (1 + 5))
+    assert policy.readings["r0"] == TokenSeconds(2 * (1 + 2), 2 * (1 + 5))
     assert policy.gain(request) == pytest.approx(2.0 * 2 / (12 + 18) / 11)
     assert policy.gain(other) == pytest.approx(2.0 * 2 / (12 + 18) / 10)
     held = [running(8)[0], request, other]
@@ -305,7 +305,7 @@ def test_around_a_policy_everything_is_passed_on() -> None:
 
 
 def test_static_batches_never_admit_into_a_running_one() -> None:
-    driven = Driven(StaticBatches(), [asked(f"r{n}", 4, 2 + 3 * n, 0.02 * n) for n in range(9)], max_num_seqs=3)
+    driven = Driven(StaticBatching(), [asked(f"r{n}", 4, 2 + 3 * n, 0.02 * n) for n in range(9)], max_num_seqs=3)
     assert all(not names or plan.keys() <= set(names) for names, plan in zip(driven.running, driven.plans, strict=True))
     assert {len(plan) for plan in driven.plans} == {1, 2, 3}
 

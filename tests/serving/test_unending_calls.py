@@ -27,7 +27,7 @@ from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.engine_process import EngineProcess
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm_labs.cli.serving import call_watch
-from mini_vllm_labs.cli.serving.call_watch import Call, watch_calls
+from mini_vllm_labs.cli.serving.call_watch import WatchedCall, watch_calls
 from mini_vllm_labs.cli.serving.engine_spec import EngineSpec
 from mini_vllm_labs.serving.served_model import max_tokens_of_request
 from solutions import phase1_scheduler_step
@@ -164,7 +164,7 @@ def test_a_call_that_takes_long_is_told_before_it_is_judged_and_withdrawn(
 
 def test_a_notice_comes_by_the_clock_and_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_watch, "cpu_time", lambda thread: 1.0)
-    call, told = Call(sys._getframe(), 0.5, began=0.0), dict[int, str]()
+    call, told = WatchedCall(sys._getframe(), 0.5, began=0.0), dict[int, str]()
     for seconds in range(30):
         monkeypatch.setattr(time, "monotonic", lambda now=seconds: float(now))
         if notice := call.notice(0):
@@ -218,7 +218,7 @@ def test_a_process_that_was_stopped_for_a_while_is_not_given_up(monkeypatch: pyt
 def test_a_call_that_looks_now_and_then_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_seconds = count(0.0, 0.01)
     monkeypatch.setattr(call_watch, "cpu_time", lambda thread: next(cpu_seconds))
-    call = Call(sys._getframe(), 0.0)
+    call = WatchedCall(sys._getframe(), 0.0)
     num_looks, (words, _) = next((looks, found) for looks in count(1) if (found := call.verdict(0)))
     assert (num_looks, words) == (320, "Your code has waited for 80 seconds in one call:")
 

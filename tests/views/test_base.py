@@ -15,7 +15,7 @@ from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm_labs.fresh.jobs import ChatRun
 from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.film import Film
-from mini_vllm_labs.pictures.knobs import Menu, Slide, Switch
+from mini_vllm_labs.pictures.knobs import Menu, Slider, Switch
 from mini_vllm_labs.pictures.panels import Panel
 from mini_vllm_labs.pictures.picture import Layer, Picture
 from mini_vllm_labs.pictures.show import player
@@ -149,7 +149,7 @@ def test_a_film_refuses_pictures_of_another_shape_and_steps_that_are_not_there()
 
 
 KNOBS = (
-    Slide("budget", "token budget", 32, 8, 64, 8, "tokens"),
+    Slider("budget", "token budget", 32, 8, 64, 8, "tokens"),
     Menu("policy", "policy", "fcfs", ("fcfs", "priority")),
     Switch("caching", "prefix caching", True),
 )

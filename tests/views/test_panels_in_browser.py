@@ -14,7 +14,7 @@ from mini_vllm_labs.pictures.browser.bare_page import open_widget
 from mini_vllm_labs.pictures.calculator import Setup, calculator, capacity_of
 from mini_vllm_labs.pictures.calculator.panel import FIRST
 from mini_vllm_labs.pictures.chunking_dial import chunking_dial
-from mini_vllm_labs.pictures.knobs import Slide
+from mini_vllm_labs.pictures.knobs import Slider
 from mini_vllm_labs.pictures.panels import FilmPanel, Panel
 from mini_vllm_labs.pictures.picture import WIDTH, read_asset
 from mini_vllm_labs.pictures.show import player
@@ -117,7 +117,7 @@ def count(num_steps: int) -> Any:
 
 
 def test_a_player_under_knobs_has_the_steps_of_its_run(pages: Pages) -> None:
-    made = FilmPanel([Slide("num_steps", "steps", 9, 1, 20)], count, step=8)
+    made = FilmPanel([Slider("num_steps", "steps", 9, 1, 20)], count, step=8)
     page = open_widget(pages, made, width=1100)
     step, knob = (page.get_by_role("slider", name=name, exact=True) for name in ("step", "steps"))
     step.wait_for()

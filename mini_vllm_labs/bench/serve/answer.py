@@ -14,7 +14,7 @@ class BrokenAnswerError(Exception):
 
 @dataclass(slots=True)
 class ClientAnswer:
-    """Times are seconds from the start of a round; `error` is the reason why the request failed, None if it did not.
+    """Times are seconds from the start of a round; `error` is the reason of a failure, or None.
 
     `planned` is when the request should have gone out, `sent` when it did.
     """
@@ -54,7 +54,7 @@ class ClientAnswer:
 class EventStream:
     """Reads server-sent events of a completion, or of a chat's, into a `ClientAnswer`.
 
-    `feed` raises `BrokenAnswerError` for an event that is no completion, or that reports an error.
+    `feed` raises `BrokenAnswerError` for an event that is not a completion, or that reports an error.
     """
 
     def __init__(self, answer: ClientAnswer, start: float) -> None:

@@ -163,7 +163,7 @@ def run_round(
 ) -> Round:
     """Send every request at its time and read all answers. `on_progress` receives the number of ended requests.
 
-    With `max_concurrency` at most that many are under way at once: the loop is then no longer open, and a latency
+    With `max_concurrency` at most that many are under way at once. The loop is then no longer open, and a latency
     counts from the moment at which its request may go out.
     """
     return asyncio.run(_send_all(endpoint, requests, max_concurrency or len(requests), timeout, on_progress))

@@ -1,4 +1,4 @@
-"""The load of one run, how a server copes with it, and the search for the highest rate that it sustains."""
+"""The load of one run, a server's results, and the search for its highest sustainable rate."""
 
 import math
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class RateSearch:
         return min((probed.rate for probed in self.probed if not probed.holds), default=None)
 
     def next_rate(self) -> float:
-        """Return the rate to try next: twice or half until there is one of each kind, then the one in the middle.
+        """Return the next rate: double or half until one has passed and one failed, then the middle.
 
         So no rate is tried above one that failed, or below one that held.
         """

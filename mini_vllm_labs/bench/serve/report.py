@@ -113,8 +113,8 @@ def peak_concurrent(answers: Sequence[ClientAnswer]) -> int:
 def left_over(answers: Sequence[ClientAnswer]) -> float:
     """Return the share of the arriving requests that pile up because the server cannot answer as many.
 
-    It is the growth of the mean number under way, from the second quarter of the arrivals to the last, divided by the
-    number of requests that arrived from the middle of the one to the middle of the other. It is about 0 at a
+    It compares the second quarter of the arrivals with the last. It is the growth of the mean number under way, divided
+    by the number of requests that arrive between the middles of these quarters. It is about 0 at a
     sustainable rate, and 0 for requests sent all at once.
     """
     end = max((answer.sent for answer in answers), default=0.0)

@@ -1,4 +1,4 @@
-"""Requests as text for any server (only it knows its tokenizer): words in place of token ids, and where they go."""
+"""Text requests for any server, with words in place of token ids, because only it has its tokenizer."""
 
 import json
 import math

@@ -185,7 +185,7 @@ def first_reading(name: str, collected: Collected) -> Reading:
     """Return the first reading of a path, because a file's name may contain a platform's separators.
 
     Raises `SubmissionError` if there is none, or if the path is ambiguous and that learner has already handed in such a
-    file, because a display name can imitate a different learner's.
+    file. A display name can imitate a different learner's.
     """
     require_inside(name)
     found = [reading for reading in readings(name, collected.platform) if reading.file.name]

@@ -1,6 +1,6 @@
 """Writes CSV files for the gradebooks of Canvas and Moodle: a line per student id, a column per phase.
 
-They contain no names from submissions: Canvas would look for a student of that name if it did not know the id, and
+They contain no names from submissions. Canvas would look for a student of that name if it did not know the id, and
 would read a line called "Points Possible" as the maxima. A teacher's CSV file, the roster, maps submissions to ids.
 """
 

@@ -20,7 +20,7 @@ IDLE, WAITING_FACTOR = 0.1, 10  # a call with less CPU time has only waited; one
 
 
 @dataclass(eq=False)
-class Call:
+class WatchedCall:
     """A call into a starter, its outermost frame, since it was first seen."""
 
     outermost: FrameType
@@ -63,8 +63,8 @@ def watch_calls(give_up: Callable[[str], None], notify: Callable[[str], None]) -
 
 
 def _watch(give_up: Callable[[str], None], notify: Callable[[str], None]) -> None:
-    calls: dict[int, Call] = {}
-    told: Call | None = None
+    calls: dict[int, WatchedCall] = {}
+    told: WatchedCall | None = None
     while True:
         time.sleep(PAUSE)
         before, calls = calls, {}
@@ -74,7 +74,7 @@ def _watch(give_up: Callable[[str], None], notify: Callable[[str], None]) -> Non
                 continue
             call = before.get(thread)
             if call is None or call.outermost is not frames[0][0]:
-                call = Call(frames[0][0], cpu_time(thread))
+                call = WatchedCall(frames[0][0], cpu_time(thread))
             calls[thread] = call
             if verdict := call.verdict(thread):
                 words, hint = verdict

@@ -11,7 +11,7 @@ from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
 from mini_vllm_labs.cli.hint import show_hint
 from mini_vllm_labs.cli.watching import screen
 from mini_vllm_labs.cli.watching.screen import Read
-from mini_vllm_labs.cli.watching.session import FINISHES, Session, Task
+from mini_vllm_labs.cli.watching.session import FINISHES, TaskNumber, WatchSession
 from mini_vllm_labs.cli.watching.terminal import Watched
 from mini_vllm_labs.fresh.shown_run import ShownRun, observed_run, shown_run
 from mini_vllm_labs.grading.approaches import Approach, unsealed
@@ -30,11 +30,11 @@ class Watch(Watched):
     at_the_end = "This is your engine"
 
     def __init__(self, console: Console, read: Read | None, name: str, phases: Sequence[int]) -> None:
-        self.session = Session(phases)
+        self.session = WatchSession(phases)
         self.phases = {CHECKOUT / phase.starter: number for number, phase in self.session.phases.items()}
         super().__init__(console, read, name, list(self.phases))
         self.after = f"next: {NEXT.get(name, 'mini-vllm grade')}"
-        self.passed: Task | None = None
+        self.passed: TaskNumber | None = None
         self.approaches: list[Approach] = []
         self.num_unfolded = 0
 
@@ -71,7 +71,7 @@ class Watch(Watched):
             screen.show_unwritten(self.console, self.session.phases[task.phase], task.number)
             self.show_keys()
 
-    def grade(self, tasks: Sequence[Task]) -> None:
+    def grade(self, tasks: Sequence[TaskNumber]) -> None:
         phase = self.session.only(tasks)
 
         def work(stop: Event) -> PhaseGrade:
@@ -87,7 +87,7 @@ class Watch(Watched):
         if grade.error.endswith(CHANGED):
             self.grade_next()
             return
-        graded = [Task(grade.plan.number, task.plan.number) for task in grade.tasks]
+        graded = [TaskNumber(grade.plan.number, task.plan.number) for task in grade.tasks]
         is_new = self.session.current in graded
         again = self.session.take(grade)
         screen.show_verdict(self.console, grade, seconds)
@@ -132,7 +132,7 @@ class Watch(Watched):
         self.session.skip()
         self.grade_next()
 
-    def open_approaches(self, task: Task) -> None:
+    def open_approaches(self, task: TaskNumber) -> None:
         """Keep the approaches to a task that has just passed for `a`, and say how many there are."""
         self.passed, self.approaches, self.num_unfolded = task, [], 0
         try:

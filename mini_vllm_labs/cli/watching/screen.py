@@ -14,7 +14,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from mini_vllm.assembly.lineup import CHECKOUT
-from mini_vllm_labs.cli.watching.session import Session, line_of
+from mini_vllm_labs.cli.watching.session import WatchSession, line_of
 from mini_vllm_labs.fresh.shown_run import ShownRun
 from mini_vllm_labs.grading.approaches import Approach
 from mini_vllm_labs.grading.plan import PlannedPhase
@@ -125,7 +125,7 @@ def show_unwritten(console: Console, phase: PlannedPhase, task: int) -> None:
     console.print(f"  read {handout(phase)}, 'Task {phase.number}.{task}'", markup=False, soft_wrap=True)
 
 
-def show_list(console: Console, session: Session) -> None:
+def show_list(console: Console, session: WatchSession) -> None:
     """Print every task with its tick."""
     for task in session.tasks:
         phase, state = session.phases[task.phase], session.state(task)
@@ -136,7 +136,7 @@ def show_list(console: Console, session: Session) -> None:
     console.print("~ has passed, and its file was changed since: graded again before you go on", style=FAINT)
 
 
-def tick_line(console: Console, session: Session) -> str:
+def tick_line(console: Console, session: WatchSession) -> str:
     """Return the ticks of all tasks by phase: "1 ✓✓··· 2 ·····"."""
     marks = [f"   {task.phase} " * (task.number == 1) + mark(console, session.state(task)) for task in session.tasks]
     return "".join(marks).strip()

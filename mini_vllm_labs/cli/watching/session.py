@@ -30,7 +30,7 @@ def keep(**settings: object) -> None:
     SETTINGS.write_text(json.dumps(kept() | settings, indent=1) + "\n", encoding="utf-8")
 
 
-class Task(NamedTuple):
+class TaskNumber(NamedTuple):
     """A task of a phase, both by number: `1.2`."""
 
     phase: int
@@ -40,17 +40,17 @@ class Task(NamedTuple):
         return f"{self.phase}.{self.number}"
 
 
-class Session:
+class WatchSession:
     """The tasks of some phases in their order. `current` is None once all of them have passed."""
 
     def __init__(self, phases: Sequence[int]) -> None:
         self.phases = {phase.number: phase for phase in load_whole_plan() if phase.number in phases}
-        self.tasks = [Task(number, task.number) for number, phase in self.phases.items() for task in phase.tasks]
+        self.tasks = [TaskNumber(number, task.number) for number, phase in self.phases.items() for task in phase.tasks]
         found = kept().get("passed")
         self._passed: dict[str, str] = found if isinstance(found, dict) else {}
         self.current = next(iter(self.unfinished()), None)
 
-    def state(self, task: Task) -> str:
+    def state(self, task: TaskNumber) -> str:
         """Return `passed`, `stale` (it has passed, and the file was changed since then) or `open`."""
         on = self._passed.get(str(task))
         try:
@@ -59,11 +59,11 @@ class Session:
             is_same = False
         return "open" if on is None else "passed" if is_same else "stale"
 
-    def unfinished(self, phase: int = 0) -> list[Task]:
+    def unfinished(self, phase: int = 0) -> list[TaskNumber]:
         mine = [task for task in self.tasks if phase in (0, task.phase)]
         return [task for task in mine if self.state(task) != "passed"]
 
-    def is_unwritten(self, task: Task) -> bool:
+    def is_unwritten(self, task: TaskNumber) -> bool:
         return bool(line_of(self.phases[task.phase], task.number))
 
     def saved(self, phase: int) -> None:
@@ -84,19 +84,19 @@ class Session:
         at = left.index(self.current) + 1 if self.current in left else 0
         self.current = next(iter(left[at:] + left[:at]), None)
 
-    def to_grade(self) -> list[Task]:
+    def to_grade(self) -> list[TaskNumber]:
         """Return the tasks to grade now: the current one; none if its file is untouched, so that nothing can pass."""
         if self.current is None:
             return []
         is_there = (CHECKOUT / self.phases[self.current.phase].starter).exists()
         return [self.current] if is_begun(self.current.phase) or not is_there else []
 
-    def only(self, tasks: Sequence[Task]) -> PlannedPhase:
+    def only(self, tasks: Sequence[TaskNumber]) -> PlannedPhase:
         """Return the phase of some tasks with these tasks alone."""
         phase = self.phases[tasks[0].phase]
-        return replace(phase, tasks=[one for one in phase.tasks if Task(phase.number, one.number) in tasks])
+        return replace(phase, tasks=[one for one in phase.tasks if TaskNumber(phase.number, one.number) in tasks])
 
-    def take(self, grade: PhaseGrade) -> list[Task]:
+    def take(self, grade: PhaseGrade) -> list[TaskNumber]:
         """Note the result. Return tasks of the same file that passed before it was changed: they are graded next.
 
         The first task that fails becomes the current one; if none does, the next one that has not passed.
@@ -107,7 +107,7 @@ class Session:
             if task.status == "passed" and not grade.error:
                 self._passed[f"{phase}.{task.plan.number}"] = version(grade.sha256)
         keep(passed=self._passed)
-        failed = [Task(phase, task.plan.number) for task in grade.tasks if task.status != "passed"]
+        failed = [TaskNumber(phase, task.plan.number) for task in grade.tasks if task.status != "passed"]
         stale = [task for task in self.unfinished(phase) if self.state(task) == "stale"]
         if failed or grade.error:
             self.current = next(iter(failed), self.current)

@@ -34,7 +34,7 @@ NOT_NOTED = "/notebook/"
 RUN = "/notebook/run"  # its answer is shown, so records must include it
 
 
-class Watched(StepObserver):
+class RequestWatcher(StepObserver):
     """Keeps the metrics of every request and pauses the engine after some steps, on the engine's thread."""
 
     def __init__(self, engine: LLMEngine) -> None:
@@ -123,7 +123,7 @@ class Noted:
             )
 
 
-def notebook_router(llm: AsyncLLM, watched: Watched) -> APIRouter:
+def notebook_router(llm: AsyncLLM, watched: RequestWatcher) -> APIRouter:
     router = APIRouter(prefix="/notebook")
 
     @router.get("/run")
@@ -166,7 +166,7 @@ def open_server(config: EngineConfig, lineup: Lineup) -> tuple[Server, socket.so
     """Return the server of a lineup with the routes of the notebook, and its socket."""
     engine = LLM(config=config, lineup=lineup, record=True).engine
     keep_recent_steps(engine)
-    watched = Watched(engine)
+    watched = RequestWatcher(engine)
     llm = AsyncLLM(engine)
     listener = bound_socket(SETTINGS)
     server = engine_server(llm, SETTINGS)

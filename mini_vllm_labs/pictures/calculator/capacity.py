@@ -24,7 +24,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Work:
+class StepWork:
     """Operations and bytes of a step, and the maximum tokens per second that they allow."""
 
     num_tokens: int
@@ -69,8 +69,8 @@ class Capacity:
     concurrency: int
     batch_size: int
     saturation_batch: float
-    decode: Work
-    prefill: Work
+    decode: StepWork
+    prefill: StepWork
 
     @property
     def kv_bytes(self) -> int:
@@ -137,19 +137,19 @@ def capacity_of(setup: Setup) -> Capacity:
     )
 
 
-def decode_work(setup: Setup, gpu: Gpu, shape: ModelShape, batch_size: int) -> Work:
+def decode_work(setup: Setup, gpu: Gpu, shape: ModelShape, batch_size: int) -> StepWork:
     """Return the work of a step in which each of `batch_size` requests gets one token."""
     context = batch_size * setup.context_len
     return work_of(setup, gpu, shape, StepCounts(batch_size, batch_size, context, context, batch_size))
 
 
-def prefill_work(setup: Setup, gpu: Gpu, shape: ModelShape) -> Work:
+def prefill_work(setup: Setup, gpu: Gpu, shape: ModelShape) -> StepWork:
     """Return the work of a prompt as long as the context, computed alone in one step."""
     length = setup.context_len
     return work_of(setup, gpu, shape, StepCounts(1, length, length, pairs(0, length), 1))
 
 
-def work_of(setup: Setup, gpu: Gpu, shape: ModelShape, counts: StepCounts) -> Work:
+def work_of(setup: Setup, gpu: Gpu, shape: ModelShape, counts: StepCounts) -> StepWork:
     bound = cost_model.roofline(gpu, shape, setup.num_gpus, setup.bytes_per_number)
     num_bytes, flops = bound.work(*counts[1:])
-    return Work(counts.num_tokens, flops, num_bytes, counts.num_tokens / bound.step_seconds(*counts))
+    return StepWork(counts.num_tokens, flops, num_bytes, counts.num_tokens / bound.step_seconds(*counts))

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from mini_vllm_labs.pictures.knobs import Menu, Slide
+from mini_vllm_labs.pictures.knobs import Menu, Slider
 from mini_vllm_labs.pictures.picture import Layer, Picture, read_asset
 from mini_vllm_labs.pictures.svg import Markup
 from mini_vllm_labs.runs.palette import OKABE_ITO
@@ -24,10 +24,10 @@ KNOBS = (
     Menu("gpu", "GPU", "H100", tuple(gpu.name for gpu in GPUS)),
     Menu("num_gpus", "number of GPUs", 1, (1, 2, 4, 8)),
     Menu("bytes_per_number", "bytes per number", 2, (1, 2)),
-    Slide("gpu_memory_utilization", "gpu_memory_utilization", 0.9, 0.3, 0.98, 0.02),
+    Slider("gpu_memory_utilization", "gpu_memory_utilization", 0.9, 0.3, 0.98, 0.02),
     Menu("block_size", "block_size", 16, (8, 16, 32, 64, 128)),
     Menu("context_len", "context length in tokens", 8192, tuple(2**k for k in range(9, 18))),
-    Slide("max_num_seqs", "max_num_seqs", 64, 1, 512, 1, "requests"),
+    Slider("max_num_seqs", "max_num_seqs", 64, 1, 512, 1, "requests"),
     Menu("max_num_batched_tokens", "max_num_batched_tokens", 2048, tuple(2**k for k in range(9, 16))),
 )
 

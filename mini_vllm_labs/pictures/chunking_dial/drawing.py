@@ -7,7 +7,7 @@ from mini_vllm_labs.pictures import chart, svg
 from mini_vllm_labs.pictures.chart import LABEL, MARGIN, ChartFrame, LogScale, PercentScale
 from mini_vllm_labs.pictures.chunking_dial.trial import MARKED, Deployment, Percentiles, Setting, Trial, try_setting
 from mini_vllm_labs.pictures.figures import digits, round_seconds, seconds
-from mini_vllm_labs.pictures.knobs import Menu, Slide
+from mini_vllm_labs.pictures.knobs import Menu, Slider
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
 from mini_vllm_labs.pictures.text import facts
 from mini_vllm_labs.pictures.typeset import shorten
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 KNOBS = (
-    Slide("max_num_batched_tokens", "max_num_batched_tokens", 2048, 256, 8192, 256, "tokens"),
-    Slide("long_prefill_token_threshold", "long_prefill_token_threshold", 0, 0, 4096, 128, "tokens", "none"),
-    Slide("max_num_seqs", "max_num_seqs", 256, 8, 256, 8, "requests"),
-    Slide("load", "load", 90, 50, 120, 5, "%"),
+    Slider("max_num_batched_tokens", "max_num_batched_tokens", 2048, 256, 8192, 256, "tokens"),
+    Slider("long_prefill_token_threshold", "long_prefill_token_threshold", 0, 0, 4096, 128, "tokens", "none"),
+    Slider("max_num_seqs", "max_num_seqs", 256, 8, 256, 8, "requests"),
+    Slider("load", "load", 90, 50, 120, 5, "%"),
     Menu("workload", "workload", "mixed", ("mixed", "documents", "burst", "chat")),
 )
 AXIS, GAP, FROM_TITLE, BELOW = 50, 30, 44, 34

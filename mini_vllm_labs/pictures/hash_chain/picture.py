@@ -17,7 +17,7 @@ from mini_vllm_labs.pictures.hash_chain.links import (
     layout_of,
     link_arrow,
 )
-from mini_vllm_labs.pictures.knobs import Menu, Slide, Switch
+from mini_vllm_labs.pictures.knobs import Menu, Slider, Switch
 from mini_vllm_labs.pictures.parts import WIDTHS, Part, headline_part, page
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
 from mini_vllm_labs.pictures.text import counted, ordinal
@@ -145,7 +145,7 @@ def chain_panel(token_ids: Sequence[int], hash_block: HashBlock | None = None) -
         return hash_chain(prompts, block_size, hash_block, salts={"B": SALT} if salted else {}, width=width)
 
     knobs = (
-        Slide("position", "the token of B that differs", min(5, len(token_ids) - 1), 0, len(token_ids) - 1, 1),
+        Slider("position", "the token of B that differs", min(5, len(token_ids) - 1), 0, len(token_ids) - 1, 1),
         Menu("block_size", "block size", 4, (2, 4, 8, 16)),
         Switch("salted", f"cache_salt '{SALT}' for B", False),
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mini_vllm_labs.pictures.knobs import Slide
+from mini_vllm_labs.pictures.knobs import Slider
 from mini_vllm_labs.pictures.lanes.drawing import Scale, axis_part, lanes_part, ms
 from mini_vllm_labs.pictures.lanes.schedule import Schedule, schedule_of
 from mini_vllm_labs.pictures.parts import WIDTHS, headline_part, page, span_of
@@ -52,8 +52,8 @@ def lanes_panel(
         return finish(lanes(runs, plan_ms, compute_ms, width))
 
     knobs = [
-        Slide("plan_ms", "the engine's work for a step", PLAN_MS, 0.5, 20, 0.5, "ms"),
-        Slide("compute_ms", "computing a step", COMPUTE_MS, 0.5, 20, 0.5, "ms"),
+        Slider("plan_ms", "the engine's work for a step", PLAN_MS, 0.5, 20, 0.5, "ms"),
+        Slider("compute_ms", "computing a step", COMPUTE_MS, 0.5, 20, 0.5, "ms"),
     ]
     return Panel(knobs, draw, reflows=True)
 

@@ -10,7 +10,7 @@ from mini_vllm_labs.pictures import chart, svg
 from mini_vllm_labs.pictures.bars import COLOUR
 from mini_vllm_labs.pictures.chart import MARGIN, LogScale
 from mini_vllm_labs.pictures.figures import round_seconds
-from mini_vllm_labs.pictures.knobs import Menu, Slide
+from mini_vllm_labs.pictures.knobs import Menu, Slider
 from mini_vllm_labs.pictures.picture import WIDTH, Layer, Picture
 from mini_vllm_labs.pictures.policy_comparison import figures
 from mini_vllm_labs.pictures.policy_comparison.comparison import (
@@ -34,11 +34,11 @@ TOP, CHART, NARROW = 32, 122, 620
 KEY = "Dots: requests, outlined: urgent. ↓ less is better, ↑ more; full colour: the best; red: starved"
 KNOBS = (
     Menu("workload", "workload", "shared-prefix", tuple(WORKLOADS)),
-    Slide("load", "load", 150, 50, 200, 10, "%"),
-    Slide("num_gpu_blocks", "num_gpu_blocks", 800, 800, 4000, 200, "blocks"),
-    Slide("prediction_sigma", "error of predicted lengths", SIGMA, 0, 2, 0.1, at_zero="perfect"),
-    Slide("time_to_first_token", "SLO: first token within", 1, 0.1, 10, 0.1, "s"),
-    Slide("inter_token_latency", "SLO: next tokens within", 50, 5, 100, 5, "ms"),
+    Slider("load", "load", 150, 50, 200, 10, "%"),
+    Slider("num_gpu_blocks", "num_gpu_blocks", 800, 800, 4000, 200, "blocks"),
+    Slider("prediction_sigma", "error of predicted lengths", SIGMA, 0, 2, 0.1, at_zero="perfect"),
+    Slider("time_to_first_token", "SLO: first token within", 1, 0.1, 10, 0.1, "s"),
+    Slider("inter_token_latency", "SLO: next tokens within", 50, 5, 100, 5, "ms"),
 )
 MAX_REMEMBERED = 64
 SLO_KNOBS = ("time_to_first_token", "inter_token_latency")
@@ -96,7 +96,7 @@ def every_request(results: list[PolicyResult], slo: Slo, columns: Sequence[tuple
 
 
 def group_table(
-    by_group: list[figures.Row], results: list[PolicyResult], columns: Sequence[tuple[float, float]]
+    by_group: list[figures.FigureRow], results: list[PolicyResult], columns: Sequence[tuple[float, float]]
 ) -> svg.Markup:
     """Draw the bars of the groups; the group that a policy starves most is red."""
     victims = figures.starved(results)
@@ -106,7 +106,7 @@ def group_table(
     return svg.joined([heading, engine, table(by_group, marked, columns)])
 
 
-def table(lines: list[figures.Row], marked: list[str], columns: Sequence[tuple[float, float]]) -> svg.Markup:
+def table(lines: list[figures.FigureRow], marked: list[str], columns: Sequence[tuple[float, float]]) -> svg.Markup:
     """Draw a row of bars per figure, with its better direction; the best bars have full colour."""
     parts, longest = [], columns[0][1] - columns[0][0] - NUMBERS
     for n, line in enumerate(lines):

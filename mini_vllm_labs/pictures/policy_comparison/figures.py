@@ -13,7 +13,7 @@ Figure = Callable[[PolicyResult], float]
 STARVED = 1.1  # a group is starved if it waits this many times as long as under the first policy
 
 
-class Row(NamedTuple):
+class FigureRow(NamedTuple):
     """A figure of each policy, in the order of the results, as numbers and as text."""
 
     name: str
@@ -44,7 +44,7 @@ def circumstances(comparison: PolicyComparison, slo: Slo) -> list[str]:
     ]
 
 
-def rows(results: list[PolicyResult], slo: Slo) -> list[Row]:
+def rows(results: list[PolicyResult], slo: Slo) -> list[FigureRow]:
     return [
         row("p50 first token", results, lambda result: result.time_to_first_token(50), seconds),
         row("p95 first token", results, lambda result: result.time_to_first_token(P95), seconds),
@@ -57,22 +57,22 @@ def rows(results: list[PolicyResult], slo: Slo) -> list[Row]:
     ]
 
 
-def group_rows(results: list[PolicyResult]) -> list[Row]:
+def group_rows(results: list[PolicyResult]) -> list[FigureRow]:
     """Return the p95 time to first token of each group."""
     times = {
         name: [result.time_to_first_token(P95, members) for result in results]
         for name, members in groups(results).items()
     }
     names = [result.policy for result in results]
-    return [Row(name, names, values, list(map(seconds, values))) for name, values in times.items()]
+    return [FigureRow(name, names, values, list(map(seconds, values))) for name, values in times.items()]
 
 
 def row(
     name: str, results: list[PolicyResult], value: Figure, text: Callable[[float], str], more_is_better: bool = False
-) -> Row:
+) -> FigureRow:
     values = [value(result) for result in results]
     names = [result.policy for result in results]
-    return Row(name, names, values, [text(value) for value in values], more_is_better)
+    return FigureRow(name, names, values, [text(value) for value in values], more_is_better)
 
 
 def starved(results: list[PolicyResult]) -> dict[str, str]:

@@ -35,7 +35,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
     """Show the block's reports on stderr, beginning with `text`."""
     console = console or make_console(stderr=True)
     if not is_live(console):
-        lines = Lines(text)
+        lines = ProgressLines(text)
         lines.start()
         try:
             yield lines
@@ -61,7 +61,7 @@ def reported(text: str, console: Console | None = None) -> Iterator[ProgressRepo
         yield show
 
 
-class Lines:
+class ProgressLines:
     """Prints a line on stderr after two seconds and then every ten seconds, regardless of the work's reports."""
 
     def __init__(self, text: str) -> None:

@@ -14,7 +14,7 @@ COMMAND = (sys.executable, "-m", "mini_vllm_labs.serving.live.drawing")
 
 
 @dataclass(frozen=True)
-class Look:
+class WantedPicture:
     """The picture that a page wants. `step` None means the newest step; `follow` is a request's id, or empty.
 
     `width` and `height` are the available size in px. The text of the picture is generated only on request.
@@ -43,7 +43,7 @@ class DrawingProcess:
         self._lock = asyncio.Lock()  # answers have no id, so calls must not overlap on the pipe
         self.next_step = 0  # the first step not yet sent to the process
 
-    async def draw(self, viewer: str, look: Look, chunks: list[Chunk]) -> bytes:
+    async def draw(self, viewer: str, look: WantedPicture, chunks: list[Chunk]) -> bytes:
         """Return the message that updates a page's picture. `chunks` contain the steps from `next_step` on.
 
         Raises `DrawingEndedError`; the next call starts a new process.

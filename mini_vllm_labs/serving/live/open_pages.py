@@ -16,7 +16,7 @@ from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm_labs.serving.answers import START
 from mini_vllm_labs.serving.errors import ApiError
 from mini_vllm_labs.serving.limits import ended_by_disconnect
-from mini_vllm_labs.serving.live.drawing_process import DrawingEndedError, DrawingProcess, Look
+from mini_vllm_labs.serving.live.drawing_process import DrawingEndedError, DrawingProcess, WantedPicture
 from mini_vllm_labs.serving.live.pace_and_crowd import Crowd, Pace
 from mini_vllm_labs.serving.live.recent_steps import facts_of, progress_of, steps_since
 from mini_vllm_labs.serving.served_model import ServedModel
@@ -32,7 +32,7 @@ COMMENT = b":\n\n"
 class Viewer:
     """An open page and the picture it wants. `changed` wakes its stream."""
 
-    look: Look
+    look: WantedPicture
     id: str = field(default_factory=lambda: uuid4().hex)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -52,7 +52,7 @@ class OpenPages:
         self._progress = {"newest": -1, "oldest": 0, "num_arrived": 0, "preempted": -1}
         self._drawing: DrawingProcess | None = None
 
-    async def open(self, look: Look) -> Viewer:
+    async def open(self, look: WantedPicture) -> Viewer:
         """Open a new page. Raises `ApiError` (503) if eight pages are already open."""
         if len(self._viewers) >= MAX_PAGES:
             message = f"{MAX_PAGES} pages watch this engine already: close one of them"
@@ -130,7 +130,7 @@ async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
     """Yield a page's events until the server ends: up to eight pictures per second, only when something changes."""
     yield event("hello", {"viewer": viewer.id, "model": pages.served.name, **pages.facts})
     status: dict[str, Any] = {}
-    sent: tuple[int, Look] | None = None
+    sent: tuple[int, WantedPicture] | None = None
     quiet = 0.0
     while not pages.served.llm.is_shutting_down:
         viewer.changed.clear()  # before the status is read, so that a later change wakes the wait below

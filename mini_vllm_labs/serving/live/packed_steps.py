@@ -67,7 +67,7 @@ class Chunk:
         return self.first + len(self.steps)
 
 
-class Chunks:
+class StepChunks:
     """The last 1,000 to 1,050 steps, numbered from the start. The engine's thread writes them, other threads read."""
 
     def __init__(self) -> None:

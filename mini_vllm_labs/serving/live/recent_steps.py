@@ -14,7 +14,7 @@ from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import StepResult
 from mini_vllm.engine.trace_recorder import StepRecorder
-from mini_vllm_labs.serving.live.packed_steps import Chunk, Chunks, Keyframe, PackedStep, RequestSnapshot, Totals
+from mini_vllm_labs.serving.live.packed_steps import Chunk, Keyframe, PackedStep, RequestSnapshot, StepChunks, Totals
 from mini_vllm_labs.serving.observed import observer_of
 
 MAX_BILLS = 1000
@@ -50,7 +50,7 @@ class RecentSteps(StepRecorder):
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
-        self.chunks = Chunks()
+        self.chunks = StepChunks()
         self.bills: OrderedDict[str, RequestTotals] = OrderedDict()
         self.unfinished: dict[str, tuple[Request, RequestTotals]] = {}
         self._totals, self.last_preemption = Totals(), -1

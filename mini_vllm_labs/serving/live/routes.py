@@ -12,7 +12,7 @@ from pydantic import Field
 from mini_vllm_labs.pictures.picture import read_asset
 from mini_vllm_labs.serving.errors import ApiError
 from mini_vllm_labs.serving.limits import read_body
-from mini_vllm_labs.serving.live.drawing_process import Look
+from mini_vllm_labs.serving.live.drawing_process import WantedPicture
 from mini_vllm_labs.serving.live.open_pages import LiveStream, OpenPages
 from mini_vllm_labs.serving.live.pace_and_crowd import MAX_PER_SECOND, MAX_STEPS_PER_SECOND
 from mini_vllm_labs.serving.live.recent_steps import bill_of
@@ -115,13 +115,13 @@ def control_router(served: ServedModel, pages: OpenPages) -> APIRouter:
         height: Annotated[int, Query(ge=150, le=2000)] = 480,
     ) -> LiveStream:
         require_own_page(request)
-        return LiveStream(pages, await pages.open(Look(width=width, height=height)))
+        return LiveStream(pages, await pages.open(WantedPicture(width=width, height=height)))
 
     @router.post("/live/look")
     async def look(request: Request) -> JSONResponse:
         body = parse(LookBody, await read_body(request, served.settings))
         viewer = pages.viewer(body.viewer)
-        viewer.look = Look(**body.model_dump(exclude={"viewer"}))
+        viewer.look = WantedPicture(**body.model_dump(exclude={"viewer"}))
         viewer.changed.set()
         return JSONResponse({})
 

@@ -20,7 +20,7 @@ from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.serving.live.drawing.live_run import LiveRun
 from mini_vllm_labs.serving.live.drawing.scene import picture_of
 from mini_vllm_labs.serving.live.drawing.sent_page import SentPage
-from mini_vllm_labs.serving.live.drawing_process import Look
+from mini_vllm_labs.serving.live.drawing_process import WantedPicture
 from mini_vllm_labs.serving.live.pace_and_crowd import Crowd, Pace
 from mini_vllm_labs.serving.live.recent_steps import bill_of, facts_of, keep_recent_steps, progress_of, steps_since
 
@@ -106,7 +106,7 @@ class TabServer:
         keep_recent_steps(engine)
         self.tab, self.name, self.facts = TabEngine(engine), name, facts_of(engine)
         self.pace, self.crowd = Pace(self.tab), Crowd(self.tab)
-        self.look, self._changed = Look(), asyncio.Event()
+        self.look, self._changed = WantedPicture(), asyncio.Event()
         self._drawn, self._sent = LiveRun(self.facts), SentPage()
         self._asked: dict[int, asyncio.Task[None]] = {}
 
@@ -141,7 +141,7 @@ class TabServer:
             async for piece in self._chat(body, name):
                 yield piece
         elif route == "live/stream":
-            self.look = Look(width=int(query["width"]), height=int(query["height"]))
+            self.look = WantedPicture(width=int(query["width"]), height=int(query["height"]))
             async for piece in self._events():
                 yield piece
         else:
@@ -153,7 +153,7 @@ class TabServer:
             return bill and asdict(bill)
         match route:
             case "live/look":
-                self.look = Look(**{key: value for key, value in body.items() if key != "viewer"})
+                self.look = WantedPicture(**{key: value for key, value in body.items() if key != "viewer"})
                 self._changed.set()
                 return {}
             case "live/pace":
@@ -200,7 +200,7 @@ class TabServer:
         self._sent = SentPage()
         yield event({"viewer": "tab", "model": self.name, **self.facts}, "hello")
         status: dict[str, Any] = {}
-        sent: tuple[int, Look] | None = None
+        sent: tuple[int, WantedPicture] | None = None
         while True:
             self._changed.clear()
             before, status, look = status, self._status(), replace(self.look)
@@ -215,7 +215,7 @@ class TabServer:
             await asyncio.wait([waiting], timeout=rest)
             waiting.cancel()
 
-    def _picture(self, look: Look) -> dict[str, Any]:
+    def _picture(self, look: WantedPicture) -> dict[str, Any]:
         run = self._drawn
         for chunk in steps_since(self.tab.engine, run.newest + 1):
             run.feed(chunk)

@@ -11,7 +11,7 @@ from mini_vllm_labs.policies.predictors import LengthRanker
 from mini_vllm_labs.simulation.arena.contest import AnyLoad, Race, run_races, workers
 from mini_vllm_labs.simulation.arena.drafted import DraftedRace, Drafter, HurriedLoad, run_drafted
 from mini_vllm_labs.simulation.arena.figures import Figures
-from mini_vllm_labs.simulation.arena.loads import Load, UnevenOutputs
+from mini_vllm_labs.simulation.arena.loads import ArenaLoad, UnevenOutputs
 from mini_vllm_labs.simulation.arena.own_answers import OwnAnswers, kendalls_tau, read_own_answers
 from mini_vllm_labs.simulation.experiment import ENGINE, Experiment
 
@@ -20,7 +20,7 @@ SEATS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PolicyClaim:
     """A claim about a policy: `said` is the headline of `source`.
 
     `measure` returns our result as text and whether it confirms the claim. `shown` records whether we confirmed it;
@@ -55,7 +55,7 @@ def mean_of(runs: Sequence[Figures], read: Callable[[Figures], float]) -> float:
 
 def fair_tenants(lineup: Lineup) -> tuple[str, bool]:
     """Measure the largest service difference between two waiting tenants; compare it with the paper's bound."""
-    load = Load("burst", 800, 60.0, num_tenants=2, heavy_share=0.8)
+    load = ArenaLoad("burst", 800, 60.0, num_tenants=2, heavy_share=0.8)
     runs = race_all(lineup, ["fcfs", "vtc"], load)
     longest = max(request.num_prompt_tokens for seed in SEEDS for request in load.requests(seed))
     held = SEATS * max(r.num_prompt_tokens + r.num_output_tokens for seed in SEEDS for r in load.requests(seed))
@@ -79,7 +79,7 @@ def ranked_answers(lineup: Lineup) -> tuple[str, bool]:
 
 def chunked_prefill(lineup: Lineup) -> tuple[str, bool]:
     """Measure the 99th percentile of time per output token with whole prompts and with chunks."""
-    load = Load("mixed", 500, 12.0)
+    load = ArenaLoad("mixed", 500, 12.0)
     whole = replace(ENGINE, max_num_seqs=SEATS, max_model_len=16_384, max_num_batched_tokens=16_384)
     chunked = replace(whole, max_num_batched_tokens=512)
     whole = replace(whole, enable_chunked_prefill=False)
@@ -104,7 +104,7 @@ def run_to_completion(lineup: Lineup) -> tuple[str, bool]:
 
 def burst_tail(lineup: Lineup) -> tuple[str, bool]:
     """Measure the wait for a first token in bursts."""
-    runs = race_all(lineup, ["fcfs", "feedback-queues"], Load("burst", 800, 60.0))
+    runs = race_all(lineup, ["fcfs", "feedback-queues"], ArenaLoad("burst", 800, 60.0))
     fcfs, turns = (mean_of(runs[name], lambda run: run.ttft.p99) for name in ("fcfs", "feedback-queues"))
     whole, others = (mean_of(runs[name], lambda run: run.e2e.mean) for name in ("fcfs", "feedback-queues"))
     said = f"p99 of the first token {fcfs:.2f} s become {turns:.2f} s"
@@ -113,7 +113,7 @@ def burst_tail(lineup: Lineup) -> tuple[str, bool]:
 
 def readers_quality(lineup: Lineup) -> tuple[str, bool]:
     """Measure the mean quality of experience under overload."""
-    runs = race_all(lineup, ["fcfs", "andes"], Load("burst", 500, 80.0))
+    runs = race_all(lineup, ["fcfs", "andes"], ArenaLoad("burst", 500, 80.0))
     fcfs, andes = (mean_of(runs[name], lambda run: run.qoe) for name in ("fcfs", "andes"))
     return f"{fcfs:.2f} becomes {andes:.2f}, {andes / fcfs:.2f} times", andes > 1.2 * fcfs
 
@@ -122,7 +122,7 @@ def wasted_tokens(lineup: Lineup) -> tuple[str, bool]:
     """Measure the tokens computed twice when memory is short, for each choice of victim."""
     tight = replace(ENGINE, max_num_seqs=SEATS, num_gpu_blocks=1_000, max_model_len=16_384)
     names = ("fcfs", "least-computed-victim", "cheapest-victim")
-    runs = race_all(lineup, names, Load("mixed", 300, 12.0), tight)
+    runs = race_all(lineup, names, ArenaLoad("mixed", 300, 12.0), tight)
     last, least, cheapest = (mean_of(runs[name], lambda run: run.num_recomputed_tokens) for name in names)
     said = (
         f"{last:,.0f} (the last to be admitted) become {least:,.0f} (fewest computed) and {cheapest:,.0f} (per block)"
@@ -155,35 +155,35 @@ def drafts_for_the_hurried(lineup: Lineup) -> tuple[str, bool]:
 
 
 CLAIMS = [
-    Claim(
+    PolicyClaim(
         "VTC: service between tenants",
         "arXiv 2401.00588",
         "two tenants that wait differ by at most 2 max(w_p L, w_q M) weighted tokens",
         "the bound is proved, so it must hold; a tenth of FCFS's difference is ours to show",
         fair_tenants,
     ),
-    Claim(
+    PolicyClaim(
         "learning to rank: mean latency",
         "arXiv 2408.15792",
         "2.8 times lower mean latency in chatbot serving",
         "answers of 8 to 100 tokens, so there is less to gain; the ranker sees which words a prompt holds",
         ranked_answers,
     ),
-    Claim(
+    PolicyClaim(
         "Sarathi: tail of time per token",
         "arXiv 2403.02310",
         "chunks bound the pause that a prompt causes for those that decode",
         "a simulated H100, one document to nine chats",
         chunked_prefill,
     ),
-    Claim(
+    PolicyClaim(
         "FastServe: tail under bursts",
         "arXiv 2305.05920",
         "up to 17.9 times the throughput under the same tail latency",
         "preempted requests are computed again here and not swapped, so the whole answer takes longer",
         burst_tail,
     ),
-    Claim(
+    PolicyClaim(
         "Andes: quality of experience",
         "arXiv 2404.16283",
         "up to 3.2 times the mean quality of experience at a high rate",
@@ -191,7 +191,7 @@ CLAIMS = [
         readers_quality,
         shown=False,
     ),
-    Claim(
+    PolicyClaim(
         "victims: tokens computed twice",
         "vLLM issue 54644",
         "preempting what has been computed least wastes less than preempting the last one",
@@ -199,7 +199,7 @@ CLAIMS = [
         wasted_tokens,
         shown=False,
     ),
-    Claim(
+    PolicyClaim(
         "AdaServe: drafts by class",
         "arXiv 2501.12162",
         "up to 4.3 times fewer violations and 1.9 times the goodput of the best system beside it",
@@ -207,7 +207,7 @@ CLAIMS = [
         drafts_for_the_hurried,
         shown=False,
     ),
-    Claim(
+    PolicyClaim(
         "run to completion minimises the mean",
         "a rule of thumb",
         "no preemption, lowest mean latency",

@@ -14,7 +14,7 @@ from mini_vllm_labs.runs.workloads.simulated_time import VirtualClock
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from mini_vllm_labs.simulation.arena.contest import AnyLoad
 from mini_vllm_labs.simulation.arena.figures import ClassFigures, class_figures
-from mini_vllm_labs.simulation.arena.loads import URGENT, Load
+from mini_vllm_labs.simulation.arena.loads import URGENT, ArenaLoad
 from mini_vllm_labs.simulation.cost_model import CostModel, count_batch
 from mini_vllm_labs.simulation.simulation import Simulation
 
@@ -23,11 +23,11 @@ HURRIED = replace(URGENT, tpot=0.01)
 
 
 @dataclass(frozen=True, slots=True)
-class HurriedLoad(Load):
+class HurriedLoad(ArenaLoad):
     """A load whose urgent requests need a token every 10 ms."""
 
     def requests(self, seed: int) -> list[TimedRequest]:
-        found = Load.requests(self, seed)
+        found = ArenaLoad.requests(self, seed)
         return [replace(each, service_level=HURRIED) if each.service_level is URGENT else each for each in found]
 
 

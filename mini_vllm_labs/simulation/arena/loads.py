@@ -40,7 +40,7 @@ LEFT_OUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ArenaLoad:
     """A workload of the simulator at a rate in requests per second, with its requests divided among tenants.
 
     The first tenant sends `heavy_share` of the requests, the others share the rest equally. One request in five is
@@ -163,7 +163,7 @@ class TraceLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TraceRow:
     """One request of a trace file. `arrival_time` is in seconds."""
 
     arrival_time: float
@@ -172,7 +172,7 @@ class Row:
     tenant: str
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def read_rows(path: Path) -> Iterator[TraceRow]:
     """Yield a `.csv` or `.jsonl` file's requests that have an output. Raises `ValueError` with the line number."""
     if path.suffix not in (".csv", ".jsonl"):
         raise ValueError(f"a trace must be a .csv or .jsonl file, got {path}")
@@ -195,7 +195,7 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
             yield from enumerate(filter(str.strip, lines), start=1)
 
 
-def _row(record: Mapping[str, Any], number: int) -> Row:
+def _row(record: Mapping[str, Any], number: int) -> TraceRow:
     if not isinstance(record, dict) or not isinstance(record.get("hash_ids", []), list):
         raise ValueError("must be a JSON object, its hash_ids a list")
     num_tokens, num_output_tokens = int(_column(record, INPUT)), int(_column(record, OUTPUT))
@@ -210,7 +210,9 @@ def _row(record: Mapping[str, Any], number: int) -> Row:
         prompt = HashedPrompt(num_tokens, (-number,), num_tokens)
     is_mooncake = "hash_ids" in record and not is_bailian
     seconds = _seconds(_column(record, ARRIVAL)) / (1000 if is_mooncake else 1)
-    return Row(seconds, prompt, num_output_tokens, str(next((record[name] for name in TENANT if name in record), "")))
+    return TraceRow(
+        seconds, prompt, num_output_tokens, str(next((record[name] for name in TENANT if name in record), ""))
+    )
 
 
 def _column(record: Mapping[str, Any], names: Sequence[str]) -> Any:

@@ -1,4 +1,4 @@
-"""Make the embedded model, or the one that drafts for it; `README.md` beside this file has the commands.
+"""Make the embedded model, or its draft model; `README.md` in this folder has the commands.
 
 Writes a `save_pretrained` directory: config, bfloat16 weights, tokenizer with chat template, and a README with seed,
 loss and hash.

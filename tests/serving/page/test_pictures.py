@@ -12,7 +12,7 @@ from mini_vllm_labs.serving.live.drawing.live_run import LiveInfo
 from mini_vllm_labs.serving.live.drawing.pool_part import PoolMap, runs, shelf_for
 from mini_vllm_labs.serving.live.drawing.scene import picture_of
 from mini_vllm_labs.serving.live.drawing.sent_page import SentPage
-from mini_vllm_labs.serving.live.drawing_process import Look
+from mini_vllm_labs.serving.live.drawing_process import WantedPicture
 from mini_vllm_labs.serving.live.recent_steps import facts_of
 from tests.serving.page.runs import CROWDED, Watched
 from tests.views.drawing import described, layers, marked, texts, tooltips
@@ -31,7 +31,7 @@ def crowded() -> Watched:
 @pytest.mark.parametrize("step", [None, 0, 200])
 def test_a_picture_is_sound_and_as_large_as_asked(crowded: Watched, width: int, height: int, step: int | None) -> None:
     run, facts = crowded.live_run(), facts_of(crowded.engine)
-    picture = picture_of(run, Look(step, width, height, with_text=True), facts)
+    picture = picture_of(run, WantedPicture(step, width, height, with_text=True), facts)
     root = ElementTree.fromstring(picture.svg(with_legend=False))
     assert picture.width == width
     assert picture.height <= height or height < 400
@@ -48,12 +48,12 @@ def test_a_picture_is_sound_and_as_large_as_asked(crowded: Watched, width: int, 
 
 def test_all_blocks_are_in_the_picture_whatever_their_number(crowded: Watched) -> None:
     run, facts = crowded.live_run(), facts_of(crowded.engine)
-    strips = picture_of(run, Look(None, 720, 480), facts)
+    strips = picture_of(run, WantedPicture(None, 720, 480), facts)
     assert len([name for name in layers(strips) if name.startswith("block-")]) == facts["num_blocks"]
     for num_blocks in (1000, 8192, 200_000):
         run.info = replace(run.info, num_blocks=num_blocks)
         run._state.info = run.info
-        picture = picture_of(run, Look(None, 720, 480), facts)
+        picture = picture_of(run, WantedPicture(None, 720, 480), facts)
         held = tooltips(layers(picture)["pool-held"])
         assert len(held) == len([table for table in run.state(run.newest).tables.values() if table])
         assert "holds" in held[0]
@@ -102,7 +102,7 @@ def test_a_page_gets_what_changes_and_no_more(crowded: Watched) -> None:
     run, facts, viewer = crowded.live_run(), facts_of(crowded.engine), SentPage()
     kept: dict[str, str] = {}
     for step in range(300, 340):
-        look = Look(step, 720, 480)
+        look = WantedPicture(step, 720, 480)
         picture = picture_of(run, look, facts)
         message = json.loads(json.dumps(viewer.message(run, look, picture, step)))
         if "svg" in message:
@@ -122,8 +122,8 @@ def test_the_followed_request_has_a_row_and_a_place_in_its_queue_in_any_crowd() 
     run, facts = watched.live_run(), facts_of(watched.engine)
     last = list(run.info.titles)[-1]
     about = f"request:{run.info.index(last)}"
-    assert not marked(picture_of(run, Look(None, 720, 400), facts), "about", about)
-    picture = picture_of(run, Look(None, 720, 400, follow=last), facts)
+    assert not marked(picture_of(run, WantedPicture(None, 720, 400), facts), "about", about)
+    picture = picture_of(run, WantedPicture(None, 720, 400, follow=last), facts)
     assert marked(picture, "about", about)
     [words] = [text for text in texts(layers(picture)["waiting"]) if "more" in text]
     assert words.endswith(f" more; {run.info.label(last)} is number {len(watched.engine.scheduler.waiting)}")
@@ -137,7 +137,7 @@ def test_drafts_are_marked_one_by_one() -> None:
     found = 0
     for step in range(run.oldest + 2, run.newest):
         verdicts = run.verdicts(step)
-        part = layers(picture_of(run, Look(step, 1100, 480), facts))["drafts"]
+        part = layers(picture_of(run, WantedPicture(step, 1100, 480), facts))["drafts"]
         words = [words for words in tooltips(part) if "accepted" in words]
         assert len(words) == len(verdicts)
         wrong = len([one for one in part.iter() if one.get("class") == "mv-alert-line"])
@@ -154,7 +154,7 @@ def test_content_that_is_older_than_all_letters_has_no_colour() -> None:
             watched.engine.step()
     first = watched.live_run()
     facts = facts_of(watched.engine)
-    picture = picture_of(first, Look(None, 720, 480), facts)
+    picture = picture_of(first, WantedPicture(None, 720, 480), facts)
     kept = [
         one for name, one in layers(picture).items() if name.startswith("block-") and "still holds" in tooltips(one)[0]
     ]
@@ -163,6 +163,6 @@ def test_content_that_is_older_than_all_letters_has_no_colour() -> None:
     old = next(iter(first.info.titles))
     first.histories.of[old].spans[-1].last -= 1000
     first.histories.of[old].spans[-1].first -= 1000
-    later = picture_of(first, Look(None, 720, 480), facts)
+    later = picture_of(first, WantedPicture(None, 720, 480), facts)
     words = [tooltips(one)[0] for name, one in layers(later).items() if name.startswith("block-")]
     assert sum("content of an earlier request" in text for text in words) == len(kept)

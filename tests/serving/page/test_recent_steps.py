@@ -8,7 +8,7 @@ import pytest
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.runs.traces.run_state import RunState
 from mini_vllm_labs.serving.live.drawing.live_run import LiveRun
-from mini_vllm_labs.serving.live.packed_steps import MAX_STEPS, STEPS_PER_CHUNK, Chunks
+from mini_vllm_labs.serving.live.packed_steps import MAX_STEPS, STEPS_PER_CHUNK, StepChunks
 from mini_vllm_labs.serving.live.recent_steps import MAX_BILLS, MAX_WAITING_NAMED, facts_of
 from tests.serving.page.runs import Watched
 
@@ -84,7 +84,7 @@ def test_a_run_can_be_followed_step_by_step_and_looked_back_at_meanwhile() -> No
 
 
 def test_memory_is_bounded() -> None:
-    chunks = Chunks()
+    chunks = StepChunks()
     for step in range(10 * MAX_STEPS):
         if chunks.needs_keyframe:
             chunks.begin(b"state")

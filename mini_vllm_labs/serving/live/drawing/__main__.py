@@ -9,7 +9,7 @@ import sys
 from mini_vllm_labs.serving.live.drawing.live_run import LiveRun
 from mini_vllm_labs.serving.live.drawing.scene import picture_of
 from mini_vllm_labs.serving.live.drawing.sent_page import SentPage
-from mini_vllm_labs.serving.live.drawing_process import Look
+from mini_vllm_labs.serving.live.drawing_process import WantedPicture
 from mini_vllm_labs.serving.live.packed_steps import Chunk
 
 LOW_PRIORITY = 10
@@ -23,7 +23,7 @@ def main() -> None:
     _, facts = pickle.load(sys.stdin.buffer)
     run, pages = LiveRun(facts), dict[str, SentPage]()
 
-    def draw(viewer: str, look: Look, chunks: list[Chunk]) -> bytes:
+    def draw(viewer: str, look: WantedPicture, chunks: list[Chunk]) -> bytes:
         for chunk in chunks:
             run.feed(chunk)
         picture = picture_of(run, look, facts)

@@ -21,7 +21,7 @@ from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 from mini_vllm_labs.runs.traces.sentences import describe_step
 from mini_vllm_labs.serving.live.drawing.live_run import LiveRun
 from mini_vllm_labs.serving.live.drawing.pool_part import pool_part
-from mini_vllm_labs.serving.live.drawing_process import Look
+from mini_vllm_labs.serving.live.drawing_process import WantedPicture
 
 STEP_WIDTH, AHEAD = 8, 0.3
 MIN_MEMORY, MAX_MEMORY, SHARE_OF_MEMORY = 40, 210, 0.45
@@ -34,7 +34,7 @@ WRONG = svg.path("M3.5 3.5l7 7m0 -7l-7 7", class_="mv-alert-line", stroke_width=
 LEGEND = {"drafts": [(RIGHT, "accepted"), (WRONG, "rejected")]}
 
 
-def picture_of(run: LiveRun, look: Look, constants: Mapping[str, Any]) -> Picture:
+def picture_of(run: LiveRun, look: WantedPicture, constants: Mapping[str, Any]) -> Picture:
     """Draw the step that a page shows, or the nearest step that is kept."""
     newest = run.newest
     step = newest if look.step is None else max(run.oldest, min(newest, look.step))
@@ -96,7 +96,7 @@ def marked_drafts(verdict: Verdict, info: RunInfo) -> Markup:
     )
 
 
-def timeline_part(run: LiveRun, state: RunState, look: Look, height: float) -> Part:
+def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: float) -> Part:
     """Draw the steps around the shown one; in a crowd, only the followed and the running requests have rows."""
     assert state.record is not None
     step, room = state.record["step"], span_of(look.width)

@@ -8,7 +8,7 @@ from mini_vllm_labs.pictures.svg import Markup
 from mini_vllm_labs.runs.palette import color, ink_on
 from mini_vllm_labs.serving.live.drawing.live_run import LiveRun
 from mini_vllm_labs.serving.live.drawing.scene import figures_of
-from mini_vllm_labs.serving.live.drawing_process import Look
+from mini_vllm_labs.serving.live.drawing_process import WantedPicture
 
 
 class SentPage:
@@ -18,7 +18,7 @@ class SentPage:
         self._picture: Picture | None = None
         self._numbers: dict[str, int] = {}
 
-    def message(self, run: LiveRun, look: Look, picture: Picture, step: int) -> dict[str, Any]:
+    def message(self, run: LiveRun, look: WantedPicture, picture: Picture, step: int) -> dict[str, Any]:
         """Return the message for a new picture: the whole picture at first, later only the changed layers."""
         before, self._picture = self._picture, picture
         message: dict[str, Any] = {
