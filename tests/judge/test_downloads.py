@@ -1,11 +1,15 @@
 """Bulk downloads become one submission per learner, and nothing is written elsewhere."""
 
 import io
+import stat
 import unicodedata
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from mini_vllm_labs.classroom.export.downloads import collect
@@ -168,6 +172,34 @@ def test_a_damaged_file_costs_itself_and_a_damaged_list_is_refused(tmp_path: Pat
     (tmp_path / "y.zip").write_bytes(content.replace(b"readme.txt", b"\0eadme.txt"))
     told = CliRunner().invoke(app, ["collect", str(tmp_path / "y.zip"), str(tmp_path / "empty")])
     assert (told.exit_code, "cannot be collected" in told.output) == (2, True)
+
+
+ODD: dict[str, tuple[int, int, str]] = {  # how it is packed, the mode of the member, and what is said about it
+    "a link": (zipfile.ZIP_STORED, stat.S_IFLNK | 0o777, "it is a link"),
+    "a device": (zipfile.ZIP_STORED, stat.S_IFCHR | 0o666, "it is a link"),
+    "bzip2": (zipfile.ZIP_BZIP2, 0o644, "it is packed by bzip2"),
+    "lzma": (zipfile.ZIP_LZMA, 0o644, "it is packed by lzma"),
+}
+
+
+@settings(max_examples=30, deadline=None)
+@given(members=st.lists(st.sampled_from(["fine", *ODD]), min_size=1, max_size=40))
+def test_every_learner_is_in_the_table_and_every_odd_member_is_named(members: list[str]) -> None:
+    with TemporaryDirectory() as folder:
+        with zipfile.ZipFile(Path(folder, "x.zip"), "w") as archive:
+            for number, member in enumerate(members):
+                packing, mode, _ = ODD.get(member, (zipfile.ZIP_DEFLATED, 0o644, ""))
+                entry = zipfile.ZipInfo(IN_FOLDERS.format(f"learner{number}", number, "phase1.py"))
+                entry.external_attr, entry.compress_type = mode << 16, packing
+                archive.writestr(entry, b"x")
+        told = CliRunner().invoke(app, ["collect", f"{folder}/x.zip", f"{folder}/out"], env={"COLUMNS": "200"})
+        rows = Path(folder, "out", "roster.csv").read_text("utf-8").splitlines()
+        handed_in = {path.name for path in Path(folder, "out", "handed_in").iterdir()}
+    assert len(rows) == 1 + len(members)
+    assert handed_in == {f"learner{number}" for number in range(len(members))}
+    assert told.exit_code == int(any(member in ODD for member in members))
+    reasons = [ODD[member][2] for member in members if member in ODD]
+    assert [told.output.count(reason) for reason in set(reasons)] == [reasons.count(reason) for reason in set(reasons)]
 
 
 def test_what_is_no_download_is_refused(tmp_path: Path) -> None:

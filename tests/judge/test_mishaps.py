@@ -130,7 +130,7 @@ def test_a_zip_may_not_hide_its_entries(tmp_path: Path, monkeypatch: pytest.Monk
     for length in (0, 1, 2**16 - 1):
         end = content[at:-2] + struct.pack("<H", length) + b"x" * length
         (tmp_path / "z.zip").write_bytes(content[:at] + locator + end)
-        assert "format for huge archives" in read(tmp_path / "z.zip").error
+        assert "end of the zip is damaged" in read(tmp_path / "z.zip").error
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz"])

@@ -3,6 +3,7 @@
 import io
 import os
 import stat
+import struct
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -47,9 +48,13 @@ def packed_by(method: int) -> Callable[[Path], Path]:
     return make
 
 
-def zip64(path: Path) -> Path:
+def zip64(path: Path, *, damaged: bool = False, num_entries: int = 1) -> Path:
+    """Write a small zip that ends like one of over 4 GiB, as some programs write every zip."""
     content = make_zip(path, {"phase1.py": b"x"}).read_bytes()
-    path.write_bytes(content[:-22] + b"PK\x06\x07" + bytes(16) + content[-22:])
+    num_bytes, offset = struct.unpack("<LL", content[-10:-2])
+    record = struct.pack("<4sQHHLLQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, num_entries, num_entries, num_bytes, offset)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, offset + num_bytes, 1)
+    path.write_bytes(content[:-22] + (bytes(56) if damaged else record) + locator + content[-22:])
     return path
 
 
@@ -139,10 +144,15 @@ REFUSED: list[tuple[Callable[[Path], Path], str]] = [
     (lambda path: make_zip(path, {"phase1.py": b"1", "old/phase1.py": b"2"}), "two files for phase 1"),
     (packed_by(zipfile.ZIP_BZIP2), "other than deflate"),
     (packed_by(zipfile.ZIP_LZMA), "other than deflate"),
-    (zip64, "format for huge archives"),
+    (lambda path: zip64(path, damaged=True), "end of the zip is damaged"),
+    (lambda path: zip64(path, num_entries=2**40), "more than 20,000 files in the zip"),
     (no_zip, "cannot be read"),
     (lambda path: path, "is neither a folder nor a zip"),
 ]
+
+
+def test_a_small_zip_that_ends_like_a_huge_one_is_read(tmp_path: Path) -> None:
+    assert read(zip64(tmp_path / "x.zip")).starters == {1: b"x"}
 
 
 @pytest.mark.parametrize(("make", "reason"), REFUSED)

@@ -127,13 +127,14 @@ def collect(download: Path, folder: Path) -> Collected:
                 raise SubmissionError(f"{one_line(download.name)} unpacks to more than {MAX_BYTES >> 30} GiB")
             try:
                 reading = first_reading(entry.filename, collected)
+                target = folder / collected.place(reading)
+                # Made even if the file cannot be read, so that the learner is in every table.
+                target.parent.mkdir(parents=True, exist_ok=True)
                 content = content_of(archive, entry)
                 num_bytes += len(content)
-                target = folder / collected.place(reading)
             except SubmissionError as error:
                 collected.skipped.append(f"{one_line(entry.filename)} ({error})")
                 continue
-            target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
             is_python = reading.file.suffix.lower() == ".py"
             if is_python and (warning := complaint_about_content(content) or written_for_newer(content)):
@@ -211,15 +212,17 @@ def phase_or_archive(file: PurePosixPath) -> set[int]:
 
 
 def files_in(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
-    """Yield the ordinary files of a zip."""
-    for entry in entries_of(archive):
-        is_file = stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
-        if not entry.is_dir() and is_file and entry.compress_type in METHODS and "__MACOSX" not in entry.filename:
-            yield entry
+    """Return the files of a zip, except those that macOS adds."""
+    return (one for one in entries_of(archive) if not one.is_dir() and "__MACOSX" not in one.filename)
 
 
 def content_of(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """Return the content of a file. Raises `SubmissionError` if it is too large or cannot be read."""
+    if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+        raise SubmissionError("it is a link, not a file: ask for the file itself")
+    if entry.compress_type not in METHODS:
+        method = zipfile.compressor_names.get(entry.compress_type, "an unknown method")  # type: ignore[attr-defined]
+        raise SubmissionError(f"it is packed by {method}, the judge reads deflate: unpack it and add it by hand")
     try:
         content = archive.open(entry).read(MAX_BYTES_EACH + 1)
     except Exception as error:  # `zipfile` raises various errors for a broken file

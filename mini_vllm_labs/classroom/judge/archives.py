@@ -126,6 +126,7 @@ MAX_TAR_BYTES = 200 * 2**20
 # Other methods unpack a block of any size at once, so a zip of a thousand bytes could take gigabytes.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 LOCATOR_64, NUM_LOCATOR_BYTES = b"PK\x06\x07", 20
+END_OF_DIRECTORY_64, NUM_END_64_BYTES = b"PK\x06\x06", 56
 END_OF_DIRECTORY, NUM_END_BYTES, MAX_COMMENT_BYTES = b"PK\x05\x06", 22, 2**16
 
 
@@ -163,17 +164,21 @@ def files_of_zip(path: Path) -> Iterator[Starter]:
 def require_short_directory(path: Path) -> None:
     """Raise `SubmissionError` if a zip lists too many files, because `zipfile` keeps the whole list."""
     with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - NUM_LOCATOR_BYTES - NUM_END_BYTES - MAX_COMMENT_BYTES))
+        num_tail_bytes = NUM_END_64_BYTES + NUM_LOCATOR_BYTES + NUM_END_BYTES + MAX_COMMENT_BYTES
+        file.seek(max(0, file.seek(0, os.SEEK_END) - num_tail_bytes))
         tail = file.read()
     at = tail.rfind(END_OF_DIRECTORY)
     if at < 0 and is_zip_begun(path):
         raise SubmissionError("the zip is cut short: hand it in again")
     if at < 0 or len(tail) < at + NUM_END_BYTES:
         raise SubmissionError("it cannot be read: not a zip, not a .tar.gz, and not named like a starter")
-    if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):
-        raise SubmissionError("the zip is in the format for huge archives: pack only the starters")
     num_entries, num_bytes = struct.unpack("<HL", tail[at + 10 : at + 16])
-    if num_entries > MAX_ENTRIES:  # 65,535 also means "more"
+    if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):  # some programs write it for small zips, too
+        record = tail[max(0, at - NUM_LOCATOR_BYTES - NUM_END_64_BYTES) : at - NUM_LOCATOR_BYTES]
+        if not record.startswith(END_OF_DIRECTORY_64) or len(record) < NUM_END_64_BYTES:
+            raise SubmissionError("the end of the zip is damaged: make it again")
+        num_entries, num_bytes = struct.unpack("<QQ", record[32:48])
+    if num_entries > MAX_ENTRIES:  # without that record 65,535 also means "more"
         raise SubmissionError(f"there are more than {MAX_ENTRIES:,} files in the zip")
     if num_bytes > MAX_DIRECTORY_BYTES:
         raise SubmissionError(f"the zip's list of files is larger than {MAX_DIRECTORY_BYTES >> 20} MiB")
