@@ -13,6 +13,10 @@ from mini_vllm_labs.pictures.alone import PLAYER, WITH_LINES, alone
 from mini_vllm_labs.pictures.film import Film
 from mini_vllm_labs.pictures.picture import Picture, read_asset
 
+# In a trusted notebook that is opened again, JupyterLab writes "model not found" where the widget was. Unlike a widget,
+# such an output contains no element.
+NO_MODEL = "<style>.jp-OutputArea-output.jupyter-widgets:not(:has(*)) { display: none; }</style>"
+
 
 class SavedWidget(anywidget.AnyWidget):
     """A widget with a second output for pages where it cannot run: exported, untrusted or reopened.
@@ -33,6 +37,7 @@ class SavedWidget(anywidget.AnyWidget):
         bundle = self._repr_mimebundle_()
         data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
         second = self.second_output()
+        second["text/html"] = NO_MODEL + second["text/html"]
         first = {name: content for name, content in data.items() if name not in second} | {"text/plain": ""}
         display(first, metadata=metadata, raw=True)  # type: ignore[no-untyped-call]
         display(second, raw=True)  # type: ignore[no-untyped-call]

@@ -121,6 +121,17 @@ def test_a_wrong_answer_comes_back_in_the_next_notebook_by_keyboard(opened: Open
     assert [(one["said"], one["due"]) for one in json.loads(kept.read_text(encoding="utf-8"))["missed"]] == [(3, 3)]
 
 
+def test_a_notebook_opened_again_shows_the_questions_and_no_error(opened: Opener, course: Path) -> None:
+    """Its widgets have ended with their kernel, and JupyterLab 4 writes "model not found" in each one's place."""
+    screen = opened(*cells("again")).run_all()
+    screen.command("docmanager:save")
+    page = opened(saved=course / screen.path).page
+    page.get_by_role("button", name="Lock my answers").wait_for()
+    missing = page.get_by_text("Error displaying widget")
+    missing.first.wait_for(state="attached")
+    assert [one.is_visible() for one in missing.all()] == [False] * missing.count()
+
+
 def test_an_exported_page_asks_and_answers_offline(
     opened: Opener, course: Path, offline: Any, without_scripts: Any, tmp_path: Path
 ) -> None:
