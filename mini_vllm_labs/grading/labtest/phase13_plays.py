@@ -17,7 +17,8 @@ from mini_vllm.electives.policy.policy_queue import PolicyQueue
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.sampling_params import SamplingParams
 
-# Name, whose first letter is the tenant; prompt tokens; output tokens; arrival time in seconds; limits.
+# Name, whose first letter is the tenant; prompt tokens; output tokens; arrival time in seconds; limits. The limits may
+# include "hit", the tokens of a prefix hit, and "again", the output tokens after which the request is preempted once.
 Asked = tuple[str, int, int, float, dict[str, float]]
 Seen = dict[str, object]  # plain JSON
 STEP_SECONDS, TOKEN_SECONDS = 0.01, 0.001
@@ -50,6 +51,8 @@ class Served:
         self.amiss = ""
         self.policy, self.num_seats, self.num_at_once, self.budget = policy, num_seats, num_at_once, budget
         self.queue, self.running, self.now = PolicyQueue(policy), list[Request](), 0.0
+        self.hits = {name: int(limits.get("hit", 0)) for name, _, _, _, limits in asked}
+        self.again = {name: int(limits["again"]) for name, _, _, _, limits in asked if "again" in limits}
         to_come = sorted(map(request_of, asked), key=lambda request: request.arrival_time)
         for number in range(MAX_STEPS):
             while to_come and to_come[0].arrival_time <= self.now:
@@ -78,11 +81,13 @@ class Served:
             self.amiss = "a request is preempted although there is memory"
         if set(policy.serve_order(list(running))) != set(running):
             self.amiss = "a running request is left out"
-        while len(queue) and len(running) < self.num_seats:
+        has_preempted = self.preempt_those_due()
+        while not has_preempted and len(queue) and len(running) < self.num_seats:
             if not policy.admits(queue.peek_request(), running):
                 self.amiss = "a seat stays empty"
                 break
             running.append(queue.pop_request())
+            running[-1].num_computed_tokens = self.hits[name_of(running[-1])]
             self.order.append(name_of(running[-1]))
         shares = [(one, min(self.budget, one.num_tokens - one.num_computed_tokens)) for one in running]
         if any(policy.token_limit(*share) < 1 for share in shares):
@@ -97,6 +102,16 @@ class Served:
                     request.status = RequestStatus.FINISHED_LENGTH_CAPPED
                     running.remove(request)
                 policy.sampled(request, num_new)
+
+    def preempt_those_due(self) -> bool:
+        """Preempt the running requests that are due; return whether there were any. No request is admitted then."""
+        due = [one for one in self.running if self.again.get(name_of(one), one.num_tokens) <= one.num_output_tokens]
+        for request in due:
+            del self.again[name_of(request)]
+            self.running.remove(request)
+            request.num_computed_tokens, request.status = 0, RequestStatus.PREEMPTED
+            self.queue.prepend_request(request)
+        return bool(due)
 
     def note(self, slack: Callable[[Request], float]) -> None:
         """Record the slack of each request, and for running ones also the slack after a preemption."""
@@ -117,7 +132,8 @@ def in_seconds(slack: float) -> str:
 
 
 def request_of(asked: Asked) -> Request:
-    name, num_prompt, num_output, at, limits = asked
+    name, num_prompt, num_output, at, others = asked
+    limits = {limit: seconds for limit, seconds in others.items() if limit not in ("hit", "again")}
     params, level = SamplingParams(max_tokens=num_output), ServiceLevel("promised", **limits)
     tenant = TENANTS.get(name[0], name[0])
     return Request(PREFIX + name, [1] * num_prompt, params, arrival_time=at, tenant=tenant, service_level=level)
@@ -207,6 +223,7 @@ def random_shares(rng: Random) -> tuple[Any, ...]:
                 weights = {t: scale * weights.get(t, 1.0) for t in tenants}
             prices = rng.choice(((1.0, 2.0), (2.0, 1.0), (0.25, 3.0), (1000.0, 1.0)))
             budget = BUDGET if long == 1 else 40 * long
+            asked = [(*one[:4], {"hit": rng.randrange(one[1])}) if rng.random() < 0.3 else one for one in asked]
             return rng.sample(asked, len(asked)), weights, 1, "", prices, rng.choice((1, 1, 3)), budget
         case "away":
             few = flood("b", range(1, 4), rng.choice((0.0, back)))
