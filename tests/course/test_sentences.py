@@ -9,9 +9,19 @@ import pytest
 from mini_vllm_labs.upkeep.sentences import draw, sentences
 
 # Generated pages, quoted text and printed help are not here, nor are areas that still have sentences to rewrite:
-# labs, notebooks, solutions, tests, mini_vllm_labs/grading, mini_vllm_labs/cli, messages, hints.
+# labs, notebooks, solutions, mini_vllm_labs/grading, mini_vllm_labs/cli, messages, hints.
 CLEAN = (
-    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "lab.py", "conftest.py", "mini_vllm"),
+    *(
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "docs",
+        "lab.py",
+        "conftest.py",
+        "mini_vllm",
+        "tests",
+    ),
     *(f"mini_vllm_labs/{name}" for name in ("bench", "classroom", "flashcards", "fresh", "launcher")),
     *(f"mini_vllm_labs/{name}" for name in ("inside_vllm", "notebook", "pictures", "policies", "runs", "serving")),
     *("mini_vllm_labs/simulation", "mini_vllm_labs/upkeep"),
