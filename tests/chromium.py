@@ -36,7 +36,7 @@ class Pages:
         self.problems: list[str] = []
 
     def new_page(self, *, expected: str = "", **options: Any) -> Any:
-        """Open a page with a browser context's options. What it logs with the words `expected` is no problem."""
+        """Open a page with a browser context's options. Log entries that contain `expected` are not errors."""
         page = self.browser.new_page(**options)
         self.opened.append(page)
         page.on("pageerror", lambda error: self.problems.append(str(error)))

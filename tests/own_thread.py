@@ -8,7 +8,7 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Call a test that has no browser in a thread of its own if the main thread has a loop that runs.
+    """Call a test without a browser in a new thread if the main thread has a running loop.
 
     Playwright leaves one there from the first browser test on, and `asyncio.run` refuses to start beside it.
     """

@@ -190,7 +190,7 @@ class Scheduler:
 
         The tokens go, and the requests that ended with them are unfinished again, in order of arrival.
         """
-        self._to_roll_back = None  # a batch that failed a check is no ground for rolling back
+        self._to_roll_back = None  # a batch that failed a check cannot say what to undo
         if not self._before_update:
             return
         for request_id, num_tokens in self._num_tokens_before.items():

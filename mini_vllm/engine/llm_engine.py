@@ -191,7 +191,7 @@ class LLMEngine:
             gates = self.scheduler.gates
             self._require_sent(gates.requests_being_sent)
             if not gates.awaits_others and not gates.break_stall(self.scheduler.requests.values()):
-                check_queues(self.scheduler, "priority")  # a forgotten request is no stall: a restart queues it again
+                check_queues(self.scheduler, "priority")  # forgotten requests do not stall: a restart queues them
                 raise StalledError.of(self.scheduler)
             time.sleep(SECONDS_BETWEEN_LOOKS)  # leaves the processor to compiling and loading threads
         return scheduler_output

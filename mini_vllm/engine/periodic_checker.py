@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 class PeriodicChecker(StepObserver):
     """Checks the whole state about once a second. Raises `InvariantError`, and logs a leak, which makes no text wrong.
 
-    It also finds a request that gets nothing for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row although every step in
-    between had tokens left, and blocks and seats if it waits first in line.
+    It also finds a request that gets nothing for `NUM_CHECKS_WITHOUT_PROGRESS` checks in a row. Every step in between
+    must have had tokens left, and also blocks and seats if the request waits first in line.
     """
 
     def __init__(self, scheduler: Scheduler, clock: Callable[[], float] = time.monotonic) -> None:

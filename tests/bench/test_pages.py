@@ -1,4 +1,4 @@
-"""How soon a picture follows its slider or knob: what is measured is right, how long it took is not tested."""
+"""Delays from a slider or knob to its picture: the method is tested, the times are not."""
 
 import json
 from contextlib import nullcontext

@@ -65,7 +65,7 @@ run_incident = Incident.run
 
 @pytest.fixture(scope="module")
 def found() -> dict[tuple[str, int, Lineup], Runs]:
-    """The runs of an incident of a seed with a lineup, which take a second and are the same every time."""
+    """The runs of a seed's incident with a lineup, computed once: they take a second and never differ."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""The first line of code comes early for all who read from the start; a hint comes only to those who ask for it."""
+"""Learners who read from the start reach the first line of code early; hints appear only on request."""
 
 import re
 import shutil
@@ -47,7 +47,7 @@ def test_every_task_has_hints_and_every_hint_a_text() -> None:
 
 
 def test_no_file_that_is_read_on_the_way_has_a_hint_in_it(student: Path) -> None:
-    """Neither as it is nor in a `details`: a search for a sentence of a recipe finds nothing in any text."""
+    """No text contains a sentence of a recipe, not even inside `details`."""
     lines = {line for steps in all_hints().values() for _, text in steps for line in text.splitlines()}
     long = {line for line in lines if len(line.split()) > 8}
     for path in (*student.rglob("*.md"), *student.rglob("*.py"), *student.rglob("*.rot13")):

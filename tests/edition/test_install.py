@@ -1,4 +1,4 @@
-"""What pip does with the course beside files of others: it adds what is ours, takes that away again, or refuses."""
+"""pip adds and removes only the course's files in a shared environment, or refuses."""
 
 import hashlib
 import json

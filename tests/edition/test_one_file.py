@@ -1,4 +1,4 @@
-"""The engine in one file: what it is made of, that it decides what vLLM decided, and writes what our engine writes."""
+"""The engine in one file: its parts, its decisions equal to vLLM's, and its texts equal to our engine's."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Every line with pip that a text or an error prints is run, where it is printed, on an index of empty wheels.
+"""Every pip line of a text or an error is run in its place, on an index of empty wheels.
 
 It installs what it promises, and leaves the installation of the course as it is.
 """

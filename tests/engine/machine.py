@@ -44,7 +44,7 @@ PLACES = ("waiting", "running", "mid-prefill", "preempted", "finished", "unknown
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Each request must end with the output that it has when it runs alone; no block or request may be lost."""
+    """Each request must end with the output of a run alone; no block or request may be lost."""
 
     @initialize(
         config=configs(), max_loras=st.sampled_from([None, None, 1, 2]), record=st.booleans(), late=st.booleans()
@@ -149,7 +149,7 @@ class EngineMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.engine.has_unfinished_requests())
     @rule(fault=st.sampled_from([*sorted(RAISES), "logits", "half", "before"]), pause=st.integers(0, 3))
     def step_with_a_fault(self, fault: Fault, pause: int) -> None:
-        """A fault of a forward pass is raised by the step that applies it: with a step in flight, by a later one."""
+        """The step that applies a failed forward pass raises its fault; with a step in flight, a later step."""
         for _ in range(pause):
             self._step()
         self.faulty.fault, self.faulty.fired = fault, None

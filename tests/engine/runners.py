@@ -147,7 +147,7 @@ def _innermost(engine: LLMEngine) -> ModelRunner:
 
 
 def _replace(engine: LLMEngine, runner: ModelRunner) -> None:
-    """Put a runner in the place of the one that computes: drafts are proposed around it."""
+    """Replace the runner that computes, inside the runner that proposes drafts."""
     if isinstance(engine.runner, DraftingRunner):
         engine.runner.inner = runner
     else:

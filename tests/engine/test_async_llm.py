@@ -58,7 +58,7 @@ async def texts_at_once(llm: AsyncLLM) -> list[str]:
 
 
 def with_llm(work: Callable[[AsyncLLM], Awaitable[Result]], engine: LLMEngine) -> Result:
-    """Run a task on an engine that is then shut down; all its blocks must be free, and its thread gone."""
+    """Run a task on an engine and shut it down; all blocks must be free, and its thread gone."""
 
     async def work_and_shut_down() -> Result:
         llm = AsyncLLM(engine)
@@ -176,7 +176,7 @@ def num_output_tokens(engine: LLMEngine, request_id: str) -> int:
 
 
 def test_an_id_is_in_use_until_its_request_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The step in which its reader leaves has an output for it, which the next request of this id must not get."""
+    """A reader leaves during a step; the next request of the same id must not get the step's output."""
     engine, goes_on = build_engine(CONFIG, LINEUP), threading.Event()
     step = engine.step
 

@@ -1,4 +1,4 @@
-"""A single fault in any part is caught with the checks on, and no request that goes on has a wrong text."""
+"""The checks catch a single fault in any part, and no continuing request has a wrong text."""
 
 import logging
 from itertools import count

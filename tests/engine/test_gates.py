@@ -97,7 +97,7 @@ def test_without_its_rule_loads_in_little_memory_stall(monkeypatch: pytest.Monke
 
 
 def replay_of_loads(*names: str, is_async: bool) -> GateReplay:
-    """Return a replay of equal requests of 12 tokens, added one a step; 8 tokens of the first lie elsewhere."""
+    """Return a replay of equal requests of 12 tokens, one a step; 8 of the first are stored elsewhere."""
     scenario = gate_scenario(0)
     for gate in ("grammar", "lora", "encoder", "window"):
         scenario.line["config"].pop(gate, None)

@@ -1,4 +1,4 @@
-"""Outputs: in the order of the step, with pieces that join to the text, one final output, and why a request ends."""
+"""Outputs: the order of the step, pieces that join to the text, one final output, the finish reason."""
 
 import pytest
 

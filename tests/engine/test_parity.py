@@ -1,4 +1,4 @@
-"""Our decisions are vLLM's, block id for block id, also without some phases, as far as the recordings are in scope."""
+"""Our decisions equal vLLM's, block id for block id, on all recordings in scope, also without some phases."""
 
 import copy
 import gc

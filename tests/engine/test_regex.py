@@ -113,7 +113,7 @@ def word_of(nfa: Nfa, rng: random.Random) -> str:
 
 
 def test_what_is_accepted_is_read_as_python_reads_it() -> None:
-    """Words of the automaton match in `re`, which warns of nothing, and words around them match in both or in none."""
+    """The automaton and `re`, which gives no warning, accept the same words and reject the same neighbours."""
     rng, num_accepted = random.Random(0), 0
     while num_accepted < 1_500:
         regex = "".join(rng.choices(PIECES, k=rng.randrange(1, 9)))

@@ -1,4 +1,4 @@
-"""Sessions on the fake model: none of what they can do changes a token, forks share blocks, bad files are refused."""
+"""Sessions on the fake model: no operation changes a token, forks share blocks, bad files are refused."""
 
 import json
 import os

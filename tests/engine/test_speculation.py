@@ -153,7 +153,8 @@ def test_expensive_drafts_start_with_few() -> None:
     ("right_of_four", "cost", "expected"), [(4, 0.4, 4), (1, 0.4, 1), (0, 0.4, 0), (1, 0.1, 2), (3, 0.1, 4)]
 )
 def test_as_many_drafts_as_pay(right_of_four: int, cost: float, expected: int) -> None:
-    """With 1 right, the share settles at 1/2: at a cost of 0.1 two drafts bring 1.75 for 1.2, three 1.88 for 1.3."""
+    """With 1 right draft the share settles at 1/2. At a cost of 0.1 two drafts bring 1.75 for 1.2, three 1.88 for
+    1.3."""
     length = AdaptiveDraftLength(4, cost)
     for _ in range(30):
         length.observe(4, right_of_four)

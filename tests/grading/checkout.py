@@ -30,7 +30,7 @@ SECONDS = "3"  # of CPU time for a test: a right answer takes less, on a busy ma
 
 
 class Checkout:
-    """The course in another folder. Every `grade` is a process of its own."""
+    """The course in another folder. Every `grade` is a separate process."""
 
     def __init__(self, folder: Path, *, solutions: bool = True) -> None:
         self.folder = folder

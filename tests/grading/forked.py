@@ -1,4 +1,4 @@
-"""Many starters in one copy of the course, each graded by `pytest` in a process that is forked from a warm one.
+"""Grades many starters in one copy of the course, each by `pytest` in a fork of a warm process.
 
 An import of everything that the tests need costs more than the tests of a phase.
 """

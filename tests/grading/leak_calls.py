@@ -1,4 +1,4 @@
-"""The calls of the reference in the graded tests, of which some are kept: what a shipped function has to answer."""
+"""Some calls of the reference in the graded tests, which a shipped function has to answer."""
 
 import pickle
 from collections import Counter, defaultdict
@@ -36,7 +36,7 @@ class Call:
 
     @cached_property
     def pickled(self) -> bytes | None:
-        """The arguments as bytes, which make a copy in a tenth of the time; None if that does not give them back."""
+        """The arguments as bytes, which copy ten times as fast; None if they cannot be restored."""
         try:
             arguments = pickle.dumps(deepcopy((self.args, self.named)))
             return arguments if view(pickle.loads(arguments)) == view((self.args, self.named)) else None
@@ -82,7 +82,7 @@ def copy_of_queue(queue: StrictQueue, memo: dict[int, Any]) -> StrictQueue:
 
 
 def copy_on_host(tensor: Any, memo: dict[int, Any]) -> Any:
-    """Return a copy as a shipped function takes it: what the graded tests show as a GPU's tensor lies on the host."""
+    """Return a copy for a shipped function, with the graded tests' pretended GPU tensors on the host."""
     import torch
 
     with torch._C.DisableTorchFunctionSubclass():
@@ -96,7 +96,7 @@ def outcome_of(function: Function, args: tuple[Any, ...], named: dict[str, Any],
 
 
 def keep(call: Call, calls: list[Call], num_seen: dict[str, float], weight: float) -> None:
-    """Add a call; if enough have its answer, it may take the place of one, so that they come from all tests of a task.
+    """Add a call. If enough have its answer, it may replace one, so that the calls come from all tests of a task.
 
     It stands for `weight` calls. Where the answer is None, what the call has changed counts, and each change is kept
     once.

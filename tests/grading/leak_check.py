@@ -208,7 +208,7 @@ class Passed:
 
 
 def try_classes(plan: PlannedPhase, module: ModuleType, classes: Mapping[str, type]) -> list[str]:
-    """Put shipped classes in the place of a phase's; return a line for each with which all tests of a task pass."""
+    """Replace a phase's classes by shipped ones; return a line for each that passes all tests of a task."""
     methods = methods_of(plan)
 
     def act(candidate: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The grade on narrow and wide screens, and as a job summary: nothing is cut, and no text of a learner is markup."""
+"""The grade on narrow and wide screens and as a job summary: nothing is cut, learners' texts are escaped."""
 
 import io
 import re
@@ -17,7 +17,7 @@ HOSTILE = "</pre><script>alert(1)</script>\n\n| a | `b` | <!-- \x1b[2J\ud800 ```
 
 
 def graded(phase: int, *failing: str, error: str = "", stack: EngineCheck | None = None) -> PhaseGrade:
-    """Return a phase of which the first test of each task fails with one of the messages, as far as there are any."""
+    """Return a phase in which the first test of each task fails with one of the messages, while they last."""
     plan = load_plan()[phase - 1]
     tasks = []
     for index, task in enumerate(plan.tasks):

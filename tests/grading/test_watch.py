@@ -1,4 +1,4 @@
-"""`mini-vllm watch` as a learner meets it: at a terminal of its own, from an untouched starter to the end."""
+"""`mini-vllm watch` in a separate terminal, from an untouched starter to the end."""
 
 import json
 import os

@@ -18,7 +18,7 @@ ALL_RIGHT = 99  # a file may end the process with 0
 
 
 def first_wrong(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int | None:
-    """Play situations with a file in one new process; return the place of the first that goes wrong, None if none does.
+    """Play situations with a file in a new process; return the index of the first wrong one, or None.
 
     A file that ends the process, or takes all its time, gets the first of them wrong.
     """

@@ -1,4 +1,4 @@
-"""What a worker may send: plain values only, and what is too deep, too long or no plain value is refused."""
+"""A worker may send only plain values; values that are too deep or too long are refused."""
 
 from collections.abc import Iterator
 from itertools import count

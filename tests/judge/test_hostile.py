@@ -133,7 +133,7 @@ def command_line(process: Path) -> str:
 
 
 def our_users() -> set[str]:
-    """Return the user ids that workers of this process may have: each has one of its own."""
+    """Return the user ids that workers of this process may have, a different one for each."""
     return {str(number) for number in range(first_user(), first_user() + 1000)}
 
 

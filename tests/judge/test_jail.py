@@ -1,4 +1,4 @@
-"""What a jailed worker finds: a course that is compiled, since it may write nothing, and nothing of the one before."""
+"""A jailed worker finds a compiled course, since it may write nothing, and no trace of earlier workers."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""One JupyterLab for all tests here, on a copy of the course, and notebooks in it under names of their own."""
+"""One JupyterLab for all tests here, on a copy of the course, with a separate notebook for each."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence

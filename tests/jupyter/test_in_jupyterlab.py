@@ -1,4 +1,4 @@
-"""A learner's hour in a real JupyterLab: run all, move by keys, turn a knob, edit the starter, in the dark."""
+"""A learner's hour in a real JupyterLab: run all, keys, knobs, an edited starter, the dark theme."""
 
 import re
 from dataclasses import replace
@@ -74,7 +74,7 @@ def test_the_kernel_imports_the_course_that_is_open(opened: Opener, course: Path
 
 
 def test_keys_move_the_picture_to_their_step(player: Any, film: Film) -> None:
-    """JupyterLab has shortcuts of its own for these keys."""
+    """JupyterLab has its own shortcuts for these keys."""
     slider = player.get_by_role("slider", name="step")
     slider.focus()
     for key, step in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", len(film) - 1), ("Home", 0)):

@@ -1,4 +1,4 @@
-"""Predictions in a real JupyterLab: locked before the run is seen, kept for the next run of all cells, and exported."""
+"""Predictions in a real JupyterLab: locked before the run opens, kept for the next Run All, and exported."""
 
 import json
 import time

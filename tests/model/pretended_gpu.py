@@ -1,7 +1,7 @@
-"""A GPU that is only pretended: its tensors have numbers, their device is not the host's, and what waits is noted.
+"""A pretended GPU: its tensors have numbers and a different device, and operations that wait are recorded.
 
-torch calls a mode for every operator, so nothing is listed by its name in Python: `bool(tensor)`, `tolist` and an index
-by a list all end in one of a few operators that wait for a GPU.
+torch calls a mode for every operator, so no Python name needs to be listed. `bool(tensor)`, `tolist` and an index by a
+list all end in one of a few operators that wait for a GPU.
 """
 
 from typing import Any
@@ -85,7 +85,7 @@ def numbers_of(one: Any) -> Any:
 
 
 def is_known_to_the_gpu(args: Any) -> bool:
-    """Return whether an index is there, and is no mask, whose length must be asked for; one number fills any mask."""
+    """Return whether an index exists and is not a mask, whose length would need a wait. One number fills any mask."""
     is_fill = len(args) > 2 and args[2].numel() == 1
     indices = [one for one in args[1] if isinstance(one, Tensor)]
     return all(isinstance(one, GpuTensor) and (is_fill or one.dtype != torch.bool) for one in indices)

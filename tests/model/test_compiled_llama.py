@@ -1,4 +1,4 @@
-"""The layers in C compute what the modules compute, row by row the same in every batch and on any number of threads."""
+"""The layers in C equal the modules, and each row is the same in every batch and with any threads."""
 
 from copy import deepcopy
 
@@ -53,7 +53,7 @@ def test_bfloat16_is_as_near_to_float32_as_the_modules_are() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_token_gets_the_same_numbers_in_every_batch(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five rows are a tile of 4 and one alone; 22 are two of 8, one of 4 and one of 2, here on two threads."""
+    """Tiles of five rows: 4 and 1. Tiles of 22 rows: 8, 8, 4 and 2, on two threads."""
     loaded, steps = loaded_family("qwen2", dtype), runner_steps_on("solution", "cpu")
     model, before = packed_model(loaded, steps, 31, BLOCK_SIZE), torch.get_num_threads()
     alone = model.forward(step([5], [5]))

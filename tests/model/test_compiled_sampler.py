@@ -1,4 +1,4 @@
-"""The sampler in C: its tokens are those of the docstring, whatever stands beside a row, on any number of threads."""
+"""The sampler in C returns the docstring's tokens for each row, in any batch, with any number of threads."""
 
 import random
 from collections.abc import Sequence

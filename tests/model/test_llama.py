@@ -62,7 +62,7 @@ def loaded_family(name: str, dtype: torch.dtype = torch.float32) -> LoadedModel:
 
 
 def step(queries: list[int], seq_lens: list[int]) -> FlatBatch:
-    """Return a step in which request i computes the last `queries[i]` of `seq_lens[i]` tokens, in blocks of its own."""
+    """Return a step in which request i computes the last `queries[i]` of `seq_lens[i]` tokens, in separate blocks."""
     table = torch.arange(1, 1 + 10 * len(queries)).view(len(queries), 10).flip(1)
     positions = [torch.arange(end - count, end) for count, end in zip(queries, seq_lens, strict=True)]
     slots = [

@@ -27,7 +27,7 @@ SOON = 1.0  # where the whole of it is waited for
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the right blocks of all prompts lie."""
+    """Return the places of the right blocks of all prompts."""
     path = tmp_path_factory.mktemp("blocks")
     texts(engine(ROOMY, kv_connector="disk", shared_storage_path=str(path)))
     return next(path.iterdir())
@@ -114,7 +114,7 @@ def test_the_prefill_process_ends_with_the_one_that_started_it(moment: str) -> N
 
 
 class Forgetful:
-    """A store that loses a third of its blocks: those that it has found may be gone when they are asked for."""
+    """A store that loses a third of its blocks, even between finding and loading one."""
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.rng, self.lost, self.num_lost = inner, Random(7), set[bytes](), 0

@@ -1,4 +1,4 @@
-"""Sessions on the embedded model: greedy text is that of one long run, and K and V come back from the disk."""
+"""Sessions on the embedded model: greedy text equals one long run's, and K and V return from the disk."""
 
 from pathlib import Path
 

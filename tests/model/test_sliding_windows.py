@@ -107,7 +107,7 @@ def held_blocks(scheduler: Scheduler, request_id: str = "0") -> list[int]:
 
 @pytest.mark.parametrize(("name", "most"), [("mistral", [4]), ("gemma3_text", [40, 3])])
 def test_a_long_text_holds_its_window(name: str, most: list[int]) -> None:
-    """160 tokens in blocks of 4, computed 4 at a time: 11 tokens lie in at most 4 blocks, and 9 in 3."""
+    """With 160 tokens, 4 at a time in blocks of 4, 11 need at most 4 blocks, 9 need 3."""
     engine = engine_for(loaded(name), EngineConfig(num_gpu_blocks=60, block_size=4, max_num_batched_tokens=4))
     engine.add_request("0", [5] * 100, SamplingParams(61))
     held = [0] * len(most)
@@ -118,7 +118,7 @@ def test_a_long_text_holds_its_window(name: str, most: list[int]) -> None:
 
 
 def test_a_text_longer_than_the_pool_is_served_within_a_window() -> None:
-    """Mistral's window of 11 and 8 new tokens need at most 6 blocks of 4 at once, however long the text is."""
+    """Mistral's window of 11 and 8 new tokens need at most 6 blocks of 4, at any length."""
     settings = EngineConfig(num_gpu_blocks=7, block_size=4, max_num_batched_tokens=8, check_invariants=True)
     prompts = [workload()[0][2]]
     output = engine_greedy(engine_for(loaded("mistral"), settings), prompts, [200])[0]

@@ -70,7 +70,7 @@ def unigram() -> Tokenizer:
 
 
 def added(tokenizer: Tokenizer, *texts: str) -> Tokenizer:
-    """Add tokens that occur in texts: they are no control tokens."""
+    """Add tokens that occur in texts, not control tokens."""
     tokenizer.add_tokens([AddedToken(text, normalized=False) for text in texts])
     return tokenizer
 

@@ -42,7 +42,7 @@ def chosen() -> dict[str, list[Approach]]:
 
 
 def excerpt(code: str, shows: Container[str], planned: Container[str]) -> str:
-    """Return the functions and methods that are shown, and what they use that is no part of the phase itself."""
+    """Return the functions and methods that are shown, and the names they use from outside the phase."""
     tree = ast.parse(code)
     nodes: list[ast.Module | ast.ClassDef] = [tree]
     nodes += [one for one in tree.body if isinstance(one, ast.ClassDef) and one.name in planned]

@@ -7,9 +7,9 @@
 A line of `#` starts a mutant and names its mistake, a line of `?` below it is the hint for it, if there is one. Then
 every line is one of the reference that is removed (`-`), one that is added (`+`), or one of context (a space).
 `@@` separates two places.
-The removed lines and the context must occur in the reference exactly once, as whole lines: a diff has no line
-numbers, so it survives changes elsewhere, and it is an error as soon as its own lines change. Comment lines
-are ignored in the reference and in the diffs.
+The removed lines and the context must occur in the reference exactly once, as whole lines. A diff has no line numbers,
+so it survives changes elsewhere, but fails as soon as its own lines change. Comment lines are ignored in the reference
+and in the diffs.
 """
 
 from dataclasses import dataclass

@@ -83,7 +83,7 @@ def facts_of(place: Place, trace: list[Record]) -> set[object]:
 
 
 def first_seen(phase: int, subject: Subject, traces: Traces) -> int | None:
-    """Return the first seed at which a mutant differs from the reference; it runs in a process of its own."""
+    """Return the first seed at which a mutant differs from the reference; it runs in a separate process."""
     reader, writer = os.pipe()
     if os.fork() == 0:
         resource.setrlimit(resource.RLIMIT_DATA, (2**32, 2**32))

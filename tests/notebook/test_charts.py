@@ -1,4 +1,4 @@
-"""Charts of a cell: what differs is drawn, what is equal is said, a missing or recorded run shows as such."""
+"""Charts of a cell: differences are drawn, equal runs are stated, missing or recorded runs are marked."""
 
 from dataclasses import replace
 

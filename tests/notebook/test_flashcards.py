@@ -1,4 +1,4 @@
-"""Sixty cards: each answer is what its check finds, no number of one is written by hand, and Anki can read them."""
+"""Sixty cards: each answer equals its check, no number is written by hand, and Anki can read them."""
 
 import csv
 import json

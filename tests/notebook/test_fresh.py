@@ -1,4 +1,4 @@
-"""A function in a new process: its value, the explanation when it fails, and no harm to the caller; how one waits."""
+"""A function in a new process: its value, explained failures, no harm to the caller, and waiting."""
 
 import contextlib
 import os

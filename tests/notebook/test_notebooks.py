@@ -1,4 +1,4 @@
-"""The committed notebooks: clean files, and cells whose output with the reference bears out what the texts say."""
+"""The committed notebooks: clean files, and cells whose output with the reference confirms the texts."""
 
 import re
 from collections.abc import Iterator

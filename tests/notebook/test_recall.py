@@ -1,4 +1,4 @@
-"""What was answered wrongly comes back later, spaced; a file that cannot be read is refused and left as it is."""
+"""Wrong answers return later, spaced; an unreadable file is refused and left unchanged."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Drafts in simulated time: what they bring, what they cost, how many each class gets; none are the arena as it is."""
+"""Drafts in simulated time: their gain, their cost, the number per class; without drafts nothing changes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A client that goes away takes its requests with it: no step is spent on them, and every block is free again."""
+"""When a client leaves, its requests end: no step is spent on them, and every block is free again."""
 
 import asyncio
 import random

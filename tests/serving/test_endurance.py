@@ -1,4 +1,4 @@
-"""Minutes of load with clients that hang up, garbage and failing steps, and then a SIGTERM: what is left of it?
+"""Minutes of load with clients that hang up, garbage, failing steps and a SIGTERM leave nothing behind.
 
 `ENDURANCE_MINUTES=10 pytest -m endurance tests/serving`; without the variable each load lasts a minute. The usual run
 leaves these tests out.

@@ -1,4 +1,4 @@
-"""A page that the browser has from elsewhere cannot talk to the server by a name that resolves to this machine."""
+"""A foreign page in the browser cannot reach the server by a name that resolves to this machine."""
 
 import httpx
 import pytest

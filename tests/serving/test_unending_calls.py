@@ -90,7 +90,7 @@ def put_in(engine: LLMEngine, body: str, is_in_call: bool) -> None:
 
 
 def told(server: ServerUnderTest) -> list[str]:
-    """Ask for a text; return what its client, a later one, `/health` and an open and a new page are told."""
+    """Request a text; return the reports to its client, a later one, `/health`, an open and a new page."""
     with httpx.Client(base_url=server.address, timeout=PATIENCE) as http, watching(http) as stream:
         with RawConnection(server) as connection:
             connection.ask(COMPLETION)

@@ -1,4 +1,4 @@
-"""What lies in the site, found by listing it, archives inside archives included."""
+"""The files of the site, found by listing it, including archives inside archives."""
 
 import io
 import json

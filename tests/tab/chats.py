@@ -1,4 +1,4 @@
-"""Twenty chats that preempt, hit the prefix cache, are cut into chunks and run in batches of eight; native and not.
+"""Twenty chats in batches of eight with preemptions, prefix hits and chunks, native and in the tab.
 
 In Pyodide this file runs as a script: `answers` is all that differs between the two.
 """

@@ -1,4 +1,4 @@
-"""A test of the tab's server runs a loop of its own."""
+"""A test of the tab's server runs its own loop."""
 
 from tests.own_thread import pytest_pyfunc_call
 

@@ -1,4 +1,4 @@
-"""The decks: one idea and a question a slide, no number without a check, nothing from the network, nothing cut off."""
+"""The decks: one idea and question a slide, checked numbers, nothing from the network, nothing cut off."""
 
 import os
 import re

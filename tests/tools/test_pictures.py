@@ -1,4 +1,4 @@
-"""Every picture of the docs is made by a command and shown somewhere; a browser reads back what is in the GIF."""
+"""A command makes every picture of the docs, some page shows it, and a browser can read the GIF."""
 
 import base64
 import random

@@ -1,4 +1,4 @@
-"""A saved or exported player without a kernel: still without scripts, a film with them, on paper of its own."""
+"""A saved or exported player without a kernel: a picture without scripts, a film with them, on white paper."""
 
 import base64
 import json

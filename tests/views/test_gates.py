@@ -1,4 +1,4 @@
-"""What lets tokens in: gates as the step's record has them, and seats of static and continuous batches that add up."""
+"""Gates as recorded in each step, and seats of static and continuous batches that add up."""
 
 from collections.abc import Callable
 

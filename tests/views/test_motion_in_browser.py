@@ -55,7 +55,7 @@ def test_the_victim_travels_from_running_to_waiting(machine: Any) -> None:
 
 
 def whereabouts(page: Any, block: int) -> list[float]:
-    """Return where a block is: in the free queue or in a table, or else in its cell of the pool."""
+    """Return a block's place: in the free queue, in a table, or otherwise in its cell."""
     places = page.evaluate(PLACES, f'[data-id="block:{block}"]') or page.evaluate(
         PLACES, f'[data-home="block:{block}"]'
     )

@@ -127,7 +127,7 @@ SHARED_PREFIX = [share("A", 0, 8, 0, 8, [1, 2]), share("B", 0, 8, 4, 4, [1, 3])]
 
 
 def test_shared_prefixes_are_not_reported_as_mistakes() -> None:
-    """A and B have the same 8 tokens and are admitted in one step: B reads a block that A writes in that step."""
+    """A and B have the same 8 tokens and are admitted together: B reads a block that A writes."""
     found = {described(picture)["read, but not its token"] for picture in paged_batch(SHARED_PREFIX).pictures}
     assert found == {"none"}
 

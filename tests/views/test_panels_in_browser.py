@@ -48,7 +48,7 @@ def answer(page: Any, made: Panel) -> None:
 
 
 def grip(page: Any, slider: Any) -> Any:
-    """Press the mouse on the middle of a slider, and return a function that drags it to a share of its length."""
+    """Press the mouse on a slider's middle; return a function that drags it to a share of its length."""
     box = slider.bounding_box()
     middle, radius = box["y"] + box["height"] / 2, 8
     page.mouse.move(box["x"] + box["width"] / 2, middle)

@@ -20,7 +20,7 @@ def chunk(images: Sequence[Image], computed: int, num_new: int, budget: int, roo
 
 
 def steps(cache_size: int, *images: Image) -> list[int]:
-    """Return the tokens that each step computes of a prompt of 20 tokens with these images, under a budget of 8."""
+    """Return each step's computed tokens for a prompt of 20 tokens with these images, under a budget of 8."""
     config = EngineConfig(num_gpu_blocks=40, max_num_encoder_input_tokens=8, encoder_cache_size=cache_size)
     engine = make_engine(config, "solution:1-5,solution:11", record=True)
     features = [MultiModalFeatureSpec(*image) for image in images]

@@ -12,7 +12,7 @@ LINEUP = parse_lineup("solution:1-5,solution:12")
 
 
 def tables_after(num_tokens: int, windows: tuple[int | None, ...], size: int = 16) -> list[list[int]]:
-    """Return the tables of a text that was computed in chunks of 512 tokens, the last 40 of them one by one."""
+    """Return the tables of a text computed in chunks of 512 tokens, with the last 40 one by one."""
     config = EngineConfig(num_gpu_blocks=4000, max_model_len=60_000, block_size=size)
     scheduler = build_scheduler(config, LINEUP, windows=windows)
     request = Request("A", [5] * num_tokens, SamplingParams())

@@ -29,7 +29,7 @@ Answer = list[int] | None
 
 
 def _play(script: str, usable: int, size: int) -> tuple[PagedKVCacheManager, list[Answer]]:
-    """Play uses such as `A+12` (12 more tokens for A), `B+7@1,2` (with a hit of blocks 1 and 2), `A-` (free A)."""
+    """Play uses: `A+12` (12 more tokens for A), `B+7@1,2` (a hit of blocks 1 and 2), `A-` (free A)."""
     kv = PagedKVCacheManager(usable + 1, size, RecordingPrefixCache())
     requests: dict[str, Request] = {}
     answers: list[Answer] = []
@@ -83,7 +83,7 @@ def admitted(kv_kind: str, num_slots: int, num_prompt: int, max_tokens: int, siz
 
 
 def hit_before_computing(num_tokens: int, size: int = 16) -> list[int]:
-    """Return the blocks that B hits when A, with the same prompt, has its blocks but has not been computed yet."""
+    """Return the blocks that B hits when A, with the same prompt, has blocks that are not computed yet."""
     kv = PagedKVCacheManager(100, size, HashPrefixCache(size))
     kv.allocate_slots(make_request("A", num_tokens), num_tokens)
     return kv.get_computed_blocks(make_request("B", num_tokens))

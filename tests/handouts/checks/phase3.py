@@ -1,4 +1,4 @@
-"""What the checks in phase 3's handout may call: one step, or one workload, of the reference phases 1 to 5."""
+"""Functions for the checks in phase 3's handout: one step or workload of the reference phases 1 to 5."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext

@@ -1,4 +1,4 @@
-"""What the checks of the phase 7 handout may call: the reference on small examples, and the bounds of a GPU."""
+"""Functions for the checks in phase 7's handout: the reference on small examples, and a GPU's bounds."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -41,7 +41,7 @@ def tokens_per_step(acceptance: float, num_drafts: int) -> float:
 
 
 def balance() -> int:
-    """Return how many tokens a step may have until it computes as long as it reads: of this model, and of any."""
+    """Return the tokens at which a step computes as long as it reads: for this model, and for any."""
     num_bytes, flops = BOUND.work(1, 0, 0, 1)
     found = round(num_bytes / BOUND.bandwidth * BOUND.flop_rate / flops)
     assert found == round(saturation_batch(GPU))

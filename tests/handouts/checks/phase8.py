@@ -78,7 +78,7 @@ def corrected(start: int, size: int, places: int, rejected: int, drafts: Sequenc
 
 
 def traces_for(*electives: int) -> int:
-    """Return how many recorded traces need phase 8 and are in the scope of phases 1 to 5 with these electives."""
+    """Return the number of recorded traces that need phase 8 and no phase beyond 1 to 5 and these electives."""
     team = parse_lineup(",".join(["solution:1-5", *(f"solution:{phase}" for phase in electives)]))
     found = [one for one in of_the_course() if one.line["config"]["async_scheduling"]]
     return len([one for one in found if not one.out_of_scope(team)])

@@ -1,4 +1,4 @@
-"""Answers of which each step is planned before the results of the one before, by the methods of phase 8 that count.
+"""Plans each step of some answers before the previous step's results, by phase 8's counting methods.
 
 `electives/tokens_ahead.py` is the engine's own; `Pipeline` is the same for one request without memory.
 """
@@ -54,7 +54,7 @@ class Pipeline:
         return num_new
 
     def update(self, max_accepted: int) -> None:
-        """Bring the results of the oldest step in flight; as many of its drafts are right, if it has so many."""
+        """Apply the results of the oldest step in flight, with up to this many right drafts."""
         step, request = self.in_flight.popleft(), self.request
         if not step.samples:
             return

@@ -25,7 +25,7 @@ AS_EXPECTED = re.compile(r"^  .*(as expected  )")
 
 
 class Recorded(TypedDict):
-    """A wrong run: the graded test, its situation and what differs; and the mutants that a test does not tell apart."""
+    """A wrong run: the graded test, its situation, the difference, and the mutants that fail in the same way."""
 
     test: str
     run: list[str]
@@ -33,7 +33,7 @@ class Recorded(TypedDict):
 
 
 def recorded(phase: int) -> dict[str, Recorded]:
-    """Return the bank of a phase by the name of the mutant; run the mutants unless that was done for today's files."""
+    """Return a phase's bank by mutant; run the mutants unless the bank matches the current files."""
     path = FOLDER / f"phase{phase}-{digest(phase)}.json"
     if not path.exists():
         print(f"running up to {NUM_TRIED} mistakes of phase {phase}: about a minute", file=sys.stderr)
@@ -85,7 +85,7 @@ def bank_of(verdicts: dict[str, Verdict]) -> dict[str, Recorded]:
 
 
 def shown(report: str) -> list[str]:
-    """Return the situation and what differs in the report of a graded test: not its rule, its calls and its hint."""
+    """Return the situation and the difference from a graded test's report, without rule, calls and hint."""
     found = REPORT.match(report)
     body = found[1].partition("\n  your calls, in order:")[0] if found else ""
     lines = [line.replace("    <-- differs", "").rstrip() for line in body.splitlines()]

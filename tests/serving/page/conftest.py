@@ -24,7 +24,7 @@ def server() -> Iterator[ServerUnderTest]:
 
 @pytest.fixture
 def open_page(pages: Pages) -> Callable[..., Any]:
-    """Opens pages of a server. What they log with the words `expected` is no error; `stream` gets their streams."""
+    """Opens pages of a server. Log entries that contain `expected` are not errors; `stream` gets their streams."""
 
     def open_one(server: ServerUnderTest, stream: Callable[[Any], None] | None = None, **options: Any) -> Any:
         page = pages.new_page(viewport={"width": 1280, "height": 800}, **options)

@@ -1,4 +1,4 @@
-"""The page as a visitor meets it: chats that answer, an engine that can be watched, held and looked back at."""
+"""The page in a browser: chats that answer, and an engine to watch, hold and replay."""
 
 import json
 import time
