@@ -109,7 +109,7 @@ def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> N
 
 
 class RegexGrammar:
-    """A `Grammar` that keeps the states which one request has passed through."""
+    """A `Grammar` that records the states of one request."""
 
     def __init__(self, masks: RegexTokenMasks) -> None:
         self.masks = masks

@@ -57,7 +57,7 @@ def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> N
 
 
 class RegexGrammar:
-    """A `Grammar` that keeps the states which one request has passed through."""
+    """A `Grammar` that records the states of one request."""
 
     def __init__(self, masks: RegexTokenMasks) -> None:
         raise NotImplementedError("Phase 9, task 5: keep what is given")
