@@ -40,7 +40,7 @@ class HostBlockStore:
         return self._blocks.get(block_hash)
 
     def put(self, block_hash: bytes, block: "Tensor") -> None:
-        """Store a block as the one used last. A block larger than the store is not stored."""
+        """Store a block as the most recently used. A block larger than the store is not stored."""
         if block_hash in self._blocks:
             self._blocks.move_to_end(block_hash)
         elif block.nbytes <= self.max_bytes:
@@ -84,7 +84,7 @@ class BlockStoreConnector:
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must be held, because the next step saves some of them.
 
-        Nothing of aborted and failed requests is saved. All other notes about a request are forgotten.
+        Aborted and failed requests are not saved. All other notes about a request are forgotten.
         """
         self._first_external.pop(request.request_id, None)  # it may have been looked up and never admitted
         has_ended_well = request.status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)

@@ -124,10 +124,10 @@ def generate_block_hash_extra_keys(
 
 
 def bgmv(output: "Tensor", inputs: "Tensor", lora_a: "Tensor", lora_b: "Tensor", indices: "Tensor") -> None:
-    """Add to each row of `output` [T, out] the product of its row of `inputs` [T, in] with its adapter, in place.
+    """Add the product of each row of `inputs` [T, in] with its adapter to `output` [T, out], in place.
 
     Row t has adapter `indices[t]` of `lora_a` [N, r, in] and `lora_b` [N, out, r], which contains the factor
-    alpha / r already; -1 means no adapter, and such a row stays as it is.
+    alpha / r already. Index -1 means no adapter, and such a row stays as it is.
     """
     rows = (indices >= 0).nonzero().flatten()
     adapters = indices[rows]

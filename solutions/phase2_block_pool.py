@@ -91,7 +91,7 @@ class BlockPool:
         block.ref_cnt += 1
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        """Remove one holder from each block, in this order; a block without a holder goes to the back of the queue.
+        """Remove one holder from each block, in order; append blocks without a holder to the queue.
 
         Raises `ValueError` if a block has no holder: freed twice, it would be handed out twice.
         """
@@ -130,7 +130,7 @@ class PagedKVCacheManager:
         """Return the ids of the cached blocks that hold the request's longest known prefix. Takes no block."""
         return self.prefix_cache.find_longest_cache_hit(request)
 
-    # What a block table covers, in tokens:
+    # What a block table covers, in tokens.
     #   | computed | hit | new | lookahead |
     #                    ^     ^           ^ blocks are allocated up to here, rounded up
     #                    |     `num_tokens`: blocks that are full up to here enter the prefix cache now
@@ -182,7 +182,7 @@ class PagedKVCacheManager:
         """
         table = self.req_to_blocks.pop(request.request_id, [])
         # The price of caching before the forward pass: a request that is freed before its blocks were computed leaves
-        # garbage under valid hashes. nano-vllm hashes after the pass and needs no such line.
+        # garbage under valid hashes. In nano-vllm, hashes come after the pass.
         self.prefix_cache.drop_uncomputed(table[num_computed_tokens // self.block_size :])
         # Tail first: a prefix is worth nothing without its first block, so that block must be overwritten last.
         self.block_pool.free_blocks(table[::-1])

@@ -22,7 +22,7 @@ def hash_block(parent_hash: bytes, token_ids: Sequence[int], extra_keys: Sequenc
     `extra_keys` are the request's cache salt and adapter id, in this order. Keys that are all None do not count.
     """
     # The parent's hash goes in, because K and V of a token depend on every token before it: equal hashes then
-    # mean equal prefixes, not just equal blocks. 8 bytes a token: [1, 23] and [12, 3] must not look alike.
+    # mean equal prefixes, not just equal blocks. Each token takes 8 bytes: [1, 23] and [12, 3] must not look alike.
     content = array("q", token_ids).tobytes()
     # JSON, because it quotes: salt "a", adapter "bc" must not look like salt "ab", adapter "c".
     if extra_keys and any(key is not None for key in extra_keys):

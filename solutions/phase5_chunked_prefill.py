@@ -34,8 +34,8 @@ class ChunkedPrefillPolicy:
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         """Return how many tokens to compute next, after all caps; 0 means none in this step.
 
-        The caps in order: the threshold; all or nothing for a request that is not RUNNING while chunking
-        is disabled; the budget; for a RUNNING request the last position of the model.
+        The caps in order: the threshold; all or nothing, for a request that is not RUNNING while chunking
+        is disabled; the budget. After these, the model's last position caps a RUNNING request.
         """
         # The counter of a waiting request is 0 even if the prefix cache holds its first blocks. The
         # argument includes that hit, so count from the argument.
@@ -60,8 +60,8 @@ class ChunkedPrefillPolicy:
     ) -> bool:
         """Return whether to admit a waiting request now, given the blocks its later chunks will need.
 
-        Without the guard, always. With it, only if the free blocks suffice for all its tokens, for the blocks that
-        the running requests still need for their present tokens, and for one more block for each of them.
+        Without the guard, always. With it, only if the free blocks suffice for all its tokens, plus what
+        the running requests still need for their present tokens, plus one more block for each.
         """
         # vLLM admits on the first chunk alone: `allocate_slots` checks that chunk, and a request that runs out
         # of blocks later is preempted. The guard trades a later start for fewer tokens computed twice.
@@ -81,6 +81,6 @@ class ChunkedPrefillPolicy:
 
     def should_sample(self, request: Request, num_computed_tokens: int) -> bool:
         """Return whether a request with `num_computed_tokens` after this step gets a token from the step."""
-        # `num_tokens` includes generated tokens: a resumed request that has recomputed its prompt still has
+        # `num_tokens` includes generated tokens. A resumed request that has recomputed its prompt still has
         # known tokens to compute, and a sample there would replace a token the user has already seen.
         return num_computed_tokens == request.num_tokens

@@ -69,7 +69,7 @@ def select_logits_rows(batch: Sequence[ScheduledRequest]) -> list[int]:
     indices: list[int] = []
     end = 0
     for scheduled in batch:
-        # Tokens of a prompt that is not finished take their places in the row but need no logits: a row of
+        # Tokens of a prompt that is not finished take their places in the row but need no logits. A row of
         # logits is as long as the vocabulary, and nothing would be sampled from it.
         end += scheduled.num_scheduled_tokens
         if scheduled.needs_token:
@@ -133,12 +133,12 @@ def sample(logits: Tensor, params: Sequence[SamplingParams], draws: Sequence[flo
     `draws` has one number per row, 0 <= draw < 1. Temperature 0 takes the likeliest token. Otherwise divide
     the logits by the temperature, keep the `top_k` likeliest tokens, and of those the fewest whose
     probabilities reach `top_p`. After each of the two cuts the kept probabilities are scaled to add up to 1.
-    Then walk through the kept tokens until the probabilities add up to more than the draw: from the likeliest on
-    in a row with a cut (`top_k` over 0 or `top_p` under 1), by token id in a row without, which needs no sorting.
+    Then walk through the kept tokens until the probabilities add up to more than the draw. Walk from the likeliest
+    on in a row with a cut (`top_k` over 0 or `top_p` under 1), else by token id, which needs no sorting.
     Computed in float64, whatever the dtype of the logits. Equal logits may come in any order.
     """
     tokens = logits.argmax(dim=-1)
-    # Rows that need the same work form one batch, usually all 64 rows of a step: a loop over rows would wait for
+    # Rows that need the same work form one batch, usually all 64 rows of a step. A loop over rows would wait for
     # Python, and on a GPU for the device, 64 times.
     for cuts in product((False, True), repeat=2):
         rows = [row for row, one in enumerate(params) if one.temperature > 0 and (one.top_k > 0, one.top_p < 1) == cuts]

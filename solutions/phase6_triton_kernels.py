@@ -76,7 +76,7 @@ def paged_attention_kernel(
     """One program per request, K/V head, tile of the request's tokens and part of its keys.
 
     With one part `output` is [T, heads, head_dim]. Otherwise it is float32 [T, heads, num_parts, head_dim], not divided
-    yet, and `sums` [T, heads, num_parts, 2] gets each part's largest score, and the sum of its weights relative to it.
+    yet. `sums` [T, heads, num_parts, 2] then gets each part's largest score and the sum of its weights relative to it.
     """
     request, kv_head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     tile, part = tl.program_id(2) // num_parts, tl.program_id(2) % num_parts

@@ -58,7 +58,7 @@ class SpeculativeScheduling:
         return self.num_speculative_tokens if self.drafter_has_kv_cache and is_running else 0
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
-        """Return the blocks of a prefix hit that the drafter can use too: not the last, if it has a KV cache."""
+        """Return the hit blocks that the drafter can use too: not the last, if it has a KV cache."""
         # The drafter is one step behind, and may not have computed the end of that block.
         return hit_blocks[:-1] if self.drafter_has_kv_cache else hit_blocks
 
@@ -118,7 +118,7 @@ def rejection_sample(
     """Return the tokens of one request whose k drafts were drawn from `draft_probs` [k, vocab].
 
     Draft i is kept with probability min(1, target / draft). The first rejected draft is replaced by a token drawn from
-    the target's surplus over the drafter, which ends the list; k kept drafts are followed by a token from the last
+    the target's surplus over the drafter, which ends the list. After k kept drafts comes a token from the last
     row of `target_probs` [k + 1, vocab]. So every token has the target's distribution (Leviathan 2023, Chen 2023).
     `draws[i]` are two random numbers for row i, 0 <= draw < 1: whether to keep the draft, and which token to draw.
     """

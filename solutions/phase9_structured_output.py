@@ -88,7 +88,7 @@ class RegexTokenMasks:
         return self._next_states[state]
 
     def bitmask_row(self, state: int) -> NDArray[np.int32]:
-        """Return the words of a bitmask row [cdiv(vocab, 32)]: bit i of word w is for token 32 * w + i."""
+        """Return a bitmask row [cdiv(vocab, 32)]: bit i of word w is for token 32 * w + i."""
         if state not in self._rows:
             allowed = np.zeros(32 * self.num_words, dtype=bool)
             allowed[list(self.next_states(state))] = True
@@ -109,7 +109,7 @@ def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> N
 
 
 class RegexGrammar:
-    """A `Grammar` that keeps the states which one request has passed through."""
+    """A `Grammar` that records the states of one request."""
 
     def __init__(self, masks: RegexTokenMasks) -> None:
         self.masks = masks

@@ -32,7 +32,7 @@ class HostBlockStore:
         raise NotImplementedError("Phase 10, task 1: get")
 
     def put(self, block_hash: bytes, block: "Tensor") -> None:
-        """Store a block as the one used last. A block larger than the store is not stored."""
+        """Store a block as the most recently used. A block larger than the store is not stored."""
         raise NotImplementedError("Phase 10, task 1: put")
 
 
@@ -60,7 +60,7 @@ class BlockStoreConnector:
     def request_finished(self, request: Request, block_ids: Sequence[int]) -> bool:
         """Return whether the blocks of an ended request must be held, because the next step saves some of them.
 
-        Nothing of aborted and failed requests is saved. All other notes about a request are forgotten.
+        Aborted and failed requests are not saved. All other notes about a request are forgotten.
         """
         raise NotImplementedError("Phase 10, task 4: request_finished")
 

@@ -1,4 +1,4 @@
-"""Runs of the real scheduler under a policy in simulated time, and what the tests of this lab ask about them."""
+"""Runs of the real scheduler under a policy in simulated time, as this lab's tests need them."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -52,9 +52,9 @@ def asked(
 
 
 class Run:
-    """One run to its end: `order` are the names in the order of their first tokens computed, `service` by tenant,
-    in weighted tokens over the tenant's weight.
+    """A complete run. `order` has the names in the order of their first computed tokens.
 
+    `service` is by tenant, in weighted tokens divided by the tenant's weight.
     Fails the test if a step is left empty, or if the run does not end.
     """
 

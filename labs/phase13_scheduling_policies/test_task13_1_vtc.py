@@ -65,7 +65,7 @@ def check_bound(
 
 
 def check_order(phase13: ModuleType, requests: Sequence[TimedRequest], expected: str, rule: str, tie: str = "") -> None:
-    """Fail unless requests begin in the expected order, or in the one of a tie that was broken the other way."""
+    """Fail unless requests begin in the expected order; ties may be broken either way."""
     run = Run(phase13.VirtualTokenCounter(), requests, ONE_SEAT)
     told = [f"{r.request_id}: {r.num_prompt_tokens} prompt tokens, arrives at {r.arrival_time:.3f} s" for r in requests]
     order = " ".join(run.order)

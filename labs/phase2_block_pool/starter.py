@@ -54,7 +54,7 @@ class BlockPool:
         raise NotImplementedError("Phase 2, task 2: touch")
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        """Remove one holder from each block, in this order; a block without a holder goes to the back of the queue.
+        """Remove one holder from each block, in order; append blocks without a holder to the queue.
 
         Raises `ValueError` if a block has no holder: freed twice, it would be handed out twice.
         """

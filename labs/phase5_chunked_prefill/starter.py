@@ -29,8 +29,8 @@ class ChunkedPrefillPolicy:
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         """Return how many tokens to compute next, after all caps; 0 means none in this step.
 
-        The caps in order: the threshold; all or nothing for a request that is not RUNNING while chunking
-        is disabled; the budget; for a RUNNING request the last position of the model.
+        The caps in order: the threshold; all or nothing, for a request that is not RUNNING while chunking
+        is disabled; the budget. After these, the model's last position caps a RUNNING request.
         """
         raise NotImplementedError("Phase 5, tasks 1 and 2: num_new_tokens")
 
@@ -39,8 +39,8 @@ class ChunkedPrefillPolicy:
     ) -> bool:
         """Return whether to admit a waiting request now, given the blocks its later chunks will need.
 
-        Without the guard, always. With it, only if the free blocks suffice for all its tokens, for the blocks that
-        the running requests still need for their present tokens, and for one more block for each of them.
+        Without the guard, always. With it, only if the free blocks suffice for all its tokens, plus what
+        the running requests still need for their present tokens, plus one more block for each.
         """
         raise NotImplementedError("Phase 5, task 4: admits")
 

@@ -108,7 +108,7 @@ def test_a_context_of_any_length_in_any_number_of_parts(
     num_programs: int,
     max_parts: int,
 ) -> None:
-    """A short request beside a long one has parts without keys, and a chunk has tokens that see nothing of the last."""
+    """Next to a long request a short one has parts without keys; so have some tokens of a chunk."""
     monkeypatch.setattr(kernels, "NUM_PROGRAMS", num_programs)
     monkeypatch.setattr(kernels, "MAX_PARTS", max_parts)
     expect_paged_attention(kernels.paged_attention, queries * len(seq_lens), seq_lens, num_kv_heads=1, device=DEVICE)

@@ -2,7 +2,7 @@
 
 LAB_IMPL=starter pytest labs/phase6_gpu_runner/optional_task6_9_c.py
 
-Your function runs in a process of its own, so a read outside its arrays ends that one and not the tests.
+Your function runs in a separate process, so a read outside its arrays ends that process, not the tests.
 """
 
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def test_scores_of_some_hundreds_stay_finite(attend: OwnProcess, scale: float) -
 
 
 def test_drafts_see_no_token_after_themselves(attend: OwnProcess) -> None:
-    """Each of a request's few tokens is a row of its own, with the length that it sees."""
+    """Each of a request's few tokens is a separate row, with the length that it sees."""
     expect_paged_attention(attend, [5, 1, 2], [9, 150, 17], num_kv_heads=1, group=7)
 
 

@@ -63,7 +63,7 @@ def paged_attention_kernel(
     """One program per request, K/V head, tile of the request's tokens and part of its keys.
 
     With one part `output` is [T, heads, head_dim]. Otherwise it is float32 [T, heads, num_parts, head_dim], not divided
-    yet, and `sums` [T, heads, num_parts, 2] gets each part's largest score, and the sum of its weights relative to it.
+    yet. `sums` [T, heads, num_parts, 2] then gets each part's largest score and the sum of its weights relative to it.
     """
     raise NotImplementedError("Phase 6, task 8: paged_attention_kernel")
 

@@ -40,7 +40,7 @@ class SpeculativeScheduling:
         raise NotImplementedError("Phase 7, task 3: num_lookahead_tokens")
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
-        """Return the blocks of a prefix hit that the drafter can use too: not the last, if it has a KV cache."""
+        """Return the hit blocks that the drafter can use too: not the last, if it has a KV cache."""
         raise NotImplementedError("Phase 7, task 3: usable_hit_blocks")
 
     def schedule_drafts(self, request: Request) -> list[int]:
@@ -78,7 +78,7 @@ def rejection_sample(
     """Return the tokens of one request whose k drafts were drawn from `draft_probs` [k, vocab].
 
     Draft i is kept with probability min(1, target / draft). The first rejected draft is replaced by a token drawn from
-    the target's surplus over the drafter, which ends the list; k kept drafts are followed by a token from the last
+    the target's surplus over the drafter, which ends the list. After k kept drafts comes a token from the last
     row of `target_probs` [k + 1, vocab]. So every token has the target's distribution (Leviathan 2023, Chen 2023).
     `draws[i]` are two random numbers for row i, 0 <= draw < 1: whether to keep the draft, and which token to draw.
     """

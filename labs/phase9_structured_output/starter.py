@@ -44,7 +44,7 @@ class RegexTokenMasks:
         raise NotImplementedError("Phase 9, task 3: next_states")
 
     def bitmask_row(self, state: int) -> NDArray[np.int32]:
-        """Return the words of a bitmask row [cdiv(vocab, 32)]: bit i of word w is for token 32 * w + i."""
+        """Return a bitmask row [cdiv(vocab, 32)]: bit i of word w is for token 32 * w + i."""
         raise NotImplementedError("Phase 9, task 3: bitmask_row")
 
 
@@ -57,7 +57,7 @@ def apply_bitmask(logits: "Tensor", bitmask: "Tensor", rows: Sequence[int]) -> N
 
 
 class RegexGrammar:
-    """A `Grammar` that keeps the states which one request has passed through."""
+    """A `Grammar` that records the states of one request."""
 
     def __init__(self, masks: RegexTokenMasks) -> None:
         raise NotImplementedError("Phase 9, task 5: keep what is given")

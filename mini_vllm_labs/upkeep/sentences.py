@@ -58,7 +58,7 @@ def of_python(text: str) -> Iterator[Text]:
                 found = [piece.value if isinstance(piece, ast.Constant) else "`x`" for piece in pieces]
                 yield "error", "".join(map(str, found))
     tokens = [one for one in tokenize.generate_tokens(io.StringIO(text).readline) if one.type == tokenize.COMMENT]
-    kept = [one for one in tokens if not NO_COMMENT.match(one.string)]
+    kept = [one for one in tokens if not NO_COMMENT.match(one.string) and "   " not in one.string]
     for _, lines in groupby(enumerate(kept), key=lambda pair: (pair[1].start[0] - pair[0], pair[1].start[1])):
         yield "comment", " ".join(one.string.lstrip("#:").strip() for _, one in lines)
 
