@@ -97,7 +97,7 @@ NOT_CHECKED, PASSED = EngineCheck("not checked"), EngineCheck("passed")
 
 @dataclass(frozen=True)
 class PhaseGrade:
-    """One phase. `error` states why the learner's file was not graded."""
+    """One phase. `error` states why the learner's file was not graded, `note` is about a file that was."""
 
     plan: PlannedPhase
     sha256: str
@@ -106,6 +106,7 @@ class PhaseGrade:
     missing: list[str] = field(default_factory=list)
     oracle: EngineCheck = NOT_CHECKED
     stack: EngineCheck = NOT_CHECKED
+    note: str = ""
 
     @property
     def points(self) -> float:

@@ -1,5 +1,6 @@
 """Checks the learner's file: whether it exists, what it contains, and why it cannot be imported."""
 
+import ast
 import hashlib
 import importlib
 import sys
@@ -12,6 +13,8 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.runs.sandbox.explain import place_in, shown_path
 from mini_vllm_labs.runs.sandbox.imports import refused_import
 from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content, newer_syntax, whereabouts
+
+DEBUGGERS = ("breakpoint", "set_trace")
 
 
 def sha256(path: Path) -> str:
@@ -32,6 +35,20 @@ def complaint_about_file(path: Path) -> str:
         return f"{name}: {complaint}"
     refusal = refused_import(content)
     return f"{name}, {refusal}" if refusal else ""
+
+
+def forgotten_breakpoints(content: bytes) -> str:
+    """Return a sentence that names the lines that start a debugger; empty if there are none."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""  # importing the file shows the error
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    lines = sorted({call.lineno for call in calls if ast.unparse(call.func).split(".")[-1] in DEBUGGERS})
+    where = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+    return f"Your file starts a debugger in {where}. Grading skips it; remove it before you hand the file in." * bool(
+        lines
+    )
 
 
 def import_starter(module: str) -> ModuleType:

@@ -95,6 +95,8 @@ def show_grade(console: Console, grade: Grade) -> None:
     console.print("- nothing yet   alone: the phase by itself   stack: phases up to it", style="dim")
     for phase in grade.phases:
         show_verdict(console, phase)
+        if phase.note:
+            console.print(f"Phase {phase.plan.number}: {phase.note}", style="yellow", markup=False, soft_wrap=True)
     shown = {phase.plan.number for phase in grade.phases}
     show_not_graded(console, grade.phases)
     for phase in grade.phases:

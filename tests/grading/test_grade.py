@@ -293,3 +293,12 @@ def test_a_phase_that_never_ends_is_at_fault_and_not_those_after_it(tmp_path: Pa
     checkout.starter(2).write_text(with_line(solution(2), "allocate_slots", "while True: pass"), encoding="utf-8")
     graded = {found["phase"]: found["stack"] for found in checkout.grade("--phase", "1-4")["phases"]}
     assert [(graded[number]["status"], graded[number]["culprits"]) for number in (3, 4)] == [("failed", [2])] * 2
+
+
+def test_a_forgotten_breakpoint_is_named_and_stops_nothing(checkout: Checkout) -> None:
+    text = with_line(solution(1), "clamp", "breakpoint()")
+    checkout.starter(1).write_text(text, encoding="utf-8")
+    shown = checkout.run("--phase", "1", engines=False).stdout
+    line = text[: text.index("breakpoint()")].count("\n") + 1
+    assert f"Phase 1: Your file starts a debugger in line {line}." in shown
+    assert "50 of 50 points" in shown
