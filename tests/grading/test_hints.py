@@ -34,7 +34,7 @@ MISTAKES = {
     "a slot taken for a block": (
         6,
         (WRITE, "    key_cache[slot_mapping] = key[:, None]\n"),
-        "a slot counts the places of all blocks: which block is it in",
+        "a slot counts the places of all blocks. Which block is it in",
     ),
 }
 
