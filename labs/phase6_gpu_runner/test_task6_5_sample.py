@@ -173,7 +173,7 @@ def test_a_forbidden_token_never_comes(phase6: ModuleType, params: dict[str, flo
             },
             rule="A logit of -inf means probability 0; min_tokens forbids the end of a text this way.",
             situation=f"logits {logits}, {settings}, draws {draws}; yours are {yours}",
-            hint="is the probability for a logit of -inf 0, more, or NaN in your code? Which token does draw 0.0 choose?"
+            hint="does a logit of -inf give probability 0 in your code, more, or NaN? Which token does draw 0.0 choose?"
             if {*yours} - allowed
             else "no forbidden token was drawn. Which probabilities do the others have, and where does each draw fall?",
         )
