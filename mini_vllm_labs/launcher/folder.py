@@ -116,7 +116,7 @@ def held(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise FolderError(
             f"{folder} is unfinished: {error.strerror or error} ({error.filename}). Nothing of yours was changed; "
-            "once that is mended, the same command goes on"
+            "fix that and run the command again to continue"
         ) from error
 
 
