@@ -134,5 +134,5 @@ def _phase_range(phases: str, text: str) -> range:
         raise ValueError(f"LAB_IMPL={text!r}: {phases!r} is not a phase (1 to {len(ALL_NAMES)}) or a range such as 1-3")
     chosen = range(int(first), int(last or first) + 1)
     if not chosen or chosen[0] < 1 or chosen[-1] > len(ALL_NAMES):
-        raise ValueError(f"LAB_IMPL={text!r}: {phases!r} must lie within phases 1 to {len(ALL_NAMES)}")
+        raise ValueError(f"LAB_IMPL={text!r}: {phases!r} must be within phases 1 to {len(ALL_NAMES)}")
     return chosen
