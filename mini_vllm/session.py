@@ -81,7 +81,7 @@ class Session:
     def chat_prompt(self, question: str) -> list[int]:
         """Return the prompt tokens of a question: the conversation without forgotten turns, in the chat template."""
         if any(turn.question is None for turn in self.turns):
-            raise ValueError("this session is a plain text: it goes on with generate(), not with chat()")
+            raise ValueError("this session is plain text: continue it with generate(), not with chat()")
         messages: list[Message] = []
         for turn in self.turns[self.num_forgotten :]:
             messages.append({"role": "user", "content": turn.question or ""})
@@ -116,7 +116,9 @@ class Session:
         """
         path = Path(path).absolute()
         if path != self.path and path.exists():
-            raise ValueError(f"{path} exists and is not this session's file; it stays as it is: choose another name")
+            raise ValueError(
+                f"{path} exists and is not this session's file, so it is not overwritten: choose a different name"
+            )
         write_session(path, self.llm.engine.model_id, [asdict(turn) for turn in self.turns])
         self.path = path
 
@@ -159,9 +161,9 @@ def generate_together(
     Raises `ValueError` like `LLM.generate`, and for a chat, repeated sessions or sessions of different engines.
     """
     if len({id(session) for session in sessions}) < len(sessions) or len({id(one.llm) for one in sessions}) != 1:
-        raise ValueError("sessions that generate together must be different ones, at least one, on one engine")
+        raise ValueError("sessions that generate together must be one or more different sessions of one engine")
     if any(turn.question is not None for session in sessions for turn in session.turns):
-        raise ValueError("this session is a chat: it goes on with chat(), not with generate()")
+        raise ValueError("this session is a chat: continue it with chat(), not with generate()")
     added = [session._tokens_of(prompt) for session, prompt in zip(sessions, prompts, strict=True)]
     llm = sessions[0].llm
     wholes = [[*session.token_ids, *tokens] for session, tokens in zip(sessions, added, strict=True)]

@@ -64,9 +64,9 @@ def _parsed(content: bytes) -> dict[str, Any]:
         parsed = json.loads(content)
     except (ValueError, RecursionError):
         is_ours = content.startswith(b'{"format": "' + FORMAT.encode())
-        raise ValueError("it is cut off or damaged" if is_ours else "it is no session of mini-vllm") from None
+        raise ValueError("it is cut off or damaged" if is_ours else "it is not a mini-vllm session") from None
     if not isinstance(parsed, dict) or parsed.get("format") != FORMAT:
-        raise ValueError("it is no session of mini-vllm")
+        raise ValueError("it is not a mini-vllm session")
     return parsed
 
 
@@ -77,7 +77,7 @@ def _turns_of(parsed: dict[str, Any], model_id: str, vocab_size: int) -> list[di
         raise ValueError("it was changed after it was saved: its checksum is wrong")
     if parsed.get("model") != model_id:
         raise ValueError(
-            f"it was saved with another model, or with another dtype ({parsed.get('model')!r:.40}); this engine's is "
+            f"it was saved with a different model or dtype ({parsed.get('model')!r:.40}); this engine's is "
             f"{model_id!r}. Start with the model and the dtype of then"
         )
     num_tokens, turns = 0, parsed.get("turns")
@@ -106,7 +106,7 @@ def _require_turn(turn: Any, place: int, num_tokens: int, vocab_size: int, turns
     if not isinstance(turn["answer"], str) or not isinstance(turn["question"], str | None):
         raise ValueError(f"question and answer of turn {place + 1} must be texts")
     if (turn["question"] is None) != (turns[0]["question"] is None):
-        raise ValueError("it mixes a chat with a plain text")
+        raise ValueError("it mixes a chat with plain text")
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ def scheduler_lineup() -> Lineup:
     if solutions_exist():
         return parse_lineup("solution:1-5")
     if missing := sorted({1, 2, 3, 4, 5} - set(written_phases())):
-        pytest.fail(f"Policies run on your phases 1 to 5, and phase {missing[0]} is not all written.", pytrace=False)
+        pytest.fail(f"Policies run on your phases 1 to 5, and phase {missing[0]} is not fully written.", pytrace=False)
     return parse_lineup("starter:1-5")
 
 

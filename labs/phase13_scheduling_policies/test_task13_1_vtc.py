@@ -59,7 +59,7 @@ def check_bound(
             situation=[what, f"{len(requests)} requests; 2 U = {bound:.0f} weighted tokens"],
             expected=f"{pair[0]} and {pair[1]} differ by at most {bound:.0f}",
             yours=f"they differ by {worst:.0f}",
-            hint="whose counter was the least meanwhile, and what made it so: a charge, a weight, or its coming back?",
+            hint="whose counter was the lowest in that time, and why: because of a charge, a weight, or a lift?",
         )
     check_no_idle_step(run, what)
 
@@ -74,7 +74,7 @@ def check_order(phase13: ModuleType, requests: Sequence[TimedRequest], expected:
         tie if order == tie else expected,
         rule=rule,
         situation=["one seat, one output token each, a step takes 0.01 s; a1 is a request of tenant a", *told],
-        hint="what are the counters each time the seat is free, and which request comes first if some are equal?",
+        hint="what are the counters each time the seat is free, and which request comes first if counters are equal?",
     )
 
 
@@ -118,14 +118,14 @@ def test_after_an_idle_queue_nothing_is_saved_either(phase13: ModuleType) -> Non
 def test_a_lifted_counter_is_the_least_of_those_that_wait(phase13: ModuleType) -> None:
     requests = [asked(name, 60 if name == "b1" else 4, 1, tenant=name[0]) for name in ("b1", "a1", "b2", "a2", "a3")]
     requests.append(asked("c1", 4, 1, 1.5 * STEP_SECONDS, "c"))
-    rule = "A tenant that comes back gets the least counter of those that wait: here a's, 6 after a1, and not b's 62."
+    rule = "A tenant that comes back gets the lowest counter of the waiting tenants: here a's 6 after a1, not b's 62."
     check_order(phase13, requests, "b1 a1 a2 c1 a3 b2", rule, tie="b1 a1 c1 a2 a3 b2")
 
 
 def test_a_higher_counter_stays(phase13: ModuleType) -> None:
     requests = [asked(name, 60 if name == "c1" else 4, 1, tenant=name[0]) for name in ("c1", "a1", "a2", "a3", "a4")]
     requests.append(asked("c2", 4, 1, 1.5 * STEP_SECONDS, "c"))
-    rule = "Lifting never lowers a counter: c comes back with 62, and waits until a has as much."
+    rule = "Lifting never lowers a counter: c comes back with 62 and waits until a has reached 62."
     check_order(phase13, requests, "c1 a1 a2 a3 a4 c2", rule)
 
 
@@ -146,14 +146,14 @@ def test_tenants_come_back_in_the_order_of_arrival(phase13: ModuleType) -> None:
     expect_equal(
         {"x1 is among the first three of them": place <= 3},
         {"x1 is among the first three of them": True},
-        rule="Several tenants may come back in one step: in the order of arrival, which may be a microsecond "
-        "apart. So x comes first and stays at 62, and y and z are lifted to that.",
+        rule="Several tenants may come back in one step, in the order of arrival, which may differ by a microsecond. "
+        "So x comes first and stays at 62, and y and z are lifted to 62.",
         situation=[
             "one seat; x has had 62, y 6 and z nothing when all three come back while w runs, whose weight is 1000",
             "x1 to x6 arrive at 1.005 s, y1 to y6 at 1.005001 s, z1 to z6 at 1.005002 s",
             f"the order: {' '.join(run.order)}",
         ],
-        hint="to which counter does your code lift each of the three, in which order, and which of them wait by then?",
+        hint="to which counter does your code lift each of the three, in which order, and which of them wait then?",
     )
 
 
@@ -164,14 +164,14 @@ def test_the_last_to_leave_the_queue_is_the_measure_when_none_waits(phase13: Mod
     expect_equal(
         {"x1 comes after all of y and z": order.index("x1") == len(order) - 3},
         {"x1 comes after all of y and z": True},
-        rule="If none waits, the least counter is that of the tenant whose request was the last to leave the queue: "
-        "here y's, which is 6. x has run since, and has had over 200.",
+        rule="If no tenant waits, the counter of the tenant whose request left the queue last counts: "
+        "here y's 6. x has run since then and has over 200.",
         situation=[
             "2 seats; x0 (60 prompt and 130 output tokens) and y0 (4 and 1) come at 0 s; at 1.005 s, while x0 runs,",
             "come z1 to z3, y1 to y3 and x1 to x3 (4 and 1 each)",
             f"the order: {' '.join(order)}",
         ],
-        hint="whose request left the queue last, which tenants wait then, and to where is each of the three lifted?",
+        hint="whose request left the queue last, which tenants wait then, and to what is each of the three lifted?",
     )
 
 
@@ -185,11 +185,11 @@ def test_a_light_tenant_never_waits_for_more_than_the_bound(phase13: ModuleType)
     limit = STEP_SECONDS * 2 * (SHAPES["mixed"][3] + 3)
     if longest > limit:
         lab_failure(
-            rule="No tenant starves: one that is served less than all others has its turn when a seat is free.",
+            rule="No tenant starves: the tenant that was served least has its turn when a seat is free.",
             situation="tenant a sends 300 requests at 0 s; b sends a small one every 0.3 s",
             expected=f"b waits for {limit:.2f} s at most",
             yours=f"b waits for {longest:.2f} s",
-            hint="which tenant has the least counter when a seat is free, and which moment's counters decide?",
+            hint="which tenant has the lowest counter when a seat is free, and does your code use the counters of now?",
         )
 
 

@@ -33,7 +33,7 @@ def check_kept(run: Run, what: str, hint: str) -> None:
     if late := run.late():
         name, how = next(iter(late.items()))
         lab_failure(
-            rule="Promises that can all be kept are kept.",
+            rule="If all promises can be kept, they are kept.",
             situation=[what, f"the order of the first tokens: {' '.join(run.order[:30])}"],
             expected="no promise broken",
             yours=f"{len(late)} of {len(run.requests)} broken; {name}: {how}",
@@ -90,17 +90,17 @@ def test_slack_in_seconds(phase13: ModuleType) -> None:
         expect_equal(
             found,
             {"A": 0.36, "B": 0.0899, "C": 0.49, "D": float("inf")},
-            rule="Slack is the time until a promise would be broken, less the work before it.",
+            rule="Slack is the time until a promise would be broken, minus the work before that.",
             situation=["the four requests of the handout at 2 s", f"B's first {num_first} came by the step at 1.6 s"],
-            hint="when is the token of this request due, from which moment on, and how much work is before it?",
+            hint="when is this request's token due, counted from which moment, and how much work comes before it?",
         )
         b.num_computed_tokens = 0
         expect_equal(
             round(policy.slack(b), 6),
             0.0885,
-            rule="What a preempted request has to compute again is work before its next token.",
+            rule="Tokens that a preempted request must compute again are work before its next token.",
             situation="B again, after it was preempted: none of its 5 prompt and 10 generated tokens is computed",
-            hint="how many tokens does the step compute that brings B's next one, and what does each of them take?",
+            hint="how many tokens does the step with B's next token compute, and how long does each of them take?",
         )
 
 
@@ -114,7 +114,7 @@ def test_what_can_come_in_time_comes_in_time(phase13: ModuleType) -> None:
             check_kept(
                 run,
                 what,
-                "each time the seat is free: what is the slack of the late one, and which goes first with which slack?",
+                "each time the seat is free: which slack does the late request have, and which goes first with which?",
             )
 
 
@@ -138,9 +138,9 @@ def test_without_a_promise_a_request_comes_last_and_is_served(phase13: ModuleTyp
     expect_equal(
         order,
         expected,
-        rule="Requests with a promise by slack, then those without one in the order of arrival.",
+        rule="Requests with a promise come first, by slack, then those without one, by arrival.",
         situation="one seat; p0 to p8 have a ttft of 5, 6, 7, 5, ... seconds, n0 to n8 none",
-        hint="at the first place that differs: what is the slack of the one expected there, and what of yours?",
+        hint="at the first place that differs, what is the slack of the expected request, and of yours?",
     )
     check_no_idle_step(run, "one seat, with and without promises")
 
@@ -153,9 +153,9 @@ def test_of_equal_slack_the_first_to_come_is_first(phase13: ModuleType) -> None:
         expect_equal(
             " ".join(run.order),
             " ".join(names),
-            rule="Of requests with equal slack the first to come is first.",
+            rule="Requests with equal slack go by arrival.",
             situation=f"one seat; all arrive at 0 s in this order, each with {level}",
-            hint="are the slacks of all equal in your code, and which request comes first then?",
+            hint="are all slacks equal in your code, and which request comes first in that case?",
         )
 
 
@@ -176,9 +176,9 @@ def test_when_blocks_run_out_the_one_that_can_wait_gives_way(phase13: ModuleType
         expect_equal(
             sorted(set(run.preempted)),
             ["none"],
-            rule="The one with the most slack is preempted, and only if blocks run out.",
+            rule="The request with the most slack is preempted, and only if blocks run out.",
             situation=[what, f"{levels[order[0]]}, {levels[order[1]]}"],
-            hint="in which order do your victims stand, and what is the slack of each: next token, last token?",
+            hint="in which order are your victims, and what is the slack of each, for its next and its last token?",
         )
         check_kept(run, what, "what is the slack of the late one, step by step, and which are served before it?")
 

@@ -37,7 +37,7 @@ def check_write(
     key, value = map(as_the_model_gives_it, new)
     slot_taken_for_block = CrashHint(
         IndexError,
-        "a slot counts the places of all blocks: which block is it in, and which place of that block (rule 2)?",
+        "a slot counts the places of all blocks. Which block is it in, and which place of that block (rule 2)?",
         word=f"for dimension 0 with size {shape[0]}",
     )
     with learners_call([situation], [slot_taken_for_block]):
@@ -48,13 +48,13 @@ def check_write(
     ]
     hint = "what does your code do differently for K and for V?"
     if wrong[0] == wrong[1]:
-        hint = "which token belongs into the first of these slots, if any, and what has your code written there?"
+        hint = "which token belongs in the first of these slots, if any, and what did your code write there?"
     if all(map(torch.equal, caches, old)):
-        hint = "nothing was written: does your code write into the cache itself, or into a copy?"
+        hint = "nothing was written. Does your code write into the cache, or into a copy?"
     expect_equal(
         {"slots with wrong K": wrong[0], "slots with wrong V": wrong[1]},
         {"slots with wrong K": [], "slots with wrong V": []},
-        rule="Token t goes to slot_mapping[t] of the caches that were passed in; no other slot changes.",
+        rule="Token t goes to slot_mapping[t] of the given caches; no other slot changes.",
         situation=situation,
         hint=hint,
     )
@@ -63,7 +63,7 @@ def check_write(
     expect_equal(
         [name for name, tensor in now.items() if not torch.equal(tensor, before[name])],
         [],
-        rule="write_kv changes the caches and nothing else: the next layer writes with the same slot_mapping.",
+        rule="write_kv changes nothing but the caches: the next layer uses the same slot_mapping.",
         situation=f"{situation}\ncompared: which of your arguments were changed",
         hint="which of your operations works in place? In torch their names end in `_`.",
     )

@@ -115,7 +115,7 @@ def test_scale_multiplies_the_scores(phase6: ModuleType, scale: float, n: int) -
         flat,
         ["A"] * n,
         "The scores q.k are multiplied by the argument `scale`, then the softmax is taken.",
-        "by which number do you multiply q.k, and which tokens does each token see?",
+        "with which number do you multiply q.k, and which tokens does each token see?",
     )
 
 
@@ -170,9 +170,9 @@ def test_an_answer_is_not_the_next_one(phase6: ModuleType) -> None:
     expect_equal(
         {"the first answer": first, "the second": second},
         {"the first answer": [1.0], "the second": [2.0]},
-        rule="Each call returns numbers of its own and keeps nothing for the next: another layer has other caches.",
+        rule="Each call returns a new tensor and keeps nothing for the next: each layer has its own caches.",
         situation=f"two calls with one batch, all V are 1 and then 2; compared after both\n{describe_rows(batch, 4)}",
-        hint="what is left of one call in the other: the tensor that you return, K and V, or an answer?"
+        hint="what do your two calls share: the tensor that you return, K and V, or an answer?"
         if first == [2.0] or second == [1.0]
         else QUESTION,
     )
@@ -208,7 +208,7 @@ def test_the_result_has_dtype_and_device_of_the_query(phase6: ModuleType, n: int
     expect_equal(
         {"dtype": yours.dtype, "device": yours.device},
         {"dtype": torch.bfloat16, "device": torch.device("cpu")},
-        rule="paged_attention returns numbers of the query's dtype on the query's device: the model goes on with them.",
+        rule="The result has the query's dtype and device, because the model continues with it.",
         situation=situation,
-        hint="where do your tensors get their dtype and device from?",
+        hint="where do your tensors get their dtype and device?",
     )

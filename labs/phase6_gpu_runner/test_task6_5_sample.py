@@ -20,15 +20,15 @@ def test_temperature_zero_takes_the_likeliest(phase6: ModuleType) -> None:
         expect_equal(
             sampled(phase6, [(row, settings, draw) for row, settings in zip(logits, params, strict=True)]),
             [1, 3, 1],
-            rule="With temperature 0 the likeliest token is chosen, whatever the draw and the filters.",
+            rule="At temperature 0 the likeliest token is chosen, whatever the draw and the filters.",
             situation=f"logits {logits}, all draws {draw}",
-            hint="with temperature 0 nothing is drawn: which token of the row has the highest logit?",
+            hint="at temperature 0 nothing is drawn. Which token of the row has the highest logit?",
         )
     tied = sampled(phase6, [([1.0, 4.0, 0.0, 4.0], SamplingParams(), 0.7)])
     expect_equal(
         tied[0] in (1, 3),
         True,
-        rule="With temperature 0 and a tie, any of the likeliest tokens may be chosen, but no other one.",
+        rule="At temperature 0 any of several equally likely tokens may be chosen, but no other.",
         situation=f"logits [1, 4, 0, 4]; yours chose token {tied[0]}",
         hint="which tokens have the highest logit?",
     )
@@ -62,8 +62,8 @@ def test_draws_walk_through_what_is_kept(phase6: ModuleType, settings: dict[str,
         [(logits, params, draw) for draw in draws],
         expected,
         [f"draw {draw}" for draw in draws],
-        rule="First top_k, then top_p, each time scaled to 1; then walk until over the draw, from the likeliest "
-        "on, or by token id in a row without top_k and top_p.",
+        rule="Apply top_k, then top_p, and scale to a sum of 1 each time. Walk until over the draw: from the likeliest "
+        "token, or by token id in a row without top_k and top_p.",
         situation=f"probabilities {{2: 0.5, 0: 0.3, 3: 0.15, 1: 0.05}}, temperature 1, {settings or 'no filter'}",
         hint="which tokens are kept, what are their shares of what is kept, in which order does the walk meet them, "
         "and where does the draw fall?",
@@ -78,7 +78,7 @@ def test_temperature_divides_the_logits(phase6: ModuleType) -> None:
         rows,
         [0, 0, 0, 1, 1, 1],
         [f"temperature {row[1].temperature}, draw {row[2]}" for row in rows],
-        rule="Logits are divided by the temperature: below 1 the likeliest token gets likelier.",
+        rule="Logits are divided by the temperature: below 1 the likeliest token becomes likelier.",
         situation="two tokens with probabilities 0.6 and 0.4 at temperature 1",
         hint="at the first temperature that differs: what becomes of the logits, which shares are that, and where does "
         "the draw fall?",
@@ -93,7 +93,7 @@ def test_top_p_counts_at_the_rows_own_temperature(phase6: ModuleType) -> None:
         [(logs(0.6, 0.3, 0.1), params, 0.95)],
         [0],
         ["token"],
-        rule="top_p counts probabilities after the temperature.",
+        rule="top_p uses the probabilities after the temperature.",
         situation="probabilities 0.6, 0.3, 0.1 at temperature 1; temperature 0.5, top_p 0.7, draw 0.95",
         hint="what are the three probabilities at temperature 0.5, and how many of them does it take to reach 0.7?",
     )
@@ -106,9 +106,9 @@ def test_a_probability_that_is_just_top_p_reaches_it(phase6: ModuleType) -> None
     expect_equal(
         len(set(yours)),
         1,
-        rule="top_p keeps the fewest tokens whose probabilities reach it: just as much is enough.",
+        rule="top_p keeps the fewest tokens whose probabilities reach it; exactly top_p is enough.",
         situation=f"probabilities 0.5, 0, 0.5; top_p=0.5; draws {draws}; yours chose {yours}; counted: different ones",
-        hint="with the first 0.5 kept, how much is missing to top_p?",
+        hint="how much of top_p is still missing after the first 0.5?",
     )
 
 
@@ -118,9 +118,9 @@ def test_every_draw_of_a_fair_die_has_its_token(phase6: ModuleType) -> None:
     expect_equal(
         len(set(yours)),
         4,
-        rule="The walk ends when the probabilities add up to more than the draw; as much is not enough.",
+        rule="The walk ends when the probabilities add up to more than the draw; an equal sum is not enough.",
         situation=f"four equal tokens, draws {draws}; yours chose {yours}; counted: different tokens",
-        hint="the sums are 0.25, 0.5, 0.75 and 1: for each draw, which is the first that is more?",
+        hint="the sums are 0.25, 0.5, 0.75 and 1. For each draw, which is the first sum that exceeds it?",
     )
 
 
@@ -142,7 +142,7 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
         ["drawn", "greedy", "top_k=2", "greedy, other logits", "top_p=0.6", "top_k=4 top_p=0.99", "top_k=2 top_p=0.6"],
         rule="Each row is sampled with its own settings and its own draw.",
         situation=f"seven rows in one call, greedy ones between drawn ones; draws {[row[2] for row in rows]}",
-        hint="of the first row that differs: which tokens do its own settings keep, and where does its own draw fall?",
+        hint="which tokens do the settings of the first row that differs keep, and where does its draw fall?",
     )
     expect_equal(
         whole_numbers(phase6.sample(torch.zeros(0, 4), [], []), "sample"),
@@ -171,11 +171,11 @@ def test_a_forbidden_token_never_comes(phase6: ModuleType, params: dict[str, flo
                 "tokens that are forbidden": [],
                 "different tokens": len(allowed) if is_drawn else len({*yours} & allowed),
             },
-            rule="A logit of -inf is probability 0: min_tokens forbids the end of a text so.",
+            rule="A logit of -inf means probability 0; min_tokens forbids the end of a text this way.",
             situation=f"logits {logits}, {settings}, draws {draws}; yours are {yours}",
-            hint="which share has a logit of -inf in your code: 0, more, or NaN? Which token has the draw 0.0?"
+            hint="does a logit of -inf give probability 0 in your code, more, or NaN? Which token does draw 0.0 choose?"
             if {*yours} - allowed
-            else "no forbidden token came. Which shares have the tokens that are left, and where does each draw fall?",
+            else "no forbidden token was drawn. Which probabilities do the others have, and where does each draw fall?",
         )
 
 
@@ -191,13 +191,13 @@ def test_of_equal_tokens_no_more_are_kept_than_asked_for(
     expect_equal(
         len({*yours}),
         num_kept,
-        rule="top_k keeps that many tokens, and top_p the fewest that reach it, even if the next ones are as likely.",
+        rule="top_k keeps k tokens, and top_p the fewest that reach it, even if the next ones are equally likely.",
         situation=f"eight equal logits, {params}, 40 draws from 0.0125 to 0.9875; yours are the tokens "
         f"{sorted({*yours})}; counted: different tokens",
         hint=(
-            "does your code count tokens, or compare their logits with a limit that equal ones reach as well?"
+            "does your code count tokens, or compare logits with a limit that equal logits also reach?"
             if "top_k" in params
-            else "how many of these tokens does it take to reach top_p in your sums, and is one kept after that?"
+            else "how many of these tokens does your sum need to reach top_p, and do you keep one after that?"
         )
         if len({*yours}) > num_kept
         else "how many tokens does your code keep here, and which of the 40 draws choose each of them?",
@@ -232,7 +232,7 @@ def test_a_low_temperature_still_draws(phase6: ModuleType, temperature: float) -
         [(logits, SamplingParams(temperature=temperature), draw) for draw in draws],
         [0, 0, 1, 1],
         [f"draw {draw}" for draw in draws],
-        rule="Only temperature 0 is greedy; any other one divides the logits.",
+        rule="Only temperature 0 is greedy; any other temperature divides the logits.",
         situation=f"temperature {temperature}; logits {logits}, which are probabilities 0.6 and 0.4; token by draw",
-        hint="which operation uses the temperature, and for which ones does your code not look at the draw?",
+        hint="which operation uses the temperature, and for which temperatures does your code ignore the draw?",
     )

@@ -22,7 +22,7 @@ from mini_vllm_labs.grading.labtest.phase6.sampling_checks import (
 from mini_vllm_labs.grading.labtest.phase6.threads import one_thread as one_thread
 from mini_vllm_labs.grading.labtest.whole_numbers import whole_numbers
 
-TOO = "with the same logits in float32 it is wrong, too: which tokens are kept, and where does the draw fall?"
+TOO = "it is also wrong with the same logits in float32. Which tokens are kept, and where does the draw fall?"
 
 
 def test_the_largest_draw_gives_a_token_that_was_kept(phase6: ModuleType) -> None:
@@ -58,9 +58,9 @@ def test_a_temperature_of_any_size_divides_the_logits(phase6: ModuleType, temper
         rows,
         [0, 1],
         [f"draw {draw}" for *_, draw in rows],
-        rule="Only with temperature 0 is the likeliest token taken. Any other one divides the logits, however small.",
+        rule="Only temperature 0 is greedy. Any other temperature divides the logits, however small it is.",
         situation=f"logits 0 and {temperature:g}, temperature {temperature:g}: they are 0 and 1 when divided",
-        hint="what are the two logits divided by the temperature, and what else in your code looks at the temperature?",
+        hint="what are the two logits divided by the temperature, and where else do you use the temperature?",
     )
 
 
@@ -73,9 +73,9 @@ def test_a_top_p_just_below_1_is_a_cut(phase6: ModuleType, top_p: float) -> None
         rows,
         [1, 1],
         ["draw 0", "the largest draw"],
-        rule="A top_p below 1 is a cut, however close to 1 it is: what comes after the token that crosses it is out.",
+        rule="A top_p below 1 cuts, however close to 1 it is: tokens after the one that crosses it are dropped.",
         situation=f"probabilities {rare:.3g} and the rest, top_p {top_p:.8f}: the likeliest token alone crosses it",
-        hint="does your code take this top_p for a cut, and in which dtype are it and the sums?",
+        hint="does your code apply this top_p, and in which dtype are top_p and the sums?",
     )
 
 
@@ -97,7 +97,7 @@ def test_a_draw_just_below_a_probability_is_told_apart(
         rule="Probabilities and their sums are float64 numbers, whatever the dtype of the logits.",
         situation=f"two tokens, temperature {temperature}; token 0 is the likelier one, and its probability is a "
         "little more than the draw",
-        hint="in which dtype do you divide by the temperature, take the softmax and the sums, and which dtype has the "
+        hint="in which dtype do you divide by the temperature and compute the softmax and the sums, and which has the "
         "number beside them?",
     )
 
@@ -168,11 +168,11 @@ def test_random_rows_against_the_naive_sampler(phase6: ModuleType, seed: int, vo
         logits, params, draw = rows[wrong[0]]
         likeliest = sorted(range(vocab_size), key=lambda token: -logits[token])[:8]
         told: Told = {
-            "rule": "Temperature, top_k, top_p, then the walk, by token id in a row without a cut: in this order.",
+            "rule": "The order is temperature, top_k, top_p, then the walk; without a cut it goes by token id.",
             "situation": f"row {wrong[0]} of {num_rows}; temperature={params.temperature} top_k={params.top_k} "
             f"top_p={params.top_p:.3f} draw={draw:.6f}\n"
             f"likeliest tokens and logits: {', '.join(f'{token}: {logits[token]:.3f}' for token in likeliest)}",
-            "hint": "work this row out by hand: what is kept, and where does the draw fall?",
+            "hint": "work this row out by hand. Which tokens are kept, and where does the draw fall?",
         }
         right = expected[wrong[0]]
         expect_equal([yours[wrong[0]]], [right], **told_of_row(phase6, rows, wrong[0], right, told))

@@ -100,9 +100,9 @@ def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
         expect_equal(
             is_right,
             True,
-            rule="If rounding leaves nothing that the target has more of, the replacement is drawn from the target.",
+            rule="If rounding leaves target - drafter at 0 everywhere, the replacement is drawn from the target.",
             situation=[*case.describe(), f"yours are {yours}; compared: is it one token, and 1 or 2?"],
-            hint="the target has more than the drafter nowhere here. Which token does your code take, and why?"
+            hint="target - drafter is above 0 for no token here. Which token does your code take, and why?"
             if len(yours) < 2
             else KEPT,
         )

@@ -117,7 +117,7 @@ def _groups(
 ) -> GroupedKVCacheManager:
     """Return phase 12's manager, which replaces phases 2 and 4: one pool, and tables and a cache per layer group."""
     if lineup.kv_cache == "absent":
-        raise ValueError("a model with sliding windows needs phase 2 (block pool): its layers share one pool")
+        raise ValueError("a model with sliding windows needs phase 2 (block pool), because its layers share one pool")
     tables: dict[str, Tables] = {}
     caches, grouped = [prefix_cache_for(lineup.prefix_cache, config) for _ in windows], None
     prefix_cache = caches[0]

@@ -53,7 +53,7 @@ class Lineup:
         if self.scheduler == "absent":
             raise ValueError("phase 1 (scheduler step) cannot be absent: without it nothing is ever scheduled")
         if self.prefix_cache != "absent" and self.kv_cache == "absent":
-            raise ValueError("phase 4 (prefix cache) needs phase 2 (block pool): what it shares are blocks")
+            raise ValueError("phase 4 (prefix cache) needs phase 2 (block pool), because it shares blocks")
 
     def with_phase(self, phase: int, impl: Impl) -> "Lineup":
         """Return a copy with a different implementation of one phase. Raises `ValueError` like the constructor."""
@@ -109,7 +109,7 @@ def parse_lineup(text: str) -> Lineup:
     for item in text.split(","):
         name, colon, phases = item.partition(":")
         if not colon:
-            raise ValueError(f"LAB_IMPL={text!r}: {item.strip()!r} names no phases; write it as in 'starter:1-3'")
+            raise ValueError(f"LAB_IMPL={text!r}: {item.strip()!r} has no phases; write it as in 'starter:1-3'")
         for phase in _phase_range(phases, text):
             if impls[phase - 1] != "absent":
                 raise ValueError(f"LAB_IMPL={text!r}: phase {phase} is listed twice")
@@ -134,5 +134,5 @@ def _phase_range(phases: str, text: str) -> range:
         raise ValueError(f"LAB_IMPL={text!r}: {phases!r} is not a phase (1 to {len(ALL_NAMES)}) or a range such as 1-3")
     chosen = range(int(first), int(last or first) + 1)
     if not chosen or chosen[0] < 1 or chosen[-1] > len(ALL_NAMES):
-        raise ValueError(f"LAB_IMPL={text!r}: {phases!r} must lie within phases 1 to {len(ALL_NAMES)}")
+        raise ValueError(f"LAB_IMPL={text!r}: {phases!r} must be within phases 1 to {len(ALL_NAMES)}")
     return chosen

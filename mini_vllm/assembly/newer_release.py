@@ -30,7 +30,7 @@ def newer_kv_cache(
     """
     config, tables = step.config, dict[str, Tables]()
     if lineup.kv_cache == "absent":
-        raise ValueError(f"vllm={config.vllm!r} needs phase 2 (block pool): its rules are about blocks")
+        raise ValueError(f"vllm={config.vllm!r} needs phase 2 (block pool), because its rules are about blocks")
     has_windows = list(windows) != [None]
     functions = require_window_functions(functions) if has_windows else WITHOUT_WINDOWS
     content: set[int] = set()

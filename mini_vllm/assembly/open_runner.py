@@ -60,7 +60,7 @@ def open_runner(
     if electives.lineup.runner != "absent":
         return _paged(electives, model, adapters or {})
     if adapters:
-        raise ValueError("adapters need phase 6 (GPU runner): they change the products of a real model")
+        raise ValueError("adapters need phase 6 (GPU runner), because they change the layers of a real model")
     if config.speculative_config is not None and config.speculative_config.draws_drafts:
         raise ValueError("draft_sample_method must be 'greedy' while phase 6 (GPU runner) is absent")
     if dense and sys.platform == "emscripten":
@@ -104,7 +104,7 @@ def _in_tab(speculation: SpeculationFunctions | None) -> OpenedRunner:
 
 
 def _no_draft_model(num_blocks: int, block_size: int) -> DraftModel:
-    raise ValueError("a browser computes no draft model: use method='ngram'")
+    raise ValueError("a browser cannot run a draft model: use method='ngram'")
 
 
 def _dense(config: EngineConfig, model: str | None) -> OpenedRunner:

@@ -54,7 +54,9 @@ def transfers_for(
     if opened.kv_caches is None:
         raise ValueError(f"kv_transfer_config needs phase 6 (GPU runner) or the fake model; the lineup is {lineup}")
     if opened.windows != (None,):
-        raise ValueError("kv_transfer_config needs a model without sliding windows: what has left one cannot be saved")
+        raise ValueError(
+            "kv_transfer_config needs a model without sliding windows, because blocks outside a window cannot be saved"
+        )
     assert opened.disk_store is not None
     assert opened.block_like is not None
     if transfer.shared_storage_path is not None:

@@ -135,7 +135,7 @@ def _either(nfa: Nfa, options: Sequence[Sequence[Node]]) -> RegexPart:
 def _join(nfa: Nfa, left: RegexPart, right: RegexPart) -> RegexPart:
     nfa.num_follows += len(left.last) * len(right.first)
     if nfa.num_follows > MAX_FOLLOWS:
-        raise ValueError(f"in the regex more than {MAX_FOLLOWS:,} pairs of places follow each other; make it simpler")
+        raise ValueError(f"the regex has more than {MAX_FOLLOWS:,} pairs of adjacent places; simplify it")
     for position in left.last:
         nfa.follows[position] |= right.first
     first = left.first | right.first if left.is_nullable else left.first

@@ -108,7 +108,7 @@ class _Parser:
 
     def take(self) -> str:
         if self.place == len(self.text):
-            self.fail("the regex ends in the middle of something")
+            self.fail("the regex is incomplete")
         self.place += 1
         return self.text[self.place - 1]
 

@@ -93,7 +93,7 @@ def require_images(request: Request, config: EngineConfig, *, has_fake_model: bo
     """Raise `ValueError` if a request's images overlap or are out of order, or if one could never be encoded."""
     images = request.mm_features
     if images and not has_fake_model:
-        raise ValueError("mm_features need the fake model: no model with an encoder can be served yet")
+        raise ValueError("mm_features need the fake model, because the engine cannot serve a model with an encoder yet")
     if images and (config.max_num_encoder_input_tokens is None or config.encoder_cache_size is None):
         raise ValueError("mm_features need max_num_encoder_input_tokens and encoder_cache_size, which are not set")
     for image in images:
@@ -105,7 +105,7 @@ def require_images(request: Request, config: EngineConfig, *, has_fake_model: bo
             )
     edges = [0, *(edge for image in images for edge in (image.offset, image.end)), request.num_prompt_tokens]
     if any(before > after for before, after in pairwise(edges)):
-        raise ValueError(f"images must lie in order in the {edges[-1]} tokens of the prompt; got {edges[1:-1]}")
+        raise ValueError(f"images must be in order within the {edges[-1]} tokens of the prompt; got {edges[1:-1]}")
 
 
 def require_place(max_num_waiting: int | None, num_waiting: int) -> None:

@@ -99,7 +99,9 @@ class ContentsChecker(StepObserver):
             }
             return
         if begin % size:
-            raise InvariantError(f"{request.request_id} begins at token {begin}, which is no end of a block of {size}")
+            raise InvariantError(
+                f"{request.request_id} begins at token {begin}, which is not at the end of a block of {size}"
+            )
         for group, table in enumerate(tables):
             for block_id, content in zip(table, contents, strict=False):
                 if block_id != NULL_BLOCK_ID and self._contents.get((group, block_id)) != content:

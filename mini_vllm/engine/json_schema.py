@@ -27,7 +27,7 @@ def prepare(schema: Any) -> str | None:
     Raises `TypeError` or `AttributeError` for an invalid JSON schema.
     """
     if endless := _endless(schema):
-        return f"no value has an end, because what $ref names requires itself: {', '.join(endless)}"
+        return f"every value would be endless, because a $ref requires itself: {', '.join(endless)}"
     for place, node in _subschemas(schema):
         for pattern in (node.get("pattern"), *node.get("patternProperties", ())):
             if isinstance(pattern, str) and (why := ambiguity(pattern)):

@@ -75,7 +75,7 @@ class PeriodicChecker(StepObserver):
                 name, what = request.request_id, "runs" if request in self.scheduler.running else "waits first in line"
                 raise InvariantError(
                     f"{name} {what} and got no token in {NUM_CHECKS_WITHOUT_PROGRESS} seconds, although every step had "
-                    f"at least {self._min_budget_left} tokens of its budget left: `schedule_step` (phase 1) or "
+                    f"at least {self._min_budget_left} tokens of its budget left. `schedule_step` (phase 1) or "
                     f"`num_new_tokens` (phase 5) passes it over",
                     request_ids=[name],
                 )

@@ -21,7 +21,7 @@ def spelled(masks: Any) -> Any:
     while found := {state for state, after in next_states.items() if state not in alive and after & alive}:
         alive |= found
     if START not in alive:
-        raise ValueError("structured_outputs cannot be compiled: the model's tokenizer can spell no text that matches")
+        raise ValueError("structured_outputs cannot be compiled: the model's tokenizer cannot spell any matching text")
     return masks if alive >= next_states.keys() else SpelledMasks(masks, frozenset(alive))
 
 

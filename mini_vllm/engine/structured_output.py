@@ -67,7 +67,9 @@ class StructuredOutputManager:
         The future raises `ValueError` if the grammar cannot be compiled.
         """
         if not self.eos_token_ids:
-            raise ValueError("structured_outputs needs a model with an end-of-text token: no text could end")
+            raise ValueError(
+                "structured_outputs needs a model with an end-of-text token, because otherwise no text could end"
+            )
         source, choice = checked(params)._source or "", tuple(params.choice or ())
         if params.regex is not None or choice:
             return self._executor.submit(lambda: self._regex(source, choice)())

@@ -81,8 +81,8 @@ def load_adapter(name: str, path: str | Path) -> Adapter:
     places = {key: KEY.fullmatch(key) for key in tensors}
     if unknown := [key for key, place in places.items() if place is None]:
         raise ValueError(
-            f"adapter {name!r} changes {unknown[0]}: only lora_A.weight and lora_B.weight of linear layers of "
-            "attention and MLP can be, named as in base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+            f"adapter {name!r} changes {unknown[0]}, but it may have only lora_A.weight and lora_B.weight of linear "
+            "layers in attention and MLP, named as in base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
         )
     targets = config.get("target_modules")
     is_whole = isinstance(targets, list) and config.get("layers_to_transform") is config.get("exclude_modules") is None

@@ -47,7 +47,7 @@ def compile_library(name: str, code: str, options: tuple[str, ...], *, is_kept: 
 @cache
 def _library(compiler: str | None, name: str, code: str, options: tuple[str, ...], is_kept: bool) -> ctypes.CDLL:
     if compiler is None:
-        raise ValueError(f"{name} cannot be compiled: there is none of the compilers {', '.join(COMPILERS)}")
+        raise ValueError(f"{name} cannot be compiled: it needs one of the compilers {', '.join(COMPILERS)}")
     with TemporaryDirectory() as folder:
         source, library = Path(folder) / name, Path(folder) / "library.so"
         kept = _cache_folder() / f"{source.stem}-{_digest(compiler, code, options)}.so"

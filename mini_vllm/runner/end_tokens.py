@@ -15,7 +15,7 @@ class EndTokens:
 
     def __str__(self) -> str:
         """Return the used and unused end tokens in one line."""
-        shown = ", ".join(map(str, sorted(self.token_ids))) or "none: a text ends at its longest length"
+        shown = ", ".join(map(str, sorted(self.token_ids))) or "none: a text ends only at its largest length"
         others = "; ".join(f"not {sorted(ids)} of {source}" for source, ids in self.unused.items())
         return f"{shown} ({self.source}{f'; {others}' if others else ''})" if self.token_ids else shown
 

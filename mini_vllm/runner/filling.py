@@ -84,19 +84,19 @@ def fill(folder: Path, config: Any, tensors: Mapping[str, Any], dtype: str, devi
     except Exception as error:  # incompatible settings may raise any error
         if "conversion of the weights" in str(error):  # transformers joins the tensors of experts
             raise ValueError(
-                f"the weights in {folder} are not those of its config.json ({kind.__name__}): some experts of a layer "
-                f"lack tensors or have another shape. Save the whole model by `save_pretrained`"
+                f"the weights in {folder} do not match its config.json ({kind.__name__}): some experts of a layer "
+                f"lack tensors or have a different shape. Save the whole model with `save_pretrained`"
             ) from error
         raise ValueError(
             f"{folder / 'config.json'}: transformers cannot build this {config.model_type}: {one_line(error)}"
         ) from error
     shapes = [f"{name} {list(stored)}, not {list(wanted)}" for name, stored, wanted in report["mismatched_keys"]]
-    faults = {"missing": report["missing_keys"], "unknown": report["unexpected_keys"], "of another shape": shapes}
+    faults = {"missing": report["missing_keys"], "unknown": report["unexpected_keys"], "of a different shape": shapes}
     if any(faults.values()):
         told = [f"{len(names)} {what} ({some(names)})" for what, names in faults.items() if names]
         raise ValueError(
-            f"the weights in {folder} are not those of its config.json ({kind.__name__}), tensors: {'; '.join(told)}. "
-            f"Save the whole model by `save_pretrained`, or correct config.json"
+            f"the weights in {folder} do not match its config.json ({kind.__name__}), tensors: {'; '.join(told)}. "
+            f"Save the whole model with `save_pretrained`, or correct config.json"
         )
     return model
 
@@ -126,5 +126,5 @@ def require_finite(folder: Path, model: Any, dtype: str) -> None:
 def _quantized(folder: Path, names: list[str], stored: Mapping[str, StoredTensor]) -> ValueError:
     return ValueError(
         f"the weights in {folder} are quantized, which is not supported: {stored[names[0]].dtype} in "
-        f"{some(names)}. Open the model that they were made from"
+        f"{some(names)}. Open the original model"
     )

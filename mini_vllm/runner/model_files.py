@@ -26,8 +26,8 @@ FOREIGN = (  # weight files that are not in transformers' format, by pattern
     ("*.gguf", "the format of llama.cpp"),
     ("consolidated*", "the format of the model's authors"),
     ("adapter_model.*", "an adapter"),
-    ("*.safetensors", "named unlike model.safetensors and not in a model.safetensors.index.json"),
-    ("*.bin", "named unlike pytorch_model.bin and not in a pytorch_model.bin.index.json"),
+    ("*.safetensors", "not named model.safetensors and not in a model.safetensors.index.json"),
+    ("*.bin", "not named pytorch_model.bin and not in a pytorch_model.bin.index.json"),
     ("*.pt*", "a training checkpoint"),
     ("*.ckpt", "a training checkpoint"),
     ("*.h5", "the format of TensorFlow"),
@@ -100,7 +100,7 @@ def weight_files(folder: Path) -> list[Path]:
 def _files_of_index(index: Path) -> list[Path]:
     weights = read_json(index).get("weight_map")
     if not isinstance(weights, dict) or not weights:
-        raise ValueError(f"{index} must have a weight_map that names a file for each tensor")
+        raise ValueError(f"{index} must have a weight_map with a file for each tensor")
     names = sorted({str(name) for name in weights.values()})
     if outside := [name for name in names if Path(name).name != name]:
         raise ValueError(f"{index} must name files in the same folder, got {outside[0]!r}")
@@ -116,4 +116,4 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
             return {name: StoredTensor(file, one.get_dtype(), tuple(one.get_shape())) for name, one in slices.items()}
     except (OSError, SafetensorError) as error:
-        raise ValueError(f"{file} is cut, damaged or not a safetensors file: {one_line(error)}") from None
+        raise ValueError(f"{file} is truncated, damaged or not a safetensors file: {one_line(error)}") from None

@@ -84,7 +84,7 @@ def find_folder(name: str, *, download: bool = True) -> Path:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     except (OSError, ValueError) as error:  # unknown name, or no network
         raise ValueError(
-            f"no model at {name!r}: it is not a local directory with config.json and weights, and the hub returned "
+            f"no model at {name!r}: it is not a local folder with config.json and weights, and the hub returned "
             f"none. Without a network, pass the path of a `save_pretrained` directory, download the model once "
             f"while online (`hf download {name}`), or leave the name out to use the embedded model."
         ) from error
@@ -109,12 +109,12 @@ def open_tokenizer(folder: ModelFolder) -> Any:
     code = names_code(settings.get("tokenizer_config.json", {}))
     if code and not (path / "tokenizer.json").exists():
         raise ValueError(
-            f"{path / 'tokenizer_config.json'} needs code of the folder ({code}), which is never run; a "
-            f"tokenizer.json would do"
+            f"{path / 'tokenizer_config.json'} needs code from the folder ({code}), which is never run; a "
+            f"tokenizer.json would be enough"
         )
     there = [file for pattern in TOKENIZERS for file in path.glob(pattern)]
     if not there:
-        raise ValueError(f"{path} has no tokenizer: none of {', '.join(TOKENIZERS)}")
+        raise ValueError(f"{path} has no tokenizer: it needs one of {', '.join(TOKENIZERS)}")
     for file in (*there, *path.glob("*.jinja"), *path.glob("merges.txt")):
         require_content(file)
     try:
@@ -139,7 +139,7 @@ def open_config(path: Path) -> tuple[dict[str, Any], Any]:
     except Exception as error:  # a wrong type or a bad combination of values
         raise ValueError(f"{file}: {one_line(error)}") from error
     if parts := PARTS & config.sub_configs.keys():
-        raise ValueError(f"{path} is of a model of more than text ({config.model_type}: {min(parts)}); {SERVES}")
+        raise ValueError(f"{path} is not a pure text model ({config.model_type}: {min(parts)}); {SERVES}")
     if config.is_encoder_decoder:
         raise ValueError(f"{config.model_type} has an encoder; the engine serves decoder-only models ({file})")
     sizes = {name: value for name in SIZES if (value := getattr(config, name, None)) is not None}

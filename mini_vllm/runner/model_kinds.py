@@ -19,7 +19,7 @@ TASKS = {
     "ForCTC": "which writes down speech",
     "EncoderModel": "an encoder",
 }
-SERVES = "the engine serves decoder-only models of text"
+SERVES = "the engine serves decoder-only text models"
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"another folder, and pass that with --adapter NAME=PATH"
         )
     if (folder / "modules.json").exists():
-        raise ValueError(f"{folder} is of a sentence-transformers model, which embeds texts; {SERVES}")
+        raise ValueError(f"{folder} holds a sentence-transformers model, which embeds texts; {SERVES}")
     _refuse_quantized(folder, config)
     _refuse_senses(folder, config)
     _refuse_code(folder, config)
@@ -55,13 +55,13 @@ def names_code(config: dict[str, Any]) -> str:
 def _what_else(folder: Path) -> str:
     if (folder / "adapter_config.json").exists():
         base = read_json(folder / "adapter_config.json").get("base_model_name_or_path")
-        return f": it is of an adapter of {base!r}. Open that model, and pass this folder with --adapter NAME=PATH"
+        return f": it is an adapter of {base!r}. Open that model, and pass this folder with --adapter NAME=PATH"
     if (folder / "model_index.json").exists():
-        return f": it is of a diffusion pipeline, which draws; {SERVES}"
+        return f": it is a diffusion pipeline, which generates images; {SERVES}"
     if (folder / "params.json").exists():
-        return ": params.json and consolidated weights are its authors' format; transformers' format is needed"
+        return ": params.json and consolidated weights are its authors' format, but transformers' format is needed"
     if gguf := sorted(folder.glob("*.gguf")):
-        return f": {gguf[0].name} is the format of llama.cpp; transformers' format is needed, with model.safetensors"
+        return f": {gguf[0].name} is in llama.cpp's format, but transformers' format with model.safetensors is needed"
     inner = sorted(file.parent.name for file in folder.glob("*/config.json"))
     return f"; did you mean {folder / inner[-1]}?" if inner else ""
 
@@ -71,8 +71,8 @@ def _refuse_quantized(folder: Path, config: dict[str, Any]) -> None:
         if (found := config.get(setting)) is not None:
             method = found.get("quant_method") or next(iter(found), "empty") if isinstance(found, dict) else found
             raise ValueError(
-                f"{folder / 'config.json'} has a {setting} ({method}): quantized weights are not supported; open the "
-                f"model that they were made from"
+                f"{folder / 'config.json'} has a {setting} ({method}): quantized weights are not supported. Open the "
+                f"original model"
             )
 
 
@@ -85,7 +85,7 @@ def _refuse_senses(folder: Path, config: dict[str, Any]) -> None:
     }
     if parts:
         raise ValueError(
-            f"{folder} is of a model with {' and '.join(parts)} ({config.get('model_type')}, "
+            f"{folder} holds a model with {' and '.join(parts)} ({config.get('model_type')}, "
             f"{', '.join(parts.values())} in config.json); {SERVES}"
         )
 
@@ -101,12 +101,12 @@ def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
         return
     if code:
         raise ValueError(
-            f"{file} needs code of the folder ({code}), which is never run: transformers {version} itself has no "
+            f"{file} needs code from the folder ({code}), which is never run: transformers {version} has no "
             f"model_type {kind!r}"
         )
     if kind is None:
-        raise ValueError(f"{file} names no model_type")
-    raise ValueError(f"{file} has model_type {kind!r}, which transformers {version} does not have; a newer one may")
+        raise ValueError(f"{file} has no model_type")
+    raise ValueError(f"{file} has model_type {kind!r}, which transformers {version} does not have; a newer version may")
 
 
 def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:
@@ -126,16 +126,16 @@ def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:
     first = (architectures or [None])[0]
     task = next((words for end, words in TASKS.items() if first and first.endswith(end)), None)
     if task:
-        raise ValueError(f"{folder} is of {first}, {task}; {SERVES}")
+        raise ValueError(f"{folder} holds {first}, {task}; {SERVES}")
     if config.get("is_encoder_decoder"):
         raise ValueError(f"{kind} has an encoder; the engine serves decoder-only models ({file})")
     served, bare = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind), MODEL_MAPPING_NAMES.get(kind)
     if served is None:
         named = f"{kind} ({first})" if first else kind
-        raise ValueError(f"{folder} is of {named}, which does not continue a text; {SERVES}")
+        raise ValueError(f"{folder} holds {named}, which does not continue a text; {SERVES}")
     if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not config.get("is_decoder"):
-        raise ValueError(f"{folder} is of {kind} as an encoder (is_decoder is not true in config.json); {SERVES}")
+        raise ValueError(f"{folder} holds {kind} as an encoder (is_decoder is not true in config.json); {SERVES}")
     if first and first not in {served, bare} and (code := names_code(config)):
-        raise ValueError(f"{file} names {first}, which needs code of the folder ({code}); that is never run")
+        raise ValueError(f"{file} names {first}, which needs code from the folder ({code}); that is never run")
     if first and first not in {served, bare} and not first.endswith(("LMHeadModel", "ForCausalLM")):
-        raise ValueError(f"{folder} is of {first}, which does not continue a text; {SERVES}")
+        raise ValueError(f"{folder} holds {first}, which does not continue a text; {SERVES}")

@@ -28,8 +28,8 @@ def require_equal_layers(config: Any) -> None:
         differing.add("skip")
     if differing:
         raise ValueError(
-            f"{config.model_type} has layers that differ in {', '.join(sorted(differing))} (per_layer_config); the "
-            f"engine serves models whose layers are all alike"
+            f"{config.model_type} has layers that differ in {', '.join(sorted(differing))} (per_layer_config), but the "
+            f"engine needs layers that are all alike"
         )
 
 
@@ -88,9 +88,9 @@ def rope_parameters(config: Any) -> list[dict[str, Any]]:
 def _limit_of(rope: dict[str, Any], named: int) -> tuple[int, str]:
     kind, original = str(rope.get("rope_type", "default")), rope.get("original_max_position_embeddings") or named
     if kind == "longrope" and original < named and _depends_on_length(rope):
-        return original, f"longrope turns all texts of a step by other angles once one exceeds {original} tokens"
+        return original, f"longrope changes the angles of all texts in a step as soon as one exceeds {original} tokens"
     if "dynamic" in kind:
-        return named, f"dynamic rope turns all texts of a step by other angles once one exceeds {named} tokens"
+        return named, f"dynamic rope changes the angles of all texts in a step as soon as one exceeds {named} tokens"
     factor = rope.get("factor")
     if kind in ("linear", "yarn") and factor and original <= named < original * factor:
         return int(original * factor), f"{kind} rope scales {original} positions by {factor:g}"

@@ -39,7 +39,7 @@ class OpenedModel:
         has_draft_model = config.speculative_config is not None and config.speculative_config.drafter_has_kv_cache
         self.draft_model = load_draft_model(config) if has_draft_model else None
         if has_draft_model and groups.windows[0] is not None:
-            raise ValueError("a draft model reads all tokens, but every layer of the model has a sliding window")
+            raise ValueError("a draft model needs full attention, but every layer of the model has a sliding window")
         self.num_gpu_blocks = config.num_gpu_blocks or size_kv_cache(config, self.loaded, steps, self.draft_model)
 
     def with_cache(self, num_blocks: int, block_size: int) -> ForwardPass:

@@ -54,7 +54,7 @@ def starters_in(work: Path) -> dict[int, bytes]:
                 raise ValueError(f"{work}: {large[0]} is larger than {MAX_BYTES >> 20} MiB")
             starters = {phase: archive.read(entry) for phase, entry in sorted(found.items())}
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: packed in another way
-        raise ValueError(f"{work} is no zip of the lab, or a damaged one: {error}") from None
+        raise ValueError(f"{work} is not a zip of the lab, or is damaged: {error}") from None
     if not starters:
-        raise ValueError(f"{work} is no export of the lab: it has no starter in a folder of labs/")
+        raise ValueError(f"{work} is not an export of the lab: it has no starter in a folder of labs/")
     return starters

@@ -126,7 +126,7 @@ def output_problem(
         run = Run(arrivals, config, lineup, make_policy())
         while not run.finished:
             if number == MAX_STEPS:
-                return f"after {MAX_STEPS} steps requests are still not finished."
+                return f"some requests are still unfinished after {MAX_STEPS} steps."
             for request_id, token_ids in run.step()["output"]:
                 outputs[request_id] += token_ids
             number += 1
@@ -154,7 +154,7 @@ def divergence_failure(seed: int, divergence: Divergence) -> EngineCheck:
         message = explain(divergence.error, {})
         return EngineCheck(
             "failed",
-            f"Workload {seed}: in step {divergence.step} yours raises an error and the reference continues. {message}",
+            f"Workload {seed}: only your engine raises an error, in step {divergence.step}. {message}",
         )
     message = (
         f"Workload {seed}: the first difference from the reference is in step {divergence.step}, {divergence.field!r}."

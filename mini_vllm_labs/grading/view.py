@@ -27,7 +27,7 @@ def next_step(grade: Grade) -> tuple[str, str]:
         if step := step_in_phase(phase):
             return step
     if len(grade.course) < len(PHASE_NAMES):
-        return "all that was graded is done. The other phases:", "mini-vllm grade"
+        return "all graded phases are done. Continue with the others:", "mini-vllm grade"
     return f"all six phases are done. Now use your engine: {NOTEBOOKS}; 'The end' in labs/README.md", "mini-vllm lab"
 
 
@@ -57,7 +57,7 @@ def step_in_phase(grade: PhaseGrade) -> tuple[str, str] | None:
         return stack_step(grade)
     if why := why_not_graded(grade.stack):
         first = grade.stack.culprits[0]
-        return f"Phase {number} in the stack waits, because {why}", f"mini-vllm grade --phase {first}"
+        return f"Phase {number} cannot run in the stack yet, because {why}", f"mini-vllm grade --phase {first}"
     return None
 
 
@@ -106,7 +106,7 @@ def show_grade(console: Console, grade: Grade) -> None:
     what, command = next_step(grade)
     console.print()
     if grade.course and not grade.electives:
-        console.print(f"electives (phases 7 to {len(LABS)}) are graded once they are begun", style="dim")
+        console.print(f"electives (phases 7 to {len(LABS)}) are graded once you begin them", style="dim")
     console.print(Text.assemble(("next: ", "bold"), what), soft_wrap=True)
     if command:
         console.print(f"      {command}", style="bold", markup=False, soft_wrap=True)
@@ -165,8 +165,8 @@ def show_verdict(console: Console, phase: PhaseGrade) -> None:
     if phase.stack.culprits and phase.stack.status == "failed":
         names = " or ".join(map(str, phase.stack.culprits))
         own = phase.stack.culprits == [phase.plan.number]
-        fault = "it is itself at fault" if own else f"your phase {names} is at fault"
-        message = f"Phase {phase.plan.number} passes alone, fails in the stack: {fault}."
+        fault = "the fault is in this phase" if own else f"your phase {names} is at fault"
+        message = f"Phase {phase.plan.number} passes alone but fails in the stack: {fault}."
         console.print(message, style="red", soft_wrap=True)
 
 
@@ -190,7 +190,7 @@ def why_not_graded(check: EngineCheck) -> str:
         case "not graded":
             return f"phases {names} do not load" if several else f"phase {names} does not load"
         case "not yet":
-            return f"phase {names} is not all written"
+            return f"phase {names} is not fully written"
     return ""
 
 

@@ -61,7 +61,7 @@ def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
         raise FolderError(f"{folder} is a file: nothing was written; name a new folder")
     around = course_around(folder.resolve().parent)
     if around is not None:
-        raise FolderError(f"{folder} would lie inside the course in {around}: nothing was written; name another folder")
+        raise FolderError(f"{folder} would be inside the course in {around}: nothing was written; name another folder")
     with held(folder):
         marker = read_marker(folder)
         if marker is None and any(path.name != MARKER + PART for path in folder.iterdir()):
@@ -84,7 +84,7 @@ def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
     FILE.new.
     """
     if not is_course(folder):
-        raise FolderError(f"{folder} is no folder of the course: mini-vllm start {folder} makes one")
+        raise FolderError(f"{folder} is not a folder of the course: mini-vllm start {folder} makes one")
     if (folder / "solutions" / "__init__.py").is_file():
         raise FolderError(f"{folder} is a teacher's checkout, with solutions: git updates it")
     with held(folder):
@@ -116,7 +116,7 @@ def held(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise FolderError(
             f"{folder} is unfinished: {error.strerror or error} ({error.filename}). Nothing of yours was changed; "
-            "once that is mended, the same command goes on"
+            "fix that and run the command again to continue"
         ) from error
 
 

@@ -15,7 +15,7 @@ from zipfile import ZipFile
 from mini_vllm_labs.launcher.folder import COMMANDS, COMMANDS_OF_0_2, Changes, FolderError, course_around, start, update
 
 ARCHIVE = Path(__file__).parents[1] / "edition.zip"
-OUTSIDE = """This is no folder of the course, and the installed package alone runs nothing: your code lies in a folder.
+OUTSIDE = """This is not a folder of the course. The installed package alone runs nothing: your code is in a folder.
   make one      mini-vllm start my-labs
   go there      cd my-labs
 Then `mini-vllm demo` says what comes first, and `mini-vllm --help` lists the commands."""

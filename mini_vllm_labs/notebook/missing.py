@@ -56,7 +56,7 @@ def broken_line(error: SyntaxError) -> str:
     indent = len(line) - len(line.lstrip())
     end = error.end_offset if error.end_lineno == error.lineno and error.end_offset else error.offset + 1
     caret = " " * max(0, error.offset - 1 - indent) + "^" * max(1, min(end, len(line) + 1) - error.offset)
-    return f"{line.lstrip()}\n{caret}\n{message}\nMend it, save the file, and run this cell again."
+    return f"{line.lstrip()}\n{caret}\n{message}\nFix it, save the file, and run this cell again."
 
 
 def notice_of(phase: int, notebook_phase: int, whole: Lineup) -> Notice:

@@ -61,7 +61,7 @@ def num_kv_blocks(
             f"{model.name} does not fit {num_gpus} x {gpu.name}: its weights take {weights / 2**30:.1f} GiB, the "
             f"activations {activations / 2**30:.1f}, the workspace {workspace / 2**30:.1f}, and "
             f"{usable / 2**30:.1f} GiB may be used (gpu_memory_utilization "
-            f"{gpu_memory_utilization}); take a larger GPU or more of them"
+            f"{gpu_memory_utilization}). Take a larger GPU or more of them"
         )
     return num_blocks
 

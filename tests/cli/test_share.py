@@ -110,17 +110,17 @@ def test_a_damaged_zip_is_refused_in_words(tmp_path: Path, place: int) -> None:
     damaged = bytearray(work.read_bytes())
     damaged[place] ^= 0xFF
     work.write_bytes(damaged)
-    with pytest.raises(ValueError, match=r"is no zip of the lab, or a damaged one|is no export of the lab"):
+    with pytest.raises(ValueError, match=r"is not a zip of the lab, or is damaged|is not an export of the lab"):
         starters_in(work)
 
 
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"notes.txt": b""}, "is no export of the lab"),
+        ({"notes.txt": b""}, "is not an export of the lab"),
         ({NAME: b"#" * (2**20 + 1)}, "larger than 1 MiB"),
-        ({f"../{NAME}": b"# out of it"}, "is no export of the lab"),
-        (None, "is no zip of the lab, or a damaged one"),
+        ({f"../{NAME}": b"# out of it"}, "is not an export of the lab"),
+        (None, "is not a zip of the lab, or is damaged"),
     ],
 )
 def test_what_is_no_export_is_refused_in_words(tmp_path: Path, files: dict[str, bytes] | None, words: str) -> None:

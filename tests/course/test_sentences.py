@@ -9,7 +9,7 @@ import pytest
 from mini_vllm_labs.upkeep.sentences import draw, sentences
 
 # Generated pages, quoted text and printed help are not here, nor are areas that still have sentences to rewrite:
-# mini_vllm_labs/grading, mini_vllm_labs/cli, messages, hints.
+# mini_vllm_labs/grading and mini_vllm_labs/cli.
 CLEAN = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "lab.py", "conftest.py", "mini_vllm"),
     *("labs", "notebooks", "solutions", "tests"),
@@ -19,6 +19,7 @@ CLEAN = (
 )
 NOT_YET = re.compile(r"docs/(commands|what-a-year-changed|benchmarks)\.md|mini_vllm_labs/runs/parity/.*\.md")
 KINDS = ("page", "handout", "notebook", "docstring", "comment")
+MESSAGES = ("error", "hint")  # clean everywhere
 PHRASES = {
     "is asked of": r"\b(?:is|are|was|were) asked of\b",
     "in other words than": r"\bin other words than\b",
@@ -77,6 +78,12 @@ def test_clean_areas_stay_clean() -> None:
         if one.kind in KINDS and not NOT_YET.match(one.path) and faults(one.text, one.is_first)
     }
     assert wrong == set()
+
+
+def test_hints_and_errors_are_clean_everywhere() -> None:
+    found = [one for one in sentences("labs", "mini_vllm", "mini_vllm_labs", "solutions") if one.kind in MESSAGES]
+    assert len(found) > 2_000, "the search finds nothing any more"
+    assert {f"{one.path}: {'; '.join(faults(one.text))}: {one.text}" for one in found if faults(one.text)} == set()
 
 
 def test_a_draw_is_the_same_on_a_day_and_has_every_kind() -> None:

@@ -202,7 +202,7 @@ def test_start_never_writes_over_anything(tmp_path: Path) -> None:
     for place, words in (("mine", "not empty"), ("mine/x", "is a file")):
         with pytest.raises(FolderError, match=words):
             start(tmp_path / place, FIRST)
-    with pytest.raises(FolderError, match="no folder of the course"):
+    with pytest.raises(FolderError, match="not a folder of the course"):
         update(tmp_path / "mine", FIRST)
     assert contents(tmp_path) == {"mine/x": b"mine"}
     start(tmp_path / "course", FIRST)

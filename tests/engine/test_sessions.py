@@ -175,18 +175,18 @@ def with_turn(**changes: Any) -> Callable[[dict[str, Any]], bytes]:
 
 
 BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
-    "empty": (lambda saved: b"", "no session of mini-vllm"),
-    "text": (lambda saved: b"a letter", "no session of mini-vllm"),
-    "binary": (lambda saved: bytes(range(256)), "no session of mini-vllm"),
-    "other JSON": (lambda saved: b'{"turns": []}', "no session of mini-vllm"),
-    "a list": (lambda saved: b"[1]", "no session of mini-vllm"),
-    "nested": (lambda saved: b"[" * 100_000, "no session of mini-vllm"),
+    "empty": (lambda saved: b"", "not a mini-vllm session"),
+    "text": (lambda saved: b"a letter", "not a mini-vllm session"),
+    "binary": (lambda saved: bytes(range(256)), "not a mini-vllm session"),
+    "other JSON": (lambda saved: b'{"turns": []}', "not a mini-vllm session"),
+    "a list": (lambda saved: b"[1]", "not a mini-vllm session"),
+    "nested": (lambda saved: b"[" * 100_000, "not a mini-vllm session"),
     "nested inside": (lambda saved: signed(saved)[:-1] + b', "x": ' + b"[" * 900 + b"]" * 900 + b"}", "resumed"),
     "changed": (lambda saved: json.dumps(saved | {"turns": []}).encode(), "its checksum is wrong"),
     "no checksum": (lambda saved: json.dumps({**saved, "checksum": None}).encode(), "its checksum is wrong"),
     "version 2": (lambda saved: signed(saved | {"version": 2}), "it has version 2; this program reads version 1"),
     "version true": (lambda saved: signed(saved | {"version": True}), "it has version True"),
-    "model": (lambda saved: signed(saved | {"model": "e0ffab"}), "another model.*'e0ffab'.* this engine's is 'fake'"),
+    "model": (lambda saved: signed(saved | {"model": "e0ffab"}), "different model.*'e0ffab'.* this engine's is 'fake'"),
     "no turns": (lambda saved: signed(saved | {"turns": 3}), "its turns must be a list"),
     "a turn": (lambda saved: signed(saved | {"turns": [None]}), "turn 1 must have the fields"),
     "kept": (with_turn(num_kept=8), "num_kept of turn 2 must be 0 to 7, got 8"),
@@ -197,7 +197,7 @@ BAD_FILES: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
     "no numbers": (with_turn(output_token_ids=[1.0]), "output_token_ids of turn 2"),
     "a string": (with_turn(output_token_ids="123"), "output_token_ids of turn 2"),
     "answer": (with_turn(answer=None), "question and answer of turn 2 must be texts"),
-    "mixed": (with_turn(question="why?"), "mixes a chat with a plain text"),
+    "mixed": (with_turn(question="why?"), "mixes a chat with plain text"),
 }
 
 
@@ -219,7 +219,9 @@ def test_every_cut_of_a_file_is_noticed(saved: dict[str, Any], tmp_path: Path) -
     assert len(Session.resume(llm, path).turns) == 3
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="cut off or damaged" if length > 30 else "no session|cut off"):
+        with pytest.raises(
+            ValueError, match="cut off or damaged" if length > 30 else "not a mini-vllm session|cut off"
+        ):
             Session.resume(llm, path)
 
 

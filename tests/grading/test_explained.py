@@ -51,7 +51,7 @@ def test_an_endless_loop_is_ended_and_shown(endless: dict[int, str], phase: int)
     assert "Your code was still running after 1 second." in output
     place = rf"^  labs/phase{phase}_\w+/starter.py:\d+, in .*: {re.escape(LOOP)}\n  there: turn = 7$"
     assert re.search(place, output, re.MULTILINE)
-    assert "Hint: what changes from one round of this loop to the next" in output
+    assert "Hint: what changes from one turn of this loop to the next" in output
     assert "1 failed" in output
     assert not OURS.search(output), output
 
@@ -105,14 +105,14 @@ def test_a_syntax_error_is_reported_once(checkout: Checkout) -> None:
 
 def test_a_recursion_is_explained(checkout: Checkout) -> None:
     output = fail(checkout, 4, "hit_rate", "return self.hit_rate()")
-    assert "The calls never came to an end (RecursionError)." in output
+    assert "Your calls never ended (RecursionError)." in output
     assert output.count("return self.hit_rate()") == 1
 
 
 @pytest.mark.skipif(not VM_STATUS.is_file(), reason="memory is limited where Linux tells how much is used")
 def test_a_list_that_grows_without_end_is_explained(checkout: Checkout) -> None:
     output = fail(checkout, 4, "hit_rate", "grows = [0]\n        while True: grows *= 2")
-    assert "Your code took more memory than a test may have (MemoryError)." in output
+    assert "Your code used more memory than a test allows (MemoryError)." in output
     assert "while True: grows *= 2" in output
 
 

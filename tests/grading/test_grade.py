@@ -76,7 +76,7 @@ def test_a_solved_course(checkout: Checkout) -> None:
 def test_an_elective_is_graded_once_it_is_begun_and_counts_apart(checkout: Checkout) -> None:
     """Untouched electives are one line; phases 1 to 6 stay worth 330 points."""
     checkout.thin_out(3)
-    assert "electives (phases 7 to 13) are graded once they are begun" in checkout.run(engines=False).stdout
+    assert "electives (phases 7 to 13) are graded once you begin them" in checkout.run(engines=False).stdout
     checkout.solve(7)
     shown = checkout.run(engines=False).stdout
     assert "0 of 330 points" in shown
@@ -112,7 +112,9 @@ def test_policies_have_points_and_wait_for_phases_1_to_5(checkout: Checkout) -> 
 
 def test_policies_without_phases_under_them_say_so(student: Checkout) -> None:
     student.solve(1, 13)
-    assert "Policies run on your phases 1 to 5, and phase 2 is not all written." in student.run("--phase", "13").stdout
+    assert (
+        "Policies run on your phases 1 to 5, and phase 2 is not fully written." in student.run("--phase", "13").stdout
+    )
     student.solve(2, 3, 4, 5)
     assert student.grade("--phase", "13")["electives"] == {"total": 20, "max": 20}
 
@@ -148,7 +150,7 @@ def test_the_earlier_phase_at_fault_is_named(tmp_path: Path, with_solutions: boo
     if with_solutions:
         return
     shown = checkout.run("--phase", "2-3").stdout
-    assert "Phase 3 passes alone, fails in the stack: your phase 2 is at fault." in shown
+    assert "Phase 3 passes alone but fails in the stack: your phase 2 is at fault." in shown
     assert "next: Phase 2, task 4" in shown
 
 
@@ -280,7 +282,7 @@ def test_no_phase_is_blamed_for_one_that_does_not_load(
             expected = "passed" if number < phase else "not yet" if kind == "unwritten" else "not graded"
             assert (stack["status"], stack["culprits"]) == (expected, [phase] * (number >= phase)), number
     shown = checkout.run("--phase", "7-8", engines=True).stdout
-    reason = "is not all written" if kind == "unwritten" else "does not load"
+    reason = "is not fully written" if kind == "unwritten" else "does not load"
     assert f"Not graded in the stack: phases 7 and 8, because phase {phase} {reason}." in shown
     assert "fault" not in shown
 

@@ -19,22 +19,22 @@ MISTAKES = {
     "free hits that are not needed memory": (
         2,
         ("num_needed + num_free_hits > self", "num_needed > self"),
-        "Which blocks leave it: the new ones, hit blocks too, or more?",
+        "Which blocks leave it: new ones, hit blocks, or others too?",
     ),
     "entries that compare requests": (
         3,
         (f"({RANK}, request)", "(request.priority, request.arrival_time, request)"),
-        "What of a request decides between those two, and where does it stand in your entry?",
+        "Which of their fields decides between these two, and where is it in your entry?",
     ),
     "token ids as single bytes": (
         4,
         ('array("q", token_ids).tobytes()', "bytes(token_ids)"),
-        "a token id may be far over 255 and over 65535: how many bytes does yours have for each?",
+        "a token id may be larger than 255 or 65535. How many bytes does your code use for each?",
     ),
     "a slot taken for a block": (
         6,
         (WRITE, "    key_cache[slot_mapping] = key[:, None]\n"),
-        "a slot counts the places of all blocks: which block is it in",
+        "a slot counts the places of all blocks. Which block is it in",
     ),
 }
 

@@ -47,7 +47,7 @@ def test_a_value_leaves_a_worker_as_json(value: object, described: object) -> No
 
 @pytest.mark.parametrize("value", [object(), Describer, endless(), nested(MAX_DEPTH + 1)])
 def test_what_is_no_plain_value_does_not_leave(value: object) -> None:
-    with pytest.raises(UnusableAnswerError, match="Your code gave back"):
+    with pytest.raises(UnusableAnswerError, match="Your code returned"):
         Describer()(value)
 
 

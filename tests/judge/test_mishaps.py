@@ -46,7 +46,7 @@ def test_a_record_on_a_full_disk_keeps_what_it_has(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     record = Record(SETTINGS, path)
     record.add("ada", RESULT)
-    with files_of_at_most(5000), pytest.raises(RecordError, match="Those in it are kept: make room"):
+    with files_of_at_most(5000), pytest.raises(RecordError, match="Its results are kept: make room"):
         record.add("bob", RESULT)
     record.add("eve", RESULT)
     assert list(Record(SETTINGS, path).results) == ["ada", "eve"]
@@ -54,7 +54,7 @@ def test_a_record_on_a_full_disk_keeps_what_it_has(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
     write_whole(tmp_path / "x", "old")
-    with files_of_at_most(100), pytest.raises(ValueError, match="What was there before is unchanged"):
+    with files_of_at_most(100), pytest.raises(ValueError, match="Its earlier content is unchanged"):
         write_whole(tmp_path / "x", "new" * 1000)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "old")]
 
@@ -99,7 +99,7 @@ def test_devices_are_no_input_either(tmp_path: Path) -> None:
 def test_two_results_need_two_files(tmp_path: Path) -> None:
     handed_in(tmp_path, ada=solution(1))
     code, told = judge(tmp_path / "ada", "--csv", tmp_path / "x", "--json", tmp_path / "." / "x")
-    assert (code, "cannot be written to one file" in told) == (2, True)
+    assert (code, "need several files" in told) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -110,16 +110,16 @@ def test_the_content_says_the_phase_where_the_name_does_not(tmp_path: Path, name
     path = tmp_path / name
     path.write_text("import x\nclass RecomputePreemption:\n    pass\n")
     assert (read(path).starters, read(path).error) == ({3: path.read_bytes()}, "")
-    assert read(path).notes == [f"{name} does not name its phase: its functions are those of phase 3."]
+    assert read(path).notes == [f"{name} does not name its phase; its functions belong to phase 3."]
     for text in ("", "def f(): pass", "def clamp(): pass\ndef choose_victim(): pass", "def select_logits_rows(): pass"):
         path.write_text(text)
-        assert f"it contains no starter ({name} is none): call it phase1.py" in read(path).error
+        assert f"it contains no starter (only {name}): call it phase1.py" in read(path).error
 
 
 @pytest.mark.parametrize("name", ["phase1.py.txt", "starter.ipynb", "Phase 14.py", "scheduler.py"])
 def test_a_name_that_is_none_is_named(tmp_path: Path, name: str) -> None:
     packed = make_zip(tmp_path / "x.zip", {f"work/{name}": b"def clamp(): pass", "work/test_x.py": b"x"})
-    assert f"(work/{name} is none)" in read(packed).error
+    assert f"(only work/{name})" in read(packed).error
 
 
 def test_a_folder_and_a_zip_give_the_same(tmp_path: Path) -> None:

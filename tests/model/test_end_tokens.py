@@ -18,7 +18,7 @@ FOUND: list[tuple[list[Any], str]] = [  # what the generation config, the config
     ([-1, [2, -1], None], "2 (config)"),
     ([[], None, 3], "3 (tokenizer)"),
     ([0, None, 0], "0 (generation)"),
-    ([None, -1, None], "none: a text ends at its longest length"),
+    ([None, -1, None], "none: a text ends only at its largest length"),
 ]
 
 

@@ -94,7 +94,7 @@ def chain(*refs: str) -> dict[str, Any]:
     ("what", "message"),
     [
         *[
-            ({"json": schema}, "structured_outputs.json cannot be followed: no value has an end, because .*#")
+            ({"json": schema}, "structured_outputs.json cannot be followed: every value would be endless, because .*#")
             for schema in (
                 ITSELF,
                 chain("a", "a"),

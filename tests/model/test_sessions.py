@@ -64,7 +64,7 @@ def test_a_session_of_another_model_or_dtype_is_refused(tmp_path: Path) -> None:
     session.generate("Mina", greedy(2))
     session.save(tmp_path / "session.json")
     for llm in (LLM(lineup=parse_lineup("solution:1-5")), engine(dtype="bfloat16")):
-        with pytest.raises(ValueError, match="another model"):
+        with pytest.raises(ValueError, match="different model"):
             Session.resume(llm, tmp_path / "session.json")
     dense = LLM(lineup=parse_lineup("solution:1-5"), dense=True)
     assert Session.resume(dense, tmp_path / "session.json").token_ids == session.token_ids

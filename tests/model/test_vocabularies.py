@@ -168,7 +168,7 @@ def test_no_token_is_allowed_after_which_the_vocabulary_is_stuck(regex: str, tex
     manager = StructuredOutputManager(FUNCTIONS, tokenizer, 4)
     future = manager.grammar_init(StructuredOutputsParams(regex=regex))
     if texts is None:
-        with pytest.raises(ValueError, match="can spell no text that matches"):
+        with pytest.raises(ValueError, match="cannot spell any matching text"):
             future.result()
         return
     found = set[str]()

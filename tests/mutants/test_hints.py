@@ -18,10 +18,10 @@ from tests.mutants.record import CPU_SECONDS, digests_of, hints_of
 from tests.mutants.verdict import Verdict
 
 QUESTIONS = (
-    "needed and promised: which of the two is another number in your code, and how do you compare their sum with the "
-    "free blocks?",
-    "no other request runs here, and no block is held. How many blocks do all its tokens fill, which hit blocks leave "
-    "the free queue, and may the sum be exactly what is free?",
+    "which number differs in your code, needed or promised blocks, and how do you compare their sum with the free "
+    "blocks?",
+    "no other request runs here. How many blocks do all its tokens need, which hit blocks leave the free queue, and "
+    "may the sum equal the free blocks?",
 )
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the mutants run in forked processes")
 with_hints = pytest.mark.parametrize("phase", [phase for phase in PHASES if recorded(phase)])

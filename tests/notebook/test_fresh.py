@@ -83,7 +83,7 @@ def test_an_endless_loop_is_stopped_and_explained() -> None:
         in_fresh_process(loop, "pass")
     assert str(caught.value).startswith("Your code was still running after 0.2 seconds.")
     assert re.search(r"^  labs/phase1_scheduler_step/starter.py:\d, in clamp", str(caught.value), re.MULTILINE)
-    assert "\nHint: what changes from one round" in str(caught.value)
+    assert "\nHint: what changes from one turn" in str(caught.value)
 
 
 def test_a_loop_that_catches_everything_ends_with_a_reason() -> None:

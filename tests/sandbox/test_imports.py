@@ -41,7 +41,7 @@ from tests.mutants.catalog import PHASES, reference
 )
 def test_a_refused_import_is_named_with_its_line(source: str, name: str) -> None:
     last = source.count("\n") + 1
-    assert refused_import(source).startswith(f"line {last} imports {name}: your answer has to be in your own file.")
+    assert refused_import(source).startswith(f"line {last} imports {name}: your answer must be in your own file.")
 
 
 @pytest.mark.parametrize(

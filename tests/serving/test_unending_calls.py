@@ -179,7 +179,7 @@ def test_a_step_cannot_fork_the_engine() -> None:
         assert isinstance(host, EngineProcess)
         for _ in range(2):
             status, error = server.post(COMPLETION, prompt="abc")
-            assert (status, "would make a second one" in error["message"]) == (500, True)
+            assert (status, "would create a second engine" in error["message"]) == (500, True)
         assert not psutil.Process(host._process.pid).children()
         assert server.post("/tokenize", prompt="abc")[0] == 200
 

@@ -30,7 +30,7 @@ class TransferringRunner:
     def run(self, step: "StepWithTransfers", batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         """Move a step's blocks, then compute its batch. Raises `RuntimeError` after a failed step or lost blocks."""
         if step.connector is self._void:
-            raise RuntimeError("the step before this one failed or lost blocks; what it computed must not be saved")
+            raise RuntimeError("the previous step failed or lost blocks, so its results must not be saved")
         try:
             transfers = self.worker.start_step(step.metadata)
             output = self.inner.execute_model(batch) if batch else ModelRunnerOutput({})

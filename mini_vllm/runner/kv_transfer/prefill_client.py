@@ -66,7 +66,7 @@ class PrefillClient:
         try:
             while not self._rendezvous.check(["ready"]):
                 if self.process.poll() is not None:
-                    raise RuntimeError(f"it has ended with the status {self.process.returncode}")
+                    raise RuntimeError(f"it ended with status {self.process.returncode}")
                 time.sleep(0.02)
             peer = Peer(self._rendezvous, DECODE, self.timeout)
             while True:
@@ -78,6 +78,6 @@ class PrefillClient:
                     future.set_result(None)
         except Exception as error:  # also the store's: without this thread requests would wait in vain
             if not self._is_given_up:
-                logger.warning("the prefill process is given up, prompts are computed here: %s", error)
+                logger.warning("the prefill process has failed, so prompts are computed here: %s", error)
             self._is_given_up = True
             self.process.kill()

@@ -45,7 +45,5 @@ def fetched(name: str) -> Any:
         status = 0
     if status != 200:
         why = f"the server answered with status {status}" if status else "the server does not answer"
-        raise ValueError(
-            f"the model's file {address} cannot be read: {why}. Load the page again, or build the site anew"
-        )
+        raise ValueError(f"the model's file {address} cannot be read: {why}. Load the page again, or rebuild the site")
     return Uint8Array.new(asked.response)

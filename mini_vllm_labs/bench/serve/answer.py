@@ -92,7 +92,7 @@ class EventStream:
                 self.answer.num_output_tokens = int(usage["completion_tokens"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise BrokenAnswerError(
-                f"an event that is no completion: {payload[:80].decode(errors='replace')}"
+                f"an event that is not a completion: {payload[:80].decode(errors='replace')}"
             ) from error
 
     def _take_choice(self, choice: dict[str, Any], now: float) -> None:

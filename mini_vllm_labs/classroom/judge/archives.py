@@ -98,9 +98,9 @@ def one_per_phase(found: Iterable[Starter]) -> tuple[dict[int, bytes], list[str]
             raise SubmissionError(f"there are two files for phase {phase}: {paths[phase]} and {path}")
         paths[phase], starters[phase] = path, content
         if not named:
-            notes.append(f"{one_line(str(path))} does not name its phase: its functions are those of phase {phase}.")
+            notes.append(f"{one_line(str(path))} does not name its phase; its functions belong to phase {phase}.")
     if not starters:
-        names = f" ({', '.join(others[:NUM_SHOWN])} is none)" if others else ""
+        names = f" (only {', '.join(others[:NUM_SHOWN])})" if others else ""
         raise SubmissionError(f"it contains no starter{names}: call it phase1.py, phase2.py ..., or hand in labs/")
     return dict(sorted(starters.items())), notes
 
@@ -169,7 +169,7 @@ def require_short_directory(path: Path) -> None:
         tail = file.read()
     at = tail.rfind(END_OF_DIRECTORY)
     if at < 0 and is_zip_begun(path):
-        raise SubmissionError("the zip is cut short: hand it in again")
+        raise SubmissionError("the zip is truncated: hand it in again")
     if at < 0 or len(tail) < at + NUM_END_BYTES:
         raise SubmissionError("it cannot be read: not a zip, not a .tar.gz, and not named like a starter")
     num_entries, num_bytes = struct.unpack("<HL", tail[at + 10 : at + 16])
@@ -231,7 +231,7 @@ class Unpacked(io.RawIOBase):
         while num_bytes and not self._unzip.eof:
             packed = self._unzip.unconsumed_tail or self._packed.read(2**16)
             if not packed:
-                raise SubmissionError("the archive is cut short: hand it in again")
+                raise SubmissionError("the archive is truncated: hand it in again")
             chunks.append(self._unzip.decompress(packed, num_bytes))
             num_bytes -= len(chunks[-1])
             self._left -= len(chunks[-1])

@@ -67,8 +67,8 @@ class Record:
                 except OSError as error:
                     file.truncate(num_bytes)  # otherwise the next line would also be lost
                     raise RecordError(
-                        f"{self._path} cannot take another result: {error.strerror}. Those in it are kept: make room "
-                        "and give the same command again"
+                        f"{self._path} cannot be written: {error.strerror}. Its results are kept: make room "
+                        "and run the same command again"
                     ) from None
 
     def _read(self, path: Path) -> None:
@@ -93,7 +93,7 @@ def recorded_settings(path: Path) -> JudgeSettings:
         with path.open("rb") as file:
             head = json.loads(file.readline())
         if head["version"] != VERSION:
-            raise RecordError(f"{path} was written by another version of the judge")
+            raise RecordError(f"{path} was written by a different version of the judge")
         return JudgeSettings.from_json(head["settings"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{path} is not a record of the judge: {error}") from None
@@ -166,10 +166,10 @@ class GradingProcess:
 
     def _reason(self, error: ChannelError) -> str:
         if error.reason == "timeout":
-            return "the judge's own process was still busy with it when all time was used up"
+            return "the judge's process was still busy with it when the time was used up"
         last = self._worker.output.strip().splitlines()[-1:] if self._worker else []
         shown = f"; its last line: {one_line(last[0])}" if last else ""
-        return f"the judge's own process for it ended (more memory than allowed, or a crash{shown})"
+        return f"the judge's process for it ended (too much memory, or a crash{shown})"
 
 
 class ClassRun:

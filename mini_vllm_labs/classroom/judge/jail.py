@@ -72,7 +72,7 @@ BOOT = (
     "from mini_vllm_labs.classroom.worker.inside import main; main()"
 )  # fmt: skip
 HOW_TO_INSTALL = "mini_vllm_labs/upkeep/install_jail.sh installs it on Debian and Ubuntu"
-WITHOUT = "Without a jail submissions can read, write and send whatever you can: --no-jail, for files you trust only."
+WITHOUT = "Without a jail submissions can read, write and send whatever you can: use --no-jail only for trusted files."
 
 
 class JailError(ValueError):
@@ -155,7 +155,7 @@ def find_jail() -> Jail:
     try:
         return Jail(program, *filter_programs())
     except NoFilterError as error:
-        raise JailError(f"there is no whole jail: {error}. {WITHOUT}") from None
+        raise JailError(f"the jail is incomplete: {error}. {WITHOUT}") from None
 
 
 def compile_course() -> None:

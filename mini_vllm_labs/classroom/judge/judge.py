@@ -30,7 +30,7 @@ MORE_TIME = 4  # factor for the second try of a late situation, because the mach
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
 PHASES_WITH_TENSORS = (6, 7, 9, 10, 11, 12)
-NO_TIME = Outcome("not played", "Not played: the situations before took all the time.")
+NO_TIME = Outcome("not played", "Not played: earlier situations used up the time.")
 
 
 class Judge:

@@ -26,7 +26,7 @@ def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
     except ChannelError as error:
         return outcome_of_error(error, seconds, worker, asked)
     if not isinstance(found, list):
-        return Outcome("wrong", f"{asked.driver}: {len(asked.expected)} answers were expected.", asked.scenario)
+        return Outcome("wrong", f"{asked.driver}: expected {len(asked.expected)} answers.", asked.scenario)
     return compare_traces(asked, found) if asked.driver == "play_together" else compare_answers(asked, found)
 
 
@@ -87,5 +87,5 @@ def outcome_of_error(error: ChannelError, seconds: float, worker: JailedWorker, 
     if error.reason == "timeout":
         return Outcome("late", no_answer_within(f"{seconds:g} seconds"), scenario)
     if error.reason == "malformed":
-        return Outcome("stopped", f"Your process sent what the judge cannot read: {error}.", scenario)
+        return Outcome("stopped", f"Your process sent a message that the judge cannot read: {error}.", scenario)
     return Outcome("stopped", "Your code ended the whole process (os._exit, a crash, or too much memory).", scenario)

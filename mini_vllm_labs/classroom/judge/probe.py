@@ -97,7 +97,7 @@ def advice(reason: str) -> str:
     """Return the usual remedy; empty if there is none."""
     if "namespace" in reason or "Permission" in reason or "permitted" in reason:
         return (
-            "The system forbids user namespaces: containers need the option for it, and Ubuntu 24.04 an AppArmor "
+            "The system forbids user namespaces: containers need an option for them, and Ubuntu 24.04 an AppArmor "
             "profile for bwrap (docs/teaching.md). "
         )
     return ""

@@ -75,11 +75,11 @@ def same(expected: Json, found: Json) -> bool:
 
 def difference(asked: JudgeQuestion, found: list[Json]) -> str:
     if len(found) > len(asked.expected):
-        return f"{asked.driver}: {len(asked.expected)} answers were expected; yours are {len(found)}: {short(found)}"
+        return f"{asked.driver}: expected {len(asked.expected)} answers, got {len(found)}: {short(found)}"
     pairs = enumerate(zip(asked.expected, found, strict=False))
     number = next((number for number, pair in pairs if not same(*pair)), len(found))
     if number == len(found):
-        return f"{asked.driver}: {len(asked.expected)} answers were expected; yours end after {number}."
+        return f"{asked.driver}: expected {len(asked.expected)} answers; yours end after {number}."
     lines = [f"Answer {number + 1} of {len(asked.expected)} is the first that differs."]
     lines += [f"  {short(text)}" for text in asked.shown[number : number + 1]]
     for label, ours, theirs in differing_parts("", asked.expected[number], found[number]):

@@ -99,21 +99,21 @@ def require_writable(files: Iterable[Path | None], folder: Path | None = None) -
     """Raise `ValueError` if a file cannot be written, before hours of work and not after."""
     named = list(filter(None, files))
     if len({file.resolve() for file in named}) < len(named):
-        raise ValueError("two results cannot be written to one file: name several")
+        raise ValueError("several results need several files: name one for each")
     for file in named:
         if file.is_dir():
             raise ValueError(f"{file} is a folder: name a file")
         if file.exists() and not file.is_file():
             raise ValueError(f"{file} is a device or a pipe: name an ordinary file")
         if not os.access(file.resolve().parent, os.W_OK):
-            raise ValueError(f"{file}: the folder {file.parent} does not exist, or nothing can be written into it")
+            raise ValueError(f"{file}: the folder {file.parent} does not exist or is not writable")
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(f"{folder} cannot be a folder for feedback: {error.strerror}") from None
         if not os.access(folder, os.W_OK):
-            raise ValueError(f"{folder}: nothing can be written into this folder")
+            raise ValueError(f"{folder} is not writable")
 
 
 def write_tables(report: ClassResults, *, json_file: Path | None, csv_file: Path | None) -> list[str]:
@@ -153,4 +153,4 @@ def write_whole(path: Path, text: str) -> None:
     except OSError as error:
         with suppress(OSError):
             partial.unlink()
-        raise ValueError(f"{path} cannot be written: {error.strerror}. What was there before is unchanged") from None
+        raise ValueError(f"{path} cannot be written: {error.strerror}. Its earlier content is unchanged") from None

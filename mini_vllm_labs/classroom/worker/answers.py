@@ -36,7 +36,7 @@ class Describer:
     def __call__(self, value: Any, depth: int = 0) -> Json:
         """Return a value as JSON. Raises `UnusableAnswerError` if that is impossible."""
         if depth > MAX_DEPTH:
-            raise UnusableAnswerError(f"Your code gave back a value that is nested more than {MAX_DEPTH} deep.")
+            raise UnusableAnswerError(f"Your code returned a value that is nested more than {MAX_DEPTH} levels deep.")
         if value is None or isinstance(value, bool | str) or type(value) is int:
             return value
         if isinstance(value, Request):
@@ -76,13 +76,13 @@ class Describer:
         if isinstance(value, Iterable):
             items = list(islice(value, MAX_ITEMS + 1))
             if len(items) > MAX_ITEMS:
-                raise UnusableAnswerError(f"Your code gave back more than {MAX_ITEMS:,} values at once.")
+                raise UnusableAnswerError(f"Your code returned more than {MAX_ITEMS:,} values at once.")
             return [self(item, depth + 1) for item in items]
         if hasattr(value, "__index__"):
             return operator.index(value)
         if isinstance(value, Real):
             return float(value)
-        raise UnusableAnswerError(f"Your code gave back {type(value).__name__}, which is not a plain value.")
+        raise UnusableAnswerError(f"Your code returned {type(value).__name__}, which is not a plain value.")
 
 
 def raised(error: BaseException) -> Json:

@@ -20,5 +20,5 @@ def on_a_device(function: Callable[..., Any], *positional: Any, **named: Any) ->
     with devices.OnDevice():
         found = function(*there[: len(positional)], **dict(zip(named, there[len(positional) :], strict=True)))
     if hasattr(found, "device") and not isinstance(found, devices.DeviceTensor):
-        raise RuntimeError("the result is on the host, the arguments are on a device")
+        raise RuntimeError("the result is on the host, but the arguments are on a device")
     return devices.marked(found, False)

@@ -37,7 +37,7 @@ def rejection_sample(
             draws = [(keep, choice if row == last_row else 0.5) for row, keep in enumerate(keeps)]
             tokens = list(on_a_device(files[7].rejection_sample, drafts, *tensors, draws))
             if any(isinstance(token, torch.Tensor) for token in tokens):
-                raise UnusableAnswerError("Your code gave back tensors: token ids are plain numbers.")
+                raise UnusableAnswerError("Your code returned tensors, but token ids are plain numbers.")
             found = tuple(map(operator.index, tokens))
             if 0 < choice < 1 - 2**-53:
                 counts[found] += 1

@@ -60,5 +60,5 @@ def unusable_answer(error: Exception, run_again: Callable[[], object]) -> Unusab
     lines = [f"The test could not go on after this answer of yours ({headline(error)}).", f"  {listener.answer}"]
     if listener.promise:
         lines.append(f"  its signature promises: {listener.promise}")
-    hint = "is the answer, and all that the call has changed, of the kind that the signature in the starter names?"
+    hint = "do the answer, and everything that the call changed, have the types in the starter's signature?"
     return UnusableAnswerError("\n".join([*lines, *getattr(error, "__notes__", []), f"Hint: {hint}"]))

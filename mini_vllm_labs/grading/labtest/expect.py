@@ -91,7 +91,7 @@ def explained(situation: Sequence[str], calls: Sequence[str] = (), hint: str = "
         error.add_note("\n  ".join(lines))
         if QUEUE in str(error):
             error.add_note(
-                f"Hint: {QUEUE} is the waiting queue of the tests. It has {QUEUE_METHODS} Which does what you need?"
+                f"Hint: {QUEUE} is the waiting queue of the tests. It has {QUEUE_METHODS} Which one do you need?"
             )
         elif hint and isinstance(error, ValueError | IndexError | KeyError):
             error.add_note(f"Hint: {hint}")

@@ -17,7 +17,7 @@ from mini_vllm_labs.grading.results import alike_line, mistake_in
 
 FAILED = ("failed", "failed alike", "random cases not shown yet", "not written")
 TASK = re.compile(r"test_task(\d+_\d+)")
-LATER = "\nHint, if this still fails when what is printed last is mended: "
+LATER = "\nHint, if this still fails after you have fixed the failure printed last: "
 
 
 def is_random(item: pytest.Item) -> bool:

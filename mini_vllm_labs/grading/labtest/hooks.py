@@ -158,7 +158,7 @@ def tell_changed(changed: Changed | None) -> None:
             changed.before,
             rule="An answer belongs to the caller: a later call does not change it.",
             situation=f"an earlier answer of {changed.function}, before and after a call of {changed.by}",
-            hint=f"does {changed.function} make a new container in each call, or does it return one that it keeps?",
+            hint=f"does {changed.function} make a new container in each call, or return one that it keeps?",
         )
 
 

@@ -13,9 +13,7 @@ from mini_vllm_labs.runs.sandbox.frames import short
 if TYPE_CHECKING:  # the judge's jail has this file but not `expect.py`
     from mini_vllm_labs.grading.labtest.expect import Told
 
-NOTHING_KEPT = (
-    "Every call is answered from its arguments as they are at that moment; nothing is kept from earlier calls."
-)
+NOTHING_KEPT = "Each answer depends only on the arguments at that moment; nothing is kept from earlier calls."
 UNASKED = (  # the fields that `varied` changes
     "priority arrival_time cache_salt adapter_id seed eos_token_ids num_cached_tokens num_preemptions spec_token_ids "
     "num_output_placeholders block_hashes sampling_params"
@@ -88,8 +86,8 @@ def told_of_memory(told: "Told", call: Callable[[], object], right: object, alon
                 **told,
                 "rule": NOTHING_KEPT,
                 "situation": [*lines, f"{alone}, gives the right answer"],
-                "hint": "your rule is right, since the same call alone is answered correctly. What of earlier calls is "
-                "still in an object, a list, a default value or a cache?",
+                "hint": "your rule is right, because the same call alone gives the right answer. What do you keep from "
+                "earlier calls in an object, a list, a default value or a cache?",
             }
     return told
 

@@ -30,7 +30,7 @@ def whole_numbers(result: object, function: str) -> list[int]:
 def list_of(answer: object, function: str) -> list[int]:
     """Return the integers of a list; fail with an explanation for a single number or nested lists."""
     if isinstance(answer, Number):
-        hint = "is this number a count, a place or an id, and which list is asked for?"
+        hint = "is this number a count, an index or an id, and which list does the task require?"
         _no_list(function, "It returned one number.", repr(answer), hint)
     if isinstance(answer, Sequence) and any(isinstance(entry, list | tuple | range) for entry in answer):
         hint = "what does `append` do with a list, and what do `extend` and `+=` do?"
@@ -39,5 +39,5 @@ def list_of(answer: object, function: str) -> list[int]:
 
 
 def _no_list(function: str, situation: str, yours: str, hint: str) -> NoReturn:
-    rule = f"{function} returns a list of whole numbers."
+    rule = f"{function} returns a list of integers."
     lab_failure(rule=rule, situation=situation, expected="a list of integers", yours=yours, hint=hint)

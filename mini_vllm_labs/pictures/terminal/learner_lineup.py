@@ -61,7 +61,7 @@ def say_what_you_have(console: Console) -> None:
         console.print(f"Phase {names} is" if len(written) == 1 else f"Phases {names} are", end="")
         console.print(" written: the engine runs on what you have, and does without the rest.")
         if 4 in written and 2 not in written:
-            console.print("Phase 4 waits for phase 2: what it shares are blocks.")
+            console.print("Phase 4 waits for phase 2, because it shares blocks.")
     else:
         console.print("All six phases are written, and all of them are yours.")
     if to_write:

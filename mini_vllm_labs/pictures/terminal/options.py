@@ -62,7 +62,7 @@ def adapters_of(options: Sequence[str]) -> dict[str, str]:
     pairs = [option.partition("=") for option in options]
     adapters = {name: path for name, _, path in pairs}
     if len(adapters) < len(pairs) or not all(name and path for name, _, path in pairs):
-        raise ValueError(f"an adapter must be NAME=PATH, each with a name of its own; got {', '.join(options)}")
+        raise ValueError(f"adapters must be NAME=PATH with different names, got {', '.join(options)}")
     return adapters
 
 

@@ -16,13 +16,13 @@ from mini_vllm_labs.runs.sandbox.watch import ended_for_cpu_time, waiting_second
 NOT_WRITTEN = re.compile(r"Phase (\d+), tasks? \d+")
 FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$', re.MULTILINE)
 HINTS: dict[type[BaseException], str] = {
-    NameError: "where should that name have got its value, and was that line reached?",
-    AttributeError: "what is the object in front of the dot here, and where did it come from?",
-    KeyError: "what are the keys at this moment: should this one be there, or may it be missing?",
+    NameError: "which line should have given that name its value, and did it run?",
+    AttributeError: "what is the object before the dot here, and where does it come from?",
+    KeyError: "which keys does the dict have at this moment? Should this one be there, or may it be missing?",
     IndexError: "how many entries are there at this moment?",
-    TypeError: "which of the values in this line is not what you thought, and where did it come from?",
-    ValueError: "which value in this line, or in a condition that led to it, is not what you thought?",
-    ZeroDivisionError: "when is there nothing to divide by, and what is the answer then?",
+    TypeError: "which value in this line is not what you expected, and where does it come from?",
+    ValueError: "which value in this line, or in a condition that led here, is not what you expected?",
+    ZeroDivisionError: "when is the divisor 0, and what should the answer be in that case?",
 }
 SIGNATURE_WORDS = re.compile(r"(?P<name>[\w.]+)\(\) (takes|missing|got|needs)")
 
@@ -63,9 +63,9 @@ def headline(error: BaseException) -> str:
     if isinstance(error, OutOfTime):
         return f"Your code was {text}."
     if isinstance(error, RecursionError):
-        return "The calls never came to an end (RecursionError)."
+        return "Your calls never ended (RecursionError)."
     if isinstance(error, MemoryError):
-        return "Your code took more memory than a test may have (MemoryError)."
+        return "Your code used more memory than a test allows (MemoryError)."
     if isinstance(error, SystemExit):
         return f"Your code ended the program ({kind}: {text})."
     if isinstance(error, EOFError) and "input" in place_in(error):
@@ -100,9 +100,9 @@ def hint_for(error: BaseException) -> str:
     if "\nHint: " in notes_of(error):
         return ""
     if isinstance(error, OutOfTime):
-        return "what changes from one round of this loop to the next, and can that ever end it?"
+        return "what changes from one turn of this loop to the next, and can that ever end it?"
     if isinstance(error, RecursionError):
-        return "in which case does the function answer without calling itself, and does the call come closer to it?"
+        return "when does the function return without calling itself, and does each call come closer to that case?"
     if isinstance(error, MemoryError):
         return "what grows in this loop, and what should have ended it?"
     return next((hint for kind, hint in HINTS.items() if isinstance(error, kind)), "")
@@ -138,7 +138,7 @@ def place_in(error: BaseException) -> str:
 
 def no_answer_within(limit: str) -> str:
     """Return a message that does not claim which was slow, the code or the machine."""
-    return f"No answer within {limit}: the code does not end, or the machine is busy with other work. Try it again."
+    return f"No answer within {limit}: the code does not end, or the machine is busy with other work. Try again."
 
 
 def explain_death(

@@ -24,8 +24,8 @@ def refused_import(source: str | bytes) -> str:
         return ""
     line, name = min(found)
     return (
-        f"line {line} imports {name}: your answer has to be in your own file. A starter may import mini_vllm, other "
-        f"starters and installed libraries, and nothing of {', '.join(REFUSED[:-1])} or {REFUSED[-1]}."
+        f"line {line} imports {name}: your answer must be in your own file. A starter may import mini_vllm, other "
+        f"starters and installed libraries, but nothing from {', '.join(REFUSED[:-1])} or {REFUSED[-1]}."
     )
 
 

@@ -13,12 +13,12 @@ SAVE = "save it as UTF-8"
 EXPORT = "hand in the plain .py file"
 # The first bytes of files that are not text. A .docx is also a zip.
 KINDS: tuple[tuple[bytes, str, str], ...] = (
-    (b"PK\x03\x04", "a zip archive or a .docx", "hand in the .py file that is in it, or name the archive .zip"),
-    (b"\x1f\x8b", "a gzip archive", "hand in the .py file that is in it, or name the archive .tar.gz"),
-    (b"BZh", "a bzip2 archive", "hand in the .py file that is in it"),
-    (b"\xfd7zXZ", "an xz archive", "hand in the .py file that is in it"),
-    (b"7z\xbc\xaf", "a 7z archive", "hand in the .py file that is in it"),
-    (b"Rar!", "a rar archive", "hand in the .py file that is in it"),
+    (b"PK\x03\x04", "a zip archive or a .docx", "hand in the .py file inside, or name the archive .zip"),
+    (b"\x1f\x8b", "a gzip archive", "hand in the .py file inside, or name the archive .tar.gz"),
+    (b"BZh", "a bzip2 archive", "hand in the .py file inside"),
+    (b"\xfd7zXZ", "an xz archive", "hand in the .py file inside"),
+    (b"7z\xbc\xaf", "a 7z archive", "hand in the .py file inside"),
+    (b"Rar!", "a rar archive", "hand in the .py file inside"),
     (b"%PDF", "a PDF", EXPORT),
     (b"\xd0\xcf\x11\xe0", "a Word document", EXPORT),
     (b"{\\rtf", "an RTF document", EXPORT),
@@ -62,7 +62,7 @@ def complaint_about_content(content: bytes) -> str:
         num_null = sum(share > NULL_SHARE for share in places)
         if num_null in (2, 3):
             return f"it is UTF-{16 if num_null == 2 else 32} text: {SAVE}."
-        return f"it has a NUL byte at byte {content.index(0) + 1:,}, so it is damaged or no text: hand it in again."
+        return f"it has a NUL byte at byte {content.index(0) + 1:,}, so it is damaged or not text: hand it in again."
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         content.decode(encoding)
@@ -90,7 +90,7 @@ def whereabouts(error: BaseException) -> str:
     moved = module.replace("mini_vllm.core.", "mini_vllm.electives.")
     if isinstance(error, ModuleNotFoundError) and moved != module and find_spec(moved):
         return f"{module} has moved: change the import to {moved}."
-    return f"This is {HERE}: a newer one may have it." if module.partition(".")[0] in LIBRARY else ""
+    return f"This is {HERE}; a newer version may have it." if module.partition(".")[0] in LIBRARY else ""
 
 
 LIBRARY = sys.stdlib_module_names | {"annotationlib", "compression"}  # the second set came with Python 3.14

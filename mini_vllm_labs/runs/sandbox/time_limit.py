@@ -128,8 +128,8 @@ def in_main_thread() -> bool:
 
 def cannot_be_stopped(error: OutOfTime) -> str:
     return (
-        f"your code was {error}, and cannot be stopped: it catches every exception, or waits for something.\n"
-        "Hint: is there an `except` without the name of an exception in a loop of yours?"
+        f"your code was {error} and cannot be stopped: it catches every exception, or waits for something.\n"
+        "Hint: does one of your loops have an `except` without the name of an exception?"
     )
 
 

@@ -52,7 +52,7 @@ def read_steps(path: Path, lines: list[Any]) -> tuple[list[StepRecord], int | No
     needed = {"step", "scheduled", "total", "preempted", "evicted", "free_after_schedule", "output", "finished"}
     for number, line in enumerate(lines):
         if not isinstance(line, dict) or needed - line.keys():
-            raise ValueError(f"{path} is not a trace: step {number} is no object with {', '.join(sorted(needed))}")
+            raise ValueError(f"{path} is not a trace: step {number} must be an object with {', '.join(sorted(needed))}")
     if not lines:
         raise ValueError(f"{path} is not a trace: it has no steps")
     return lines, budget

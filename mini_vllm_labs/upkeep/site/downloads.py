@@ -76,7 +76,7 @@ class Downloads:
             packed = self.cache / f"pyodide-{PYODIDE}.tgz"
             if base64.b64encode(hashlib.sha512(packed.read_bytes()).digest()).decode() != PYODIDE_SHA512:
                 packed.unlink()
-                raise DownloadError(f"npm's pyodide {PYODIDE} is not the one that was pinned: its sha512 differs")
+                raise DownloadError(f"npm's pyodide {PYODIDE} is not the pinned one: its sha512 differs")
             unpacked = self.cache / "unpacked"
             shutil.rmtree(unpacked, ignore_errors=True)
             with tarfile.open(packed) as archive:

@@ -33,12 +33,16 @@ SEEDS = {  # chosen by `python -m tests.mutants.scenarios`, short runs first
     7: "48 17 6 41 47 46 27 11 22 8 51 32 5 38 15 25 52 55 1 4 0",
     8: "27 22 50 25 2 40 37 36 38 31 26 58 52 21 1 30 47 12 49 59",
 }
-RULE = "In an engine your phase decides as recorded, step by step, and what must hold of every step holds."
+RULE = (
+    "In an engine your phase makes the recorded decisions in every step, and the engine's invariants hold after each."
+)
 LABELS = {
     "running_after": "RUNNING after: id, tokens, computed, placeholders",
     "requests": "requests: status, first hit, preemptions, hashes",
 }
-HINT = "do this step by hand from the state before it: which of your functions gives the first value that differs?"
+HINT = (
+    "work this step out by hand from the state before it. Which of your functions gives the first value that differs?"
+)
 
 
 def each_scenario(phase: int) -> pytest.MarkDecorator:

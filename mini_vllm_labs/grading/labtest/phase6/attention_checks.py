@@ -13,13 +13,11 @@ from mini_vllm_labs.grading.labtest.phase6.batches import as_the_model_gives_it,
 from mini_vllm_labs.grading.labtest.phase6_plays import describe_rows
 from mini_vllm_labs.pictures.text import counted
 
-RULE = "Each token attends to its own request's tokens up to itself, and to nothing else."
-QUESTION = (
-    "which tokens may this one see, of which K/V head, and where in the caches of this call do their K and V lie?"
-)
+RULE = "Each token attends to all tokens of its own request up to itself, and to no others."
+QUESTION = "which tokens may this one see, with which K/V head, and where in this call's caches are their K and V?"
 ALONE = (
-    "a token at position 0 sees itself alone, whatever its scores are. With which query, K and scale are those "
-    "after it computed, and which tokens do they see?"
+    "a token at position 0 sees only itself, whatever its score is. With which query, K and scale do you compute "
+    "the later tokens, and which tokens do they see?"
 )
 NOWHERE = 1000
 """V of every slot that no request has written."""
@@ -47,7 +45,7 @@ def expect_attention(
             situation=situation,
             expected=tuple(expected.shape),
             yours=tuple(yours.shape) if isinstance(yours, Tensor) else repr(yours),
-            hint="which dimension of yours is which, and how many tokens, query heads and numbers has it?"
+            hint="what is each dimension of your result, and how many tokens, query heads and numbers does it have?"
             if isinstance(yours, Tensor)
             else "does every path through your function return one tensor?",
         )
@@ -62,14 +60,14 @@ def expect_attention(
     total = float(yours[token, head, -1])
     if yours[token, head].isnan().any():
         question = (
-            "NaN comes of a softmax over places that are all hidden, of infinity less infinity, or of numbers that "
-            "were never set: where can your code meet one of them?"
+            "NaN comes from a softmax over fully masked scores, from infinity minus infinity, or from numbers that "
+            "were never set. Where can one of these occur in your code?"
         )
     elif bool(torch.isclose(expected[..., -1], torch.ones(())).all()) and abs(total - 1) > tolerance:
         facts = [f"its last number is {total:.3g}, not 1: the sum of its weights, if V is what they weigh", *facts]
         question = (
-            "over which places do you take the softmax, what is cut away, hidden or added after it, is it V that is "
-            "weighed, and is this token's result written?"
+            "over which tokens do you take the softmax, and what do you cut, mask or add after it? Do you weigh V, "
+            "and do you write this token's result?"
         )
     lab_failure(
         rule=rule,
@@ -94,7 +92,7 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
         position = int(flat.positions[rows[num_right]])
         facts.append(f"{name} is right up to position {position - 1} and wrong from {position} on")
         question = (
-            f"position {position - 1} and all before it are right: what is different in your code from position "
+            f"position {position - 1} and all before it are right. What differs in your code from position "
             f"{position} on, after {counted(num_right, 'token')} of this step?"
         )
         question = ALONE if position == 1 else question
@@ -117,7 +115,7 @@ def pattern_of(is_off: Tensor, flat: FlatBatch, owners: Sequence[str]) -> tuple[
         heads = [str(head) for head, is_wrong in enumerate(by_head) if is_wrong]
         facts.append(f"of {len(by_head)} query heads these differ: {', '.join(heads)}; the others are right everywhere")
         question = question or (
-            "which K/V head do these query heads read (rule 7), with which query and scale, and where does it come out?"
+            "which K/V head do these query heads read (rule 7), with which query and scale, and where do you write it?"
         )
     return facts, question
 
@@ -132,11 +130,11 @@ def expect_same_tensors(yours: FlatBatch, expected: FlatBatch, situation: str) -
     wrong = [name for name in names if not torch.equal(getattr(yours, name), getattr(expected, name))]
     if wrong:
         lab_failure(
-            rule="This test runs all your parts: your functions of the tasks 6.1 and 6.2 make what attention is given.",
+            rule="This test runs all your parts: your functions of tasks 6.1 and 6.2 make the arguments of attention.",
             situation=situation,
             expected=f"{wrong[0]} {getattr(expected, wrong[0]).tolist()}",
             yours=f"{wrong[0]} {getattr(yours, wrong[0]).tolist()}",
-            hint="which of your functions makes this, and do the tests of its task pass?",
+            hint="which of your functions makes this argument, and do the tests of its task pass?",
         )
 
 

@@ -23,10 +23,10 @@ def call_on_a_device(function: Callable[..., Any], *arguments: Any, name: str, s
         error = "a tensor on the host"
     if error:
         lab_failure(
-            rule=f"Tensors that {name} makes are on the device of the tensors it is given.",
+            rule=f"Tensors that {name} makes are on the device of its arguments.",
             situation=f"run as on a machine with a GPU, with all arguments on the GPU\n{situation}",
             expected="a result on the device of the arguments",
             yours=error,
-            hint="which call makes a tensor from nothing or from Python's numbers, and has no `device=`?",
+            hint="which call makes a new tensor, or one from Python numbers, without `device=`?",
         )
     return marked(result, False)

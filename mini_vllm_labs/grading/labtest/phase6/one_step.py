@@ -100,15 +100,17 @@ def expect_paged_attention(
     expect_close(
         yours[0],
         expected,
-        rule="Each token attends to all tokens of its request up to itself, and to nothing else.",
+        rule="Each token attends to all tokens of its own request up to itself, and to no others.",
         situation=f"{num_kv_heads} K/V heads for {num_kv_heads * group} query heads of {head_dim}, {dtype}, block_size="
         f"{block_size}; tokens in this step {queries}, seq_lens {seq_lens}; query times {query_scale:g}; NaN in every "
         "slot that no token may read",
-        hint="if it is NaN: was a slot after seq_len read, or is a part without keys, or a row that sees none of them, "
-        "minus infinity minus itself? Is the largest score taken off before exp? Else: do both sums shrink when a "
-        "larger score comes?",
+        hint="if it is NaN: do you read a slot after seq_len? Does a part without keys, or a row that sees none, "
+        "subtract minus infinity from itself? Do you subtract the largest score before exp? Otherwise: do both sums "
+        "shrink when a larger score comes?",
     )
-    assert torch.equal(*yours), "the same step twice gives different numbers: two programs write to the same place"
+    assert torch.equal(*yours), (
+        "the same step gives different numbers the second time: two programs write to the same place"
+    )
 
 
 @torch.inference_mode()
@@ -126,7 +128,7 @@ def expect_same_logits(write_kv: WriteKV, attention: PagedAttention, device: str
         expect_close(
             model.forward(flat) / expected.abs().max(),
             expected[names, flat.positions] / expected.abs().max(),
-            rule="Through your kernels the model computes what it computes by itself.",
+            rule="With your kernels the model computes the same as without them.",
             situation=f"the embedded model; each request's first token of the step and their number: {step}",
             hint="do the other tests of this file pass?",
         )

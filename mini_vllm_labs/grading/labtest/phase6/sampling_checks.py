@@ -22,11 +22,11 @@ Row = tuple[Sequence[float], SamplingParams, float]
 
 CRASH_HINTS = (
     CrashHint(
-        RuntimeError, "`top_k` may be larger than the vocabulary: how many tokens are kept then?", word="k out of range"
+        RuntimeError, "`top_k` may be larger than the vocabulary. How many tokens are kept then?", word="k out of range"
     ),
     CrashHint(
         (IndexError, RuntimeError),
-        "which index has no entry: that of a row, of a token, or of a walk that meets no sum above the draw?",
+        "which index has no entry: that of a row, of a token, or of a walk in which no sum exceeds the draw?",
         word="out of",
     ),
 )
@@ -48,7 +48,7 @@ def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.
         {"number of tokens": len(rows), "ids that no token has": []},
         rule="sample returns one token id for each row, at least 0 and less than the size of the vocabulary.",
         situation=f"{situation}; yours are {tokens[:12]}",
-        hint="logits are [S, vocab]: along which of the two dimensions does each of your operations go?"
+        hint="logits are [S, vocab]. Along which of the two dimensions does each of your operations go?"
         if len(tokens) != len(rows)
         else "what is this number in your code: a token's id, a place in a sorted row, or the end of a walk?",
     )
@@ -57,7 +57,7 @@ def sampled(phase6: ModuleType, rows: Sequence[Row], dtype: torch.dtype = torch.
     expect_equal(
         [name for name, is_same in zip(names, same, strict=True) if not is_same],
         [],
-        rule="sample only reads its arguments: the engine reads the logits again, for logprobs and for drafts.",
+        rule="sample only reads its arguments: the engine reads the logits again for logprobs and drafts.",
         situation=f"{situation}; the settings of the first row: {params[0]}\ncompared: which arguments were changed",
         hint="which of your operations works in place (`/=`, `masked_fill_`, `logits[...] =`, a list's methods)?",
     )
@@ -82,7 +82,7 @@ def told_of_row(phase6: ModuleType, rows: Sequence[Row], wrong: int, right: int,
     alone = told_of_memory(told, lambda: sampled(phase6, [again[wrong]]), [right], what)
     if alone is told or told_of_memory(told, lambda: sampled(phase6, again)[wrong], right, "") is not told:
         return alone
-    hint = "the rows beside it decide, too. Which number, index or tensor of your code is not this row's own?"
+    hint = "other rows change this row's answer. Which number, index or tensor in your code belongs to a different row?"
     return {**alone, "rule": "Each row is sampled with its own settings and its own draw.", "hint": hint}
 
 

@@ -21,9 +21,9 @@ from mini_vllm_labs.pictures.text import counted
 
 NUM_DRAWS = 100_000
 CHI_SQUARE_AT_0_1_PERCENT = {2: 13.816, 3: 16.266, 4: 18.467, 5: 20.515}
-RULE_OF_SHARES = "Every token comes with the target's probability, whatever the drafter proposes."
+RULE_OF_SHARES = "Every token appears with the target's probability, whatever the drafter proposes."
 HINT_OF_SHARES = (
-    "a token comes as a kept draft or as a replacement: how often each, in your code and in the handout's example?"
+    "a token is a kept draft or a replacement. How often is it each, in your code and in the handout's example?"
 )
 
 
@@ -95,7 +95,7 @@ def check_exact_shares(sampler: Sampler, what: str) -> None:
         | {"no token, or one that is none": percent(Fraction(0))},
         rule=RULE_OF_SHARES,
         situation=[what, given.describe(), f"share over all drafts and {given.num_keep} x {given.num_choose} draws"],
-        hint="at the place of this draft your list has no token, or one with another id: what do you return then?"
+        hint="in the place of this draft your list has no token, or a different one. What do you return in this case?"
         if others
         else HINT_OF_SHARES,
     )
@@ -154,7 +154,7 @@ def check_last_shares(phase7: ModuleType, num_drafts: int) -> None:
         rule=LAST_ROW,
         situation=f"{counted(num_drafts, 'draft')}, all kept; last row {list(parts)} in parts of {total}; share over "
         f"{2 * total} draws",
-        hint="which of the last row's two draws do you use, and how does it choose a token?"
+        hint="which of the last row's two draws do you use, and how do you choose a token with it?"
         if lengths == {num_drafts + 1}
         else "drafter and target have the same rows here: is any draft rejected, and how long is your list?",
     )

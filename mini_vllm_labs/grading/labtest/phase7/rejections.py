@@ -14,19 +14,19 @@ from mini_vllm_labs.grading.labtest.whole_numbers import list_of
 
 Row = Sequence[float]
 LARGEST = 1 - 2**-53  # the largest number that random() returns
-RULE = "A draft is kept if draw * draft probability < target probability; the first one that is not is replaced."
-LAST_ROW = "After k kept drafts comes a token of the target's last row, row k."
+RULE = "A draft is kept if draw * draft probability < target probability. The first draft that is not kept is replaced."
+LAST_ROW = "If all k drafts are kept, a token of the target's last row, row k, follows."
 REPLACED = (
-    "The first draft that is not kept is replaced by a token drawn from target - drafter, where that is above 0; if "
-    "that is nowhere, from the target."
+    "The first draft that is not kept is replaced by a token drawn from target - drafter, where that is above 0. "
+    "If it is above 0 nowhere, the token is drawn from the target."
 )
 KEPT = (
-    "for each draft in turn, is its first draw * the drafter's probability of it less than the target's? What "
+    "for each draft in turn: is its first draw * the drafter's probability less than the target's probability? What "
     "does your list hold for it, and where does it end?"
 )
 WEIGHTS = (
-    "from which row and which weights is it drawn, and with which of the draws? To draw by weights: add them up in "
-    "float64, and take the first token at which the sum is more than draw * total."
+    "from which row, with which weights and which of the draws do you draw it? To draw by weights, add them up in "
+    "float64 and take the first token at which the sum exceeds draw * total."
 )
 
 
@@ -96,9 +96,9 @@ def check_rejection(phase7: ModuleType, answers: Answers, case: Case, *, dtype: 
     expected = str([*kept, *allowed]) if len(allowed) == 1 else f"{kept} and one of the tokens {_some(allowed)}"
     are_kept = len(kept) == len(case.drafts)
     rule = LAST_ROW if are_kept else REPLACED
-    hint = f"the drafts that are kept are right. The token after them: {WEIGHTS}"
+    hint = f"the kept drafts are right. The token after them: {WEIGHTS}"
     if yours == kept:
-        hint = "the drafts that are kept are right. Which token comes after them, and why is it not in your list?"
+        hint = "the kept drafts are right. Which token comes after them, and why is it not in your list?"
     elif yours[:-1] != kept:
         rule, hint = RULE, KEPT
     lab_failure(expected=expected, yours=yours, rule=rule, situation=case.describe(), hint=hint)
@@ -113,7 +113,7 @@ def check_repeats(phase7: ModuleType) -> None:
             [],
             rule="The only random numbers are those in `draws`: the same arguments give the same tokens.",
             situation=[*same.describe(), "compared: other answers to the same call, made 20 times"],
-            hint="what decides beside the arguments: numbers that your code draws, or what an earlier call left?",
+            hint="what else decides in your code: its own random numbers, or something kept from an earlier call?",
         )
 
 
