@@ -141,6 +141,6 @@ def test_an_archive_that_is_cut_says_so_wherever_it_is_cut(tmp_path: Path, kind:
     for cut in (*range(100, len(content) - 30, 501), len(content) - 30):
         (tmp_path / f"y.{kind}").write_bytes(content[:cut])
         found = read(tmp_path / f"y.{kind}")
-        assert (found.starters, "cut short" in found.error) == ({}, True), (cut, found.error)
+        assert (found.starters, "truncated" in found.error) == ({}, True), (cut, found.error)
         told = CliRunner().invoke(app, ["collect", str(tmp_path / f"y.{kind}"), str(tmp_path / "out")])
         assert (told.exit_code, (tmp_path / "out" / "handed_in").exists()) == (2, False)

@@ -87,7 +87,7 @@ def test_an_endless_loop_is_stopped_and_explained() -> None:
 
 
 def test_a_loop_that_catches_everything_ends_with_a_reason() -> None:
-    with pytest.raises(FreshError, match=r"after 0\.2 seconds, and cannot be stopped: it catches every"):
+    with pytest.raises(FreshError, match=r"after 0\.2 seconds and cannot be stopped: it catches every"):
         in_fresh_process(loop, "try:\n            while turn: pass\n        except: pass")
 
 

@@ -64,9 +64,9 @@ def show_together(page: Console, grade: SubmissionGrade) -> None:
     phases = f"Phases 1 to {grade.together_up_to}" if grade.together_up_to > 1 else "Phase 1"
     failure = next((outcome for outcome in grade.together if outcome.status != "right"), None)
     if failure is None:
-        page.print(f"{phases} together in one engine make the reference's decisions in every step.")
+        page.print(f"{phases} in one engine: every step has the reference's decisions.")
         return
-    page.print(f"{phases} together in one engine do not make the reference's decisions yet.")
+    page.print(f"{phases} in one engine: not every step has the reference's decisions yet.")
     show_outcome(page, failure)
 
 
