@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.classroom.student_edition.edition import compose, write
-from mini_vllm_labs.classroom.student_edition.wheel import build
+from mini_vllm_labs.classroom.student_edition.learner_folder import arranged
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -55,6 +56,12 @@ def edition() -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="session")
+def learners_files(edition: dict[str, bytes]) -> dict[str, bytes]:
+    """What `mini-vllm start` writes."""
+    return arranged(edition)
+
+
+@pytest.fixture(scope="session")
 def student(edition: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("student") / "edition"
     write(edition, folder)
@@ -68,5 +75,10 @@ def learner(student: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def wheel(edition: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(edition, tmp_path_factory.mktemp("wheel") / "dist")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a plain `pip install` of the checkout builds."""
+    folder = tmp_path_factory.mktemp("wheel") / "dist"
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(folder)]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(CHECKOUT)], check=True)
+    (built,) = folder.iterdir()
+    return built
