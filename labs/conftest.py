@@ -8,7 +8,6 @@ from types import ModuleType
 import pytest
 
 from mini_vllm.assembly.lineup import Lineup, lineup_from_env
-from mini_vllm_labs.grading.labtest.earlier_answers import earlier_answers
 from mini_vllm_labs.grading.labtest.hooks import (  # noqa: F401 (pytest finds its hooks here by their names)
     pytest_collection_modifyitems,
     pytest_configure,
@@ -23,6 +22,7 @@ from mini_vllm_labs.grading.labtest.hooks import (  # noqa: F401 (pytest finds i
     watched_key,
 )
 from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.plays.earlier_answers import earlier_answers
 from mini_vllm_labs.grading.starter_file import complaint_about_file, complaint_about_import
 from mini_vllm_labs.grading.whose_code import say_whose_code
 from mini_vllm_labs.runs.sandbox.errors import OutOfTime, StarterNotLoadedError

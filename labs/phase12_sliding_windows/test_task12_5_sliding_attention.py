@@ -5,9 +5,9 @@ from types import ModuleType
 import pytest
 
 import mini_vllm_labs.grading.labtest.torch_loaded  # noqa: F401  # here: loaded once, not in each process that `grade` forks
-from mini_vllm_labs.grading.labtest import phase12_plays
 from mini_vllm_labs.grading.labtest.case_table import cases, check
 from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.plays import phase12_plays
 
 
 @pytest.mark.parametrize("name", cases(phase12_plays, 5))

@@ -18,10 +18,10 @@ from labs.phase13_scheduling_policies.runs import (
 )
 from labs.phase13_scheduling_policies.shared_rules import check_no_idle_step, check_same_tokens
 from mini_vllm import EngineConfig
-from mini_vllm_labs.grading.labtest import phase13_plays
 from mini_vllm_labs.grading.labtest.case_table import cases, check
 from mini_vllm_labs.grading.labtest.expect import expect_equal, lab_failure
 from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.plays import phase13_plays
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 SHAPES = {"chat": (2, 8, 12, 30), "documents": (20, 40, 1, 3), "mixed": (5, 20, 5, 15)}

@@ -15,10 +15,10 @@ from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy, StepView
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm_labs.grading.labtest import phase13_plays
 from mini_vllm_labs.grading.labtest.case_table import cases, check
 from mini_vllm_labs.grading.labtest.expect import expect_equal, lab_failure
 from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.plays import phase13_plays
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
 MARGIN = 0.25 * STEP_SECONDS

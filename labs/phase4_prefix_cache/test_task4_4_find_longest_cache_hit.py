@@ -4,9 +4,9 @@ from types import ModuleType
 
 import pytest
 
-from mini_vllm_labs.grading.labtest import phase4_plays
 from mini_vllm_labs.grading.labtest.case_table import cases, check
 from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.plays import phase4_plays
 
 
 @pytest.mark.parametrize("name", cases(phase4_plays, 4))

@@ -11,7 +11,7 @@ from mini_vllm_labs.grading.labtest.expect import expect_equal
 from mini_vllm_labs.grading.labtest.phase6.batches import as_the_model_gives_it
 from mini_vllm_labs.grading.labtest.phase6.devices import call_on_a_device
 from mini_vllm_labs.grading.labtest.phase6.threads import one_thread as one_thread
-from mini_vllm_labs.grading.labtest.phase6_plays import ids_shown
+from mini_vllm_labs.grading.plays.phase6_plays import ids_shown
 
 
 def check_write(

@@ -15,7 +15,7 @@ from mini_vllm_labs.grading.labtest.phase6.batches import as_the_model_gives_it,
 from mini_vllm_labs.grading.labtest.phase6.devices import call_on_a_device
 from mini_vllm_labs.grading.labtest.phase6.reference_attention import AttentionSteps
 from mini_vllm_labs.grading.labtest.phase6.threads import one_thread as one_thread
-from mini_vllm_labs.grading.labtest.phase6_plays import describe_rows, number_of, row_of
+from mini_vllm_labs.grading.plays.phase6_plays import describe_rows, number_of, row_of
 
 FIRST_IS_1 = "1 for the first token of the request, 2 for the second, and so on"
 

@@ -4,9 +4,9 @@ from types import ModuleType
 
 import pytest
 
-from mini_vllm_labs.grading.labtest import phase9_plays
 from mini_vllm_labs.grading.labtest.case_table import cases, check
 from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.plays import phase9_plays
 
 
 @pytest.mark.parametrize("name", cases(phase9_plays, 3))

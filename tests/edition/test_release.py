@@ -88,7 +88,7 @@ def test_without_git_all_but_caches_is_considered(teacher: Path) -> None:
     (teacher / "labs" / "__pycache__" / "x.py").write_text("x")
     (teacher / "notes.txt").write_text("for teachers")
     paths = compose(teacher)
-    assert "mini_vllm_labs/grading/labtest/support.py" in paths
+    assert "mini_vllm_labs/grading/plays/support.py" in paths
     assert not {"notes.txt", "labs/__pycache__/x.py"} & set(paths)
 
 

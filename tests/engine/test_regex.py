@@ -8,7 +8,7 @@ import pytest
 
 from mini_vllm.electives.automaton import MAX_FOLLOWS, START, Nfa, build_nfa, group_bytes
 from mini_vllm.electives.regex import MAX_LENGTH, parse_regex
-from mini_vllm_labs.grading.labtest.phase9_plays import random_regex
+from mini_vllm_labs.grading.plays.phase9_plays import random_regex
 from solutions.phase9_structured_output import next_positions
 
 REGEXES = (

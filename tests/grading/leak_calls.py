@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from mini_vllm_labs.grading.labtest.strict_queue import StrictQueue
 from mini_vllm_labs.grading.plan import PlannedPhase
+from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
 
 MAX_CALLS, MAX_CALLS_ALIKE = 40, 12
 ALL_TRIED = 100  # of a function's calls all of the first 100 are looked at, of the first 1,000 about 330

@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from mini_vllm_labs.classroom.student_edition.edition import compose
-from mini_vllm_labs.grading.labtest.strict_queue import StrictQueue
 from mini_vllm_labs.grading.plan import PlannedPhase, load_whole_plan
+from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
 from tests.grading.leak_calls import (
     Arguments,
     Call,
@@ -255,7 +255,7 @@ def main(numbers: Container[int]) -> None:
     sys.setrecursionlimit(10_000)  # `deepcopy` follows the links of free blocks
     os.environ["LAB_IMPL"] = "solution"
     os.environ["OMP_NUM_THREADS"] = "1"  # a forked process waits for ever for threads that it does not have
-    from mini_vllm_labs.grading.labtest.device_tensors import (
+    from mini_vllm_labs.grading.plays.device_tensors import (
         DeviceTensor,  # after the setting: torch reads it when it is loaded
     )
 

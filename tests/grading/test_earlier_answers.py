@@ -8,7 +8,7 @@ import numpy
 import pytest
 import torch
 
-from mini_vllm_labs.grading.labtest.earlier_answers import earlier_answers
+from mini_vllm_labs.grading.plays.earlier_answers import earlier_answers
 from tests.mutants.refilled import REFILLED
 
 PLAIN = """

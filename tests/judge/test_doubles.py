@@ -16,8 +16,8 @@ from tests.grading.checkout import solution
 
 # An import of the course is refused; these are not seen.
 DOUBLES = """
-memories = __import__('mini_vllm_labs.' + 'grading.labtest.stand_ins', fromlist=['SharedBlocksKV'])
-stand_ins = __import__('mini_vllm_labs.' + 'grading.labtest.scheduling_stand_ins', fromlist=['CallLog'])
+memories = __import__('mini_vllm_labs.' + 'grading.plays.stand_ins', fromlist=['SharedBlocksKV'])
+stand_ins = __import__('mini_vllm_labs.' + 'grading.plays.scheduling_stand_ins', fromlist=['CallLog'])
 """
 ADAPTED = {
     2: """

@@ -11,7 +11,7 @@ from mini_vllm.runner.graphs import GraphedModel, RecordedStep, bucket_for, buck
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.steps import FlatBatch, dummy_batch
 from mini_vllm_labs.grading.labtest.phase6.batches import naive_flat_batch
-from mini_vllm_labs.grading.labtest.phase6_plays import row_of
+from mini_vllm_labs.grading.plays.phase6_plays import row_of
 from tests.model.shapes import VOCAB_SIZE, random_llama
 
 STEPS = runner_steps_for("solution")

@@ -12,7 +12,7 @@ from mini_vllm.assembly.parts import runner_steps_for
 from mini_vllm.core.step import ModelRunnerOutput
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm_labs.grading.labtest.phase6_plays import row_of
+from mini_vllm_labs.grading.plays.phase6_plays import row_of
 from tests.model.pretended_gpu import GPU, HOST, GpuTensor, PretendedGpu
 
 STEPS = runner_steps_for("solution")

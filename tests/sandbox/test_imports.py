@@ -13,7 +13,7 @@ from tests.mutants.catalog import PHASES, reference
         ("import torch, mini_vllm_labs.grading.labtest as found", "mini_vllm_labs.grading.labtest"),
         (
             "def f():\n    from mini_vllm_labs.grading.labtest import phase1_plays",
-            "mini_vllm_labs.grading.labtest.phase1_plays",
+            "mini_vllm_labs.grading.plays.phase1_plays",
         ),
         ("from tests import mutants", "tests.mutants"),
         ("from solutions.phase1_scheduler_step import clamp", "solutions.phase1_scheduler_step.clamp"),
@@ -34,8 +34,8 @@ from tests.mutants.catalog import PHASES, reference
             "mini_vllm.electives.policy.policy_step",
         ),
         (
-            "import sys\nclamp = sys.modules['mini_vllm_labs.grading.labtest.phase1_plays']",
-            "mini_vllm_labs.grading.labtest.phase1_plays",
+            "import sys\nclamp = sys.modules['mini_vllm_labs.grading.plays.phase1_plays']",
+            "mini_vllm_labs.grading.plays.phase1_plays",
         ),
     ],
 )

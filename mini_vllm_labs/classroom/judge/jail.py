@@ -15,19 +15,16 @@ from pathlib import Path
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.classroom.judge.system_calls import NoFilterError, as_open_file, filter_programs
 from mini_vllm_labs.classroom.judge.visible_files import file_options, folders_above
-from mini_vllm_labs.runs.starter_status import LABS
 
 COURSE = Path("/course")
 FIRST_USER = 1_900_000_000  # user ids from here on are unused
-PLAYS = (
-    *"__init__ strict_queue named_numbers other_process plain scheduling_stand_ins device_tensors".split(),
-    *"earlier_answers moments stand_ins support counted_text work".split(),
-    *(f"phase{phase}_plays" for phase in LABS),
-)
 SEEN = (
-    *("mini_vllm", "mini_vllm_labs/__init__.py", "mini_vllm_labs/runs/sandbox"),
-    *("mini_vllm_labs/classroom/__init__.py", "mini_vllm_labs/classroom/worker"),
-    *(f"mini_vllm_labs/grading/labtest/{name}.py" for name in PLAYS),
+    "mini_vllm",
+    "mini_vllm_labs/__init__.py",
+    "mini_vllm_labs/runs/sandbox",
+    "mini_vllm_labs/classroom/__init__.py",
+    "mini_vllm_labs/classroom/worker",
+    "mini_vllm_labs/grading/plays",  # public by definition: nothing in it knows a right answer
 )
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",

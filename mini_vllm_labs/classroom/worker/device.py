@@ -7,7 +7,7 @@ from typing import Any
 
 def device_tensors() -> Any:
     """Import `device_tensors` lazily, because it loads torch, which phases 1 to 5 do not need."""
-    return importlib.import_module("mini_vllm_labs.grading.labtest.device_tensors")
+    return importlib.import_module("mini_vllm_labs.grading.plays.device_tensors")
 
 
 def on_a_device(function: Callable[..., Any], *positional: Any, **named: Any) -> Any:

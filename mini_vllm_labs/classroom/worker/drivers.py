@@ -12,7 +12,7 @@ from mini_vllm_labs.classroom.worker.answers import Json
 from mini_vllm_labs.classroom.worker.device import on_a_device
 from mini_vllm_labs.classroom.worker.scenario import play_together
 from mini_vllm_labs.classroom.worker.script import replay
-from mini_vllm_labs.grading.labtest.earlier_answers import earlier_answers
+from mini_vllm_labs.grading.plays.earlier_answers import earlier_answers
 from mini_vllm_labs.runs.sandbox.errors import UnusableAnswerError
 
 
@@ -52,7 +52,7 @@ def rejection_sample(
 def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[Any]]]) -> list[Json]:
     """Return the observations of each case, (play, its arguments), as in the graded tests of a phase."""
     # Imported here, because phase 9's plays load numpy, a third of a worker's start, and few workers need it.
-    plays = importlib.import_module(f"mini_vllm_labs.grading.labtest.phase{phase}_plays")
+    plays = importlib.import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
     return [described(getattr(plays, play)(files[phase], *given)) for play, given in cases]
 
 

@@ -2,7 +2,7 @@
 
 Everything here runs in the same process as the learner's code, which may change it, so the judge does not trust it.
 A worker only sends answers, and the judge compares them with its own. The worker does not know the right answers,
-except that a call should cost little and leave nothing behind (`grading/labtest/work.py`).
+except that a call should cost little and leave nothing behind (`grading/plays/work.py`).
 """
 
 import base64

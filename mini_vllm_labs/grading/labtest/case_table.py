@@ -30,8 +30,8 @@ Seen = dict[str, object]
 
 @cache
 def groups(plays: ModuleType, number: int) -> list[dict[str, Any]]:
-    """Read the tables of a task from the TOML file next to the module with the phase's plays."""
-    path = Path(str(plays.__file__).replace("_plays.py", ".toml"))
+    """Read the tables of a task from the TOML file of the module with the phase's plays."""
+    path = Path(__file__).with_name(Path(str(plays.__file__)).name.replace("_plays.py", ".toml"))
     tasks = tomllib.loads(path.read_text(encoding="utf-8"))
     told = tasks[str(number)]
     found = told if isinstance(told, list) else [told]

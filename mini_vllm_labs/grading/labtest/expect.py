@@ -7,7 +7,7 @@ from typing import NoReturn, NotRequired, TypedDict, Unpack
 
 from mini_vllm_labs.grading.hints import RULE
 from mini_vllm_labs.grading.labtest.failure import Failed, Failure, Report, Shares
-from mini_vllm_labs.grading.labtest.support import LONG_START
+from mini_vllm_labs.grading.plays.support import LONG_START
 from mini_vllm_labs.runs.sandbox.errors import OutOfTime
 
 MAX_LINES = 12

@@ -16,11 +16,11 @@ import pytest
 from mini_vllm.assembly.lineup import CHECKOUT, PHASE_NAMES, lineup_from_env
 from mini_vllm_labs.grading.hints import answer_of
 from mini_vllm_labs.grading.labtest.answers import unusable_answer
-from mini_vllm_labs.grading.labtest.earlier_answers import Changed, EarlierAnswers
 from mini_vllm_labs.grading.labtest.expect import expect_equal
 from mini_vllm_labs.grading.labtest.grouping import arrange, is_random
 from mini_vllm_labs.grading.labtest.recorded import Answers
 from mini_vllm_labs.grading.labtest.reports import phase_of, retell, tell_what_is_missing, tell_what_is_next
+from mini_vllm_labs.grading.plays.earlier_answers import Changed, EarlierAnswers
 from mini_vllm_labs.runs.sandbox.errors import OutOfTime
 from mini_vllm_labs.runs.sandbox.time_limit import TimeLimit, Watched, end_process, seconds_for
 from mini_vllm_labs.runs.starter_status import LABS, is_begun, lab_folder

@@ -6,7 +6,7 @@ Loading takes over a second on a slow machine, and would otherwise count against
 import torch
 import torch._dynamo
 
-from mini_vllm_labs.grading.labtest import device_tensors
+from mini_vllm_labs.grading.plays import device_tensors
 
 __all__ = ["device_tensors"]
 

@@ -14,7 +14,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
-from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.grading.plays.support import make_request
 from mini_vllm_labs.runs.workloads.fallbacks import make_possible
 from mini_vllm_labs.runs.workloads.simulated_time import StepCost
 from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload, run_workload

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import MultiModalFeatureSpec
 from mini_vllm.runner.loading import load_model
-from mini_vllm_labs.grading.labtest import phase11_plays
-from mini_vllm_labs.grading.labtest.phase11_plays import Image
+from mini_vllm_labs.grading.plays import phase11_plays
+from mini_vllm_labs.grading.plays.phase11_plays import Image
 from solutions import phase11_admission_gates as reference
 from tests.engine.workloads import drain, make_engine
 from tests.handouts.checks.recorded import all_recorded

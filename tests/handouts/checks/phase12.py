@@ -5,7 +5,7 @@ from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.block import NULL_BLOCK_ID
 from mini_vllm.core.request import Request
-from mini_vllm_labs.grading.labtest.phase12_plays import ListedPool
+from mini_vllm_labs.grading.plays.phase12_plays import ListedPool
 from solutions.phase12_sliding_windows import find_common_hit, find_sliding_hit, free_outside_window
 
 LINEUP = parse_lineup("solution:1-5,solution:12")

@@ -16,8 +16,8 @@ from mini_vllm.core.request import Request
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.admission import require_servable
 from mini_vllm.engine.errors import StalledError
-from mini_vllm_labs.grading.labtest.stand_ins import RecordingPrefixCache
-from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.grading.plays.stand_ins import RecordingPrefixCache
+from mini_vllm_labs.grading.plays.support import make_request
 from mini_vllm_labs.runs.workloads.fallbacks import make_possible
 from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, make_workload, run_workload
 from solutions.phase2_block_pool import PagedKVCacheManager

@@ -12,7 +12,7 @@ from mini_vllm.core.interfaces import RequestQueue
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.core.request import Request
 from mini_vllm.core.request_queue import FCFSRequestQueue
-from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.grading.plays.support import make_request
 from solutions import phase1_scheduler_step as phase1
 from solutions import phase3_preemption as phase3
 from solutions.phase2_block_pool import PagedKVCacheManager

@@ -8,7 +8,7 @@ from typing import Any
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.grading.plays.support import make_request
 from mini_vllm_labs.runs.parity.replay import ScenarioReplay
 from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES, Scenario, read_scenarios
 from solutions.phase4_prefix_cache import HashPrefixCache, hash_block

@@ -13,8 +13,8 @@ from mini_vllm.core.request import RequestStatus
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm_labs.fresh.jobs import play_workload
-from mini_vllm_labs.grading.labtest.phase5_plays import request_in
-from mini_vllm_labs.grading.labtest.stand_ins import FrozenKV
+from mini_vllm_labs.grading.plays.phase5_plays import request_in
+from mini_vllm_labs.grading.plays.stand_ins import FrozenKV
 from mini_vllm_labs.pictures.calculator import Setup, capacity_of
 from mini_vllm_labs.policies.elastic_budget import ElasticBudget
 from mini_vllm_labs.runs.workloads.two_gates import TWO_GATES, two_gates

@@ -20,7 +20,7 @@ from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import FlatBatch
-from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.grading.plays.support import make_request
 from mini_vllm_labs.simulation.gpus import find_gpu
 from mini_vllm_labs.simulation.roofline import saturation_batch
 from solutions import phase6_gpu_runner as phase6

@@ -10,7 +10,7 @@ from mini_vllm import SamplingParams, parse_lineup
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.grading.plays.support import make_request
 from mini_vllm_labs.simulation.cost_model import roofline
 from mini_vllm_labs.simulation.gpus import find_gpu
 from mini_vllm_labs.simulation.model_shapes import find_model_shape

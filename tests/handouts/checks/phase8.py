@@ -6,7 +6,7 @@ from functools import cache
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.grading.plays.support import make_request
 from solutions import phase8_async_scheduling as reference
 from solutions.phase8_async_scheduling import PlaceholderScheduling
 from tests.handouts.checks.pipeline import Pipeline

@@ -8,7 +8,7 @@ from mini_vllm.electives.automaton import Dfa, build_nfa, build_trie
 from mini_vllm.electives.regex import parse_regex
 from mini_vllm.runner.loading import EMBEDDED_MODEL
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
-from mini_vllm_labs.grading.labtest.phase9_plays import steps
+from mini_vllm_labs.grading.plays.phase9_plays import steps
 from solutions import phase9_structured_output as reference
 
 

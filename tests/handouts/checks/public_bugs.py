@@ -2,7 +2,7 @@
 
 from unittest.mock import patch
 
-from mini_vllm_labs.grading.labtest.support import make_request
+from mini_vllm_labs.grading.plays.support import make_request
 from solutions import phase4_prefix_cache as phase4
 from tests.engine.test_public_bugs import BUGS
 from tests.handouts.checks.recorded import all_recorded

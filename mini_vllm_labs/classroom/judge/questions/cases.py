@@ -23,7 +23,7 @@ class Cases:
     def __call__(self, rng: Random) -> JudgeQuestion:
         """Return the named cases mixed with random ones."""
         plays, cases = (
-            importlib.import_module(f"mini_vllm_labs.grading.labtest.phase{self.phase}_plays"),
+            importlib.import_module(f"mini_vllm_labs.grading.plays.phase{self.phase}_plays"),
             list[tuple[str, Sequence[Any]]](),
         )
         for task in filter(None, (self.task, self.also)):
@@ -40,7 +40,7 @@ class Cases:
 @cache
 def clamp_choices() -> dict[tuple[bool, ...], int]:
     """Return phase 1's `clamp` as a table keyed by the order of its arguments, without code for the jail."""
-    from mini_vllm_labs.grading.labtest.phase5_plays import order_of
+    from mini_vllm_labs.grading.plays.phase5_plays import order_of
 
     given = [(0, *numbers) for numbers in product(range(-3, 4), repeat=3)]
     return {order_of(one): one.index(reference(1).clamp(*one[1:])) for one in given}

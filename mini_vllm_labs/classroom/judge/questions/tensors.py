@@ -22,7 +22,7 @@ from mini_vllm_labs.classroom.judge.scenario import REFERENCE, Features, draw_sc
 from mini_vllm_labs.classroom.judge.script import Script
 from mini_vllm_labs.classroom.worker.scenario import ScenarioRun
 from mini_vllm_labs.grading.labtest.phase6.sampling_checks import naive_sample, random_row
-from mini_vllm_labs.grading.labtest.phase6_plays import batch_of, random_step, row_of
+from mini_vllm_labs.grading.plays.phase6_plays import batch_of, random_step, row_of
 
 MIN_MARGIN = 1e-3
 MAX_DRAWS = 50

@@ -10,7 +10,7 @@ from mini_vllm.core.step import ScheduledRequest
 from mini_vllm.runner.steps import FlatBatch, PagedAttention
 from mini_vllm_labs.grading.labtest.expect import lab_failure
 from mini_vllm_labs.grading.labtest.phase6.batches import as_the_model_gives_it, naive_flat_batch
-from mini_vllm_labs.grading.labtest.phase6_plays import describe_rows
+from mini_vllm_labs.grading.plays.phase6_plays import describe_rows
 from mini_vllm_labs.pictures.text import counted
 
 RULE = "Each token attends to all tokens of its own request up to itself, and to no others."

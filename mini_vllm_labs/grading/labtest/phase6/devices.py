@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from mini_vllm_labs.grading.labtest.device_tensors import MESSAGE, DeviceTensor, OnDevice, marked, on_device
 from mini_vllm_labs.grading.labtest.expect import lab_failure
+from mini_vllm_labs.grading.plays.device_tensors import MESSAGE, DeviceTensor, OnDevice, marked, on_device
 
 
 def call_on_a_device(function: Callable[..., Any], *arguments: Any, name: str, situation: str) -> Any:

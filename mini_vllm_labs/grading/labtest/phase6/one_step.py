@@ -12,7 +12,7 @@ from mini_vllm.runner.steps import FlatBatch, PagedAttention, WriteKV
 from mini_vllm_labs.grading.labtest.expect import lab_failure
 from mini_vllm_labs.grading.labtest.phase6.batches import as_the_model_gives_it, naive_flat_batch
 from mini_vllm_labs.grading.labtest.phase6.reference_attention import naive_attention
-from mini_vllm_labs.grading.labtest.phase6_plays import row_of
+from mini_vllm_labs.grading.plays.phase6_plays import row_of
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 

@@ -20,7 +20,7 @@ from mini_vllm_labs.grading.labtest.phase6.attention_checks import (
     expect_same_tensors,
 )
 from mini_vllm_labs.grading.labtest.phase6.batches import as_the_model_gives_it, naive_flat_batch
-from mini_vllm_labs.grading.labtest.phase6_plays import LivingRows, describe_rows, row_of
+from mini_vllm_labs.grading.plays.phase6_plays import LivingRows, describe_rows, row_of
 
 NUM_LAYERS = 2
 SHORT = (1, 4, 5, 8, 9, 17, 32)

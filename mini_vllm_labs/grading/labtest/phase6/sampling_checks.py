@@ -13,8 +13,8 @@ import torch
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.grading.labtest.crash_hints import CrashHint, learners_call
 from mini_vllm_labs.grading.labtest.expect import Told, expect_equal
-from mini_vllm_labs.grading.labtest.moments import told_of_memory
 from mini_vllm_labs.grading.labtest.whole_numbers import whole_numbers
+from mini_vllm_labs.grading.plays.moments import told_of_memory
 
 SMALLEST_SUM = 1e-12
 CLOSE = 1e-4

@@ -147,7 +147,7 @@ def lines_run(phase9: ModuleType, num_tokens: Sequence[int]) -> Seen:
     """Apply bits to rows of few and of many logits; report whether more lines of the file run for many."""
     import torch
 
-    from mini_vllm_labs.grading.labtest.work import ROOM, work_of
+    from mini_vllm_labs.grading.plays.work import ROOM, work_of
 
     few, many = (
         work_of(
@@ -166,7 +166,7 @@ def logits(phase9: ModuleType, num_rows: int, vocab_size: int, rows: Sequence[in
     """
     import torch
 
-    from mini_vllm_labs.grading.labtest.device_tensors import OnDevice, on_device
+    from mini_vllm_labs.grading.plays.device_tensors import OnDevice, on_device
 
     size = (len(rows), -(-vocab_size // 32))
     words = np.random.default_rng(seed).integers(-(2**31), 2**31, size, dtype=np.int32)

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from mini_vllm.core.block import KVCacheBlock
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm_labs.grading.labtest.stand_ins import RecordingPrefixCache
-from mini_vllm_labs.grading.labtest.support import changed, fields_of, ids, make_request, numbers, some_ids, with_a_past
-from mini_vllm_labs.grading.labtest.work import LONG, ROOM, SHORT, left_behind, work_of
+from mini_vllm_labs.grading.plays.stand_ins import RecordingPrefixCache
+from mini_vllm_labs.grading.plays.support import changed, fields_of, ids, make_request, numbers, some_ids, with_a_past
+from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it

@@ -14,10 +14,10 @@ from typing import Any
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm_labs.grading.labtest.named_numbers import numbers_named
-from mini_vllm_labs.grading.labtest.plain import is_list, number, numbers
-from mini_vllm_labs.grading.labtest.support import fields_of, make_request, with_a_past
-from mini_vllm_labs.grading.labtest.support import numbers as told_numbers
+from mini_vllm_labs.grading.plays.named_numbers import numbers_named
+from mini_vllm_labs.grading.plays.plain import is_list, number, numbers
+from mini_vllm_labs.grading.plays.support import fields_of, make_request, with_a_past
+from mini_vllm_labs.grading.plays.support import numbers as told_numbers
 
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # lines about a call, then the observations after it

@@ -11,10 +11,10 @@ from typing import Any
 
 from mini_vllm.core.interfaces import ChunkPolicy, Clamp
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm_labs.grading.labtest.moments import Living, told, with_odd_fields
-from mini_vllm_labs.grading.labtest.stand_ins import FrozenKV
-from mini_vllm_labs.grading.labtest.support import changed, fields_of, make_request, numbers, yes_or_no
-from mini_vllm_labs.grading.labtest.work import left_behind
+from mini_vllm_labs.grading.plays.moments import Living, told, with_odd_fields
+from mini_vllm_labs.grading.plays.stand_ins import FrozenKV
+from mini_vllm_labs.grading.plays.support import changed, fields_of, make_request, numbers, yes_or_no
+from mini_vllm_labs.grading.plays.work import left_behind
 
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it

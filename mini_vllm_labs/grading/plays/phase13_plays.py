@@ -176,7 +176,7 @@ def slacks(
 
 def forgets(phase13: ModuleType, num_requests: int) -> Seen:
     """Serve two tokens to each request, then end it; report what they leave behind."""
-    from mini_vllm_labs.grading.labtest.work import left_behind
+    from mini_vllm_labs.grading.plays.work import left_behind
 
     policy = phase13.LeastSlackFirst()
 

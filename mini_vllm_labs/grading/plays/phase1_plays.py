@@ -15,17 +15,17 @@ from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import Preempted, SchedulerOutput
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm_labs.grading.labtest.plain import number, numbers
-from mini_vllm_labs.grading.labtest.scheduling_stand_ins import (
+from mini_vllm_labs.grading.plays.plain import number, numbers
+from mini_vllm_labs.grading.plays.scheduling_stand_ins import (
     MAX_CALLS,
     CallLog,
     CountingMemory,
     ScriptedChunks,
     ScriptedPreemption,
 )
-from mini_vllm_labs.grading.labtest.strict_queue import StrictQueue
-from mini_vllm_labs.grading.labtest.support import fields_of, some_ids, with_a_past
-from mini_vllm_labs.grading.labtest.work import LONG, ROOM, SHORT, left_behind, work_of
+from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
+from mini_vllm_labs.grading.plays.support import fields_of, some_ids, with_a_past
+from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # lines about a call, then the observations after it

@@ -192,7 +192,7 @@ def ends(phase10: ModuleType, block_size: int, saves_ended: bool, stored: Sequen
 
 def leaves(phase10: ModuleType, num_requests: int) -> Seen:
     """Match and end requests, every second one without admission; report what they leave behind."""
-    from mini_vllm_labs.grading.labtest.work import left_behind
+    from mini_vllm_labs.grading.plays.work import left_behind
 
     connector = phase10.BlockStoreConnector(GivenStore({}), 4)
 
@@ -219,7 +219,7 @@ def moves(phase10: ModuleType, stored: Sequence[str], forgets: Mapping[str, str]
     """
     import torch
 
-    from mini_vllm_labs.grading.labtest.device_tensors import OnDevice, on_device
+    from mini_vllm_labs.grading.plays.device_tensors import OnDevice, on_device
 
     number = torch.arange(NUM_CACHES)
     shape = (NUM_CACHES, 2, 1, 3)

@@ -9,11 +9,11 @@ from typing import Any
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm_labs.grading.labtest.counted_text import READS_PER_TOKEN, Work, text_of
-from mini_vllm_labs.grading.labtest.plain import number, numbers
-from mini_vllm_labs.grading.labtest.support import changed, fields_of, make_request, with_a_past
-from mini_vllm_labs.grading.labtest.support import numbers as numbers_in
-from mini_vllm_labs.grading.labtest.work import left_behind, work_of
+from mini_vllm_labs.grading.plays.counted_text import READS_PER_TOKEN, Work, text_of
+from mini_vllm_labs.grading.plays.plain import number, numbers
+from mini_vllm_labs.grading.plays.support import changed, fields_of, make_request, with_a_past
+from mini_vllm_labs.grading.plays.support import numbers as numbers_in
+from mini_vllm_labs.grading.plays.work import left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it

@@ -11,9 +11,9 @@ from mini_vllm.config import Policy
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm_labs.grading.labtest.stand_ins import SharedBlocksKV
-from mini_vllm_labs.grading.labtest.strict_queue import StrictQueue
-from mini_vllm_labs.grading.labtest.support import (
+from mini_vllm_labs.grading.plays.stand_ins import SharedBlocksKV
+from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
+from mini_vllm_labs.grading.plays.support import (
     as_typed,
     fields_of,
     make_request,
@@ -22,7 +22,7 @@ from mini_vllm_labs.grading.labtest.support import (
     with_a_past,
     yes_or_no,
 )
-from mini_vllm_labs.grading.labtest.work import left_behind
+from mini_vllm_labs.grading.plays.work import left_behind
 
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it

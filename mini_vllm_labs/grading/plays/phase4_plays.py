@@ -7,10 +7,10 @@ from types import ModuleType
 from typing import Any
 
 from mini_vllm.core.request import Request
-from mini_vllm_labs.grading.labtest.other_process import after_a_restart, answers_elsewhere, from_another_process
-from mini_vllm_labs.grading.labtest.stand_ins import MANY, RecordingPool, listed
-from mini_vllm_labs.grading.labtest.support import changed, fields_of, ids, make_request, numbers, some_ids, with_a_past
-from mini_vllm_labs.grading.labtest.work import LONG, ROOM, SHORT, left_behind, work_of
+from mini_vllm_labs.grading.plays.other_process import after_a_restart, answers_elsewhere, from_another_process
+from mini_vllm_labs.grading.plays.stand_ins import MANY, RecordingPool, listed
+from mini_vllm_labs.grading.plays.support import changed, fields_of, ids, make_request, numbers, some_ids, with_a_past
+from mini_vllm_labs.grading.plays.work import LONG, ROOM, SHORT, left_behind, work_of
 
 Seen = dict[str, object]  # plain JSON
 Steps = Iterator[str | Seen]  # a call, then the observations after it

@@ -152,7 +152,7 @@ def products(
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from mini_vllm_labs.grading.labtest.device_tensors import OnDevice, on_device
+    from mini_vllm_labs.grading.plays.device_tensors import OnDevice, on_device
 
     class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         number = 0

@@ -136,7 +136,7 @@ def attends(
     """
     import torch
 
-    from mini_vllm_labs.grading.labtest.device_tensors import HOST, OnDevice, on_device
+    from mini_vllm_labs.grading.plays.device_tensors import HOST, OnDevice, on_device
 
     rng, (num_kv_heads, group) = Random(seed), heads
     lengths = [computed + new for computed, new in shares]
@@ -181,7 +181,7 @@ def works(phase12: ModuleType, window: int, block_size: int, num_tokens: Ints) -
     """Decode after few and after many tokens with the same cache; report whether torch makes more after many."""
     import torch
 
-    from mini_vllm_labs.grading.labtest.work import numbers_made
+    from mini_vllm_labs.grading.plays.work import numbers_made
 
     longest, made = cdiv(max(num_tokens), block_size), list[int]()
     cache, query = torch.ones(longest + 1, block_size, 1, 64), torch.ones(1, 1, 64)
