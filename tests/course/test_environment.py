@@ -10,6 +10,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from mini_vllm_labs.classroom.student_edition.wheel import TESTED
+from mini_vllm_labs.upkeep.tested_packages import tested_now
+
 ROOT = Path(__file__).parents[2]
 CONDA_NAMES = {"torch": "pytorch-cpu", "matplotlib": "matplotlib-base", "playwright": "playwright-python"}
 PIN = re.compile(r"[\w.-]+==[\w.]+")
@@ -56,6 +59,11 @@ def test_every_direct_dependency_is_pinned_within_its_bounds() -> None:
 
 def test_the_project_itself_and_cuda_packages_are_not_pinned() -> None:
     assert [name for name in PINS if name.startswith(("mini-vllm", "nvidia", "cuda"))] == []
+
+
+def test_the_wheels_extra_pins_what_every_learner_needs() -> None:
+    wrong = "python -m mini_vllm_labs.upkeep.tested_packages writes the list"
+    assert TESTED.read_text(encoding="utf-8") == tested_now(), wrong
 
 
 SCRIPTS = sorted((ROOT / "mini_vllm_labs").rglob("*.sh"))

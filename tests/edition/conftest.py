@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.classroom.student_edition.edition import compose, write
-from mini_vllm_labs.classroom.student_edition.wheel import build
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -68,5 +68,10 @@ def learner(student: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def wheel(edition: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(edition, tmp_path_factory.mktemp("wheel") / "dist")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a plain `pip install` of the checkout builds."""
+    folder = tmp_path_factory.mktemp("wheel") / "dist"
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(folder)]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(CHECKOUT)], check=True)
+    (built,) = folder.iterdir()
+    return built

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
-from tests.edition.new_learner import NewLearner
+from mini_vllm_labs.runs.starter_status import starter_path
+from tests.edition.new_learner import NewLearner, write_function
 
 SITE = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "site-packages")
 THEIRS = {
@@ -28,6 +29,7 @@ client.execute_interactive(sys.argv[2], timeout=120)
 client.stop_channels()
 manager.shutdown_kernel(now=True)
 """
+LARGE = shutil.ignore_patterns(".venv*", ".git", "build", "embedded_model", "*.gz", "__pycache__", ".mypy_cache")
 OURS = (
     *("bin/mini-vllm", "share/jupyter/kernels/mini-vllm-labs/"),
     *(f"{SITE}/mini_vllm_labs", f"{SITE}/__editable__", f"{SITE}/__pycache__/"),
@@ -116,18 +118,32 @@ def test_a_notebook_of_a_wheels_folder_runs_outside_mini_vllm_lab(others: NewLea
     assert "ename" not in done.stdout
 
 
-@pytest.mark.parametrize("course", ["checkout", "edition"])
-@pytest.mark.parametrize("build", ["wheel", "sdist"])
-def test_a_copy_is_refused_in_a_sentence_before_anything_is_downloaded(student: Path, course: str, build: str) -> None:
-    folder = CHECKOUT if course == "checkout" else student
-    backend = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-index", str(folder)]
+@pytest.mark.parametrize(
+    ("course", "build", "said"),
+    [
+        ("edition", "wheel", "A student edition is not installed as a copy."),
+        ("edition", "sdist", "The sources are not packed"),
+        ("checkout", "sdist", "The sources are not packed"),
+        ("written", "wheel", "starters are not empty: phase 1 clamp."),
+    ],
+)
+def test_a_build_that_would_hold_answers_is_refused_in_a_sentence_before_anything_is_downloaded(
+    request: pytest.FixtureRequest, tmp_path: Path, course: str, build: str, said: str
+) -> None:
+    folder = CHECKOUT
+    if course == "edition":
+        folder = request.getfixturevalue("student")
+    if course == "written":
+        folder = Path(shutil.copytree(CHECKOUT, tmp_path / "written", ignore=LARGE))
+        write_function(starter_path(1, folder), "clamp", folder / "solutions" / "phase1_scheduler_step.py")
+    command = ["-m", "pip", "wheel", "--no-build-isolation", "--no-index", "--wheel-dir", str(tmp_path), str(folder)]
     if build == "sdist":
-        program = "import sys; sys.path.insert(0, sys.argv[1]); import editable_only as it; it.build_sdist('.')"
-        backend = [sys.executable, "-c", program, str(folder / "mini_vllm_labs/upkeep/build_backend")]
-    done = subprocess.run(backend, cwd=folder, capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
-    assert done.returncode == 1
-    assert "python lab.py demo" in said
-    assert ("make wheel" in said) == (course == "checkout")
-    assert "Traceback" not in said
-    assert "Collecting" not in said
+        program = "import sys; sys.path.insert(0, sys.argv[1]); import course_build as it; it.build_sdist('.')"
+        command = ["-c", program, str(folder / "mini_vllm_labs/upkeep/build_backend")]
+    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    printed = done.stdout + done.stderr
+    assert (done.returncode, list(tmp_path.glob("*.whl"))) == (1, [])
+    assert said in printed
+    assert "python lab.py demo" in printed
+    assert "Traceback" not in printed
+    assert "Collecting" not in printed

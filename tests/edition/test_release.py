@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm_labs.classroom.student_edition.edition import compose, leaks, secret_lines, untracked_code, write
+from mini_vllm_labs.classroom.student_edition.edition import compose, leaks, require_tracked_code, secret_lines, write
 from mini_vllm_labs.classroom.student_edition.texts import EDITS, ReleaseError, adapted
 from mini_vllm_labs.runs.starter_status import starter_path
 from tests.course.surface import PHASES, ROOT, solution_path
@@ -107,11 +107,13 @@ def test_a_stray_copy_of_a_solution_is_refused(teacher: Path) -> None:
 
 
 def test_scratch_files_that_git_does_not_know_are_named(learner: Path) -> None:
-    assert untracked_code(learner) == [], "no git, so no warning"
+    require_tracked_code(learner)  # without git it cannot know
     subprocess.run(["git", "init", "-q"], cwd=learner, check=True)
     subprocess.run(["git", "add", "."], cwd=learner, check=True)
+    require_tracked_code(learner)
     (learner / "labs" / "mine.py").write_text("x = 1\n")
-    assert untracked_code(learner) == ["labs/mine.py"]
+    with pytest.raises(ReleaseError, match=r"^untracked: labs/mine\.py\. Commit"):
+        require_tracked_code(learner)
 
 
 def test_a_student_edition_cannot_be_released(student: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import typer.main
 
 from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm_labs.classroom.packages import top_level
 from mini_vllm_labs.cli.main import app
 from mini_vllm_labs.launcher.start import start_parser
 from mini_vllm_labs.runs.starter_status import starter_path
@@ -19,15 +20,7 @@ from tests.course.surface import PHASES, solution_path
 from tests.edition.conftest import clean_environment, module_at
 from tests.edition.released_text import Command, ReleasedText, released_texts
 
-OUR_FOLDERS = (
-    "labs",
-    "mini_vllm",
-    "mini_vllm_labs",
-    "docs",
-    "notebooks",
-    "tests",
-    "solutions",
-)
+OUR_FOLDERS = (*top_level(), "docs", "notebooks")
 NOT_THERE = re.compile(
     r"\bsolutions?/|\bsolution:|LAB_IMPL=solution|\btests/|\bmutants?\b|mini-vllm release|"
     r"\bthe reference(?! counts?\b)|\bteacher's\b"
@@ -153,7 +146,7 @@ def test_only_the_first_page_names_make_which_makes_an_environment(
 ) -> None:
     assert {command.file for command in commands if command.words[0] == "make"} == {"README.md"}
     code = {path for path, content in edition.items() if path.endswith(".py") and OF_MAKE.search(content.decode())}
-    assert code == {"lab.py", "mini_vllm_labs/upkeep/build_backend/editable_only.py"}
+    assert code == {"lab.py", "mini_vllm_labs/upkeep/build_backend/course_build.py"}
 
 
 def test_every_link_and_path_in_the_text_is_there(student: Path, texts: list[ReleasedText]) -> None:
@@ -179,6 +172,7 @@ def test_no_source_names_a_file_that_is_not_there(student: Path, edition: dict[s
 PROGRAM = """
 import json, sys
 from typer.testing import CliRunner
+from mini_vllm_labs.classroom.packages import top_level
 from mini_vllm_labs.cli.main import app
 results = {}
 for line in json.load(sys.stdin):

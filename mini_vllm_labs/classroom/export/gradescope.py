@@ -22,16 +22,14 @@ from mini_vllm_labs.classroom.judge.report import write_whole
 from mini_vllm_labs.classroom.judge.results import GroupResult, PhaseResult
 from mini_vllm_labs.classroom.judge.settings import JudgeSettings
 from mini_vllm_labs.classroom.judge.submission import HandedIn
+from mini_vllm_labs.classroom.packages import top_level
 from mini_vllm_labs.classroom.student_edition.edition import files_of
 from mini_vllm_labs.classroom.worker.text import printable
 
 Visibility = Literal["visible", "after_due_date", "after_published", "hidden"]
 MAX_OUTPUT = 500_000
 SETTINGS_FILE = "judge_settings.json"
-TAKEN = (
-    *("LICENSE", "README.md", "pyproject.toml", "constraints.txt", "lab.py"),
-    *("mini_vllm/", "mini_vllm_labs/", "labs/", "solutions/"),
-)
+TAKEN = ("LICENSE", "README.md", "pyproject.toml", "constraints.txt", "lab.py")
 SCRIPT, FILE = 0o100755 << 16, 0o100644 << 16
 OLDEST = (1980, 1, 1, 0, 0, 0)
 SETUP = Path(__file__).with_name("setup.sh").read_text(encoding="utf-8")
@@ -42,7 +40,8 @@ def compose(settings: JudgeSettings, visibility: Visibility, checkout: Path = CH
     """Return the files of the autograder, path to content. They include the seed and the solutions."""
     kept = {"settings": asdict(settings), "visibility": visibility}
     scripts = {"setup.sh": SETUP, "run_autograder": RUN, SETTINGS_FILE: json.dumps(kept, indent=1) + "\n"}
-    course = {path: (checkout / path).read_bytes() for path in files_of(checkout) if path.startswith(TAKEN)}
+    taken = (*TAKEN, *(f"{name}/" for name in top_level(checkout) if name != "tests"))
+    course = {path: (checkout / path).read_bytes() for path in files_of(checkout) if path.startswith(taken)}
     return {name: text.encode() for name, text in scripts.items()} | course
 
 

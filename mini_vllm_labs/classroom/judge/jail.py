@@ -15,45 +15,19 @@ from pathlib import Path
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.classroom.judge.system_calls import NoFilterError, as_open_file, filter_programs
 from mini_vllm_labs.classroom.judge.visible_files import file_options, folders_above
+from mini_vllm_labs.runs.starter_status import LABS
 
 COURSE = Path("/course")
 FIRST_USER = 1_900_000_000  # user ids from here on are unused
+PLAYS = (
+    *"__init__ strict_queue named_numbers other_process plain scheduling_stand_ins device_tensors".split(),
+    *"earlier_answers moments stand_ins support counted_text work".split(),
+    *(f"phase{phase}_plays" for phase in LABS),
+)
 SEEN = (
-    *(
-        "mini_vllm",
-        "mini_vllm_labs/__init__.py",
-        "mini_vllm_labs/runs/sandbox",
-        "mini_vllm_labs/classroom/__init__.py",
-        "mini_vllm_labs/classroom/worker",
-    ),
-    *(
-        "mini_vllm_labs/grading/labtest/__init__.py",
-        "mini_vllm_labs/grading/labtest/strict_queue.py",
-        "mini_vllm_labs/grading/labtest/named_numbers.py",
-        "mini_vllm_labs/grading/labtest/other_process.py",
-        "mini_vllm_labs/grading/labtest/plain.py",
-        "mini_vllm_labs/grading/labtest/scheduling_stand_ins.py",
-        "mini_vllm_labs/grading/labtest/phase1_plays.py",
-        "mini_vllm_labs/grading/labtest/phase2_plays.py",
-        "mini_vllm_labs/grading/labtest/phase3_plays.py",
-        "mini_vllm_labs/grading/labtest/phase4_plays.py",
-        "mini_vllm_labs/grading/labtest/phase5_plays.py",
-        "mini_vllm_labs/grading/labtest/phase6_plays.py",
-        "mini_vllm_labs/grading/labtest/phase7_plays.py",
-        "mini_vllm_labs/grading/labtest/phase8_plays.py",
-        "mini_vllm_labs/grading/labtest/phase9_plays.py",
-        "mini_vllm_labs/grading/labtest/phase10_plays.py",
-        "mini_vllm_labs/grading/labtest/phase11_plays.py",
-        "mini_vllm_labs/grading/labtest/phase12_plays.py",
-        "mini_vllm_labs/grading/labtest/phase13_plays.py",
-        "mini_vllm_labs/grading/labtest/device_tensors.py",
-        "mini_vllm_labs/grading/labtest/earlier_answers.py",
-        "mini_vllm_labs/grading/labtest/moments.py",
-        "mini_vllm_labs/grading/labtest/stand_ins.py",
-        "mini_vllm_labs/grading/labtest/support.py",
-        "mini_vllm_labs/grading/labtest/counted_text.py",
-        "mini_vllm_labs/grading/labtest/work.py",
-    ),
+    *("mini_vllm", "mini_vllm_labs/__init__.py", "mini_vllm_labs/runs/sandbox"),
+    *("mini_vllm_labs/classroom/__init__.py", "mini_vllm_labs/classroom/worker"),
+    *(f"mini_vllm_labs/grading/labtest/{name}.py" for name in PLAYS),
 )
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",

@@ -11,13 +11,14 @@ from functools import cache
 from glob import glob
 from pathlib import Path
 
+from mini_vllm_labs.classroom.packages import top_level
+
 SYSTEM_LINKS = ("/bin", "/lib", "/lib32", "/lib64")  # into /usr, on most systems
 LINKER_CACHE = "/etc/ld.so.cache"
 LINKED = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 # Binaries that Python (without `_tkinter`, which needs a screen), numpy and torch load.
 BINARIES = ("lib-dynload/[!_]*.so", "lib-dynload/_[!t]*.so", "numpy/**/*.so", "torch/_C*.so", "torch/lib/*.so*")
 UNWINDER = "libgcc_s.so.1"  # glibc loads it when a thread ends
-SECRET_PACKAGES = ("solutions", "labs", "mini_vllm", "mini_vllm_labs", "tests")
 
 
 @cache
@@ -32,7 +33,7 @@ def file_options() -> list[str]:
     for path in outer([*folders, *filter(os.path.exists, files), *linked_libraries(folders)]):
         options += [*folders_above(path), "--ro-bind", os.path.realpath(path), path]
     another_pythons = {f"{folder}/{name}" for folder in folders for name in ("site-packages", "dist-packages")}
-    installed_course = {f"{folder}/{name}" for folder in folders for name in SECRET_PACKAGES}
+    installed_course = {f"{folder}/{name}" for folder in folders for name in top_level()}
     for path in sorted(filter(os.path.isdir, another_pythons - set(folders) | installed_course)):
         options += ["--tmpfs", path, "--remount-ro", path]
     return options

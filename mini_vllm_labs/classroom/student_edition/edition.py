@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.runner.c_starter import unwritten_task
+from mini_vllm_labs.classroom.packages import COURSE, folder_of, for_learners
 from mini_vllm_labs.classroom.student_edition.texts import ReleaseError, adapted
 from mini_vllm_labs.runs.starter_status import LABS, touched_functions, touched_in
 
@@ -52,20 +53,12 @@ def long_lines(text: str) -> Iterator[str]:
             yield normal
 
 
-ROOMS = "bench cli flashcards fresh grading inside_vllm notebook pictures policies runs serving simulation".split()
 PEERS = "vllm_inside vllm_peer openvino_peer llama_cpp_peer".split()
 UPKEEP = ("__init__.py", "build_backend", "peer_environment.py", "tiny_model", *PEERS)
-PACKAGE = (
-    "__init__.py",
-    "colab.py",
-    "unrun_cells.py",
-    *(f"{one}/" for one in ROOMS),
-    *(f"upkeep/{one}" for one in UPKEEP),
-)
-RELEASED = (
-    *("LICENSE", "Makefile", ".gitignore", "constraints.txt", "environment.yml", "postBuild"),
-    *("pyproject.toml", "conftest.py", "lab.py", "labs/", "mini_vllm/", "notebooks/"),
-    *("docs/architecture.md", "docs/pictures/", *(f"mini_vllm_labs/{name}" for name in PACKAGE)),
+ALSO_RELEASED = (
+    *("LICENSE", "Makefile", ".gitignore", "constraints.txt", "environment.yml", "postBuild", "pyproject.toml"),
+    *("conftest.py", "lab.py", "notebooks/", "docs/architecture.md", "docs/pictures/"),
+    *(f"mini_vllm_labs/upkeep/{one}" for one in UPKEEP),
 )
 
 TEMPLATES = "mini_vllm_labs/upkeep/student_edition/"
@@ -78,10 +71,11 @@ def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
     if not (checkout / "solutions").is_dir():
         raise ReleaseError("this checkout has no solutions/: it is a student edition already")
     require_untouched_starters(checkout)
+    released = (*map(folder_of, for_learners(checkout)), *ALSO_RELEASED)
     edition = {
         path: adapted(path, (checkout / path).read_bytes())
         for path in files_of(checkout)
-        if path.startswith(RELEASED) and not path.startswith(KEPT)
+        if (path.startswith(released) or is_shared(path)) and not path.startswith(KEPT)
     }
     templates = checkout / TEMPLATES
     for template in sorted(path for path in templates.rglob("*") if path.is_file()):
@@ -89,6 +83,11 @@ def compose(checkout: Path = CHECKOUT) -> dict[str, bytes]:
     if found := leaks(edition, secret_lines(checkout)):
         raise ReleaseError(f"nothing was written: code of a solution is in {', '.join(found)}")
     return edition
+
+
+def is_shared(path: str) -> bool:
+    """Return whether a file is a module of `mini_vllm_labs` that belongs to none of its packages."""
+    return path.endswith(".py") and path.startswith(folder_of(COURSE)) and path.count("/") == 1
 
 
 def write(edition: Mapping[str, bytes], folder: Path) -> None:
@@ -123,9 +122,13 @@ def require_untouched_starters(checkout: Path) -> None:
         )
 
 
-def untracked_code(checkout: Path = CHECKOUT) -> list[str]:
-    """Return untracked code files in `labs/`, because a scratch file may contain a solution."""
-    return [path for path in _git(checkout, "-o", "labs") or [] if path.endswith((".py", ".c", ".h"))]
+def require_tracked_code(checkout: Path = CHECKOUT) -> None:
+    """Raise `ReleaseError` for untracked code in `labs/`, because a scratch file may contain a solution."""
+    untracked = [path for path in _git(checkout, "-o", "labs") or [] if path.endswith((".py", ".c", ".h"))]
+    if untracked:
+        raise ReleaseError(
+            f"untracked: {', '.join(untracked)}. Commit the files that belong to the course, remove the others"
+        )
 
 
 def files_of(checkout: Path) -> list[str]:

@@ -5,27 +5,19 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping, Set
-from importlib import metadata
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from packaging.markers import Marker
-from packaging.requirements import Requirement
-from packaging.utils import NormalizedName, canonicalize_name
-
 from mini_vllm.assembly.lineup import CHECKOUT
-from mini_vllm.installation import install_command
+from mini_vllm_labs.classroom.packages import COURSE
 from mini_vllm_labs.classroom.student_edition.texts import ReleaseError
 
-PACKAGE = "mini_vllm_labs"
 KERNEL = "mini_vllm_labs/notebook/kernel/"
 SETTINGS = Path(__file__).with_name("wheel.toml")
+TESTED = Path(__file__).with_name("tested.txt")  # what every platform needs, directly or indirectly
 GRADES = ("pytest", "pytest-timeout")  # the part of the extra `test` that `mini-vllm grade` and `pytest labs` need
-PLATFORMS = tuple(
-    {"sys_platform": name, "platform_system": system, "os_name": kind}
-    for name, system, kind in (("linux", "Linux", "posix"), ("darwin", "Darwin", "posix"), ("win32", "Windows", "nt"))
-)
 BUILD = "import sys; from setuptools.build_meta import build_wheel; print(build_wheel(sys.argv[1]))"
 
 
@@ -49,20 +41,19 @@ def build(edition: Mapping[str, bytes], folder: Path) -> Path:
 
 def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
     """Write the source tree from which setuptools builds the wheel."""
-    package = tree / PACKAGE
-    shutil.copytree(CHECKOUT / PACKAGE / "launcher", package / "launcher", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(CHECKOUT / PACKAGE / "__init__.py", package)
+    package = tree / COURSE
+    shutil.copytree(CHECKOUT / COURSE / "launcher", package / "launcher", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(CHECKOUT / COURSE / "__init__.py", package)
     with ZipFile(package / "edition.zip", "w", ZIP_DEFLATED) as archive:
         for path in sorted(edition):
             archive.writestr(ZipInfo(path), edition[path], ZIP_DEFLATED)  # always with the same date
     project = tomllib.loads(edition["pyproject.toml"].decode())["project"]
-    extras = project["optional-dependencies"]
-    needed = [need for need in extras["test"] if need.startswith(tuple(f"{name}>" for name in GRADES))]
+    needed, extras = needed_by_learners(project), project["optional-dependencies"]
     shutil.copy(SETTINGS, tree / "pyproject.toml")
     for path in ("README.md", "LICENSE", *(path for path in edition if path.startswith(KERNEL))):
         (tree / Path(path).name).write_bytes(edition[path])
-    needed += project["dependencies"]
-    extras |= {"tested": tested(needed, edition["constraints.txt"].decode().split())}
+    names, pins = TESTED.read_text(encoding="utf-8").split(), edition["constraints.txt"].decode().split()
+    extras |= {"tested": [pin for pin in pins if pin.partition("==")[0] in names]}
     lists = {"version": [project["version"]], "needed": needed, **extras}
     for name, lines in lists.items():
         (tree / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -71,28 +62,8 @@ def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
         settings.write(f"\n[tool.setuptools.dynamic.optional-dependencies]\n{files}")
 
 
-def tested(needed: Iterable[str], pins: Iterable[str]) -> list[str]:
-    """Return the pins of the packages that every platform needs, directly or indirectly.
-
-    Raises `ReleaseError` if one of them is not installed here, because its requirements are then unknown.
-    """
-    pinned = {canonicalize_name(pin.partition("==")[0]): pin for pin in pins}
-    found, left = set[tuple[NormalizedName, frozenset[str]]](), [Requirement(text) for text in needed]
-    while left:
-        each = left.pop()
-        if (key := (canonicalize_name(each.name), frozenset(each.extras))) in found:
-            continue
-        found.add(key)
-        try:
-            children = [Requirement(text) for text in metadata.requires(each.name) or ()]
-        except metadata.PackageNotFoundError:
-            raise ReleaseError(f"{each.name} is not installed: {install_command('test')}") from None
-        left += [child for child in children if is_for_all(child.marker, {"", *each.extras})]
-    return sorted(pinned[name] for name in {name for name, _ in found} & pinned.keys())
-
-
-def is_for_all(marker: Marker | None, extras: Set[str]) -> bool:
-    """Return whether a marker holds on every platform with at least one of the extras."""
-    return marker is None or all(
-        any(marker.evaluate({**platform, "extra": extra}) for extra in extras) for platform in PLATFORMS
-    )
+def needed_by_learners(project: Mapping[str, Any]) -> list[str]:
+    """Return the requirements of the wheel: those of the project, and of its tests what grading needs."""
+    graded_with = tuple(f"{name}>" for name in GRADES)
+    tools = (need for need in project["optional-dependencies"]["test"] if need.startswith(graded_with))
+    return [*tools, *project["dependencies"]]

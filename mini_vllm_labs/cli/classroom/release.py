@@ -8,9 +8,9 @@ import typer
 
 from mini_vllm.installation import CPU_INDEX
 from mini_vllm_labs.classroom.one_file.compose import write as write_one_file
-from mini_vllm_labs.classroom.student_edition.edition import compose, untracked_code, write
+from mini_vllm_labs.classroom.student_edition.edition import compose, require_tracked_code, write
 from mini_vllm_labs.classroom.student_edition.wheel import build
-from mini_vllm_labs.pictures.terminal.console import fail, friendly, make_console
+from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 
 
 @friendly
@@ -28,8 +28,7 @@ def release(
 
     Starters are copied as they are, and must be untouched.
     """
-    if untracked := untracked_code():
-        fail(f"untracked: {', '.join(untracked)}. Commit the files that belong to the course, remove the others", 2)
+    require_tracked_code()
     edition = compose()
     console = make_console()
     if wheel:

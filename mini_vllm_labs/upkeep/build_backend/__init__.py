@@ -1,1 +1,1 @@
-"""The build backend of this folder: `editable_only.py`, which `pyproject.toml` names."""
+"""The build backend of this folder: `course_build.py`, which `pyproject.toml` names."""

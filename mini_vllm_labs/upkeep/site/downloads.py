@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.classroom.packages import folder_of, in_a_browser
+from mini_vllm_labs.classroom.student_edition.edition import is_shared
 from mini_vllm_labs.upkeep.peer_environment import run_pip
 
 HERE = Path(__file__).parent
@@ -29,13 +31,11 @@ NO_JEDI = {
 }
 BOOT = Path(__file__).with_name("boot.py")
 NAME = "mini_vllm_course"
-FOLDERS = ("mini_vllm/", "mini_vllm_labs/", "labs/")
 FILES = ("conftest.py", "pyproject.toml")
 LEFT_OUT = (  # only a local installation or the build of the site uses these
     "mini_vllm/embedded_model/model.safetensors",
     "mini_vllm/embedded_model/draft/",
     "mini_vllm/embedded_model/adapter/",
-    *(f"mini_vllm_labs/{room}/" for room in ("bench", "inside_vllm", "serving", "upkeep")),
     "mini_vllm_labs/runs/parity/traces",  # and those of later releases
     "labs/phase6_gpu_runner/test_",
 )
@@ -146,7 +146,8 @@ def write_course_wheel(edition: Mapping[str, bytes], folder: Path) -> Path:
 
 
 def belongs(path: str) -> bool:
-    return (path.startswith(FOLDERS) or path in FILES) and not path.startswith(LEFT_OUT)
+    folders = tuple(map(folder_of, in_a_browser()))
+    return (path.startswith(folders) or is_shared(path) or path in FILES) and not path.startswith(LEFT_OUT)
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:

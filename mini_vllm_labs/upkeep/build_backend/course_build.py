@@ -1,0 +1,57 @@
+"""Builds the learners' wheel of a checkout, or an editable install, in which code runs where people edit it.
+
+A plain copy would put packages named `labs` and `solutions` among those of other projects.
+"""
+
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from setuptools.build_meta import (
+    build_editable,
+    get_requires_for_build_editable,
+    prepare_metadata_for_build_editable,
+)
+from setuptools.dist import Distribution
+
+__all__ = ["build_editable", "get_requires_for_build_editable", "prepare_metadata_for_build_editable"]
+
+ROOT = Path(__file__).parents[3]
+IS_CHECKOUT = (ROOT / "mini_vllm_labs" / "classroom").is_dir()
+EDITED_HERE = (
+    "To run the course from its own folder, where you edit it, type there: "
+    "python lab.py demo   (makes .venv; in an environment of yours: pip install -c constraints.txt -e .)"
+)
+
+# setuptools 84 calls `has_data`, which no class defines: editable installs would lack the `data-files`, our kernel.
+Distribution.has_data = Distribution.has_data_files
+
+
+def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:
+    """Return nothing to install first. Exits in a student edition, before pip downloads anything for a copy of it."""
+    if not IS_CHECKOUT:
+        raise SystemExit(f"A student edition is not installed as a copy. {EDITED_HERE}")
+    return []
+
+
+def build_wheel(wheel_directory: str, config_settings: object = None, metadata_directory: object = None) -> str:
+    """Build the learners' wheel and return its name. Exits with the reason if it would contain a solution."""
+    get_requires_for_build_wheel()
+    sys.path.insert(0, str(ROOT))
+    from mini_vllm_labs.classroom.student_edition.edition import compose, require_tracked_code
+    from mini_vllm_labs.classroom.student_edition.texts import ReleaseError
+    from mini_vllm_labs.classroom.student_edition.wheel import build
+
+    try:
+        require_tracked_code(ROOT)
+        return build(compose(ROOT), Path(wheel_directory)).name
+    except ReleaseError as error:
+        raise SystemExit(f"{error}\n{EDITED_HERE}") from None
+
+
+def get_requires_for_build_sdist(config_settings: object = None) -> NoReturn:
+    """Exit: an archive of the sources would contain the solutions."""
+    raise SystemExit(f"The sources are not packed: build a wheel with `pip wheel --no-deps .` {EDITED_HERE}")
+
+
+build_sdist = get_requires_for_build_sdist
