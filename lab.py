@@ -18,13 +18,15 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parent
+ROOT = next(folder for folder in (HERE, *HERE.parents) if (folder / "pyproject.toml").is_file())
+CONSTRAINTS = HERE / "constraints.txt"
 VENV = ROOT / ".venv"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / ".ready"
-SOURCES = (ROOT / "pyproject.toml", ROOT / "constraints.txt")
+SOURCES = (ROOT / "pyproject.toml", CONSTRAINTS)
 
-PIP = ["-m", "pip", "install", "--constraint", "constraints.txt"]
+PIP = ["-m", "pip", "install", "--constraint", CONSTRAINTS.relative_to(ROOT).as_posix()]
 COURSE = [*PIP, "--quiet", "--editable", ".[test,judge,serve,structured]"]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 

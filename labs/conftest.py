@@ -1,7 +1,8 @@
-"""The code under test: each phase of the lineup. `conftest.py` of the project prints whose code it is."""
+"""The code under test, each phase of the lineup, and whose code it is."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -23,8 +24,13 @@ from mini_vllm_labs.grading.labtest.hooks import (  # noqa: F401 (pytest finds i
 )
 from mini_vllm_labs.grading.labtest.recorded import Answers
 from mini_vllm_labs.grading.starter_file import complaint_about_file, complaint_about_import
+from mini_vllm_labs.grading.whose_code import say_whose_code
 from mini_vllm_labs.runs.sandbox.errors import OutOfTime, StarterNotLoadedError
 from mini_vllm_labs.runs.starter_status import lab_folder, starter_path
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    say_whose_code(session.config, Path(__file__).parents[1])
 
 
 def phase_module(phase: int, lineup: Lineup) -> ModuleType:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 PROJECT = "mini-vllm-labs"
 FOLDER = Path(__file__).resolve().parents[1]
+# A folder that `mini-vllm start` has made keeps it in `.setup/`, where a new release brings a newer one.
+PLACES = (FOLDER / ".setup" / "constraints.txt", FOLDER / "constraints.txt")
+CONSTRAINTS = next(filter(Path.is_file, PLACES), PLACES[-1])
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 
@@ -17,7 +20,7 @@ def install_command(extra: str = "") -> str:
     If pip has installed the course, the command names the package, because `pip install -e .` would replace a wheel.
     """
     wanted = f"[{extra}]" if extra else ""
-    return pip_install(*([PROJECT + wanted] if provides(extra) else ["-e", place(".") + wanted]))
+    return pip_install(*([PROJECT + wanted] if provides(extra) else ["-e", place(FOLDER) + wanted]))
 
 
 def pip_install(*requirements: str) -> str:
@@ -25,7 +28,7 @@ def pip_install(*requirements: str) -> str:
 
     It uses double quotes, because every shell understands them, including those of Windows.
     """
-    pins = ["-c", place("constraints.txt")] if (FOLDER / "constraints.txt").is_file() else []
+    pins = ["-c", place(CONSTRAINTS)] if CONSTRAINTS.is_file() else []
     index = ["--extra-index-url", CPU_INDEX] if would_bring_cuda() else []
     words = [*pip(), "install", *pins, *index, *requirements]
     return " ".join(f'"{word}"' if re.search(r"[\[ <>;]", word) else word for word in words)
@@ -40,9 +43,9 @@ def provides(extra: str) -> bool:
     )
 
 
-def place(name: str) -> str:
-    """Return the path of a file of the course: its bare name if the current folder is `FOLDER`."""
-    return name if Path.cwd() == FOLDER else str(FOLDER / name)
+def place(path: Path) -> str:
+    """Return a path of the course: relative if the current folder is `FOLDER`."""
+    return path.relative_to(FOLDER).as_posix() if Path.cwd() == FOLDER else str(path)
 
 
 def pip() -> list[str]:
@@ -54,10 +57,10 @@ def pip() -> list[str]:
 
 def would_bring_cuda() -> bool:
     """Return whether pip would download PyTorch with gigabytes of CUDA on Linux without an NVIDIA driver."""
-    if sys.platform != "linux" or shutil.which("nvidia-smi") or not (FOLDER / "constraints.txt").is_file():
+    if sys.platform != "linux" or shutil.which("nvidia-smi") or not CONSTRAINTS.is_file():
         return False
     try:
         pin = f"torch=={metadata.version('torch').partition('+')[0]}"
     except metadata.PackageNotFoundError:
         return True
-    return pin not in (FOLDER / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return pin not in CONSTRAINTS.read_text(encoding="utf-8").splitlines()

@@ -14,7 +14,7 @@ COURSE = "mini_vllm_labs"
 
 
 def top_level(checkout: Path = CHECKOUT) -> tuple[str, ...]:
-    """Return the packages that have folders of their own in a checkout."""
+    """Return the packages at the top of a checkout."""
     return tuple(settings(checkout)["importlinter"]["root_packages"])
 
 

@@ -19,7 +19,7 @@ from rich.text import Text
 from mini_vllm.assembly.lineup import ALL_NAMES, CHECKOUT, default_lineup_text, parse_lineup
 from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.environment import LAB_IMPL, VARIABLES
-from mini_vllm.installation import PROJECT, install_command, pip_install
+from mini_vllm.installation import CONSTRAINTS, PROJECT, install_command, pip_install
 from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 from mini_vllm_labs.pictures.terminal.learner_lineup import TURNS_ON
 from mini_vllm_labs.runs.starter_status import describe, unwritten_tasks, written_lineup
@@ -56,7 +56,7 @@ class Finding:
 
 
 def all_checks() -> list[Finding]:
-    pinned = read_constraints(CHECKOUT / "constraints.txt")
+    pinned = read_constraints(CONSTRAINTS)
     return [
         check_python(),
         *(check_package(name, pinned, required=True) for name in REQUIRED),

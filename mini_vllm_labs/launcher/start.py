@@ -8,12 +8,15 @@ import argparse
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from zipfile import ZipFile
 
 from mini_vllm_labs.launcher.folder import COMMANDS, COMMANDS_OF_0_2, Changes, FolderError, course_around, start, update
 
+COMPLETION = "_MINI_VLLM_COMPLETE"
+MAX_PATHS = 10
 ARCHIVE = Path(__file__).parents[1] / "edition.zip"
 OUTSIDE = """This is not a folder of the course. The installed package alone runs nothing: your code is in a folder.
   make one      mini-vllm start my-labs
@@ -37,6 +40,8 @@ def run() -> None:
     """Run a command with the code of the folder around the current one."""
     folder = course_around(Path.cwd())
     if folder is None:
+        if COMPLETION in os.environ:  # a shell asks what Tab may complete, and would show the message
+            sys.exit()
         raise FolderError(OUTSIDE)
     if not (folder / COMMANDS).is_file():
         if (folder / COMMANDS_OF_0_2).is_file():
@@ -89,12 +94,20 @@ def told(folder: Path, changes: Changes, *, is_update: bool) -> list[str]:
     """Describe the changes in lines, with the next command to type."""
     lines = [f"{len(changes.written)} files written in {folder.resolve()}."]
     if changes.removed:
-        lines.append(f"Removed, no longer part of the course: {', '.join(changes.removed)}")
+        lines.append(f"Removed, no longer part of the course: {', '.join(by_folder(changes.removed))}")
     for path, ours in changes.kept.items():
         lines.append(f"Yours is kept: {path}. Ours is beside it: {ours}")
     if is_update:
         return [*lines, "Starters and what you have changed are as they were."]
     return [*lines, f"Next: cd {folder}, then `mini-vllm demo`, which says what comes first."]
+
+
+def by_folder(paths: Sequence[str]) -> list[str]:
+    """Return the paths, or if there are many the number in each top folder, such as `cli/ (29)`."""
+    if len(paths) <= MAX_PATHS:
+        return list(paths)
+    counts = Counter(path.partition("/")[0] + "/" if "/" in path else path for path in paths)
+    return [f"{name} ({count})" if name.endswith("/") else name for name, count in sorted(counts.items())]
 
 
 def refused(text: str) -> int:

@@ -45,7 +45,7 @@ def is_for_all(marker: Marker | None, extras: Set[str]) -> bool:
     )
 
 
-def tested_now() -> str:
+def list_now() -> str:
     """Return the list for this checkout and the packages that are installed here."""
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pins = (CHECKOUT / "constraints.txt").read_text(encoding="utf-8").split()
@@ -53,4 +53,4 @@ def tested_now() -> str:
 
 
 if __name__ == "__main__":
-    TESTED.write_text(tested_now(), encoding="utf-8")
+    TESTED.write_text(list_now(), encoding="utf-8")

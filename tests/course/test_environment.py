@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from mini_vllm_labs.classroom.student_edition.wheel import TESTED
-from mini_vllm_labs.upkeep.tested_packages import tested_now
+from mini_vllm_labs.upkeep.tested_packages import list_now
 
 ROOT = Path(__file__).parents[2]
 CONDA_NAMES = {"torch": "pytorch-cpu", "matplotlib": "matplotlib-base", "playwright": "playwright-python"}
@@ -63,7 +63,7 @@ def test_the_project_itself_and_cuda_packages_are_not_pinned() -> None:
 
 def test_the_wheels_extra_pins_what_every_learner_needs() -> None:
     wrong = "python -m mini_vllm_labs.upkeep.tested_packages writes the list"
-    assert TESTED.read_text(encoding="utf-8") == tested_now(), wrong
+    assert TESTED.read_text(encoding="utf-8") == list_now(), wrong
 
 
 SCRIPTS = sorted((ROOT / "mini_vllm_labs").rglob("*.sh"))

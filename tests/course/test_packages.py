@@ -7,7 +7,7 @@ import pytest
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.classroom.packages import COURSE, all_packages, folder_of, in_a_browser, settings, top_level
 from mini_vllm_labs.classroom.student_edition.edition import compose, is_shared
-from mini_vllm_labs.upkeep.site.downloads import FILES, belongs
+from mini_vllm_labs.upkeep.site.downloads import belongs
 
 SETTINGS = settings(CHECKOUT)
 PACKAGES = {COURSE, *all_packages()}
@@ -32,7 +32,7 @@ def test_what_must_repeat_the_list_agrees_with_it() -> None:
 
 
 def test_an_edition_and_the_browsers_lab_have_their_packages_and_no_others() -> None:
-    browser = {path for path in compose() if belongs(path) and path not in FILES and not is_shared(path)}
+    browser = {path for path in compose() if belongs(path) and path != "pyproject.toml" and not is_shared(path)}
     for name in PACKAGES - {COURSE}:
         assert any(path.startswith(folder_of(name)) for path in browser) == (name in in_a_browser()), name
 

@@ -15,6 +15,7 @@ import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.classroom.student_edition.edition import compose, write
+from mini_vllm_labs.classroom.student_edition.learner_folder import arranged
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -52,6 +53,12 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
 @pytest.fixture(scope="session")
 def edition() -> dict[str, bytes]:
     return compose()
+
+
+@pytest.fixture(scope="session")
+def learners_files(edition: dict[str, bytes]) -> dict[str, bytes]:
+    """What `mini-vllm start` writes."""
+    return arranged(edition)
 
 
 @pytest.fixture(scope="session")

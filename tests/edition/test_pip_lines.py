@@ -77,6 +77,10 @@ class Place(NewLearner):
         shim.chmod(0o755)
 
     @property
+    def constraints(self) -> str:
+        return "constraints.txt" if (self.folder / "lab.py").is_file() else ".setup/constraints.txt"
+
+    @property
     def site(self) -> Path:
         return next(self.environment.glob("lib/python3*/site-packages"))
 
@@ -150,7 +154,7 @@ def test_every_extra_that_an_error_names_is_installed_and_the_course_left_alone(
             if need.marker is None or need.marker.evaluate():
                 assert there[name := canonicalize_name(need.name)] == PINS[name], line
     assert place.course() == before
-    assert place.says("install_command", "triton") == 'pip install -c constraints.txt "mini-vllm-labs[triton]"'
+    assert place.says("install_command", "triton") == f'pip install -c {place.constraints} "mini-vllm-labs[triton]"'
 
 
 def test_every_line_of_a_text_runs_where_its_readers_are(place: Place, wheel: Path) -> None:
@@ -201,7 +205,7 @@ def test_pip_is_named_so_that_it_is_the_running_pythons(place: Place) -> None:
     (place.bin / "pip").rename(place.bin / "hidden")
     try:
         for line in (place.says("install_command", "serve"), place.says("pip_install", "playwright")):
-            assert line.startswith(f"{place.bin / 'python'} -m pip install -c constraints.txt ")
+            assert line.startswith(f"{place.bin / 'python'} -m pip install -c {place.constraints} ")
     finally:
         (place.bin / "hidden").rename(place.bin / "pip")
 

@@ -13,6 +13,7 @@ import typer.main
 
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm_labs.classroom.packages import top_level
+from mini_vllm_labs.classroom.student_edition.edition import write
 from mini_vllm_labs.cli.main import app
 from mini_vllm_labs.launcher.start import start_parser
 from mini_vllm_labs.runs.starter_status import starter_path
@@ -33,9 +34,23 @@ STALLS = {  # the handouts say that these end with an error
 }
 
 
+@pytest.fixture(scope="module", params=["repository", "folder"])
+def place(
+    request: pytest.FixtureRequest,
+    student: Path,
+    learners_files: dict[str, bytes],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A repository that a teacher releases, and a folder that `mini-vllm start` writes."""
+    if request.param == "repository":
+        return student
+    write(learners_files, folder := tmp_path_factory.mktemp("started") / "my-labs")
+    return folder
+
+
 @pytest.fixture(scope="module")
-def texts(student: Path) -> list[ReleasedText]:
-    found = released_texts(student)
+def texts(place: Path) -> list[ReleasedText]:
+    found = released_texts(place)
     assert {"README.md", "AGENTS.md", "labs/README.md", "notebooks/00_tour.ipynb"} <= {text.file for text in found}
     return found
 
@@ -114,8 +129,8 @@ def options_of(command: Any) -> set[str]:
     return found
 
 
-def test_every_graded_test_that_is_named_exists(student: Path, commands: list[Command]) -> None:
-    files = [path.name.split("_") for path in student.glob("labs/*/test_task*.py")]
+def test_every_graded_test_that_is_named_exists(place: Path, commands: list[Command]) -> None:
+    files = [path.name.split("_") for path in place.glob("labs/*/test_task*.py")]
     tasks = {f"{task}_{number}" for _, task, number, *_ in files}
     assert len(tasks) > 20
     ours = [command for command in commands if command.words[0] == "pytest" and len(command.words) > 1]
@@ -124,12 +139,13 @@ def test_every_graded_test_that_is_named_exists(student: Path, commands: list[Co
     for command in ours:
         folders = [word for word in command.words[1:] if word.startswith("labs")]
         assert folders, command
-        assert all((student / folder).exists() for folder in folders), command
+        assert all((place / folder).exists() for folder in folders), command
 
 
-def test_make_and_python_find_what_they_are_to_run(student: Path, commands: list[Command]) -> None:
-    targets = set(re.findall(r"^([a-z ]+):", (student / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    lab = module_at(student / "lab.py", "released_lab")
+def test_make_and_python_find_what_they_are_to_run(place: Path, commands: list[Command]) -> None:
+    made = (path.read_text(encoding="utf-8") for path in place.glob("Makefile"))  # a started folder has none
+    targets = {name for text in made for name in re.findall(r"^([a-z ]+):", text, re.MULTILINE)}
+    lab = module_at(next(place.rglob("lab.py")), "released_lab")
     for command in commands:
         match command.words:
             case ["make", target, *_]:
@@ -137,25 +153,26 @@ def test_make_and_python_find_what_they_are_to_run(student: Path, commands: list
             case ["python", "lab.py", name, *_]:
                 assert name in lab.COMMANDS, command
             case ["python", "-m", module, *_]:
-                place = module.replace(".", "/")
-                assert any((student / name).exists() for name in (f"{place}.py", f"{place}/__main__.py")), command
+                file = module.replace(".", "/")
+                assert any((place / name).exists() for name in (f"{file}.py", f"{file}/__main__.py")), command
 
 
-def test_only_the_first_page_names_make_which_makes_an_environment(
-    commands: list[Command], edition: dict[str, bytes]
+def test_only_the_first_page_of_a_repository_names_make_which_makes_an_environment(
+    place: Path, commands: list[Command], edition: dict[str, bytes]
 ) -> None:
-    assert {command.file for command in commands if command.words[0] == "make"} == {"README.md"}
+    pages = {command.file for command in commands if command.words[0] == "make"}
+    assert pages == ({"README.md"} if (place / "Makefile").is_file() else set())
     code = {path for path, content in edition.items() if path.endswith(".py") and OF_MAKE.search(content.decode())}
-    assert code == {"lab.py", "mini_vllm_labs/upkeep/build_backend/course_build.py"}
+    assert code == {"lab.py"}
 
 
-def test_every_link_and_path_in_the_text_is_there(student: Path, texts: list[ReleasedText]) -> None:
+def test_every_link_and_path_in_the_text_is_there(place: Path, texts: list[ReleasedText]) -> None:
     for text in texts:
         for link in text.links:
-            assert (student / text.file).parent.joinpath(link.partition("#")[0]).exists(), f"{text.file}: {link}"
+            assert (place / text.file).parent.joinpath(link.partition("#")[0]).exists(), f"{text.file}: {link}"
         for code in text.inline_code:
             if re.fullmatch(rf"(?:{'|'.join(OUR_FOLDERS)})/[\w./*-]*", code):
-                assert list(student.glob(code.replace("phaseN_", "phase?_").rstrip("/"))), f"{text.file}: {code}"
+                assert list(place.glob(code.replace("phaseN_", "phase?_").rstrip("/"))), f"{text.file}: {code}"
 
 
 def test_no_source_names_a_file_that_is_not_there(student: Path, edition: dict[str, bytes]) -> None:
@@ -173,6 +190,7 @@ PROGRAM = """
 import json, sys
 from typer.testing import CliRunner
 from mini_vllm_labs.classroom.packages import top_level
+from mini_vllm_labs.classroom.student_edition.edition import write
 from mini_vllm_labs.cli.main import app
 results = {}
 for line in json.load(sys.stdin):
@@ -182,9 +200,8 @@ print(json.dumps(results))
 """
 
 
-def test_every_trace_stages_and_generate_command_runs_on_written_starters(
-    student: Path, commands: list[Command], tmp_path: Path
-) -> None:
+def test_every_trace_stages_and_generate_command_runs_on_written_starters(student: Path, tmp_path: Path) -> None:
+    commands = [command for text in released_texts(student) for command in text.commands()]
     folder = Path(shutil.copytree(student, tmp_path / "whole"))
     for phase in PHASES:
         shutil.copy(solution_path(phase), starter_path(phase, folder))

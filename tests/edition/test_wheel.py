@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from mini_vllm_labs.classroom.student_edition.texts import ReleaseError
 from mini_vllm_labs.classroom.student_edition.wheel import build
 from mini_vllm_labs.launcher.folder import MARKER, FolderError, course_around, start, update
+from mini_vllm_labs.launcher.start import by_folder
 from mini_vllm_labs.runs.starter_status import starter_path
 from tests.edition.new_learner import NewLearner
 
@@ -40,14 +42,14 @@ def newcomer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> NewLearne
 
 
 def test_the_wheel_has_the_edition_and_nothing_of_the_course_that_can_be_imported(
-    wheel: Path, edition: dict[str, bytes]
+    wheel: Path, learners_files: dict[str, bytes]
 ) -> None:
     with ZipFile(wheel) as packed:
         names = [name for name in packed.namelist() if ".dist-info/" not in name and ".data/" not in name]
         assert {name.partition("/")[0] for name in names} == {"mini_vllm_labs"}
         metadata = packed.read(next(name for name in packed.namelist() if name.endswith("/METADATA"))).decode()
         with packed.open("mini_vllm_labs/edition.zip") as file, ZipFile(file) as archive:
-            assert {name: archive.read(name) for name in archive.namelist()} == edition
+            assert {name: archive.read(name) for name in archive.namelist()} == learners_files
     for need in ("torch>=", "pytest>=", "pytest-timeout>=", 'fastapi>=0.115; extra == "serve"'):
         assert f"Requires-Dist: {need}" in metadata
 
@@ -65,7 +67,32 @@ def test_from_start_to_the_first_green_task(newcomer: NewLearner) -> None:
     assert f"labs/ of {newcomer.folder}, graded with LAB_IMPL=starter" in green.stdout
     graded = newcomer.types("mini-vllm", "grade", "--phase", "1", at=newcomer.folder / "notebooks")
     assert "10 of 50 points" in graded.stdout, graded.stderr
+    assert newcomer.types("mini-vllm", "hint", "1.1").returncode == 0
+    text = newcomer.types("mini-vllm", "generate", "hello", "--max-tokens", "1")
+    assert "pytest labs/phase1_scheduler_step -m task1_2" in text.stderr
     starter_path(1, newcomer.folder).write_bytes(before)
+
+
+def test_a_learner_who_opens_the_folder_sees_eight_entries_and_where_to_begin(newcomer: NewLearner) -> None:
+    """Also after the commands, the tests and an update have run in it."""
+    assert newcomer.types("python", "-m", "pytest", "-m", "task1_1", at=newcomer.folder / "labs").returncode == 1
+    assert newcomer.types("mini-vllm", "start", "--update").returncode == 0
+    seen = {path.name for path in newcomer.folder.iterdir() if not path.name.startswith(".")}
+    assert seen == {
+        "AGENTS.md",
+        "README.md",
+        "docs",
+        "labs",
+        "mini_vllm",
+        "mini_vllm_labs",
+        "notebooks",
+        "pyproject.toml",
+    }
+    readme = (newcomer.folder / "README.md").read_text(encoding="utf-8")
+    begin = readme.index("## Start here")
+    assert readme.index("](labs/README.md)") > begin
+    assert begin < min(readme.index(later) for later in ("](docs/", "## What you build"))
+    assert not re.search(r"\bmake\b|lab\.py|Binder", readme), "pip has set it up"
 
 
 def test_the_code_that_runs_is_the_folders_also_from_inside_it(newcomer: NewLearner) -> None:
@@ -87,7 +114,14 @@ def test_outside_a_folder_it_says_what_to_type(newcomer: NewLearner) -> None:
     assert "--update" in again.stderr
 
 
-def test_a_killed_start_is_finished_by_the_next(newcomer: NewLearner, edition: dict[str, bytes]) -> None:
+@pytest.mark.parametrize(("place", "found"), [("my-labs/notebooks", "watch"), ("", "")])
+def test_a_shell_completes_in_a_folder_and_is_quiet_outside(newcomer: NewLearner, place: str, found: str) -> None:
+    asked = {"_MINI_VLLM_COMPLETE": "complete_bash", "COMP_WORDS": "mini-vllm wat", "COMP_CWORD": "1"}
+    done = newcomer.types("mini-vllm", at=newcomer.home / place, **asked)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, found, "")
+
+
+def test_a_killed_start_is_finished_by_the_next(newcomer: NewLearner, learners_files: dict[str, bytes]) -> None:
     folder = newcomer.home / "killed"
     program = (
         "import os, signal, sys\nfrom pathlib import Path\nfrom mini_vllm_labs.launcher import folder, start\n"
@@ -99,17 +133,19 @@ def test_a_killed_start_is_finished_by_the_next(newcomer: NewLearner, edition: d
         "    whole(target, content)\n"
         "folder.write_whole = dying\nstart.start_command([sys.argv[2]])\n"
     )
-    for files in ("0", "1", "300", str(len(edition) - 298)):  # the last one: before the last marker
+    for files in ("0", "1", "300", str(len(learners_files) - 298)):  # the last one: before the last marker
         done = newcomer.types("python", "-c", program, files, "killed", at=newcomer.home)
         assert done.returncode == -signal.SIGKILL
     assert newcomer.types("mini-vllm", "start", "killed", at=newcomer.home).returncode == 0
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert left - {MARKER} == set(edition)
-    assert all((folder / path).read_bytes() == content for path, content in edition.items())
+    assert left - {MARKER} == set(learners_files)
+    assert all((folder / path).read_bytes() == content for path, content in learners_files.items())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nothing holds a folder there")
-def test_of_two_starts_at_once_one_wins_and_the_other_says_so(newcomer: NewLearner, edition: dict[str, bytes]) -> None:
+def test_of_two_starts_at_once_one_wins_and_the_other_says_so(
+    newcomer: NewLearner, learners_files: dict[str, bytes]
+) -> None:
     program = "import sys; from mini_vllm_labs.launcher.start import main; sys.argv[1:] = ['start', 'both']; main()"
     command = [str(newcomer.bin / "python"), "-c", program]
     started = [subprocess.Popen(command, cwd=newcomer.home, stderr=subprocess.PIPE, text=True) for _ in range(4)]
@@ -117,7 +153,7 @@ def test_of_two_starts_at_once_one_wins_and_the_other_says_so(newcomer: NewLearn
     assert sorted(process.returncode for process in started) == [0, 2, 2, 2], errors
     known = ("another `mini-vllm start` is writing", "is a folder of the course already")
     assert all(any(words in error for words in known) for error in errors if error), errors
-    assert contents(newcomer.home / "both") == edition
+    assert contents(newcomer.home / "both") == learners_files
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -165,6 +201,27 @@ def test_an_update_brings_a_folder_of_ten_packages_to_one_and_keeps_the_starter(
     assert (folder / STARTER).read_bytes() == b"my scheduler"
     assert {path.relative_to(folder).as_posix() for path in (folder / "course").rglob("*")} == {"course/own.py"}
     assert not (folder / "cli").exists()
+
+
+def test_an_update_of_a_flat_folder_hides_what_sets_up_and_keeps_all_that_is_the_learners(
+    tmp_path: Path, edition: dict[str, bytes], learners_files: dict[str, bytes]
+) -> None:
+    """Until then, `mini-vllm start` wrote the files of a repository, such as `lab.py` and `constraints.txt`."""
+    folder = tmp_path / "mine"
+    start(folder, {**edition, "conftest.py": b"import pytest\n"})
+    mine = {STARTER: b"my scheduler\r\n", ".hints_seen.json": b'{"1.1": 2}', ".watch.json": b"{}"}
+    mine |= {"notebooks/00_tour.predictions.json": b"[]", "Makefile": b"my targets"}
+    edited(folder, mine)
+    changes = update(folder, learners_files)
+    assert contents(folder) == learners_files | mine
+    assert changes.kept == {}, "none of ours is new"
+    removed = {"conftest.py", "constraints.txt", "environment.yml", "lab.py", "LICENSE", "postBuild"}
+    assert set(changes.removed) == removed
+
+
+def test_an_update_says_in_a_line_what_it_removes() -> None:
+    assert by_folder(["a", "b/c"]) == ["a", "b/c"]
+    assert by_folder([*(f"cli/{number}.py" for number in range(29)), "lab.py"]) == ["cli/ (29)", "lab.py"]
 
 
 def test_an_update_to_the_same_edition_says_nothing_of_what_was_written(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
 import yaml
 
 from lab import set_up
+from mini_vllm_labs.classroom.student_edition.edition import write
 from mini_vllm_labs.grading.plan import load_plan
 from mini_vllm_labs.runs.starter_status import starter_path
 from tests.course.surface import solution_path
@@ -46,9 +48,22 @@ def test_it_is_a_workflow(student: Path) -> None:
         assert re.fullmatch(r"actions/[\w-]+@v\d", step.get("uses", "actions/x@v1"))
 
 
-def test_it_installs_as_the_course_does(student: Path) -> None:
-    line = command(student, "Install the course")
-    assert line == "python -c \"import lab; lab.set_up('cpu')\""
+@pytest.mark.parametrize("layout", ["repository", "folder"])
+def test_it_installs_as_the_course_does(
+    layout: str, edition: dict[str, bytes], learners_files: dict[str, bytes], tmp_path: Path
+) -> None:
+    write(edition if layout == "repository" else learners_files, tmp_path / "course")
+    line = command(tmp_path / "course", "Install the course")
+    assert line.startswith('python -c "')
+    shown = line.replace("lab.set_up('cpu')", "print(lab.ROOT, lab.CONSTRAINTS, *lab.PIP)").replace(
+        "python", sys.executable
+    )
+    done = subprocess.run(shown, shell=True, cwd=tmp_path / "course", capture_output=True, text=True, check=True)
+    root, constraints, *pip = map(Path, done.stdout.split())
+    assert (root, constraints, root / pip[-1]) == (tmp_path / "course", constraints, constraints)
+    cache = steps(tmp_path / "course")[1]["with"]["cache-dependency-path"]
+    assert constraints == root / cache
+    assert constraints.read_bytes() == edition["constraints.txt"]
     assert set_up.__annotations__ == {"torch": str, "return": None}
 
 

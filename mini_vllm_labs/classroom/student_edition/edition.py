@@ -57,7 +57,7 @@ PEERS = "vllm_inside vllm_peer openvino_peer llama_cpp_peer".split()
 UPKEEP = ("__init__.py", "build_backend", "peer_environment.py", "tiny_model", *PEERS)
 ALSO_RELEASED = (
     *("LICENSE", "Makefile", ".gitignore", "constraints.txt", "environment.yml", "postBuild", "pyproject.toml"),
-    *("conftest.py", "lab.py", "notebooks/", "docs/architecture.md", "docs/pictures/"),
+    *("lab.py", "notebooks/", "docs/architecture.md", "docs/pictures/"),
     *(f"mini_vllm_labs/upkeep/{one}" for one in UPKEEP),
 )
 

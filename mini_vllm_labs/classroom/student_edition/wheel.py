@@ -1,4 +1,4 @@
-"""Builds the wheel `mini-vllm-labs`: the student edition as one archive, and the launcher that unpacks it."""
+"""Builds the wheel `mini-vllm-labs`: the learner's folder as one archive, and the launcher that unpacks it."""
 
 import shutil
 import subprocess
@@ -12,6 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.classroom.packages import COURSE
+from mini_vllm_labs.classroom.student_edition.learner_folder import MOVED, arranged
 from mini_vllm_labs.classroom.student_edition.texts import ReleaseError
 
 KERNEL = "mini_vllm_labs/notebook/kernel/"
@@ -41,17 +42,17 @@ def build(edition: Mapping[str, bytes], folder: Path) -> Path:
 
 def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
     """Write the source tree from which setuptools builds the wheel."""
-    package = tree / COURSE
+    package, folder = tree / COURSE, arranged(edition)
     shutil.copytree(CHECKOUT / COURSE / "launcher", package / "launcher", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(CHECKOUT / COURSE / "__init__.py", package)
     with ZipFile(package / "edition.zip", "w", ZIP_DEFLATED) as archive:
-        for path in sorted(edition):
-            archive.writestr(ZipInfo(path), edition[path], ZIP_DEFLATED)  # always with the same date
+        for path in sorted(folder):
+            archive.writestr(ZipInfo(path), folder[path], ZIP_DEFLATED)  # always with the same date
     project = tomllib.loads(edition["pyproject.toml"].decode())["project"]
     needed, extras = needed_by_learners(project), project["optional-dependencies"]
     shutil.copy(SETTINGS, tree / "pyproject.toml")
-    for path in ("README.md", "LICENSE", *(path for path in edition if path.startswith(KERNEL))):
-        (tree / Path(path).name).write_bytes(edition[path])
+    for path in ("README.md", MOVED["LICENSE"], *(path for path in folder if path.startswith(KERNEL))):
+        (tree / Path(path).name).write_bytes(folder[path])
     names, pins = TESTED.read_text(encoding="utf-8").split(), edition["constraints.txt"].decode().split()
     extras |= {"tested": [pin for pin in pins if pin.partition("==")[0] in names]}
     lists = {"version": [project["version"]], "needed": needed, **extras}

@@ -1,19 +1,21 @@
 """Sends plain requests to a server, and builds notices for its errors and for missing packages."""
 
 import json as json_format
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from mini_vllm.installation import CONSTRAINTS, FOLDER
 from mini_vllm_labs.notebook.notice import Notice, Remark
 
 NOT_RECORDED = "not_recorded"
 SECONDS = 60.0
 CLIENT = ("openai", "prometheus_client")
 SERVER = (*CLIENT, "fastapi", "uvicorn", "httptools")
-INSTALL = "%pip install -c ../constraints.txt"
+INSTALL = f"%pip install -c {os.path.relpath(CONSTRAINTS, FOLDER / 'notebooks')}"
 
 
 def fetch(address: str, path: str, method: str = "GET", *, json: bool = False) -> Any:

@@ -5,10 +5,41 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 Row = tuple[str, str, str]
 """A command: its name, the function that runs it, as `module:function` in its package, and its help in a sentence."""
+PLAIN = (bool, int, float, str)
+
+
+class Conversion:
+    """Converts a parameter as typer does, but leaves alone what is absent or converted.
+
+    Typer asks pydantic even then, which takes 0.1 s to import.
+    """
+
+    def __init__(self, param: Any) -> None:
+        self._typers, self._type = param.get_runtime_param, param.type_descriptor.annotation
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        is_absent = value is None and not param.multiple and param.nargs == 1
+        if is_absent or (self._type in PLAIN and type(value) is self._type):
+            return value
+        return self._typers().coerce(value, param=param, ctx=ctx)
+
+
+def quick(params: list[Any]) -> list[Any]:
+    """Give parameters our conversion, unless this release of typer has no conversion to replace."""
+    for param in params:
+        if hasattr(param, "get_runtime_param"):
+            ours = Conversion(param)
+            vars(param).setdefault("get_runtime_param", lambda ours=ours: ours)
+    return params
+
+
+class QuickCommand(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return quick(super().get_params(ctx))
 
 
 def load(name: str, target: str) -> Any:
@@ -16,7 +47,7 @@ def load(name: str, target: str) -> Any:
     place, _, function = target.partition(":")
     module = import_module(place)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name, context_settings=getattr(module, "CONTEXT", None))(getattr(module, function))
+    app.command(name, cls=QuickCommand, context_settings=getattr(module, "CONTEXT", None))(getattr(module, function))
     return typer.main.get_command(app)
 
 
@@ -29,12 +60,8 @@ def lazy_app(package: str, groups: Mapping[str, Sequence[Row]], **settings: Any)
             name, listed, rest = super().resolve_command(ctx, args)
             return name, load(name, targets[name]) if name in targets else listed, rest
 
-        def get_help_option(self, ctx: Any) -> Any:
-            # Typer coerces an absent flag with pydantic, which takes 0.1 s to import, unless its default is False.
-            option = super().get_help_option(ctx)
-            if option is not None:
-                option.default = False
-            return option
+        def get_params(self, ctx: Any) -> list[Any]:
+            return quick(super().get_params(ctx))
 
     def listed() -> None: ...
 

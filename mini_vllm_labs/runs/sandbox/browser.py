@@ -15,7 +15,7 @@ from typing import Any
 from mini_vllm_labs.runs.sandbox.errors import OutOfTime
 from mini_vllm_labs.runs.sandbox.frames import is_learners
 
-FORGOTTEN = ("labs", "solutions", "conftest")
+FORGOTTEN = ("labs", "solutions")
 TOOL = 4  # an id of `sys.monitoring` that debuggers and profilers do not use
 # Pyodide reads its interrupt buffer at every fiftieth call or jump. This buffer holds a clock instead of a number.
 CLOCK = """({

@@ -18,9 +18,10 @@ __all__ = ["build_editable", "get_requires_for_build_editable", "prepare_metadat
 
 ROOT = Path(__file__).parents[3]
 IS_CHECKOUT = (ROOT / "mini_vllm_labs" / "classroom").is_dir()
+SETUP = "" if (ROOT / "lab.py").is_file() else ".setup/"
 EDITED_HERE = (
     "To run the course from its own folder, where you edit it, type there: "
-    "python lab.py demo   (makes .venv; in an environment of yours: pip install -c constraints.txt -e .)"
+    f"python {SETUP}lab.py demo   (makes .venv; in an environment of yours: pip install -c {SETUP}constraints.txt -e .)"
 )
 
 # setuptools 84 calls `has_data`, which no class defines: editable installs would lack the `data-files`, our kernel.

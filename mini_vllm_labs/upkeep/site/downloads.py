@@ -31,7 +31,6 @@ NO_JEDI = {
 }
 BOOT = Path(__file__).with_name("boot.py")
 NAME = "mini_vllm_course"
-FILES = ("conftest.py", "pyproject.toml")
 LEFT_OUT = (  # only a local installation or the build of the site uses these
     "mini_vllm/embedded_model/model.safetensors",
     "mini_vllm/embedded_model/draft/",
@@ -147,7 +146,7 @@ def write_course_wheel(edition: Mapping[str, bytes], folder: Path) -> Path:
 
 def belongs(path: str) -> bool:
     folders = tuple(map(folder_of, in_a_browser()))
-    return (path.startswith(folders) or is_shared(path) or path in FILES) and not path.startswith(LEFT_OUT)
+    return (path.startswith(folders) or is_shared(path) or path == "pyproject.toml") and not path.startswith(LEFT_OUT)
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
