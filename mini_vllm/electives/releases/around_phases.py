@@ -21,7 +21,9 @@ class NewerChunks(WrappedChunks):
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         step = self.step
-        token_budget = min(token_budget, step.num_rows_left)
+        num_rows_left = step.num_rows_left
+        if num_rows_left < token_budget:
+            token_budget = num_rows_left
         if token_budget <= 0:
             return 0
         if request.status is RequestStatus.RUNNING:

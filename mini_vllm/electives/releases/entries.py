@@ -25,7 +25,8 @@ class CountedEntries(WrappedPrefixCache):
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
-        self.update_block_hashes(request)
+        if len(request.block_hashes) < num_full_blocks:
+            self.update_block_hashes(request)
         first = self._num_entered.get(request.request_id, num_cached_blocks)
         end = min(num_full_blocks, len(request.block_hashes))
         if end > first:

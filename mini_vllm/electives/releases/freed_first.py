@@ -61,15 +61,17 @@ class FreedFirstPool(CountedPool):
         return taken + super().get_new_blocks(num_blocks - len(taken)) if len(taken) < num_blocks else taken
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        empty = [] if self._freed_together is None else self._freed_together
-        for block_id in block_ids:
-            if self.content is None or self.ref_counts[block_id] > 1 or block_id in self.content:
-                super().free_blocks([block_id])
-            else:
-                del self.ref_counts[block_id]
-                empty.append(block_id)
+        if self.content is None:
+            super().free_blocks(block_ids)
+            return
+        empty = [one for one in block_ids if one not in self.content and self.ref_counts[one] == 1]
+        for block_id in empty:
+            self.ref_counts[block_id] = 0
         if self._freed_together is None:
             self.stack += reversed(empty)
+        else:
+            self._freed_together += empty
+        super().free_blocks([one for one in block_ids if self.ref_counts[one]] if empty else block_ids)
 
     @contextmanager
     def together(self) -> Iterator[None]:

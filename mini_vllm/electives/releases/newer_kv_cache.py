@@ -98,23 +98,24 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         num_free = self.num_free_blocks - (self.num_watermark_blocks if self.step.running else 0)
         tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
         is_held = request.request_id in self.tables
-        num_free_hits = 0 if is_held else sum(self.pool.is_free(block_id) for table in tables for block_id in table)
-        num_reserved = self._num_reserved(request) if self.reserves or is_load else 0
+        num_reserved = self._num_reserved(request) if self.step.prompts and (self.reserves or is_load) else 0
+        num_needed = self._num_missing(tables, num_tokens, is_capped=False)
+        if is_load and self.rules.loads_leave_room:
+            num_needed += num_reserved
         if self.reserves:
             num_known = min(request.num_tokens, self.max_model_len)
-            num_needed = self._num_missing(tables, num_known, is_capped=True) + num_free_hits
-            if num_needed + num_reserved > num_free:
-                return False
-        if is_load and self.rules.loads_leave_room:
-            num_free -= num_reserved
-        return self._num_missing(tables, num_tokens, is_capped=False) + num_free_hits <= num_free
+            num_needed = max(num_needed, self._num_missing(tables, num_known, is_capped=True) + num_reserved)
+        if is_held or num_needed + sum(map(len, tables)) <= num_free:
+            return num_needed <= num_free
+        num_free_hits = sum(self.pool.is_free(block_id) for table in tables for block_id in table)
+        return num_needed + num_free_hits <= num_free
 
     def _num_missing(self, tables: Tables, num_tokens: int, *, is_capped: bool) -> int:
-        num_blocks = cdiv(num_tokens, self.block_size)
-        return sum(
-            max(0, (num_blocks if most is None or not is_capped else min(num_blocks, most)) - len(table))
-            for table, most in zip(tables, self.most_blocks, strict=True)
-        )
+        num_blocks, num_missing = cdiv(num_tokens, self.block_size), 0
+        for table, most in zip(tables, self.most_blocks, strict=True):
+            num_wanted = min(num_blocks, most) if is_capped and most is not None else num_blocks
+            num_missing += max(0, num_wanted - len(table))
+        return num_missing
 
     def _num_reserved(self, request: Request) -> int:
         """Return how many blocks other admitted prompts still need.
@@ -140,10 +141,13 @@ def allocate_table(
 ) -> list[list[int]] | None:
     """Extend the only table of a model without windows. Returns None if blocks are short. See `AllocateGroups`."""
     (table,) = tables
-    num_needed = max(0, num_blocks - len(table))
-    if num_needed + (0 if pin is None else sum(map(pool.is_free, table))) > pool.num_free_blocks:
+    num_needed, num_free = max(0, num_blocks - len(table)), pool.num_free_blocks
+    # The free blocks of a hit are counted only where they decide, as in phase 2.
+    if num_needed > num_free:
         return None
     if pin is not None:
+        if num_needed + len(table) > num_free and num_needed + sum(map(pool.is_free, table)) > num_free:
+            return None
         pin(table)
     new_blocks = pool.get_new_blocks(num_needed)
     table += new_blocks

@@ -102,6 +102,8 @@ class StepState:
 
     def clamp(self, inner: Clamp) -> Clamp:
         """Return phase 1's `clamp` with this step's threshold; a lone request has no threshold."""
+        if not self.config.long_prefill_token_threshold and not self.speculative:
+            return inner
 
         def clamp(num_new: int, budget: int, threshold: int) -> int:
             if threshold and self.rules.threshold_spares_lone_request:
@@ -124,6 +126,8 @@ class StepState:
             self.deferred.discard(request_id)
             if num_after < request.num_tokens:
                 self.prompts[request_id] = request
+        if not self.num_drafts:
+            return
         # Its drafts are useful unless the step computes part of a prompt or surely samples the last token.
         num_outputs = request.num_output_tokens + 1 + (request.num_output_placeholders > 0)
         is_last = num_outputs >= request.sampling_params.max_tokens

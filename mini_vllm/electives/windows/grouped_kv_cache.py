@@ -124,7 +124,7 @@ class CountedPool:
 
     def __init__(self, inner: WholeBlockPool, num_gpu_blocks: int) -> None:
         self.inner = inner
-        self.ref_counts: dict[int, int] = {}
+        self.ref_counts = [0] * num_gpu_blocks
         self.free_ids = dict.fromkeys(range(1, num_gpu_blocks))
 
     @property
@@ -143,15 +143,22 @@ class CountedPool:
 
     def touch(self, block_id: int) -> None:
         self.inner.touch(block_id)
-        self.free_ids.pop(block_id, None)
-        self.ref_counts[block_id] = self.ref_counts.get(block_id, 0) + 1
+        self.touched([block_id])
+
+    def touched(self, block_ids: Sequence[int]) -> None:
+        """Count one more holder of each block; phase 2's pool was told already."""
+        for block_id in block_ids:
+            self.ref_counts[block_id] += 1
+        if not self.free_ids.keys().isdisjoint(block_ids):
+            for block_id in block_ids:
+                self.free_ids.pop(block_id, None)
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
         self.inner.free_blocks(block_ids)
+        counts = self.ref_counts
         for block_id in block_ids:
-            self.ref_counts[block_id] -= 1
-            if not self.ref_counts[block_id]:
-                del self.ref_counts[block_id]
+            counts[block_id] -= 1
+            if not counts[block_id]:
                 self.free_ids[block_id] = None
 
 
@@ -211,7 +218,7 @@ class GroupedKVCacheManager:
         num_tokens = num_computed_tokens + num_new_tokens
         num_blocks = cdiv(num_tokens + num_lookahead_tokens, self.block_size)
         tables = self._hit_tables(request, hit_blocks) if held is None else held
-        pin = partial(self.layered_cache.pin, request, pool=self.pool) if held is None else None
+        pin = partial(self._pin, request) if held is None else None
         new_blocks = self.functions.allocate_groups(tables, num_blocks, self.pool, pin)
         if new_blocks is None:
             return None
@@ -222,6 +229,10 @@ class GroupedKVCacheManager:
         if num_full > num_cached:
             self.layered_cache.cache_full_blocks(request, tables[0], num_cached, num_full)
         return new_blocks[0]
+
+    def _pin(self, request: Request, block_ids: list[int]) -> None:
+        self.layered_cache.pin(request, block_ids, self.pool.inner)
+        self.pool.touched([one for one in block_ids if one != NULL_BLOCK_ID] if self.grouped else block_ids)
 
     def _leave_window(self, request: Request, table: list[int], window: int) -> None:
         num_certain_tokens = request.num_computed_tokens - self.num_uncertain_tokens
@@ -234,9 +245,11 @@ class GroupedKVCacheManager:
 
     def free(self, request: Request, num_computed_tokens: int) -> None:
         for table in self.tables.pop(request.request_id, ()):
-            held = [block_id for block_id in table[::-1] if block_id != NULL_BLOCK_ID]
-            uncomputed = table[num_computed_tokens // self.block_size :]
-            self.layered_cache.drop_uncomputed([block_id for block_id in uncomputed if block_id != NULL_BLOCK_ID])
+            held, uncomputed = table[::-1], table[num_computed_tokens // self.block_size :]
+            if NULL_BLOCK_ID in table:
+                held, uncomputed = ([one for one in ids if one != NULL_BLOCK_ID] for ids in (held, uncomputed))
+            if uncomputed:
+                self.layered_cache.drop_uncomputed(uncomputed)
             self.pool.free_blocks(held)
 
     def block_ids(self, request_id: str) -> list[int]:
@@ -250,4 +263,4 @@ class GroupedKVCacheManager:
         return list(self.pool.free_ids)
 
     def ref_counts(self) -> dict[int, int]:
-        return dict(self.pool.ref_counts)
+        return {block_id: count for block_id, count in enumerate(self.pool.ref_counts) if count}
