@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from mini_vllm.assembly.elective_parts import Electives
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.newer_release import newer_kv_cache
 from mini_vllm.assembly.parts import (
     block_pool_for,
     chunk_policy_for,
@@ -24,10 +24,12 @@ from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.electives.gates.connector import KVConnector
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
-from mini_vllm.electives.releases.step_state import StepState
 from mini_vllm.electives.windows.grouped_kv_cache import CountedPool, GroupedKVCacheManager, GroupedPrefixCache
 from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions, require_window_functions
 from mini_vllm.release_rules import RELEASES
+
+if TYPE_CHECKING:
+    from mini_vllm.electives.releases.step_state import StepState
 
 
 def build_scheduler(
@@ -55,7 +57,6 @@ def build_scheduler(
     orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority
     if policy is not None:  # with "fcfs" phase 3 preempts the last of a list, and the policy orders the list
         config = replace(config, policy="fcfs")
-    is_newer = config.vllm != RELEASES[0]
     functions = scheduling_functions_for(lineup.scheduler)
     layers = SchedulerLayers(config, lineup, electives, on_evict, make_connector, policy, clock, images_have_places)
     cache_layers, part_layers = layers.around_prefix_cache(), layers.around_parts()
@@ -63,13 +64,14 @@ def build_scheduler(
     states: list[StepState] = []
 
     def make_parts() -> SchedulerParts:
-        step = StepState(config) if is_newer else None
-        if step is not None:
-            step.pause_state = states.pop().pause_state if states else step.pause_state  # a restart ends no pause
-            states.append(step)
         kv: KVCacheManager
         groups: GroupedKVCacheManager | None
-        if step is not None:
+        step = None
+        if config.vllm != RELEASES[0]:
+            # Local, because 0.13.0's rules, the default, need none of its ten modules.
+            from mini_vllm.assembly.newer_release import new_step_state, newer_kv_cache
+
+            step = new_step_state(config, states)
             kv = groups = newer_kv_cache(step, lineup, windows, electives.windows, cache_layers)
             prefix_cache = groups.layered_cache
         elif list(windows) == [None]:

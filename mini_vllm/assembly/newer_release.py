@@ -1,19 +1,36 @@
-"""Builds the KV cache manager of a scheduler with rules after vLLM 0.13.0, over phase 2's pool."""
+"""Builds the parts of a scheduler with rules after vLLM 0.13.0."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.parts import block_pool_for, prefix_cache_for
-from mini_vllm.assembly.scheduler_layers import CacheLayer, wrapped
+from mini_vllm.assembly.parts import block_pool_for, prefix_cache_for, request_queue_for
+from mini_vllm.assembly.scheduler_layers import CacheLayer, ChangedGates, wrapped
+from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import PrefixCache
+from mini_vllm.core.scheduler_parts import SchedulerParts
+from mini_vllm.electives.async_scheduling import AsyncScheduling
+from mini_vllm.electives.gates.gated import AdmissionGates
+from mini_vllm.electives.releases.around_phases import NewerChunks, NewerFunctions, NewerPreemption, SharesCounted
 from mini_vllm.electives.releases.entries import CountedEntries
 from mini_vllm.electives.releases.freed_first import FreedFirstPool, KnownContent
+from mini_vllm.electives.releases.holders_first import HoldersFirst
+from mini_vllm.electives.releases.newer_ahead import NewerSpeculation, NewerTokensAhead
 from mini_vllm.electives.releases.newer_kv_cache import WITHOUT_WINDOWS, NewerKVCacheManager
 from mini_vllm.electives.releases.retention import RetainedWindows
 from mini_vllm.electives.releases.step_state import StepState
+from mini_vllm.electives.speculation import Speculation
 from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions, require_window_functions
 from mini_vllm.electives.wrappers import WrappedPrefixCache
+
+
+def new_step_state(config: EngineConfig, states: list[StepState]) -> StepState:
+    """Return a new state and keep it in `states` in place of the last one. A restart ends no pause."""
+    step = StepState(config)
+    step.pause_state = states.pop().pause_state if states else step.pause_state
+    states.append(step)
+    return step
 
 
 def newer_kv_cache(
@@ -47,6 +64,56 @@ def newer_kv_cache(
         content if step.rules.freed_without_content_first else None,
     )
     return NewerKVCacheManager(step, functions, pool, windows, prefix_cache, grouped, tables, _entries_in(prefix_cache))
+
+
+def newer_tokens_ahead(
+    parts: SchedulerParts, speculation: Speculation | None, async_scheduling: AsyncScheduling | None
+) -> NewerTokensAhead:
+    """Build the tokens ahead of phases 7 and 8."""
+    step = _step_of(parts)
+    newer = NewerSpeculation(speculation, step) if speculation else None
+    return NewerTokensAhead(
+        step, newer, async_scheduling, chunks=parts.chunks, kv=parts.kv, prefix_cache=parts.prefix_cache
+    )
+
+
+def newer_waiting(parts: SchedulerParts, lineup: Lineup, *, has_transfers: bool) -> tuple[SchedulerParts, ChangedGates]:
+    """Return the parts with the waiting queues that the gates shall use, and what the gates count."""
+    step, changed = _step_of(parts), ChangedGates()
+    if step.rules.block_holders_first and has_transfers:
+        step.holders = HoldersFirst(request_queue_for(lineup.preemption, step.config), parts.waiting)
+        parts = replace(parts, waiting=step.holders)
+    step.defers_frees = step.rules.blocks_in_flight_stay and has_transfers and step.config.async_scheduling
+    if step.rules.images_are_passed_over:
+        changed["num_tokens_left"] = step.num_tokens_left
+    if step.rules.running_adapters_count:
+        changed["counted"] = lambda: step.running
+    return parts, changed
+
+
+def use_step_state(gates: AdmissionGates, parts: SchedulerParts) -> None:
+    """Let the gates keep their lists of requests in the state of the step."""
+    step = _step_of(parts)
+    gates.waiting.deferred, gates.leaving = step.deferred, step.leaving
+
+
+def with_newer_chunks(parts: SchedulerParts) -> SchedulerParts:
+    """Add the limits on a request's tokens to those of phase 5."""
+    return replace(parts, chunks=NewerChunks(parts.chunks, _step_of(parts)))
+
+
+def with_newer_steps(parts: SchedulerParts) -> SchedulerParts:
+    """Add the outermost layer: step limits, victims and the record of the plan."""
+    step = _step_of(parts)
+    processed = parts.gates.processed if isinstance(parts.gates, AdmissionGates) else None
+    functions = NewerFunctions(parts.functions, step, processed).functions
+    preemption = NewerPreemption(parts.preemption, step)
+    return replace(parts, functions=functions, preemption=preemption, kv=SharesCounted(parts.kv, step))
+
+
+def _step_of(parts: SchedulerParts) -> StepState:
+    assert isinstance(parts.release, StepState)
+    return parts.release
 
 
 def _entries_in(prefix_cache: PrefixCache) -> CountedEntries:

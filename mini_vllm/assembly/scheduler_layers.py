@@ -2,6 +2,8 @@
 
 A `CacheLayer` changes which blocks are found; it wraps the prefix cache before phase 2 receives it. A `Layer` wraps any
 parts, including phase 1's functions. A different release of vLLM's scheduler is a `Layer`.
+
+`newer_release` is imported where it is used, because 0.13.0's rules, the default, need none of its ten modules.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +12,7 @@ from typing import TypedDict
 
 from mini_vllm.assembly.elective_parts import Electives
 from mini_vllm.assembly.lineup import Lineup
-from mini_vllm.assembly.parts import hash_block_for, request_queue_for
+from mini_vllm.assembly.parts import hash_block_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request
@@ -23,11 +25,6 @@ from mini_vllm.electives.gates.kv_transfers import KVTransfers
 from mini_vllm.electives.policy.policy_step import PolicyScheduling
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.electives.prefix_caches import DelayedCommits, ImagesInHashes, ObservedPrefixCache, SkippablePrefixCache
-from mini_vllm.electives.releases.around_phases import NewerChunks, NewerFunctions, NewerPreemption, SharesCounted
-from mini_vllm.electives.releases.entries import CountedEntries, LookaheadHashes
-from mini_vllm.electives.releases.holders_first import HoldersFirst
-from mini_vllm.electives.releases.newer_ahead import NewerSpeculation, NewerTokensAhead
-from mini_vllm.electives.releases.step_state import StepState
 from mini_vllm.electives.tokens_ahead import TokensAhead
 from mini_vllm.release_rules import RELEASES, rules_of
 
@@ -35,7 +32,7 @@ CacheLayer = Callable[[PrefixCache], PrefixCache]
 Layer = Callable[[SchedulerParts], SchedulerParts]
 
 
-class _ChangedGates(TypedDict, total=False):
+class ChangedGates(TypedDict, total=False):
     """Optional arguments of `AdmissionGates` under a release after 0.13.0."""
 
     num_tokens_left: Callable[[], int]
@@ -67,7 +64,7 @@ class SchedulerLayers:
             (self.caches, SkippablePrefixCache),
             (self.on_evict is not None, self._observed),
             (self._hash_lookahead > 0, self._with_lookahead_hashes),
-            (self.config.vllm != RELEASES[0], CountedEntries),
+            (self.config.vllm != RELEASES[0], _with_counted_entries),
             (self.make_connector is not None, DelayedCommits),
         ]
         return [layer for is_asked, layer in asked if is_asked]
@@ -110,6 +107,8 @@ class SchedulerLayers:
         return speculative.prefill_lookahead if rules_of(self.config.vllm).hash_covers_next_token else 0
 
     def _with_lookahead_hashes(self, inner: PrefixCache) -> PrefixCache:
+        from mini_vllm.electives.releases.entries import LookaheadHashes
+
         hash_block = hash_block_for(self.lineup.prefix_cache)
         assert hash_block is not None
         return LookaheadHashes(inner, hash_block, self.config.block_size, self._hash_lookahead)
@@ -128,16 +127,10 @@ class SchedulerLayers:
     def _with_tokens_ahead(self, parts: SchedulerParts) -> SchedulerParts:
         """Add phases 7 and 8, which plan steps with tokens that are not known yet."""
         speculation, async_scheduling = self.electives.make_speculation(), self.electives.make_async_scheduling()
-        if isinstance(parts.release, StepState):
-            newer = NewerSpeculation(speculation, parts.release) if speculation else None
-            ahead: TokensAhead = NewerTokensAhead(
-                parts.release,
-                newer,
-                async_scheduling,
-                chunks=parts.chunks,
-                kv=parts.kv,
-                prefix_cache=parts.prefix_cache,
-            )
+        if parts.release is not None:
+            from mini_vllm.assembly.newer_release import newer_tokens_ahead
+
+            ahead: TokensAhead = newer_tokens_ahead(parts, speculation, async_scheduling)
         else:
             ahead = TokensAhead(
                 speculation,
@@ -159,22 +152,14 @@ class SchedulerLayers:
         kinds = [GrammarGate(), *self._gates_of_phase_11()]
         if self._prefill_lookahead > 1:
             kinds.append(LookaheadGate(self._prefill_lookahead))
-        changed: _ChangedGates = {}
-        if isinstance(step := parts.release, StepState):
-            if step.rules.block_holders_first and transfers is not None:
-                holders = request_queue_for(self.lineup.preemption, self.config)
-                step.holders = HoldersFirst(holders, parts.waiting)
-                parts = replace(parts, waiting=step.holders)
-            step.defers_frees = (
-                step.rules.blocks_in_flight_stay and transfers is not None and self.config.async_scheduling
-            )
-            if step.rules.images_are_passed_over:
-                changed["num_tokens_left"] = step.num_tokens_left
-            if step.rules.running_adapters_count:
-                changed["counted"] = lambda: step.running
+        changed: ChangedGates = {}
+        if parts.release is not None:
+            from mini_vllm.assembly.newer_release import newer_waiting, use_step_state
+
+            parts, changed = newer_waiting(parts, self.lineup, has_transfers=transfers is not None)
         gates = AdmissionGates(kinds, transfers, waiting=parts.waiting, chunks=parts.chunks, kv=parts.kv, **changed)
-        if isinstance(step, StepState):
-            gates.waiting.deferred, gates.leaving = step.deferred, step.leaving
+        if parts.release is not None:
+            use_step_state(gates, parts)
         return replace(parts, gates=gates, waiting=gates.waiting, chunks=gates.chunks, kv=gates.kv)
 
     def _gates_of_phase_11(self) -> list[Gate]:
@@ -196,16 +181,19 @@ def wrapped(prefix_cache: PrefixCache, layers: Sequence[CacheLayer]) -> PrefixCa
     return prefix_cache
 
 
+def _with_counted_entries(inner: PrefixCache) -> PrefixCache:
+    from mini_vllm.electives.releases.entries import CountedEntries
+
+    return CountedEntries(inner)
+
+
 def _with_newer_chunks(parts: SchedulerParts) -> SchedulerParts:
-    """Add the limits of a release after 0.13.0 on a request's tokens to those of phase 5."""
-    assert isinstance(parts.release, StepState)
-    return replace(parts, chunks=NewerChunks(parts.chunks, parts.release))
+    from mini_vllm.assembly.newer_release import with_newer_chunks
+
+    return with_newer_chunks(parts)
 
 
 def _with_newer_steps(parts: SchedulerParts) -> SchedulerParts:
-    """Add the outermost layer of a release after 0.13.0: step limits, victims and the record of the plan."""
-    assert isinstance(parts.release, StepState)
-    step, preemption = parts.release, NewerPreemption(parts.preemption, parts.release)
-    processed = parts.gates.processed if isinstance(parts.gates, AdmissionGates) else None
-    functions = NewerFunctions(parts.functions, step, processed).functions
-    return replace(parts, functions=functions, preemption=preemption, kv=SharesCounted(parts.kv, step))
+    from mini_vllm.assembly.newer_release import with_newer_steps
+
+    return with_newer_steps(parts)
