@@ -180,7 +180,7 @@ def rules_of(release: str) -> ReleaseRules:
     """Return the rules of a release. Raises `ValueError` with the known releases for any other."""
     if release not in RELEASES:
         raise ValueError(f"vllm must be one of the releases {', '.join(RELEASES)}; got {release!r}")
-    return ReleaseRules(**{one.name: _number(one.metadata["since"]) <= _number(release) for one in rules()})
+    return ReleaseRules(**{one.name: number(one.metadata["since"]) <= number(release) for one in rules()})
 
 
 def rules() -> tuple[Field[bool], ...]:
@@ -188,17 +188,24 @@ def rules() -> tuple[Field[bool], ...]:
     return fields(ReleaseRules)
 
 
+def change(name: str) -> str:
+    """Describe what changed in the rule `name`, since when and why. Raises `KeyError` for a name that is no rule."""
+    rule = {one.name: one for one in rules()}[name].metadata
+    return f"vLLM {RELEASES[0]}: {rule['before']}. Since {rule['since']}: {rule['now']}. Why: {rule['why']}."
+
+
 def require_known(release: str, settings: object) -> None:
     """Raise `ValueError` if a setting of `SETTINGS` is not None and the release does not know it."""
     for name, setting in SETTINGS.items():
         value = getattr(settings, name, None)
-        if value is not None and _number(setting.since) > _number(release):
+        if value is not None and number(setting.since) > number(release):
             raise ValueError(
                 f"vLLM {release} does not know {name}, which is {value!r}: it exists since {setting.since}. "
                 f"Leave it None, or take a later release (vllm={RELEASES[-1]!r})"
             )
 
 
-def _number(release: str) -> tuple[int, int]:
+def number(release: str) -> tuple[int, int]:
+    """Return a release's major and minor number, to compare releases."""
     major, minor = release.split(".")[:2]
     return int(major), int(minor)

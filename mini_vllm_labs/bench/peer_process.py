@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.release_rules import RELEASES
 from mini_vllm_labs.bench.backend import ALL_GREEDY, BackendSettings, Load, OnProgress, ServedRound, require_complete
 from mini_vllm_labs.bench.case import PeerError as PeerError
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
@@ -23,19 +24,23 @@ LLAMA_CPP_PYTHON = CHECKOUT / ".venv-llama-cpp" / BINARIES / "python"
 VLLM_PYTHON = CHECKOUT / ".venv-vllm" / BINARIES / "python"
 TRANSFORMERS = ("transformers-continuous", "transformers-static", "transformers-one-by-one")
 BACKENDS = ("mini-vllm", *TRANSFORMERS, OPENVINO, LLAMA_CPP)
-
-
 PEERS = "python -m mini_vllm_labs.upkeep"
 
 
-def why_missing(name: str) -> str | None:
-    """Return why a backend cannot run here; None if it can."""
+def vllm_python(release: str = RELEASES[0]) -> Path:
+    """Return the Python of the environment with this release of vLLM, which may not exist yet."""
+    return VLLM_PYTHON if release == RELEASES[0] else CHECKOUT / f".venv-vllm-{release}" / BINARIES / "python"
+
+
+def why_missing(name: str, release: str = RELEASES[0]) -> str | None:
+    """Return why a backend cannot run here; None if it can. `release` is vLLM's."""
     if name == OPENVINO and not OPENVINO_PYTHON.exists():
         return f"OpenVINO GenAI has no environment here; `{PEERS}.openvino_peer` makes one (about 2 GB)"
     if name == LLAMA_CPP and not LLAMA_CPP_PYTHON.exists():
         return f"llama.cpp has no environment here; `{PEERS}.llama_cpp_peer` builds one (15 minutes, 170 MB)"
-    if name == VLLM and not VLLM_PYTHON.exists():
-        return f"vLLM's scheduler has no environment here; `{PEERS}.vllm_peer` makes one (about 300 MB)"
+    if name == VLLM and not vllm_python(release).exists():
+        command = f"{PEERS}.vllm_peer" if release == RELEASES[0] else f"{PEERS}.vllm_peer {release}"
+        return f"vLLM {release}'s scheduler has no environment here; `{command}` makes one (about 300 MB)"
     return None
 
 

@@ -17,6 +17,7 @@ from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig, Policy
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.release_rules import RELEASES
 from mini_vllm.sampling_params import SamplingParams
 from mini_vllm_labs.bench.case import Case, Measured, Quantity, in_turns
 
@@ -46,10 +47,10 @@ class Maker:
     num_free_blocks: Callable[[Any], int]
 
 
-def ours(lineup: Lineup) -> Maker:
-    """Return the maker of a lineup's scheduler."""
+def ours(lineup: Lineup, release: str = RELEASES[0]) -> Maker:
+    """Return the maker of a lineup's scheduler that decides by the rules of a vLLM release."""
     return Maker(
-        partial(empty_scheduler, lineup),
+        partial(empty_scheduler, lineup, vllm=release),
         partial(SamplingParams, ignore_eos=True),
         Request,
         lambda step: {request_id: [5] for request_id in step.num_scheduled_tokens},
@@ -172,6 +173,7 @@ def empty_scheduler(
     max_model_len: int = MAX_MODEL_LEN,
     policy: Policy = "fcfs",
     windows: Sequence[int | None] = (None,),
+    vllm: str = RELEASES[0],
 ) -> Scheduler:
     config = EngineConfig(
         max_num_seqs=max_num_seqs,
@@ -180,6 +182,7 @@ def empty_scheduler(
         num_gpu_blocks=num_blocks or NUM_BLOCKS,
         block_size=BLOCK_SIZE,
         policy=policy,
+        vllm=vllm,
     )
     return build_scheduler(config, lineup, windows=windows)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mini_vllm import parse_lineup
+from mini_vllm.release_rules import RELEASES
 from mini_vllm_labs.bench import peer_process, scheduler, scheduling
 from mini_vllm_labs.bench.scheduling import Decoding, admit, beside, ours
 from mini_vllm_labs.pictures.terminal.progress import unreported
@@ -49,18 +50,29 @@ def test_schedulers_that_do_different_work_are_not_compared(monkeypatch: pytest.
         admit(replace(MAKER, scheduler=lambda size, budget: MAKER.scheduler(size - 1, budget)), 8, 0)
 
 
-def test_decodes_arrivals_and_admissions_are_measured_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("release", RELEASES)
+def test_decodes_arrivals_and_admissions_are_measured_in_turns(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
     monkeypatch.setattr(scheduling, "RUNNING", (4, 1024))
-    cases = list(beside({"ours": MAKER, "theirs": MAKER}, 2, 8))
+    maker = ours(parse_lineup("solution:1-5"), release)
+    assert (maker.scheduler(4, 100).release is None) == (release == RELEASES[0])
+    cases = list(beside({"ours": maker, "theirs": MAKER}, 2, 8))
     assert [case.title for case in cases] == ["decode, 4 running", "decode, 1,024 running", "arrival", "admission"]
     assert all(len(side.values) == 2 and min(side.values) > 0 for case in cases for side in case.sides.values())
     assert {case.base for case in cases} == {"theirs"}
 
 
-@pytest.mark.skipif(
-    not peer_process.VLLM_PYTHON.exists() and not os.environ.get("REQUIRE_VLLM"),
-    reason="`python -m mini_vllm_labs.upkeep.vllm_peer` makes the peer",
-)
-def test_vllms_own_scheduler_does_the_same_work(mini_vllm: Commands) -> None:
-    record = json.loads(mini_vllm("bench", "scheduler", "--peer", "vllm", "--quick", "--json").stdout)
-    assert {case["base"] for case in record["cases"]} == {"vLLM 0.13.0"}
+@pytest.mark.parametrize("release", RELEASES)
+def test_vllms_own_scheduler_does_the_same_work(mini_vllm: Commands, release: str) -> None:
+    missing = peer_process.why_missing(peer_process.VLLM, release)
+    if missing and not (os.environ.get("REQUIRE_VLLM") and release == RELEASES[0]):
+        pytest.skip(missing)
+    peer = ("--peer", "vllm", "--peer-version", release)
+    record = json.loads(mini_vllm("bench", "scheduler", *peer, "--quick", "--json").stdout)
+    assert {case["base"] for case in record["cases"]} == {f"vLLM {release}"}
+
+
+def test_the_command_that_makes_a_missing_peer_names_the_release() -> None:
+    missing = peer_process.why_missing(peer_process.VLLM, "0.0.1")
+    assert missing is not None
+    assert "vLLM 0.0.1's scheduler has no environment here" in missing
+    assert "upkeep.vllm_peer 0.0.1`" in missing

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.release_rules import RELEASES, rules_of
 from mini_vllm_labs.bench import peer_process
 from mini_vllm_labs.bench.case import Case
 from mini_vllm_labs.bench.scheduler import NUM_ADMISSIONS, NUM_ROUNDS, scheduler_cases
@@ -25,6 +26,9 @@ def bench_scheduler(
     peer: Annotated[
         Literal["vllm"] | None, typer.Option(help="Beside vLLM's own scheduler, in one process.", show_default=False)
     ] = None,
+    peer_version: Annotated[
+        str, typer.Option(help=f"The peer's release, {' or '.join(RELEASES)}; ours decides by its rules.")
+    ] = RELEASES[0],
     quick: Annotated[bool, typer.Option("--quick", help="With --peer: two rounds, fewer admissions.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -37,10 +41,15 @@ def bench_scheduler(
     why = f"CPU microseconds, medians of {NUM_ROUNDS} rounds. Clock: time.{CLOCK}, garbage collector on."
 
     def cases(report: ProgressReport) -> Iterable[Case]:
-        return scheduler_cases(team, report) if peer is None else beside_vllm(team, num_rounds, num_admissions)
+        return (
+            scheduler_cases(team, report)
+            if peer is None
+            else beside_vllm(team, peer_version, num_rounds, num_admissions)
+        )
 
     if peer is not None:
-        if (reason := peer_process.why_missing(peer_process.VLLM)) is not None:
+        rules_of(peer_version)
+        if (reason := peer_process.why_missing(peer_process.VLLM, peer_version)) is not None:
             raise ValueError(reason)
         if team.kv_cache == "absent":
             raise ValueError(f"lineup {team}: --peer vllm needs phase 2, as vLLM's memory comes in blocks, too")
@@ -55,9 +64,9 @@ def bench_scheduler(
     run_cases(cases, lineup=team, seconds=10 if quick else 30, as_json=as_json, closing=[why], facts=facts)
 
 
-def beside_vllm(lineup: Lineup, num_rounds: int, num_admissions: int) -> Iterator[Case]:
+def beside_vllm(lineup: Lineup, release: str, num_rounds: int, num_admissions: int) -> Iterator[Case]:
     """Yield each comparison with vLLM's own scheduler when it is there. Raises `PeerError` if its process fails."""
     arguments = ["mini_vllm_labs.bench.vllm_scheduler", str(lineup), f"{num_rounds}", f"{num_admissions}"]
     name = "the process with vLLM's scheduler"
-    with closing(peer_process.JsonLines(name, peer_process.VLLM_PYTHON, arguments, {})) as lines:
+    with closing(peer_process.JsonLines(name, peer_process.vllm_python(release), arguments, {})) as lines:
         yield from map(Case.read, lines)
