@@ -1,0 +1,31 @@
+"""Records scenarios from the vLLM of this environment.
+
+`python -m mini_vllm_labs.upkeep.next_release.record SECONDS FILE...` writes a JSON line per scenario.
+It has the scenario's `name`, and `trace`, `refused`, `crashed` or `endless`. A scenario may take so many seconds.
+"""
+
+import gc
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mini_vllm_labs.inside_vllm.stock_scheduler import make_scheduler
+from mini_vllm_labs.runs.parity.scenario import Scenario, read_scenarios
+from mini_vllm_labs.upkeep.next_release.bounded import bounded
+from mini_vllm_labs.upkeep.next_release.recorder import Recorder
+
+
+def record(scenario: Scenario) -> dict[str, Any]:
+    """Return the scenario's trace. Raises `ValueError` if the release refuses it."""
+    return Recorder(scenario).run()
+
+
+if __name__ == "__main__":
+    paths = list(map(Path, sys.argv[2:]))
+    make_scheduler(next(read_scenarios(paths[0])).line["config"])  # what vLLM prepares once, every fork then has
+    gc.freeze()
+    for scenario in (scenario for path in paths for scenario in read_scenarios(path)):
+        outcome = bounded(partial(record, scenario), float(sys.argv[1]))
+        print(json.dumps({"name": scenario.name} | outcome), flush=True)
