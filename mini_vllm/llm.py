@@ -106,6 +106,12 @@ class LLM:
             prompts, sampling_params, on_step, adapter=adapter, priority=priority, cache_salt=cache_salt
         )
 
+    def reset_prefix_cache(self) -> bool:
+        """Empty the prefix cache and return True, as in vLLM; return False while a request holds a block."""
+        from mini_vllm.electives.releases.reset import reset_prefix_cache  # rarely called
+
+        return reset_prefix_cache(self.engine.scheduler)
+
     def get_metrics(self) -> "list[Metric]":
         """Return the engine's metrics in vLLM's classes. Raises `ValueError` if `disable_log_stats` is True."""
         if self._statistics is None:

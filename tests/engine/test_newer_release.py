@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from mini_vllm import LLM, parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.electives.releases.reset import reset_prefix_cache, set_pause_state
 from mini_vllm.electives.releases.step_state import PauseState
+from mini_vllm.release_rules import RELEASES
 from tests.engine.workloads import make_engine, make_workload, run_workload, small_config, true_tokens
 
 PLAIN = "solution:1-5"
@@ -94,6 +96,17 @@ def test_a_pause_admits_nothing_and_a_reset_forgets_what_is_cached() -> None:
     set_pause_state(engine.scheduler, PauseState.UNPAUSED)
     engine.step()
     assert [request.request_id for request in engine.scheduler.running] == ["a", "b"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_an_llm_empties_its_prefix_cache_between_requests(release: str) -> None:
+    llm = LLM(config=EngineConfig(vllm=release), lineup=parse_lineup(PLAIN))
+    during: list[bool] = []
+    for _ in range(2):
+        llm.generate(["the same words " * 9], on_step=lambda outputs: during.append(llm.reset_prefix_cache()))
+        assert llm.engine.scheduler.prefix_cache.cached_blocks() == {}
+    assert during[0] is False
+    assert during[-1] is True
 
 
 def test_a_pause_is_refused_under_the_rules_of_0_13_0() -> None:

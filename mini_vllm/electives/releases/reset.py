@@ -18,11 +18,23 @@ def reset_prefix_cache(scheduler: Scheduler, *, reset_running_requests: bool = F
     """Empty the prefix cache and return True. While a request holds a block, return False and change nothing.
 
     `reset_running_requests` first preempts all running requests, last first. Their tokens in flight are dropped and
-    sampled again. Raises `ValueError` under the rules of 0.13.0, or with `reset_running_requests` while a request
-    still loads or sends K and V.
+    sampled again. With it, raises `ValueError` under the rules of 0.13.0, and while a request still loads or sends K
+    and V.
     """
+    kv = scheduler.kv
+    if reset_running_requests:
+        _preempt_all(scheduler)
+    is_idle = kv.num_free_blocks == kv.num_usable_blocks
+    if reset_running_requests and not is_idle:
+        raise ValueError("reset_running_requests must wait until no request loads or sends K and V")
+    for block_id in scheduler.prefix_cache.cached_blocks() if is_idle else ():
+        scheduler.prefix_cache.evict(block_id)
+    return is_idle
+
+
+def _preempt_all(scheduler: Scheduler) -> None:
     step, kv = _step_of(scheduler), scheduler.kv
-    while reset_running_requests and scheduler.running:
+    while scheduler.running:
         request = scheduler.running.pop()
         kv.free(request, request.num_computed_tokens)
         request.preempt()
@@ -30,12 +42,6 @@ def reset_prefix_cache(scheduler: Scheduler, *, reset_running_requests: bool = F
         scheduler.waiting.prepend_request(request)
         step.dropped[request.request_id] = request.num_preemptions
         step.reset.append(Preempted(request.request_id, "", 0))
-    is_idle = kv.num_free_blocks == kv.num_usable_blocks
-    if reset_running_requests and not is_idle:
-        raise ValueError("reset_running_requests must wait until no request loads or sends K and V")
-    for block_id in scheduler.prefix_cache.cached_blocks() if is_idle else ():
-        scheduler.prefix_cache.evict(block_id)
-    return is_idle
 
 
 def _step_of(scheduler: Scheduler) -> StepState:
