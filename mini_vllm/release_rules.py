@@ -99,7 +99,7 @@ class ReleaseRules:
         "0.30",
         "async_victim_in_flight_ends_the_loop",
         "a victim's blocks are free at once, though a step in flight may write them",
-        "with a connector they are free after that step's update, and its request is no victim before",
+        "with a connector they are free after that step's update, and its request cannot be a victim before",
         "writes into blocks that were used again, cf. #49675",
     )
     threshold_spares_lone_request: bool = _rule(
@@ -113,7 +113,7 @@ class ReleaseRules:
         "0.31",
         "loaded_requests_come_first",
         "a waiting request that holds blocks stands in the waiting queue",
-        "it stands in a queue of its own, which is looked at first",
+        "it stands in a separate queue, which is looked at first",
         "a deadlock, cf. #57841, #57104",
     )
     hash_covers_next_token: bool = _rule(
@@ -189,7 +189,7 @@ def rules() -> tuple[Field[bool], ...]:
 
 
 def change(name: str) -> str:
-    """Describe what changed in the rule `name`, since when and why. Raises `KeyError` for a name that is no rule."""
+    """Describe what changed in the rule `name`, since when and why. Raises `KeyError` for an unknown name."""
     rule = {one.name: one for one in rules()}[name].metadata
     return f"vLLM {RELEASES[0]}: {rule['before']}. Since {rule['since']}: {rule['now']}. Why: {rule['why']}."
 

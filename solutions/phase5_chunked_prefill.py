@@ -1,7 +1,7 @@
 """Phase 5, reference: how many tokens of a request go into one step.
 
 vLLM: `long_prefill_token_threshold` and `enable_chunked_prefill` in `Scheduler.schedule`.
-`admission_guard`: ours; vLLM 0.13.0 has none (newer vLLM has `watermark` and `full_sequence_must_fit`).
+`admission_guard`: ours; vLLM 0.13.0 has none (later: `scheduler_reserve_full_isl`, `watermark`).
 """
 
 from collections.abc import Sequence

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_vllm.assembly.lineup import ALL_NAMES
+from mini_vllm.release_rules import change
 
 CARDS, FIGURES = (Path(__file__).with_name(name) for name in ("cards.toml", "figures.json"))
 HEADER = "#separator:tab\n#html:true\n#tags column:3\n"
@@ -28,9 +29,15 @@ def all_cards() -> list[Flashcard]:
     """Return all cards by phase. Raises `KeyError` for a check without a recorded figure."""
     figures = json.loads(FIGURES.read_text(encoding="utf-8"))
     return [
-        Flashcard(topic_of(key), card["question"], card["answer"].format(it=figures[figure_of(key, card)]))
+        Flashcard(topic_of(key), card["question"], answer_of(card, figures[figure_of(key, card)]))
         for key, card in written_cards()
     ]
+
+
+def answer_of(card: dict[str, str], figure: Any) -> str:
+    """Return a card's answer, and below it the change of the rule that the card names as `newer`."""
+    answer = card["answer"].format(it=figure)
+    return f"{answer}\n{change(card['newer'])}" if "newer" in card else answer
 
 
 def written_cards() -> list[tuple[str, dict[str, str]]]:

@@ -1,13 +1,38 @@
-"""Write `docs/what-a-year-changed.md` from the rules and settings of each release of vLLM.
+"""Write `docs/what-a-year-changed.md`, and the boxes of the handouts, from the rules of each release of vLLM.
 
-Run it as `python -m mini_vllm_labs.upkeep.what_changed`.
+A box is a quotation that begins with "**Changed**" and names its rule. A handout may move a box, and the next run
+renews it there. Run it as `python -m mini_vllm_labs.upkeep.what_changed`.
 """
 
+import re
+import textwrap
 from pathlib import Path
 
-from mini_vllm.release_rules import RELEASES, SETTINGS, rules
+from mini_vllm.release_rules import RELEASES, SETTINGS, change, rules
 
-PAGE = Path(__file__).parents[2] / "docs" / "what-a-year-changed.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "what-a-year-changed.md"
+HANDOUTS = {  # phase whose handout teaches a rule
+    "whole_sequence_must_fit": 1,
+    "freed_without_content_first": 2,
+    "loop_survives_self_preemption": 3,
+    "threshold_spares_lone_request": 5,
+    "lookahead_at_admission": 7,
+    "single_tokens_are_padded": 7,
+    "prefill_lookahead": 7,
+    "hash_covers_next_token": 7,
+    "accepted_blocks_enter_in_update": 7,
+    "in_flight_is_forgotten": 8,
+    "loads_leave_room": 10,
+    "blocks_in_flight_stay": 10,
+    "block_holders_first": 10,
+    "images_have_places": 11,
+    "images_leave_in_update": 11,
+    "images_are_passed_over": 11,
+    "running_adapters_count": 11,
+    "windows_cache_the_end": 12,
+}
+BOX = re.compile(r"^> \*\*Changed\*\* \(`(\w+)`\)(?:.*\n)(?:> .*\n)*", re.MULTILINE)
 OLDEST, NEWEST = RELEASES[0], RELEASES[-1]
 INTRODUCTION = f"""\
 # What a year changed
@@ -15,7 +40,8 @@ INTRODUCTION = f"""\
 The phases of the course decide as vLLM {OLDEST} does (December 2025). `EngineConfig(vllm="{NEWEST}")` decides as the
 release of November 2026. `mini-vllm parity` replays recordings of both. `python -m mini_vllm_labs.upkeep.what_changed`
 writes this page from `mini_vllm/release_rules.py`, where each rule has the release since which it holds. The recording
-in the last column (`mini_vllm_labs/runs/parity/traces33`) differs without the rule: a test turns each rule off.
+in the last column (`mini_vllm_labs/runs/parity/traces33`) differs without the rule: a test turns each rule off. The
+handouts have the rules in boxes. [The next release](next-release.md) is recorded and compared by one command.
 
 ## Rules
 """
@@ -32,5 +58,28 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def box(name: str) -> str:
+    """Return the box of a rule as Markdown."""
+    text = f"**Changed** (`{name}`). {change(name)}"
+    lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
+    return "".join(f"> {line}\n" for line in lines)
+
+
+def handout(phase: int) -> Path:
+    """Return the path of a phase's handout."""
+    return next((ROOT / "labs").glob(f"phase{phase}_*/README.md"))
+
+
+def with_boxes(text: str, phase: int) -> str:
+    """Renew the boxes of a handout. A missing box is added before the tasks."""
+    text = BOX.sub(lambda found: box(found[1]), text)
+    taught = [name for name, place in HANDOUTS.items() if place == phase and f"(`{name}`)" not in text]
+    boxes = "\n".join(map(box, taught))
+    return text.replace("\n## Tasks\n", f"\n{boxes}\n## Tasks\n", 1) if boxes else text
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    for phase in set(HANDOUTS.values()):
+        old = handout(phase).read_text(encoding="utf-8")
+        handout(phase).write_text(with_boxes(old, phase), encoding="utf-8")

@@ -3,11 +3,13 @@
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mini_vllm import Lineup, parse_lineup
+from mini_vllm.release_rules import RELEASES
 from mini_vllm_labs.notebook import Lab, Predictions
 from mini_vllm_labs.notebook.claims import all_claims, deck, evidence, setup_of
 from mini_vllm_labs.notebook.claims.claim import Claim
@@ -40,6 +42,15 @@ def test_the_engine_decides_the_card(cards: dict[str, Card], title: str) -> None
     assert cards[title].truth == truth
     for pattern in patterns:
         assert re.search(pattern, cards[title].text), f"no {pattern!r} in\n{cards[title].text}"
+
+
+@pytest.mark.parametrize("claim", [one for one in all_claims() if one.setups], ids=lambda claim: claim.title)
+def test_a_card_says_if_the_newest_release_decides_differently(cards: dict[str, Card], claim: Claim) -> None:
+    config = {name: replace(setup.config, vllm=RELEASES[-1]) for name, setup in claim.setups.items()}
+    setups = {name: setup._replace(config=config[name]) for name, setup in claim.setups.items()}
+    played = play_claim(replace(claim, setups=setups), parse_lineup("solution:1-5"))
+    is_same = card_of(claim, played).truth == cards[claim.title].truth
+    assert is_same == ("Since 0." not in claim.why)
 
 
 def test_guessing_does_not_pay(cards: dict[str, Card]) -> None:

@@ -1,7 +1,24 @@
-"""`docs/what-a-year-changed.md` is what its command writes."""
+"""`docs/what-a-year-changed.md` and the boxes of the handouts are what their command writes."""
 
-from mini_vllm_labs.upkeep.what_changed import PAGE, page
+import pytest
+
+from mini_vllm.release_rules import rules
+from mini_vllm_labs.upkeep.what_changed import BOX, HANDOUTS, PAGE, handout, page, with_boxes
+
+AGAIN = "write it again: python -m mini_vllm_labs.upkeep.what_changed"
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it again: python -m mini_vllm_labs.upkeep.what_changed"
+    assert PAGE.read_text(encoding="utf-8") == page(), AGAIN
+
+
+def test_a_handout_teaches_each_rule() -> None:
+    assert set(HANDOUTS) == {rule.name for rule in rules()}
+
+
+@pytest.mark.parametrize("phase", sorted(set(HANDOUTS.values())))
+def test_a_handout_has_a_box_for_each_rule_that_changed(phase: int) -> None:
+    text = handout(phase).read_text(encoding="utf-8")
+    assert {found[1] for found in BOX.finditer(text)} == {name for name, one in HANDOUTS.items() if one == phase}, AGAIN
+    assert text == with_boxes(text, phase), AGAIN
+    assert with_boxes(text.replace("Since 0.", "Since 9."), phase) == text

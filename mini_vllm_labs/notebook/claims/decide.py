@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mini_vllm import EngineConfig, Lineup
+from mini_vllm.release_rules import change
 from mini_vllm_labs.fresh.jobs import WorkloadRun, play_workload
 from mini_vllm_labs.fresh.process import describe
 from mini_vllm_labs.notebook.claims.claim import Claim, ClaimSetup
@@ -50,6 +51,8 @@ def claim_of(subject: str, card: Mapping[str, Any], engine: EngineConfig, named:
         arrivals = [request_of(**request) for request in requests]
         setups[run["name"]] = ClaimSetup(arrivals, replace(engine, **run.get("engine", {})))
     about = {part: card[part] for part in ("title", "claim", "setup", "why")}
+    if "newer" in card:
+        about["why"] += f"\n\n{change(card['newer'])}"
     return Claim(
         **about, question=asked, setups=setups, decided_by=card.get("decided_by", ""), step=card.get("step", "0")
     )
