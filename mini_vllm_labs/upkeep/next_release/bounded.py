@@ -43,6 +43,6 @@ def _outcome(function: Callable[[], Any]) -> Outcome:
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # pydantic puts its reason on the third line
-    reason = lines[2] if len(lines) > 2 and "validation error" in lines[0] else (lines or [""])[0]
-    return reason[:200]
+    # pydantic puts its reason below the name of the field, if there is one
+    reasons = [line.partition(" [type=")[0] for line in lines if " [type=" in line]
+    return (reasons or lines or [""])[0][:200]
