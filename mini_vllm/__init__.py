@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from mini_vllm.assembly.lineup import Lineup, parse_lineup
 from mini_vllm.config import EngineConfig
+from mini_vllm.environment import bound_spinning
 from mini_vllm.outputs import CompletionOutput, RequestOutput
 from mini_vllm.sampling_params import SamplingParams
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from mini_vllm.llm import LLM
 
 __all__ = ["LLM", "CompletionOutput", "EngineConfig", "Lineup", "RequestOutput", "SamplingParams", "parse_lineup"]
+
+bound_spinning()  # here, because every import of torch by the engine comes later
 
 
 def __getattr__(name: str) -> Any:

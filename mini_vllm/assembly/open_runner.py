@@ -156,7 +156,8 @@ def _paged(electives: Electives, model: str | None, adapters: Mapping[str, str])
     def with_cache(num_blocks: int, block_size: int) -> PagedModelRunner:
         paged = opened.with_cache(num_blocks, block_size)
         step_adapters = with_adapters(paged, loaded, admission.bgmv) if loaded and admission else None
-        return PagedModelRunner(paged, steps, speculation, structured, step_adapters)
+        threads = opened.threads(paged, has_adapters=step_adapters is not None)
+        return PagedModelRunner(paged, steps, speculation, structured, step_adapters, threads)
 
     return OpenedRunner(
         opened.tokenizer,

@@ -195,7 +195,7 @@ def runner_steps_on(impl: Impl, device_type: str) -> "RunnerSteps":
             return in_c(steps, source)
         sampler = CFile.read(source.with_name("phase6_cpu_sampler.c"), is_ours=True)
         steps = in_c(steps, source, source.with_name("phase6_cpu_kernels.c"))
-        return replace(steps, sample=compiled_sample(steps.sample, sampler))
+        return replace(steps, sample=compiled_sample(steps.sample, sampler), ignores_threads=True)
     kernels = triton_kernels_for(impl) if device_type == "cuda" else None
     if kernels is None:
         return steps

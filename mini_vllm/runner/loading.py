@@ -19,6 +19,7 @@ from mini_vllm.runner.model_folder import ModelFolder, find_folder, open_folder,
 from mini_vllm.runner.model_limits import SLIDING, check_config, longest_exact_text
 from mini_vllm.runner.model_tokenizer import ModelTokenizer
 from mini_vllm.runner.packed_linear import pack_linear_layers
+from mini_vllm.runner.threads.step_threads import all_threads, use_one_thread
 
 EMBEDDED_MODEL = Path(__file__).parents[1] / "embedded_model"
 EMBEDDED_DRAFT_MODEL = EMBEDDED_MODEL / "draft"
@@ -67,10 +68,11 @@ def load_model(
     `ValueError` if the model cannot be found, or if the paged cache does not support its attention.
     """
     keep_freed_memory()
+    use_one_thread()
     folder, tokenizer, ends = open_model(name_or_path)
     loaded = replace(_load_weights(folder, dtype), eos_token_ids=ends.token_ids)
     warn_of_settings(folder.generation_config)
-    use_one_thread_if_small(loaded.model)  # before packing, because packed weights are not counted as parameters
+    set_threads_for(loaded.model)  # before packing, because packed weights are not counted as parameters
     if prepack_weights:
         pack_linear_layers(loaded.model)
     return loaded, ModelTokenizer(tokenizer, ends.token_ids)
@@ -96,14 +98,19 @@ def load_draft_model(config: EngineConfig) -> LoadedModel:
     return loaded
 
 
-def use_one_thread_if_small(model: Any) -> None:
-    """Run a small model on one thread, unless OMP_NUM_THREADS is set.
+def set_threads_for(model: Any) -> None:
+    """Run a small model on one thread and a larger one on all, unless OMP_NUM_THREADS is set.
 
-    Its matrices are too small to split: on a busy machine, threads waiting for each other made it 100 times slower.
+    The matrices of a small one are too small to split. `StepThreads` chooses again before each step.
     """
-    num_parameters = sum(weight.numel() for weight in model.parameters())
-    if num_parameters < SMALL_MODEL_PARAMETERS and not NUM_THREADS.get():
-        torch.set_num_threads(1)
+    if not NUM_THREADS.get():
+        torch.set_num_threads(1 if is_small(model) else all_threads())
+
+
+def is_small(model: Any) -> bool:
+    """Return whether a model with plain weights has fewer than `SMALL_MODEL_PARAMETERS`."""
+    num_parameters: int = sum(weight.numel() for weight in model.parameters())
+    return num_parameters < SMALL_MODEL_PARAMETERS
 
 
 def _load_weights(folder: ModelFolder, dtype: str) -> LoadedModel:

@@ -8,15 +8,16 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.electives.windows.window_functions import require_window_functions
-from mini_vllm.runner.compiled_llama import packed_model
+from mini_vllm.runner.compiled_llama import CompiledLlama, packed_model
 from mini_vllm.runner.graphs import with_graphs
 from mini_vllm.runner.kv_transfer.disk_store import DiskBlockStore
 from mini_vllm.runner.llama import paged_model
-from mini_vllm.runner.loading import load_draft_model, load_model
+from mini_vllm.runner.loading import is_small, load_draft_model, load_model
 from mini_vllm.runner.memory import size_kv_cache
 from mini_vllm.runner.model_limits import served_length
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.steps import RunnerSteps
+from mini_vllm.runner.threads.step_threads import StepThreads, step_threads, use_one_thread
 
 
 class OpenedModel:
@@ -28,6 +29,8 @@ class OpenedModel:
 
     def __init__(self, model: str | None, config: EngineConfig, steps: RunnerSteps) -> None:
         self.loaded, self.tokenizer = load_model(model, config.dtype)
+        self.is_small = is_small(self.loaded.model)
+        use_one_thread()
         self.make_model = packed_model if config.prepack_weights else paged_model
         self.steps = steps
         groups = self.loaded.groups
@@ -51,6 +54,14 @@ class OpenedModel:
         if not self.records_graphs:
             return paged
         return with_graphs(paged, self.max_num_seqs, longest_table=cdiv(self.max_model_len, block_size))
+
+    def threads(self, paged: ForwardPass, *, has_adapters: bool) -> StepThreads | None:
+        """Return the threads of steps on a CPU. Their number varies only if all of a step is computed in C."""
+        if self.loaded.device.type != "cpu":
+            return None
+        has_torch = has_adapters or self.draft_model is not None or self.loaded.groups.has_windows
+        may_vary = isinstance(paged, CompiledLlama) and self.steps.ignores_threads and not has_torch
+        return step_threads(is_small=self.is_small, may_vary=may_vary)
 
     def draft_model_with_cache(self, num_blocks: int, block_size: int) -> ForwardPass:
         """Return the draft model with a separate cache of `num_blocks` blocks."""

@@ -1,6 +1,7 @@
 """The paged model runner computes all requests of a step in one forward pass with a KV cache in blocks."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from mini_vllm.runner.logits_processors import Rows, processed_logits
 from mini_vllm.runner.paged_model import ForwardPass
 from mini_vllm.runner.step_buffer import StepBuffer
 from mini_vllm.runner.steps import RunnerSteps
+from mini_vllm.runner.threads.step_threads import StepThreads
 from mini_vllm.runner.token_logprobs import token_logprobs
 
 
@@ -23,7 +25,7 @@ class PagedModelRunner:
     """A `ModelRunner` for any transformers decoder that the paged cache supports.
 
     A request with drafts has several rows of logits; `speculation` decides which of their tokens to keep. `structured`
-    enables grammars, and `adapters` enables adapters.
+    enables grammars, and `adapters` enables adapters. `threads` chooses the threads of each step.
     """
 
     def __init__(
@@ -33,18 +35,25 @@ class PagedModelRunner:
         speculation: SpeculationFunctions | None = None,
         structured: StructuredOutputFunctions | None = None,
         adapters: StepAdapters | None = None,
+        threads: StepThreads | None = None,
     ) -> None:
         self.model = model
         self.steps = steps
         self.speculation = speculation
         self.masks = None if structured is None else GrammarMasks(structured)
         self.adapters = adapters
+        self.threads = threads
         self.vocab_size = model.vocab_size
         self.buffer = StepBuffer(model.device)
 
     @torch.inference_mode()
     def execute_model(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         """Compute the batch in one forward pass; return the new tokens of each request with `needs_token`."""
+        num_tokens = sum(one.num_scheduled_tokens for one in batch)
+        with nullcontext() if self.threads is None else self.threads.for_step(num_tokens):
+            return self._compute(batch)
+
+    def _compute(self, batch: Sequence[ScheduledRequest]) -> ModelRunnerOutput:
         with_drafts = [one.with_drafts() for one in batch]
         if self.adapters is not None:
             self.adapters.start_step(with_drafts)

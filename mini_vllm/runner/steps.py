@@ -147,6 +147,7 @@ class RunnerSteps:
     """The functions of phase 6, and those of phase 12 for layers with windows.
 
     `can_be_recorded`: attention in decode steps reads only `block_tables` and `seq_lens`, as CUDA graphs require.
+    `ignores_threads`: the results do not depend on the number of threads, to the last bit. torch's attention does.
     """
 
     flatten_tokens: Callable[[Sequence[ScheduledRequest]], tuple[list[int], list[int], list[int]]]
@@ -159,6 +160,7 @@ class RunnerSteps:
     kv_block_bytes: Callable[[int, int, int, int, int], int]
     num_blocks_that_fit: Callable[[int, int, float, int], int]
     can_be_recorded: bool = False
+    ignores_threads: bool = False
     windows: WindowFunctions | None = None
 
     def flat_batch(self, batch: Sequence[ScheduledRequest], block_size: int, buffer: StepBuffer) -> FlatBatch:

@@ -53,7 +53,7 @@ class BackendSettings:
 
     model: str
     dtype: str = "float32"
-    num_threads: int = 1
+    num_threads: int = 1  # 0: the backend chooses
     kv_cache_tokens: int = 8192
     max_num_batched_tokens: int = 512
     max_num_seqs: int = 64
@@ -61,6 +61,7 @@ class BackendSettings:
     num_served: int | None = None  # a slow backend serves only the first few requests; None: all
     max_model_len: int | None = None  # maximum tokens of a request, for mini-vLLM only; None: the model's limit
     async_scheduling: bool = False  # for mini-vLLM only
+    spin_count: int | None = None  # how often libgomp's waiting threads look; None: the backend chooses
 
     def for_whole_prompts(self, longest: int) -> "BackendSettings":
         """Return the settings for a lineup without chunked prefill: the budget holds the longest request."""
@@ -80,8 +81,9 @@ class BackendSettings:
         )
 
     def environment(self) -> dict[str, str]:
-        """Return the environment that sets a server's compute threads. With 0 each server chooses the number."""
-        return {"OMP_NUM_THREADS": str(self.num_threads)} if self.num_threads else {}
+        """Return the environment that sets a process's compute threads, as far as it does not choose them."""
+        chosen = {"OMP_NUM_THREADS": self.num_threads or None, "GOMP_SPINCOUNT": self.spin_count}
+        return {name: str(value) for name, value in chosen.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,6 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
         from mini_vllm_labs.bench.llama_cpp_backend import LlamaCpp
 
         return LlamaCpp(settings)
-    import torch
-
     from mini_vllm_labs.bench.mini_vllm_backend import MiniVllmBackend, ProfiledBackend
     from mini_vllm_labs.bench.transformers_peers import Continuous, StaticBatches
 
@@ -45,10 +43,7 @@ def make_backend(name: str, settings: BackendSettings) -> Backend:
     }
     if name not in makers:
         raise ValueError(f"there is no backend {name!r}")
-    torch.set_num_threads(settings.num_threads)
-    backend = makers[name](settings)
-    torch.set_num_threads(settings.num_threads)  # again, because loading a small model sets one thread
-    return backend
+    return makers[name](settings)
 
 
 def peak_rss_bytes() -> int:

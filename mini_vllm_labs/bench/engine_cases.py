@@ -1,5 +1,6 @@
 """Benchmarks the engine in this process: sides with different settings serve the same requests in turns."""
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,6 +9,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
 import torch
 
@@ -16,13 +18,13 @@ from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.cdiv import cdiv
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.environment import NUM_THREADS
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm_labs.bench.backend import ALL_GREEDY, ServedRound
 from mini_vllm_labs.bench.case import Case, Figures, Measured, in_turns
 from mini_vllm_labs.bench.mini_vllm_backend import MiniVllmBackend
 from mini_vllm_labs.bench.models import LARGE_VOCABULARY, RANDOM_MODEL, save_random_model
 from mini_vllm_labs.bench.plan import longest, room_needed
-from mini_vllm_labs.pictures.terminal.options import threads_to_use
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 
@@ -120,13 +122,13 @@ def measure(
         for model in one.models:
             report(f"{model}: loading")
             path = str(save_random_model(Path(folder) / "model", SHAPES[model])) if model in SHAPES else None
-            torch.set_num_threads(threads_to_use(threads))
-            sides = build_sides(one, lineup, path)
             if threads:
-                torch.set_num_threads(threads)  # again, because loading a small model sets one thread
+                torch.set_num_threads(threads)
+            with patch.dict(os.environ, {NUM_THREADS.name: str(threads)} if threads else {}):  # fixes the number
+                sides = build_sides(one, lineup, path)
             chat = partial(as_chat, next(iter(sides.values())).engine)
             for (workload, make), size in product(one.workloads.items(), one.batch_sizes):
-                title = f"{workload}; {model}, batch {size}, threads: {torch.get_num_threads()}"
+                title = f"{workload}; {model}, batch {size}, threads: {threads or NUM_THREADS.get() or 'adapted'}"
                 work = Work(size, 0, model, one.scale, chat)
                 asked: dict[str, Peer] = {
                     name: partial(answer, one, name, side)

@@ -11,7 +11,7 @@ from typing import Any
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.bench.peer_process import PeerError
 
-EMBEDDED, RANDOM = "embedded", "random-150m"
+EMBEDDED, RANDOM, RANDOM_20M = "embedded", "random-150m", "random-20m"
 EMBEDDED_MODEL = CHECKOUT / "mini_vllm" / "embedded_model"
 RANDOM_MODEL: dict[str, Any] = {
     "vocab_size": 8192,
@@ -27,6 +27,14 @@ RANDOM_MODEL: dict[str, Any] = {
     "eos_token_id": None,  # random weights would end texts by chance
     "pad_token_id": 0,
 }
+SMALLER_MODEL = RANDOM_MODEL | {
+    "hidden_size": 384,
+    "num_hidden_layers": 10,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "intermediate_size": 1152,
+}
+RANDOM_MODELS = {RANDOM: RANDOM_MODEL, RANDOM_20M: SMALLER_MODEL}
 LARGE_VOCABULARY = RANDOM_MODEL | {  # the shape of Qwen3-0.6B, with 2 of its 28 layers
     "vocab_size": 151_936,
     "num_hidden_layers": 2,
@@ -52,20 +60,22 @@ QWEN3_SHAPE = LARGE_VOCABULARY | {"num_hidden_layers": 28, "max_position_embeddi
 
 
 def model_directory(model: str, folder: Path) -> Path:
-    """Return the path of `embedded`, of `random-150m` (made in `folder`), or of a directory with a model.
+    """Return the path of `embedded`, of a random model (made in `folder`), or of a directory with a model.
 
     Raises `ValueError` if there is no such model, and `PeerError` if the random one could not be made.
     """
     directory = EMBEDDED_MODEL if model == EMBEDDED else Path(model)
-    if model == RANDOM:
-        directory = folder / RANDOM
-        making = get_context("spawn").Process(target=save_random_model, args=(directory,))
+    if model in RANDOM_MODELS:
+        directory = folder / model
+        making = get_context("spawn").Process(target=save_random_model, args=(directory, RANDOM_MODELS[model]))
         making.start()
         making.join()
         if making.exitcode != 0:
-            raise PeerError(f"{RANDOM} could not be made: exit code {making.exitcode}")
+            raise PeerError(f"{model} could not be made: exit code {making.exitcode}")
     if not (directory / "config.json").exists():
-        raise ValueError(f"--model {model}: there is no config.json in {directory}; or use '{EMBEDDED}' or '{RANDOM}'")
+        raise ValueError(
+            f"--model {model}: there is no config.json in {directory}; or use {', '.join((EMBEDDED, *RANDOM_MODELS))}"
+        )
     return directory.resolve()
 
 

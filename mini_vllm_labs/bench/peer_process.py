@@ -110,8 +110,7 @@ class PeerProcess:
         self.name, self.settings = name, settings
         python = {OPENVINO: OPENVINO_PYTHON, LLAMA_CPP: LLAMA_CPP_PYTHON}.get(name, sys.executable)
         arguments = ["mini_vllm_labs.bench.backend_process", name, json.dumps(asdict(settings))]
-        threads = {"OMP_NUM_THREADS": str(settings.num_threads), "HF_HUB_OFFLINE": "1"}
-        self._lines = JsonLines(name, python, arguments, threads)
+        self._lines = JsonLines(name, python, arguments, {**settings.environment(), "HF_HUB_OFFLINE": "1"})
         self.facts: dict[str, Any] = self._read("ready")
 
     def serve(

@@ -88,8 +88,11 @@ def measured_engine(
     import torch
 
     from mini_vllm.runner.loading import open_model
+    from mini_vllm.runner.paged_model_runner import PagedModelRunner
 
     engine = build_engine(replace(ENGINE, dtype=dtype), lineup, model)
+    if isinstance(engine.runner, PagedModelRunner) and engine.runner.threads is not None:
+        engine.runner.threads.fix(engine.runner.threads.usual_size)
     shape = shape_of_config(model or "embedded", open_model(model)[0].config)
     if cpu_time is None:
         cpu_time = torch.get_num_threads() == 1

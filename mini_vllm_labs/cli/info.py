@@ -134,7 +134,7 @@ def check_load() -> Iterator[Finding]:
     """Other programs that compute make every time unreliable, and many threads slower than few."""
     load, usable = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1
     if load > usable:
-        fix = "set OMP_NUM_THREADS=1 while other programs compute, and measure nothing until they have ended"
+        fix = "measure nothing until other programs have ended"
         yield Finding("load", "warn", f"load average {load:.1f} on {usable} CPUs", fix)
 
 

@@ -142,6 +142,8 @@ def test_a_benchmark_runs_and_its_record_and_text_agree(
         (("throughput", "--peers", "vllm2"), "--peers vllm2: choose from"),
         (("throughput", "--batch", "1.5"), "--batch 1.5: whole numbers of at least 1"),
         (("throughput", "--temperature", "hot"), "--temperature hot: numbers of at least 0"),
+        (("busy", "--models", "huge"), "--models huge: choose from embedded"),
+        (("busy", "--busy", "1.5"), "--busy 1.5: whole numbers of at least 0"),
         (("throughput", "--model", "nowhere"), "there is no config.json in nowhere"),
         (("serve", "--extra-body", "7", "--base-url", "http://127.0.0.1:1"), "--extra-body must be a JSON object"),
         (("serve", "--goodput", "itl:3"), "NAME:MILLISECONDS with a name of ttft, tpot, e2el"),

@@ -132,7 +132,7 @@ def test_a_model_is_as_small_as_before_its_weights_are_packed(
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(loading, "SMALL_MODEL_PARAMETERS", small)
-    torch.set_num_threads(2)
+    monkeypatch.setattr(loading, "all_threads", lambda: 2)
     model = loading.load_model(prepack_weights=True)[0].model
     assert sum(weight.numel() for weight in model.parameters()) < 2_000_000
     assert torch.get_num_threads() == num_threads

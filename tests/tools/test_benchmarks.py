@@ -62,7 +62,7 @@ def test_the_page_in_the_repository_is_that_of_its_records() -> None:
 
 def test_nothing_run_is_nothing_measured() -> None:
     text = page({})
-    assert text.count("Not measured.") == 12
+    assert text.count("Not measured.") == 13
     assert "## GPUs" in text
 
 
@@ -122,6 +122,14 @@ def sampling() -> dict[str, Any]:
     return record(*(case(f"32 tokens in; {work}, threads: 2", "greedy", rates) for work in works))
 
 
+def beside_busy_processes() -> dict[str, Any]:
+    """A case in which the default is near the best fixed choice, and one in which it is not."""
+    fixed = {"one thread": [100.0, 110.0], "all, spinning": [10.0, 12.0], "all, passive": [50.0, 40.0]}
+    rates = {2: [95.0, 105.0], 8: [70.0, 77.0]}
+    titles = {count: f"embedded, batch 1, busy processes: {count}" for count in rates}
+    return record(*(case(titles[count], "default", {"default": rates[count], **fixed}) for count in rates))
+
+
 def serving() -> dict[str, Any]:
     """Servers with a rate, aims that are missed, not found and met, and three rounds of HTTP."""
     rates = case("The highest rate", OURS, {OURS: [56.0], "always-held": [10.0]}, "requests/s", base_over_side=True)
@@ -139,5 +147,5 @@ def test_the_page_is_as_it_was_reviewed(snapshots: Snapshots) -> None:
     feature = case("2 requests", "without", {"with it": [10.0, 12.0], "without": [10.0, 8.0]})
     costs = case("A decode", "16 running", {"16 running": [1.5, 1.6], "1,024 running": [3.1]}, "us")
     records |= {"preemption": record(feature), "scheduler": record(costs, load=None), "calibrate": predictions()}
-    records |= {"beside-vllm": beside_vllm(), "sampling": sampling()}
+    records |= {"beside-vllm": beside_vllm(), "sampling": sampling(), "busy": beside_busy_processes()}
     snapshots.check("benchmarks", page({**records, "serve-on-embedded": serving()}))

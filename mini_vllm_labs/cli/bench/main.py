@@ -9,6 +9,11 @@ COMMANDS = [
         "Serve chats and documents on mini-vLLM and its peers.",
     ),
     (
+        "busy",
+        "busy:bench_busy",
+        "Decode beside busy processes: adapted threads, fixed ones, and peers.",
+    ),
+    (
         "prefix",
         "engine:bench_prefix",
         "Serve many questions about one document, with and without caching.",

@@ -24,7 +24,7 @@ ModelsThreads = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Compute threads. Default: OMP_NUM_THREADS, or one for a small model and one per CPU for a larger.",
+        help="Compute threads. Default: OMP_NUM_THREADS, or as many as are fastest at the time.",
         show_default=False,
     ),
 ]

@@ -55,8 +55,8 @@ def bench_throughput(
     Each backend has its own process and the same requests, threads and KV cache size; rounds are taken in turns.
     """
     names = (OURS, *chosen_peers(peers, BACKENDS[1:]))
-    temperatures = numbers("--temperature", temperature, 0)
-    batch_sizes = [int(size) for size in numbers("--batch", batch, 1)]
+    temperatures = numbers("--temperature", temperature, 0, is_whole=False)
+    batch_sizes = [int(size) for size in numbers("--batch", batch, 1, is_whole=True)]
     team = lineup_to_run(lineup, make_console(stderr=as_json))
     if team.runner == "absent":
         raise ValueError(f"lineup {team}: throughput needs phase 6, which runs the real model")
@@ -98,14 +98,14 @@ def bench_throughput(
     run_cases(cases, lineup=team, seconds=seconds, as_json=as_json, text=LOADING, closing=closing, facts=facts)
 
 
-def numbers(option: str, text: str, minimum: int) -> list[float]:
+def numbers(option: str, text: str, minimum: int, *, is_whole: bool) -> list[float]:
     """Return the different numbers of an option, none for 'none'. Raises `ValueError`."""
     try:
         found = [float(part) for part in text.split(",")] if text != "none" else []
     except ValueError:
         found = [-1.0]
-    if not all(minimum <= number < inf and (not minimum or number.is_integer()) for number in found):
-        kind = "whole numbers" if minimum else "numbers"
+    if not all(minimum <= number < inf and (not is_whole or number.is_integer()) for number in found):
+        kind = "whole numbers" if is_whole else "numbers"
         raise ValueError(f"{option} {text}: {kind} of at least {minimum}, separated by commas, or 'none'")
     return list(dict.fromkeys(found))
 

@@ -33,6 +33,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "throughput-embedded-float32": ("bench", "throughput"),
     "throughput-random-150m-bfloat16": (*RANDOM_MODEL, "--dtype", "bfloat16"),
     "throughput-embedded-bfloat16": ("bench", "throughput", "--dtype", "bfloat16"),
+    "busy": ("bench", "busy"),
     "prefix": ("bench", "prefix"),
     "chunked": ("bench", "chunked"),
     "preemption": ("bench", "preemption"),

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from mini_vllm_labs.bench.busy import best_of_fixed
 from mini_vllm_labs.bench.case import Case
 from mini_vllm_labs.bench.engine_benchmarks import ADAPTIVE, AT_A_TEMPERATURE, BETWEEN, FIXED, OVERLAPPED
 from mini_vllm_labs.bench.engine_cases import EMBEDDED, WIDE
@@ -25,6 +26,7 @@ MAX_OVERHEAD = 0.05
 MIN_GAIN, MAX_LOSS, MAX_SHARE_BETWEEN = 1.5, 0.9, 0.08
 MAX_SAMPLING, MAX_SAMPLING_WIDE = 0.1, 0.25
 MAX_COST = {"decode": 0.25, "admission": 0.3}
+MIN_OF_BEST = 0.9
 NOT_MEASURED = ["", "not measured"]
 
 
@@ -75,6 +77,15 @@ def compare(case: Case, peer: str) -> str:
 def batch_size(case: Case) -> int:
     found = re.search(r"batch (\d+)", case.title)
     return int(found[1]) if found else 0
+
+
+def beside_busy_processes(record: Record) -> list[list[str]]:
+    """Return the aim of `bench busy`: everywhere nearly as fast as the best fixed choice of threads."""
+    shares = [1 / case.ratio(best_of_fixed(case)) for case in cases_of(record)]
+    num_missed = sum(share < MIN_OF_BEST for share in shares)
+    words = f"**missed in {num_missed} of {len(shares)} cases**" if num_missed else "met"
+    aim = f"default, at least {MIN_OF_BEST:g} of the best fixed choice"
+    return [[aim, f"{min(shares):.2f} to {max(shares):.2f}", words]]
 
 
 def drafts(record: Record) -> list[list[str]]:

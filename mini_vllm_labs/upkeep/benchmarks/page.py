@@ -59,6 +59,13 @@ def no_aims(record: Record) -> list[list[str]]:
 
 
 DESCRIBED: list[tuple[str, str, str, Callable[[Record], list[list[str]]]]] = [
+    (
+        "busy",
+        "busy",
+        "Decoding beside processes that compute without a pause. The default adapts its number of threads and their "
+        "waits; the fixed choices are one thread, all that spin while they wait, and all that sleep at once.",
+        aims.beside_busy_processes,
+    ),
     *(
         (name, name, f"With it: {with_it}; without: {without}.", no_aims)
         for name, with_it, without in (

@@ -12,7 +12,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from mini_vllm.assembly.parts import runner_steps_for
-from mini_vllm.runner.loading import describe_model, use_one_thread_if_small
+from mini_vllm.runner.loading import describe_model, set_threads_for
 from mini_vllm.runner.paged_model import PagedModel
 from mini_vllm.runner.paged_model_runner import PagedModelRunner
 from mini_vllm.runner.step_buffer import StepBuffer
@@ -86,7 +86,7 @@ def make_model(seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: Any = LlamaForCausalLM(config)
-    use_one_thread_if_small(model)
+    set_threads_for(model)
     return model.eval()
 
 

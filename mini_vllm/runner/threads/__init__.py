@@ -1,0 +1,1 @@
+"""How many threads a step on a CPU computes on, and how they wait for each other."""

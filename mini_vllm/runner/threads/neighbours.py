@@ -1,0 +1,52 @@
+"""Measures how much of this process's CPUs other processes use."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import psutil
+
+WINDOW = 0.1  # seconds between two readings
+MAX_WINDOW = 0.5  # after a longer pause, a reading says more about the past than about now
+NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # psutil contains the last two in `user` and `nice`, too
+
+
+class Reading(NamedTuple):
+    """Seconds since a fixed moment: of the clock, of all work on our CPUs, and of this process's work."""
+
+    clock: float
+    all_work: float
+    own_work: float
+
+
+def read_now() -> Reading:
+    """Return a reading of the system's clocks."""
+    times = dict(enumerate(psutil.cpu_times(percpu=True)))
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(times)
+    work = (
+        seconds
+        for number in usable & times.keys()
+        for name, seconds in times[number]._asdict().items()
+        if name not in NOT_BUSY
+    )
+    return Reading(time.perf_counter(), sum(work), time.process_time())
+
+
+class Neighbours:
+    """The average number of CPUs that other processes keep busy, smoothed over a few readings."""
+
+    def __init__(self, read: Callable[[], Reading] = read_now, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.read, self.clock = read, clock
+        self.last, self.busy_cpus = read(), 0.0
+
+    def look(self) -> bool:
+        """Take a reading if the last is old enough; return whether `busy_cpus` is new."""
+        if self.clock() - self.last.clock < WINDOW:
+            return False
+        before, self.last = self.last, self.read()
+        elapsed, all_work, own_work = (now - then for now, then in zip(self.last, before, strict=True))
+        if elapsed > MAX_WINDOW:
+            return False
+        self.busy_cpus = (self.busy_cpus + max(0.0, all_work - own_work) / elapsed) / 2
+        return True

@@ -1,0 +1,41 @@
+"""Lets the threads of GCC's OpenMP library sleep instead of spin while they wait for each other."""
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+from weakref import finalize
+
+
+class ShortWaits:
+    """While on, a waiting OpenMP thread gives up its CPU after about 1 us; otherwise after `GOMP_SPINCOUNT` looks.
+
+    libgomp reads that count once, when it is loaded. But it counts only to 100 while a process has more OpenMP threads
+    than CPUs (GCC's libgomp manual, "GOMP_SPINCOUNT"). So we keep a team of idle threads, one more than CPUs, which
+    costs no CPU time. `libraries` holds the path of torch's libgomp, or nothing where torch uses a different library.
+    """
+
+    def __init__(self, libraries: Sequence[str]) -> None:
+        self.library = ctypes.CDLL(libraries[0]) if libraries else None
+        self.crowd: tuple[Callable[[], object], Thread] | None = None
+
+    def switch(self, *, on: bool) -> None:
+        """Turn short waits on or off."""
+        if self.library is None or on == (self.crowd is not None):
+            return
+        if self.crowd is None:
+            leave = Event()
+            thread = Thread(target=self._crowd, args=(self.library, leave), name="mini-vllm-crowd", daemon=True)
+            self.crowd = finalize(self, leave.set), thread  # an engine that is gone leaves no threads
+            thread.start()
+            return
+        (end, thread), self.crowd = self.crowd, None
+        end()
+        thread.join()  # libgomp ends its team
+
+    @staticmethod
+    def _crowd(library: ctypes.CDLL, leave: Event) -> None:
+        nothing = ctypes.cast(library.omp_get_level, ctypes.c_void_p)  # a function without effects for every thread
+        size = len(os.sched_getaffinity(0)) + 1
+        library.GOMP_parallel(nothing, None, ctypes.c_uint(size), ctypes.c_uint(0))
+        leave.wait()
