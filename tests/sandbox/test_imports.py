@@ -12,7 +12,7 @@ from tests.mutants.catalog import PHASES, reference
         ("import mini_vllm_labs", "mini_vllm_labs"),
         ("import torch, mini_vllm_labs.grading.labtest as found", "mini_vllm_labs.grading.labtest"),
         (
-            "def f():\n    from mini_vllm_labs.grading.labtest import phase1_plays",
+            "def f():\n    from mini_vllm_labs.grading.plays import phase1_plays",
             "mini_vllm_labs.grading.plays.phase1_plays",
         ),
         ("from tests import mutants", "tests.mutants"),
