@@ -41,6 +41,7 @@ def split(paragraph: str) -> list[str]:
 def of_markdown(text: str) -> Iterator[str]:
     """Yield the paragraphs, list items and table cells of a Markdown text, without code blocks and headings."""
     text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S)
+    text = re.sub(r"^> ?", "", text, flags=re.M)
     text = re.sub(r"^(?:#.*|\|[-:| ]+\||-{3,})$", "", text, flags=re.M)
     text = re.sub(r"^\|.*\|$", lambda row: "\n\n" + row[0].replace("|", "\n\n"), text, flags=re.M)
     yield from (MARKUP.sub("", part) for part in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text))
