@@ -264,7 +264,7 @@ def test_the_command_loads_an_adapter(folders: dict[str, str]) -> None:
     llm = LLM(config=ROOMY, lineup=LINEUP, adapters=folders)
     texts = [one.outputs[0].text for one in llm.generate([PROMPTS[0]] * 2, params, adapter=[None, "wide"])]
     assert [plain.strip(), adapted.strip()] == [text.strip() for text in texts]
-    assert "an adapter must be NAME=PATH" in generate("--adapter", "wide")
+    assert "adapters must be NAME=PATH" in generate("--adapter", "wide")
 
 
 def test_the_adapter_that_ships_turns_every_thing_into_a_boat() -> None:

@@ -15,7 +15,7 @@ import torch
 from mini_vllm import LLM, EngineConfig, SamplingParams
 from mini_vllm.environment import THREADS
 from mini_vllm.runner.threads import step_threads
-from mini_vllm.runner.threads.neighbours import Neighbours, Reading
+from mini_vllm.runner.threads.neighbours import CPUReading, Neighbours
 from mini_vllm.runner.threads.step_threads import StepThreads
 from mini_vllm.runner.threads.waits import ShortWaits
 from tests.compiler import needs_compiler
@@ -36,8 +36,8 @@ class Machine:
     short_waits: bool = False
     ran: list[tuple[float, int, bool]] = field(default_factory=list)
 
-    def reading(self) -> Reading:
-        return Reading(self.now, self.others_work + self.own_work, self.own_work)
+    def reading(self) -> CPUReading:
+        return CPUReading(self.now, self.others_work + self.own_work, self.own_work)
 
     def switch(self, *, on: bool) -> None:
         self.short_waits = on
@@ -131,7 +131,7 @@ def test_a_fixed_number_stays_and_its_waits_adapt() -> None:
 
 
 def test_a_reading_after_a_pause_does_not_count() -> None:
-    readings = iter([Reading(0, 0, 0), Reading(9, 18, 0), Reading(9.2, 18.2, 0.1)])
+    readings = iter([CPUReading(0, 0, 0), CPUReading(9, 18, 0), CPUReading(9.2, 18.2, 0.1)])
     clock = iter([9.0, 9.2])
     neighbours = Neighbours(lambda: next(readings), lambda: next(clock))
     assert not neighbours.look()

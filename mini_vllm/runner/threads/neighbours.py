@@ -12,7 +12,7 @@ MAX_WINDOW = 0.5  # after a longer pause, a reading says more about the past tha
 NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # psutil contains the last two in `user` and `nice`, too
 
 
-class Reading(NamedTuple):
+class CPUReading(NamedTuple):
     """Seconds since a fixed moment: of the clock, of all work on our CPUs, and of this process's work."""
 
     clock: float
@@ -20,7 +20,7 @@ class Reading(NamedTuple):
     own_work: float
 
 
-def read_now() -> Reading:
+def read_now() -> CPUReading:
     """Return a reading of the system's clocks."""
     times = dict(enumerate(psutil.cpu_times(percpu=True)))
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(times)
@@ -30,13 +30,15 @@ def read_now() -> Reading:
         for name, seconds in times[number]._asdict().items()
         if name not in NOT_BUSY
     )
-    return Reading(time.perf_counter(), sum(work), time.process_time())
+    return CPUReading(time.perf_counter(), sum(work), time.process_time())
 
 
 class Neighbours:
     """The average number of CPUs that other processes keep busy, smoothed over a few readings."""
 
-    def __init__(self, read: Callable[[], Reading] = read_now, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, read: Callable[[], CPUReading] = read_now, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.read, self.clock = read, clock
         self.last, self.busy_cpus = read(), 0.0
 

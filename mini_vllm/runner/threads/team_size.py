@@ -12,7 +12,7 @@ FAR_WORSE = 1.5  # smaller teams are not tried at first after one that is this m
 
 
 @dataclass(slots=True)
-class Measured:
+class TeamCost:
     """The seconds and tokens of steps on one number of threads; older steps count less."""
 
     seconds: float = 0.0
@@ -22,7 +22,7 @@ class Measured:
     def cost(self) -> float:
         return self.seconds / self.num_tokens
 
-    def add(self, other: "Measured") -> None:
+    def add(self, other: "TeamCost") -> None:
         self.seconds, self.num_tokens = self.seconds + other.seconds, self.num_tokens + other.num_tokens
 
     def fade(self, seconds: float) -> None:
@@ -48,9 +48,9 @@ class TeamSize:
         """
         self.seconds_of_trial = SECONDS_OF_TRIAL[is_busy]
         self.best, self.pause, self.since_round = self.sizes[0], MIN_PAUSE, 0.0
-        self.measured: dict[int, Measured] = {}
+        self.measured: dict[int, TeamCost] = {}
         self.untried, self.skips_step = [] if is_busy else self.sizes[:], True
-        self.window = Measured()
+        self.window = TeamCost()
 
     @property
     def current(self) -> int:
@@ -64,13 +64,13 @@ class TeamSize:
         if self.skips_step and seconds < self.seconds_of_trial:
             self.skips_step = False  # it woke the threads of a new team
             return
-        self.window.add(Measured(seconds, num_tokens))
+        self.window.add(TeamCost(seconds, num_tokens))
         if self.window.seconds < self.seconds_of_trial:
             return
-        found, self.window = self.window, Measured()
+        found, self.window = self.window, TeamCost()
         for one in self.measured.values():
             one.fade(found.seconds)
-        self.measured.setdefault(self.current, Measured()).add(found)
+        self.measured.setdefault(self.current, TeamCost()).add(found)
         if self.untried:
             self._end_trial()
         else:

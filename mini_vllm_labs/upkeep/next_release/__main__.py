@@ -16,7 +16,7 @@ from typing import Any
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.bench.peer_process import JsonLines, PeerError, vllm_python
 from mini_vllm_labs.runs.parity.scenario import NEWER_FILES, PUBLIC_FILES, Scenario, read_scenarios
-from mini_vllm_labs.upkeep.next_release.report import Finding, judged, summary
+from mini_vllm_labs.upkeep.next_release.report import ScenarioVerdict, judged, summary
 from mini_vllm_labs.upkeep.vllm_peer.install import install
 
 FILES = (*PUBLIC_FILES, *NEWER_FILES)
@@ -52,10 +52,10 @@ def main() -> int:
     return 0
 
 
-def written(version: str, outcomes: Iterable[Mapping[str, Any]], out: Path) -> list[Finding]:
+def written(version: str, outcomes: Iterable[Mapping[str, Any]], out: Path) -> list[ScenarioVerdict]:
     """Write the traces and a line per scenario into the folder `out`; return the findings."""
     out.mkdir(parents=True, exist_ok=True)
-    scenarios, findings = _scenarios(), list[Finding]()
+    scenarios, findings = _scenarios(), list[ScenarioVerdict]()
     with ExitStack() as files:
         lines = files.enter_context((out / "findings.tsv").open("w", encoding="utf-8"))
         traces = {

@@ -15,7 +15,7 @@ WIDEST = 160
 
 
 @dataclass(frozen=True)
-class Finding:
+class ScenarioVerdict:
     """What a release did in one scenario: one of `VERDICTS`, and what differs first or why there is no trace."""
 
     scenario: Scenario
@@ -30,19 +30,19 @@ class Finding:
         return "\t".join([self.scenario.name, self.scenario.kind, self.verdict, where + self.what])
 
 
-def judged(scenario: Scenario, outcome: Mapping[str, Any]) -> Finding:
+def judged(scenario: Scenario, outcome: Mapping[str, Any]) -> ScenarioVerdict:
     """Compare what the release did with the recording."""
     if "trace" not in outcome:
         verdict = next(name for name in VERDICTS if name in outcome)
-        return Finding(scenario, verdict, outcome[verdict])
+        return ScenarioVerdict(scenario, verdict, outcome[verdict])
     difference = first_difference(scenario.line["trace"], outcome["trace"])
     if difference is None:
-        return Finding(scenario, "same")
+        return ScenarioVerdict(scenario, "same")
     verdict = "differs" if difference.is_decision else "same decisions"
-    return Finding(scenario, verdict, difference.what, difference)
+    return ScenarioVerdict(scenario, verdict, difference.what, difference)
 
 
-def summary(version: str, findings: Sequence[Finding]) -> Iterator[str]:
+def summary(version: str, findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
     """Yield the lines of the report against each recorded release: a table by kind, groups, and rules."""
     for release in RELEASES:
         mine = [one for one in findings if one.scenario.release == release]
@@ -51,7 +51,7 @@ def summary(version: str, findings: Sequence[Finding]) -> Iterator[str]:
     yield from _rules(version, findings)
 
 
-def _table(findings: Sequence[Finding]) -> Iterator[str]:
+def _table(findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
     kinds = dict.fromkeys(one.scenario.kind for one in findings)
     count = Counter((kind, one.verdict) for one in findings for kind in (one.scenario.kind, "all"))
     shown = [verdict for verdict in VERDICTS if count["all", verdict] or verdict in VERDICTS[:3]]
@@ -61,9 +61,9 @@ def _table(findings: Sequence[Finding]) -> Iterator[str]:
         yield "".join(f"{text:>16}" for text in (kind, *counts, sum(count[kind, verdict] for verdict in VERDICTS)))
 
 
-def _groups(findings: Sequence[Finding]) -> Iterator[str]:
+def _groups(findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
     """Yield the groups of equal first differences, the largest first, each with its shortest scenario."""
-    groups = defaultdict[tuple[str, str], list[Finding]](list)
+    groups = defaultdict[tuple[str, str], list[ScenarioVerdict]](list)
     for one in findings:
         if one.verdict != "same":
             groups[one.verdict, one.what].append(one)
@@ -81,7 +81,7 @@ def _groups(findings: Sequence[Finding]) -> Iterator[str]:
         yield f"      {'found':8}  {_short(found.found)}"
 
 
-def _rules(version: str, findings: Sequence[Finding]) -> Iterator[str]:
+def _rules(version: str, findings: Sequence[ScenarioVerdict]) -> Iterator[str]:
     """Yield what the recordings of `release_rules.py` say about each rule: the same as in the newest release?"""
     newest = {one.scenario.name: one for one in findings if one.scenario.release == RELEASES[-1]}
     told = [(rule, newest.get(rule.metadata["trace"])) for rule in rules()]
