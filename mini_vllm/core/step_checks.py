@@ -70,7 +70,8 @@ def check_kept(
     """
     for request_id, before in num_tokens_before.items():
         request, answer = requests[request_id], sampled[request_id]
-        new, returned = request.all_token_ids[before:], kept.get(request_id, [])
+        new = request.all_token_ids[before:]
+        returned = list(kept.get(request_id, ()))  # a learner may return tuples
         if not new == returned == answer:  # almost always equal
             is_dropped = may_drop and request.num_preemptions > 0 and not new
             is_over = request.is_finished or is_dropped
