@@ -86,7 +86,7 @@ def test_an_endless_import_is_reported_once(checkout: Checkout) -> None:
 
 
 def test_a_starter_that_imports_the_course_is_refused_in_words(checkout: Checkout) -> None:
-    checkout.starter(5).write_text("from mini_vllm_labs.grading.labtest import phase5_plays\n", encoding="utf-8")
+    checkout.starter(5).write_text("from mini_vllm_labs.grading.plays import phase5_plays\n", encoding="utf-8")
     output = checkout.pytest(folder(checkout, 5))
     refusal = "starter.py, line 1 imports mini_vllm_labs.grading.plays.phase5_plays: your answer must be in"
     assert output.count(refusal) == 1
