@@ -36,7 +36,8 @@ class Scheduler:
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
         self._to_roll_back: list[ScheduledRequest] | None = None
-        self._half_updated: dict[str, int] = {}
+        self._is_half_updated = False
+        # The requests and their numbers of tokens before the last update, until `settle_update`.
         self._before_update: dict[str, Request] = {}
         self._num_tokens_before: dict[str, int] = {}
         self._make_parts = make_parts
@@ -70,7 +71,6 @@ class Scheduler:
     def schedule(self) -> SchedulerOutput:
         """Plan the next step and count its tokens as computed. Its results only ever correct that count."""
         self.finished_req_ids.clear()
-        self._before_update = {}
         self.gates.start_step()
         scheduler_output = self.functions.schedule_step(
             self.running,
@@ -127,8 +127,9 @@ class Scheduler:
         requests = self.requests
         sampled_token_ids = self.gates.without_lost(sampled_token_ids, transfers, self.running)
         self._before_update = dict(requests)
-        self._half_updated = {name: len(requests[name].all_token_ids) for name in sampled_token_ids if name in requests}
-        self._num_tokens_before = self._half_updated
+        known = [name for name in sampled_token_ids if name in requests]
+        self._num_tokens_before = {name: len(requests[name].all_token_ids) for name in known}
+        self._is_half_updated = True
         self._to_roll_back = None
         if self.ahead is None:
             kept = self._apply(scheduler_output, sampled_token_ids)
@@ -139,7 +140,7 @@ class Scheduler:
                 self._forget(request_id)
         is_idle = not scheduler_output.num_scheduled_tokens
         self.gates.end_step(transfers, is_idle=is_idle, has_sampled=bool(kept))
-        self._half_updated = {}
+        self._is_half_updated = False
         return kept
 
     def check_update(self, sampled_token_ids: dict[str, list[int]], kept: dict[str, list[int]]) -> None:
@@ -193,12 +194,15 @@ class Scheduler:
         self._to_roll_back = None  # a batch that failed a check cannot say what to undo
         if not self._before_update:
             return
-        for request_id, num_tokens in self._num_tokens_before.items():
-            del self._before_update[request_id].all_token_ids[num_tokens:]
+        self._drop_new_tokens(self._before_update)
         late = {name: request for name, request in self.requests.items() if name not in self._before_update}
         self.finished_req_ids -= self._before_update.keys()
         self.requests.clear()
         self.requests.update(self._before_update | late)
+        self.settle_update()
+
+    def settle_update(self) -> None:
+        """Keep the last update, because every check of its step has passed. It can no longer be taken back."""
         self._before_update = {}
 
     def recover(self) -> None:
@@ -220,10 +224,10 @@ class Scheduler:
         half-applied update are dropped and sampled again.
         """
         self._to_roll_back = None
-        for request_id, num_tokens in self._half_updated.items():
-            if request_id in self.requests:
-                del self.requests[request_id].all_token_ids[num_tokens:]
-        self._half_updated = {}
+        if self._is_half_updated:
+            self._drop_new_tokens(self.requests)
+            self._is_half_updated = False
+        self.settle_update()
         self.running.clear()
         self._use(self._make_parts())
         for request in self.requests.values():
@@ -264,6 +268,11 @@ class Scheduler:
             self.kv.free(request, num_computed_before.get(request.request_id, request.num_computed_tokens))
             request.restart()
             self.waiting.prepend_request(request)
+
+    def _drop_new_tokens(self, requests: Mapping[str, Request]) -> None:
+        for request_id, num_tokens in self._num_tokens_before.items():
+            if request_id in requests:
+                del requests[request_id].all_token_ids[num_tokens:]
 
     def _use(self, parts: SchedulerParts) -> None:
         self.functions, self.kv, self.prefix_cache = parts.functions, parts.kv, parts.prefix_cache

@@ -28,8 +28,8 @@ class Progress:
 class ContentsChecker(StepObserver):
     """Raises `InvariantError` if a batch would read a block that holds other tokens, or leave out or repeat a token.
 
-    The scheduler's parts are not consulted: contents follow from the batches alone. With a connector a block may be
-    filled from outside, so only blocks of running requests are checked.
+    Contents follow from the batches alone, not from what the scheduler's parts say about them. With a connector a block
+    may be filled from outside, so the hits of an admission are trusted.
     """
 
     def __init__(self, scheduler: Scheduler, *, results_are_late: bool) -> None:
@@ -125,9 +125,9 @@ class ContentsChecker(StepObserver):
 
     def _settle(self, own: Progress) -> None:
         """Enter the blocks that the last step filled with tokens that were unknown then."""
-        num_known = own.request.num_tokens - (
-            own.num_drafts > 0 and not self.results_are_late
-        )  # the newest replaced a draft
+        num_known = own.request.num_tokens
+        if own.num_drafts and not self.results_are_late:
+            num_known -= 1  # the newest token replaced a draft, and its slot holds that draft
         for index, content in self._blocks(own, min(own.end, num_known), first=len(own.contents)):
             own.contents.append(content)
             for group, table in enumerate(own.tables):

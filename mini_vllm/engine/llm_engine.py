@@ -11,7 +11,7 @@ from mini_vllm.core.interfaces import ModelRunner
 from mini_vllm.core.invariants import check_queues
 from mini_vllm.core.request import MultiModalFeatureSpec, Request, RequestStatus
 from mini_vllm.core.service_level import BEST_EFFORT, ServiceLevel
-from mini_vllm.core.step import KVConnectorOutput, ModelRunnerOutput, ScheduledRequest, SchedulerOutput
+from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.step_checks import InvariantError, check_batch
 from mini_vllm.electives.gates.gated import transfers_of
 from mini_vllm.electives.gates.transferring_runner import run_step
@@ -174,7 +174,7 @@ class LLMEngine:
         with self._undoing(self.scheduler.recover):
             scheduler_output = self._plan()
             runner_output = self._run(self._start(scheduler_output))
-            return self._update(scheduler_output, runner_output, runner_output.kv_connector_output)
+            return self._update(scheduler_output, runner_output)
 
     def _plan(self) -> SchedulerOutput:
         self._in_step = []
@@ -225,15 +225,10 @@ class LLMEngine:
         """Return whether results of a started step have not been applied yet."""
         return False
 
-    def _update(
-        self,
-        scheduler_output: SchedulerOutput,
-        runner_output: ModelRunnerOutput,
-        transfers: KVConnectorOutput | None,
-    ) -> list[RequestOutput]:
+    def _update(self, scheduler_output: SchedulerOutput, runner_output: ModelRunnerOutput) -> list[RequestOutput]:
         """Apply a step's tokens and turn them into outputs, including those that an interrupted step missed."""
         sampled = runner_output.sampled_token_ids
-        kept = self.scheduler.update_from_output(scheduler_output, sampled, transfers)
+        kept = self.scheduler.update_from_output(scheduler_output, sampled, runner_output.kv_connector_output)
         self.scheduler.check_update(sampled, kept)
         now = self.clock()
         errors = only(self.scheduler.requests, runner_output.errors | self.scheduler.gates.take_errors())
@@ -265,6 +260,7 @@ class LLMEngine:
     def _report(self, result: StepResult) -> None:
         for observer in self.observers:
             observer.after_update(result)
+        self.scheduler.settle_update()
         self._in_step = []
 
     def _detokenize(self, request_id: str, now: float) -> int:

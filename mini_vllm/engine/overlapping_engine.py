@@ -61,9 +61,12 @@ class OverlappingEngine(LLMEngine):
         living = {name for name, request in requests.items() if self.scheduler.requests.get(name) is request}
         # The drafts stay with the runner, because the scheduler planned placeholders for them.
         runner_output = ModelRunnerOutput(
-            only(living, result.sampled_token_ids), only(living, result.errors), logprobs=only(living, result.logprobs)
+            only(living, result.sampled_token_ids),
+            only(living, result.errors),
+            logprobs=only(living, result.logprobs),
+            kv_connector_output=result.kv_connector_output,
         )
-        outputs = self._update(step.scheduler_output, runner_output, result.kv_connector_output)
+        outputs = self._update(step.scheduler_output, runner_output)
         self._in_flight.popleft()
         return outputs
 

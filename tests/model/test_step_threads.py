@@ -47,7 +47,7 @@ class Machine:
 
     def threads(self, sizes: tuple[int, ...] = (1, 2)) -> StepThreads:
         neighbours, switch = Neighbours(self.reading, lambda: self.now), SimpleNamespace(switch=self.switch)
-        return StepThreads(sizes, 1, neighbours, switch, self.set_size, lambda: self.now)  # type: ignore[arg-type]
+        return StepThreads(sizes, neighbours, switch, self.set_size, lambda: self.now)  # type: ignore[arg-type]
 
     def run(self, threads: StepThreads, seconds: float, num_tokens: int = 8) -> None:
         """Compute steps for so many seconds."""

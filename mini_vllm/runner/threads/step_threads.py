@@ -27,20 +27,13 @@ class StepThreads:
     def __init__(
         self,
         sizes: Sequence[int],
-        usual_size: int,
         neighbours: Neighbours,
         waits: ShortWaits,
         set_size: Callable[[int], None] = torch.set_num_threads,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.sizes, self.usual_size, self.neighbours, self.waits, self.set_size = (
-            sizes,
-            usual_size,
-            neighbours,
-            waits,
-            set_size,
-        )
-        self.clock = clock
+        self.sizes, self.neighbours, self.waits = sizes, neighbours, waits
+        self.set_size, self.clock = set_size, clock
         self.is_busy = False
         self.teams: dict[int, TeamSize] = {}
 
@@ -49,7 +42,8 @@ class StepThreads:
         """Choose the threads of a step of this many tokens, and learn from the time that it takes."""
         if self.neighbours.look():
             self._adapt_to(self.neighbours.busy_cpus)
-        kind = num_tokens >> (shift := max(0, num_tokens.bit_length() - 2)) << shift  # 4, 6, 8, 12, 16, 24, ...
+        num_low_bits = max(0, num_tokens.bit_length() - 2)
+        kind = num_tokens >> num_low_bits << num_low_bits  # rounded down to 1, 2, 3, 4, 6, 8, 12, 16, 24, ...
         if kind not in self.teams:
             self.teams[kind] = TeamSize(self.sizes, is_busy=self.is_busy)
         team = self.teams[kind]
@@ -97,4 +91,4 @@ def step_threads(*, is_small: bool, may_vary: bool) -> StepThreads | None:
         return None
     usual_size = 1 if is_small else all_threads()
     halves = [all_threads() >> shift for shift in range(all_threads().bit_length())]
-    return StepThreads(halves if may_vary else [usual_size], usual_size, Neighbours(), ShortWaits(torch_threads()))
+    return StepThreads(halves if may_vary else [usual_size], Neighbours(), ShortWaits(torch_threads()))
