@@ -29,7 +29,9 @@ client.execute_interactive(sys.argv[2], timeout=120)
 client.stop_channels()
 manager.shutdown_kernel(now=True)
 """
-LARGE = shutil.ignore_patterns(".venv*", ".git", "build", "embedded_model", "*.gz", "__pycache__", ".mypy_cache")
+LARGE = shutil.ignore_patterns(
+    *(".venv*", ".git", ".prometheus", ".*_cache", "build", "embedded_model", "*.gz", "__pycache__")
+)
 OURS = (
     *("bin/mini-vllm", "share/jupyter/kernels/mini-vllm-labs/"),
     *(f"{SITE}/mini_vllm_labs", f"{SITE}/__editable__", f"{SITE}/__pycache__/"),
