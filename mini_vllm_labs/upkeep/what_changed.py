@@ -60,9 +60,9 @@ def page() -> str:
 
 def box(name: str) -> str:
     """Return the box of a rule as Markdown."""
-    text = f"**Changed** (`{name}`). {change(name)}"
+    text = f"**Changed** (`{name}`). {change(name)}".replace(" #", "\xa0#")  # a line that begins with # is a heading
     lines = textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
-    return "".join(f"> {line}\n" for line in lines)
+    return "".join(f"> {line}\n" for line in lines).replace("\xa0", " ")
 
 
 def handout(phase: int) -> Path:

@@ -24,7 +24,7 @@ DOCUMENTS = (
     *("docs/benchmarks.md", "docs/teaching.md", "docs/serving.md", "docs/contributing.md", "CONTRIBUTING.md"),
     *(f"docs/electives/{name}.md" for name in ELECTIVES),
 )
-SET_UP = "## Set up and run\n"
+SET_UP = "## Set up\n"
 STEP_BEFORE_PREEMPTION = 5
 CHAT = (
     '<iframe class="chat" src="chat/index.html" title="The engine at work in this page: type a sentence, and see its '
