@@ -92,7 +92,7 @@ def measured_engine(
 
     engine = build_engine(replace(ENGINE, dtype=dtype), lineup, model)
     if isinstance(engine.runner, PagedModelRunner) and engine.runner.threads is not None:
-        engine.runner.threads.fix(engine.runner.threads.usual_size)
+        engine.runner.threads.fix()
     shape = shape_of_config(model or "embedded", open_model(model)[0].config)
     if cpu_time is None:
         cpu_time = torch.get_num_threads() == 1

@@ -47,7 +47,7 @@ class Machine:
 
     def threads(self, sizes: tuple[int, ...] = (1, 2)) -> StepThreads:
         neighbours, switch = Neighbours(self.reading, lambda: self.now), SimpleNamespace(switch=self.switch)
-        return StepThreads(sizes, neighbours, switch, self.set_size, lambda: self.now)  # type: ignore[arg-type]
+        return StepThreads(sizes, sizes[-1], neighbours, switch, self.set_size, lambda: self.now)  # type: ignore[arg-type]
 
     def run(self, threads: StepThreads, seconds: float, num_tokens: int = 8) -> None:
         """Compute steps for so many seconds."""
@@ -124,7 +124,7 @@ def test_one_slow_step_changes_nothing_and_slower_ones_do() -> None:
 def test_a_fixed_number_stays_and_its_waits_adapt() -> None:
     machine = Machine(faster(1), busy=2)
     threads = machine.threads()
-    threads.fix(2)
+    threads.fix()
     machine.run(threads, 1)
     assert machine.share(2) == 1
     assert machine.short_waits

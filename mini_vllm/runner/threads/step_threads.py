@@ -27,12 +27,13 @@ class StepThreads:
     def __init__(
         self,
         sizes: Sequence[int],
+        usual_size: int,
         neighbours: Neighbours,
         waits: ShortWaits,
         set_size: Callable[[int], None] = torch.set_num_threads,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.sizes, self.neighbours, self.waits = sizes, neighbours, waits
+        self.sizes, self.usual_size, self.neighbours, self.waits = sizes, usual_size, neighbours, waits
         self.set_size, self.clock = set_size, clock
         self.is_busy = False
         self.teams: dict[int, TeamSize] = {}
@@ -52,10 +53,10 @@ class StepThreads:
         yield
         team.note(self.clock() - started, num_tokens)
 
-    def fix(self, size: int) -> None:
-        """Compute every step on this many threads from now on, so that measured times are comparable."""
-        self.sizes, self.teams = [size], {}
-        self.set_size(size)
+    def fix(self) -> None:
+        """Compute every step on `usual_size` threads from now on, so that measured times are comparable."""
+        self.sizes, self.teams = [self.usual_size], {}
+        self.set_size(self.usual_size)
 
     def _adapt_to(self, busy_cpus: float) -> None:
         is_busy = busy_cpus > (QUIET if self.is_busy else BUSY)
@@ -91,4 +92,4 @@ def step_threads(*, is_small: bool, may_vary: bool) -> StepThreads | None:
         return None
     usual_size = 1 if is_small else all_threads()
     halves = [all_threads() >> shift for shift in range(all_threads().bit_length())]
-    return StepThreads(halves if may_vary else [usual_size], Neighbours(), ShortWaits(torch_threads()))
+    return StepThreads(halves if may_vary else [usual_size], usual_size, Neighbours(), ShortWaits(torch_threads()))
