@@ -84,4 +84,4 @@ def fixture_of(phase: int) -> Callable[[pytest.Config, Lineup], Iterator[ModuleT
 
 
 phase1, phase2, phase3, phase4, phase5, phase6 = map(fixture_of, range(1, 7))
-phase7, phase8, phase9, phase10, phase11, phase12, phase13 = map(fixture_of, range(7, 14))
+phase7, phase8, phase9, phase10, phase11, phase12, phase13, phase14 = map(fixture_of, range(7, 15))

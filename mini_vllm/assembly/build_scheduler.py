@@ -26,9 +26,9 @@ from mini_vllm.electives.gates.connector import KVConnector
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
 from mini_vllm.electives.windows.grouped_kv_cache import CountedPool, GroupedKVCacheManager, GroupedPrefixCache
 from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions, require_window_functions
-from mini_vllm.release_rules import RELEASES
 
 if TYPE_CHECKING:
+    from mini_vllm.electives.releases.release_functions import ReleaseFunctions
     from mini_vllm.electives.releases.step_state import StepState
 
 
@@ -43,6 +43,7 @@ def build_scheduler(
     clock: Callable[[], float] = time.monotonic,
     images_have_places: bool = True,
     electives: Electives | None = None,
+    releases: "ReleaseFunctions | None" = None,
 ) -> Scheduler:
     """Assemble phases 1 to 5, wrapped in phases 7, 8, 11 and the other gates if the config needs them.
 
@@ -50,8 +51,8 @@ def build_scheduler(
     has one entry per group of layers: the number of tokens its attention reaches; None, for all tokens, comes first.
     `make_connector` returns the scheduler side of KV transfers and is called again after a restart. `policy` replaces
     the config's policy; it uses `clock`, which also stamps arrivals. Without `images_have_places` a block's hash omits
-    where its images begin, as in vLLM 0.13.0. `electives` are the lineup's, if already opened. Raises `ValueError` if
-    config and lineup are incompatible.
+    where its images begin, as in vLLM 0.13.0. `electives` are the lineup's, if already opened; `releases` replace its
+    phase 14. Raises `ValueError` if config and lineup are incompatible.
     """
     electives, (max_model_len, _) = electives or Electives(lineup, config), config.sizes
     orders_by_priority = config.policy == "priority" if policy is None else policy.uses_priority
@@ -67,11 +68,11 @@ def build_scheduler(
         kv: KVCacheManager
         groups: GroupedKVCacheManager | None
         step = None
-        if config.vllm != RELEASES[0]:
+        if (functions_of_release := releases or electives.releases) is not None:
             # Local, because 0.13.0's rules, the default, need none of its ten modules.
             from mini_vllm.assembly.newer_release import new_step_state, newer_kv_cache
 
-            step = new_step_state(config, states)
+            step = new_step_state(config, functions_of_release, states)
             kv = groups = newer_kv_cache(step, lineup, windows, electives.windows, cache_layers)
             prefix_cache = groups.layered_cache
         elif list(windows) == [None]:

@@ -1,7 +1,8 @@
-"""Returns the electives of a lineup, phases 7 to 13. See `parts.py`."""
+"""Returns the electives of a lineup, phases 7 to 14. See `parts.py`."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import Impl, solutions_exist
@@ -13,6 +14,10 @@ from mini_vllm.electives.grammar import StructuredOutputFunctions
 from mini_vllm.electives.policy.scheduling_policy import PolicyClasses
 from mini_vllm.electives.speculation import Speculation, SpeculationFunctions
 from mini_vllm.electives.windows.window_functions import WindowFunctions
+from mini_vllm.release_rules import RELEASES
+
+if TYPE_CHECKING:
+    from mini_vllm.electives.releases.release_functions import ReleaseFunctions
 
 
 def needs(setting: str, phase: str, *phases: str) -> ValueError:
@@ -150,9 +155,40 @@ def window_functions_for(impl: Impl) -> WindowFunctions | None:
     return WindowFunctions(ours.free_outside_window, ours.allocate_groups, ours.find_common_hit, ours.sliding_attention)
 
 
+def release_functions_for(impl: Impl, config: EngineConfig) -> "ReleaseFunctions | None":
+    """Return phase 14, or None under the rules of 0.13.0. Raises `ValueError` if it is needed but absent."""
+    if config.vllm == RELEASES[0]:
+        return None
+    if impl == "absent":
+        raise needs(f"vllm={config.vllm!r}", "phase 14 (year of vLLM)", "1-6", "14")
+    from mini_vllm.electives.releases.release_functions import ReleaseFunctions  # 0.13.0's rules do not need it
+
+    if impl == "starter":
+        from labs.phase14_year_of_vllm import starter as yours
+
+        return ReleaseFunctions(
+            yours.threshold_of_step,
+            yours.order_freed,
+            yours.has_room,
+            yours.requests_left,
+            yours.PrefillPacer,
+            yours.reachable_blocks,
+        )
+    from solutions import phase14_year_of_vllm as ours
+
+    return ReleaseFunctions(
+        ours.threshold_of_step,
+        ours.order_freed,
+        ours.has_room,
+        ours.requests_left,
+        ours.PrefillPacer,
+        ours.reachable_blocks,
+    )
+
+
 @dataclass(frozen=True)
 class Electives:
-    """Phases 7 to 13 of one engine. Each is imported once, on first use; None if the config does not need it."""
+    """Phases 7 to 14 of one engine. Each is imported once, on first use; None if the config does not need it."""
 
     lineup: Lineup
     config: EngineConfig
@@ -180,6 +216,10 @@ class Electives:
     @cached_property
     def windows(self) -> WindowFunctions | None:
         return window_functions_for(self.lineup.windows)
+
+    @cached_property
+    def releases(self) -> "ReleaseFunctions | None":
+        return release_functions_for(self.lineup.year, self.config)
 
     def make_speculation(self) -> Speculation | None:
         """Return phase 7's part of a scheduler, or None without drafts."""

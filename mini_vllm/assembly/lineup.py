@@ -2,7 +2,7 @@
 
 `LAB_IMPL` names a lineup: `solution`, `starter`, or ranges such as `starter:1-3,solution:4-6`. A phase that is not
 listed is absent. `solution` and `starter` without numbers mean phases 1 to 6. Electives, from phase 7 on, must be
-listed, as in `starter:1-13` or `solution:1-6,starter:7`. `parts.py` imports the code of a lineup.
+listed, as in `starter:1-14` or `solution:1-6,starter:7`. `parts.py` imports the code of a lineup.
 """
 
 from dataclasses import astuple, dataclass
@@ -24,6 +24,7 @@ ELECTIVE_NAMES = (
     "admission gates",
     "sliding windows",
     "scheduling policies",
+    "year of vLLM",
 )
 ALL_NAMES = PHASE_NAMES + ELECTIVE_NAMES
 
@@ -45,6 +46,7 @@ class Lineup:
     gates: Impl = "absent"
     windows: Impl = "absent"
     policies: Impl = "absent"
+    year: Impl = "absent"
 
     def __post_init__(self) -> None:
         for phase, impl in enumerate(astuple(self), start=1):

@@ -18,6 +18,7 @@ from mini_vllm.electives.releases.freed_first import FreedFirstPool, KnownConten
 from mini_vllm.electives.releases.holders_first import HoldersFirst
 from mini_vllm.electives.releases.newer_ahead import NewerSpeculation, NewerTokensAhead
 from mini_vllm.electives.releases.newer_kv_cache import WITHOUT_WINDOWS, NewerKVCacheManager
+from mini_vllm.electives.releases.release_functions import ReleaseFunctions
 from mini_vllm.electives.releases.retention import RetainedWindows
 from mini_vllm.electives.releases.step_state import StepState
 from mini_vllm.electives.speculation import Speculation
@@ -25,9 +26,9 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 from mini_vllm.electives.wrappers import WrappedPrefixCache
 
 
-def new_step_state(config: EngineConfig, states: list[StepState]) -> StepState:
+def new_step_state(config: EngineConfig, functions: ReleaseFunctions, states: list[StepState]) -> StepState:
     """Return a new state and keep it in `states` in place of the last one. A restart ends no pause."""
-    step = StepState(config)
+    step = StepState(config, functions)
     step.pause_state = states.pop().pause_state if states else step.pause_state
     states.append(step)
     return step
@@ -55,14 +56,13 @@ def newer_kv_cache(
     prefix_cache: PrefixCache = caches[0]
     grouped = None
     if has_windows and config.enable_prefix_caching and lineup.prefix_cache != "absent":
-        interval: Any = config.setting("prefix_cache_retention_interval") if step.rules.windows_cache_the_end else "all"
-        prefix_cache = grouped = RetainedWindows(functions, caches, config.block_size, windows, tables, interval)
+        interval: Any = config.setting("prefix_cache_retention_interval")
+        prefix_cache = grouped = RetainedWindows(
+            functions, caches, config.block_size, windows, tables, interval, step.functions
+        )
     prefix_cache = wrapped(prefix_cache, cache_layers)
-    pool = FreedFirstPool(
-        block_pool_for(lineup.kv_cache, config.sizes[1], prefix_cache),
-        config.sizes[1],
-        content if step.rules.freed_without_content_first else None,
-    )
+    inner = block_pool_for(lineup.kv_cache, config.sizes[1], prefix_cache)
+    pool = FreedFirstPool(inner, config.sizes[1], content, step.functions)
     return NewerKVCacheManager(step, functions, pool, windows, prefix_cache, grouped, tables, _entries_in(prefix_cache))
 
 

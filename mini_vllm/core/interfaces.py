@@ -1,4 +1,4 @@
-"""The six seams between the engine and phases 1 to 6. (Phases 7 to 13: `electives/`.)
+"""The six seams between the engine and phases 1 to 6. (Phases 7 to 14: `electives/`.)
 
 The docstring of each `Protocol` names the phase that implements it. Without that phase the engine uses the do-nothing
 version in `absent.py`. `build.py` passes each implementation to its users. Nothing here has behaviour.

@@ -44,7 +44,7 @@ class Lab:
     has the form of `LAB_IMPL`, and overrides it. Every call runs in a new process, so an edited starter needs no new
     kernel. If a task is missing, the result is a recorded run of the reference, marked as such. If a run fails or was
     not recorded, the result is a `Notice`.
-    Raises `ValueError` if `phase` is not 1 to 13 or the lineup is invalid.
+    Raises `ValueError` if `phase` is not 1 to 14 or the lineup is invalid.
     """
 
     def __init__(self, phase: int, lineup: str | None = None) -> None:

@@ -19,7 +19,7 @@ from tests.course.surface import (
 of_each_phase = pytest.mark.parametrize("phase", PHASES)
 
 
-@pytest.mark.parametrize("phase", PHASES[:-1])  # the last one: tests/policies/test_lab.py
+@pytest.mark.parametrize("phase", [one for one in PHASES if one != 13])  # phase 13: tests/policies/test_lab.py
 def test_starter_and_solution_have_the_same_public_names_signatures_and_docstrings(phase: int) -> None:
     starter = surface(parse(starter_path(phase)).body)
     assert starter, "a starter with nothing in it"

@@ -12,6 +12,7 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.elective_parts import (
     admission_functions_for,
     kv_transfer_functions_for,
+    release_functions_for,
     structured_output_functions_for,
     window_functions_for,
 )
@@ -73,7 +74,7 @@ def run_all(phases: tuple[int, ...], config: EngineConfig) -> tuple[list[Run], i
         (" solution:2 , starter : 1-1", ["starter", "solution"] + ["absent"] * 4),
         ("solution:5,solution:1", ["solution", "absent", "absent", "absent", "solution", "absent"]),
         ("starter:1-7", ["starter"] * 7),
-        ("starter:1-13", ["starter"] * 13),
+        ("starter:1-14", ["starter"] * 14),
         ("solution:1-6,starter:7", ["solution"] * 6 + ["starter"]),
         ("solution:1-6,starter:8", ["solution"] * 6 + ["absent", "starter"]),
     ],
@@ -90,13 +91,13 @@ def test_every_form_of_a_lineup_is_parsed(text: str, impls: list[Impl]) -> None:
         ("solution:1,starter", "'starter' has no phases"),
         ("teacher:1", "an implementation is 'starter' or 'solution', got 'teacher'"),
         ("absent:1", "an implementation is 'starter' or 'solution', got 'absent'"),
-        ("solution:", "'' is not a phase (1 to 13) or a range such as 1-3"),
-        ("solution:one", "'one' is not a phase (1 to 13) or a range such as 1-3"),
-        ("solution:1-x", "'1-x' is not a phase (1 to 13) or a range such as 1-3"),
-        ("solution:-3", "'-3' is not a phase (1 to 13) or a range such as 1-3"),
-        ("solution:0", "'0' must be within phases 1 to 13"),
-        ("solution:1-14", "'1-14' must be within phases 1 to 13"),
-        ("solution:3-2", "'3-2' must be within phases 1 to 13"),
+        ("solution:", "'' is not a phase (1 to 14) or a range such as 1-3"),
+        ("solution:one", "'one' is not a phase (1 to 14) or a range such as 1-3"),
+        ("solution:1-x", "'1-x' is not a phase (1 to 14) or a range such as 1-3"),
+        ("solution:-3", "'-3' is not a phase (1 to 14) or a range such as 1-3"),
+        ("solution:0", "'0' must be within phases 1 to 14"),
+        ("solution:1-15", "'1-15' must be within phases 1 to 14"),
+        ("solution:3-2", "'3-2' must be within phases 1 to 14"),
         ("solution:1-3,starter:3", "phase 3 is listed twice"),
         ("solution:2-6", "phase 1 (scheduler step) cannot be absent"),
         ("solution:1,starter:4", "phase 4 (prefix cache) needs phase 2 (block pool)"),
@@ -150,6 +151,7 @@ def test_the_default_is_the_reference_and_the_environment_overrides_it(monkeypat
         ),
         ("solution:1-7", {"async_scheduling": True}, "async_scheduling needs phase 8"),
         ("solution:1-5", {"max_loras": 1}, GATES),
+        ("solution:1-6", {"vllm": "0.33.0"}, "needs phase 14 (year of vLLM), as in LAB_IMPL=solution:1-6,solution:14"),
         ("solution:1-5", {"max_num_encoder_input_tokens": 8, "encoder_cache_size": 8}, GATES),
     ],
 )
@@ -159,13 +161,14 @@ def test_a_config_that_its_lineup_cannot_serve_is_refused(lineup: str, settings:
 
 
 @pytest.mark.parametrize(("impl", "package"), [("starter", "labs"), ("solution", "solutions")])
-def test_every_function_of_phases_9_to_12_is_from_the_code_that_the_lineup_names(impl: Impl, package: str) -> None:
-    config = EngineConfig(kv_transfer_config=KVTransferConfig(), max_loras=1)
+def test_every_function_of_phases_9_to_14_is_from_the_code_that_the_lineup_names(impl: Impl, package: str) -> None:
+    config = EngineConfig(kv_transfer_config=KVTransferConfig(), max_loras=1, vllm="0.33.0")
     found: dict[int, Any] = {
         9: structured_output_functions_for(impl),
         10: kv_transfer_functions_for(impl, config),
         11: admission_functions_for(impl, config),
         12: window_functions_for(impl),
+        14: release_functions_for(impl, config),
     }
     for phase, functions in found.items():
         modules = {getattr(functions, one.name).__module__ for one in fields(functions)}

@@ -11,7 +11,7 @@ from mini_vllm.electives.releases.step_state import PauseState
 from mini_vllm.release_rules import RELEASES
 from tests.engine.workloads import make_engine, make_workload, run_workload, small_config, true_tokens
 
-PLAIN = "solution:1-5"
+PLAIN = "solution:1-5,solution:14"
 NGRAM = SpeculativeConfig("ngram", num_speculative_tokens=3, adaptive=False)
 DRAFT_MODEL = SpeculativeConfig("draft_model", num_speculative_tokens=2, adaptive=False)
 
@@ -23,12 +23,12 @@ DRAFT_MODEL = SpeculativeConfig("draft_model", num_speculative_tokens=2, adaptiv
         (PLAIN, {"policy": "priority", "long_prefill_token_threshold": 5}),
         (PLAIN, {"scheduler_reserve_full_isl": False, "watermark": 0.1, "prefill_schedule_interval": 3}),
         (PLAIN, {"enable_prefix_caching": False, "max_num_active_seqs": 2, "max_num_scheduled_tokens": 7}),
-        ("solution:1-3,solution:5", {}),
-        ("solution:1-5,solution:8-9", {"async_scheduling": True}),
-        ("solution:1-5,solution:7", {"speculative_config": NGRAM}),
-        ("solution:1-5,solution:7", {"speculative_config": DRAFT_MODEL, "policy": "priority"}),
-        ("solution:1-5,solution:7-8", {"speculative_config": NGRAM, "async_scheduling": True}),
-        ("solution:1-5,solution:7-8", {"speculative_config": DRAFT_MODEL, "async_scheduling": True}),
+        ("solution:1-3,solution:5,solution:14", {}),
+        ("solution:1-5,solution:8-9,solution:14", {"async_scheduling": True}),
+        ("solution:1-5,solution:7,solution:14", {"speculative_config": NGRAM}),
+        ("solution:1-5,solution:7,solution:14", {"speculative_config": DRAFT_MODEL, "policy": "priority"}),
+        ("solution:1-5,solution:7-8,solution:14", {"speculative_config": NGRAM, "async_scheduling": True}),
+        ("solution:1-5,solution:7-8,solution:14", {"speculative_config": DRAFT_MODEL, "async_scheduling": True}),
     ],
 )
 def test_texts_are_those_of_every_release(lineup: str, settings: dict[str, Any]) -> None:
@@ -73,11 +73,11 @@ def test_a_drafter_that_no_runner_has_is_refused() -> None:
 
 def test_rules_about_blocks_need_a_block_pool() -> None:
     with pytest.raises(ValueError, match=r"vllm='0\.33\.0' needs phase 2"):
-        make_engine(small_config(vllm="0.33.0"), "solution:1")
+        make_engine(small_config(vllm="0.33.0"), "solution:1,solution:14")
 
 
 def test_a_pause_admits_nothing_and_a_reset_forgets_what_is_cached() -> None:
-    engine = make_engine(small_config(vllm="0.33.0"))
+    engine = make_engine(small_config(vllm="0.33.0"), PLAIN)
     engine.add_request("a", list(range(9)))
     engine.step()
     set_pause_state(engine.scheduler, PauseState.PAUSED_NEW)

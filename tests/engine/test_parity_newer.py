@@ -12,7 +12,7 @@ from mini_vllm_labs.runs.parity.replay import compare, run_free_of_defects
 from mini_vllm_labs.runs.parity.scenario import NEWER_FILES, Scenario, read_scenarios
 from mini_vllm_labs.runs.parity.verdict import KNOWN_DEFECTS
 
-REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12")
+REFERENCE = parse_lineup("solution:1-5,solution:7-9,solution:11-12,solution:14")
 MATCHED = {
     "named": 118,
     **{"base": 68, "spec": 49, "async": 66, "async_spec": 58},

@@ -57,7 +57,7 @@ def test_a_double_is_no_answer(phase: int) -> None:
     assert right == UNTOUCHED[phase]
 
 
-@pytest.mark.parametrize("phase", range(1, 14))
+@pytest.mark.parametrize("phase", range(1, 15))
 def test_what_does_nothing_gets_no_points(phase: int) -> None:
     """It costs nothing and leaves nothing behind, but its answers are wrong."""
     text = NOT_WRITTEN.sub("return None", starter_path(phase).read_text(encoding="utf-8"))

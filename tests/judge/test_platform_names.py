@@ -51,7 +51,7 @@ learners = st.lists(
         st.from_regex(r"[ .,'-]*[aäBz山12L][aäBz山 _.,'12L-]{0,8}", fullmatch=True),
         st.booleans(),
         st.integers(100, 899),
-        st.integers(1, 13),
+        st.integers(1, 14),
         st.sampled_from(PHASE_FILES),
     ),
     min_size=1,

@@ -87,11 +87,11 @@ COUNTED = (
         ("Ada Lovelace_123_assignsubmission_file_phase2_block_pool.py", 2),
         ("smithbob_LATE_77_4242_starter3-1.py", 3),
         ("phase4 (2).py", 4),
-        ("phase13.py", 13),
-        ("phase14.py", None),
+        ("phase14.py", 14),
+        ("phase15.py", None),
         ("test_phase1.py", None),
         ("phase1.py.txt", None),
-        ("labs/phase14_x/starter.py", 0),
+        ("labs/phase15_x/starter.py", 0),
         *((name, 0) for name in COUNTED),
         *((f"labs/phase3_preemption/{name}", 3) for name in COUNTED),
         ("labs/phase6_gpu_runner/starter_triton.py", None),
@@ -116,7 +116,7 @@ def test_the_content_says_the_phase_where_the_name_does_not(tmp_path: Path, name
         assert f"it contains no starter (only {name}): call it phase1.py" in read(path).error
 
 
-@pytest.mark.parametrize("name", ["phase1.py.txt", "starter.ipynb", "Phase 14.py", "scheduler.py"])
+@pytest.mark.parametrize("name", ["phase1.py.txt", "starter.ipynb", "Phase 15.py", "scheduler.py"])
 def test_a_name_that_is_none_is_named(tmp_path: Path, name: str) -> None:
     packed = make_zip(tmp_path / "x.zip", {f"work/{name}": b"def clamp(): pass", "work/test_x.py": b"x"})
     assert f"(only work/{name})" in read(packed).error

@@ -29,6 +29,7 @@ FUNCTIONS: dict[int, tuple[str, ...]] = {
     11: ("schedule_encoder_inputs",),
     12: ("find_sliding_hit", "find_common_hit", "sliding_attention"),
     13: ("LeastSlackFirst.victims",),
+    14: ("order_freed", "requests_left", "reachable_blocks"),
 }
 REFILLED = """
 

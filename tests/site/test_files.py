@@ -61,4 +61,4 @@ def test_the_lab_shows_starters_and_the_notebooks_that_a_tab_can_run(site: Path)
         assert "runs in a local installation" in cell["source"]
         assert f"Open `notebooks/{name}.ipynb`" in cell["source"]
     starters = {path.parent.name for path in (site / "lab/files/labs").glob("*/starter.py")}
-    assert {name.partition("_")[0] for name in starters} == {f"phase{n}" for n in range(1, 14) if n != 6}
+    assert {name.partition("_")[0] for name in starters} == {f"phase{n}" for n in range(1, 15) if n != 6}

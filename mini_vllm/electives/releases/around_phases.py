@@ -28,6 +28,7 @@ class NewerChunks(WrappedChunks):
             return 0
         if request.status is RequestStatus.RUNNING:
             is_held = step.holds_prompts and request.request_id in step.in_prompt
+            is_held |= step.left is not None and request.request_id not in step.left
             return 0 if is_held else self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
         if step.holds_prompts and num_computed_tokens < request.num_tokens - 1:
             return 0
@@ -44,7 +45,7 @@ class NewerChunks(WrappedChunks):
 class NewerPreemption:
     """Phase 3 under the newer rules: clears a victim's placeholders and drafts.
 
-    Under `priority`, phase 1 goes on with its loop after a request has preempted itself.
+    Phase 14 decides which running requests phase 1 still serves after a preemption.
     """
 
     def __init__(self, inner: Preemption, step: StepState) -> None:
@@ -62,6 +63,7 @@ class NewerPreemption:
     ) -> bool:
         step, num_before = self.step, len(scheduler_output.preempted)
         candidates = [one for one in running if one not in step.gone]
+        order = [one.request_id for one in candidates]  # phase 3 removes the victims from `candidates`
         if step.defers_frees:
             kv = NotInFlight(kv, step)
         try:
@@ -69,10 +71,12 @@ class NewerPreemption:
         except StepInFlightError:  # an empty budget ends phase 1's loop over the running requests
             has_room, step.budget_kept, scheduler_output.token_budget = False, scheduler_output.token_budget, 0
         victims = {entry.victim_id for entry in scheduler_output.preempted[num_before:]}
+        if victims:
+            step.left = frozenset(step.functions.requests_left(order, request.request_id, victims))
         for victim in [one for one in running if one.request_id in victims]:
             if step.rules.in_flight_is_forgotten:
                 forget_in_flight(victim)
-            if victim is request and step.rules.loop_survives_self_preemption and step.config.policy == "priority":
+            if victim is request and step.left:
                 # Until the step is planned, phase 1 treats the victim as a request that may not be preempted.
                 victim.status = RequestStatus.RUNNING
                 step.gone.append(victim)

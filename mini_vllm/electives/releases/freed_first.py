@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from mini_vllm.core.interfaces import PrefixCache, WholeBlockPool
 from mini_vllm.core.request import Request
+from mini_vllm.electives.releases.release_functions import ReleaseFunctions
 from mini_vllm.electives.windows.grouped_kv_cache import CountedPool
 from mini_vllm.electives.wrappers import WrappedPrefixCache
 
@@ -36,13 +37,16 @@ class KnownContent(WrappedPrefixCache):
 class FreedFirstPool(CountedPool):
     """Phase 2's pool with a stack of freed blocks without content, which are handed out before its free queue.
 
-    Phase 2 counts the blocks on the stack as held. `content` holds the ids of the cached blocks; if it is None, every
-    freed block goes to phase 2's queue.
+    Phase 2 counts the blocks on the stack as held. `content` holds the ids of the cached blocks, and phase 14's
+    `order_freed` decides which freed blocks go onto the stack.
     """
 
-    def __init__(self, inner: WholeBlockPool, num_gpu_blocks: int, content: Collection[int] | None) -> None:
+    def __init__(
+        self, inner: WholeBlockPool, num_gpu_blocks: int, content: Collection[int], functions: ReleaseFunctions
+    ) -> None:
         super().__init__(inner, num_gpu_blocks)
         self.content = content
+        self.order_freed = functions.order_freed
         self.stack: list[int] = []  # the last one is the front of the free queue
         self._freed_together: list[int] | None = None
 
@@ -61,17 +65,16 @@ class FreedFirstPool(CountedPool):
         return taken + super().get_new_blocks(num_blocks - len(taken)) if len(taken) < num_blocks else taken
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        if self.content is None:
-            super().free_blocks(block_ids)
-            return
-        empty = [one for one in block_ids if one not in self.content and self.ref_counts[one] == 1]
-        for block_id in empty:
+        shared = [block_id for block_id in block_ids if self.ref_counts[block_id] > 1]
+        freed = [block_id for block_id in block_ids if self.ref_counts[block_id] == 1] if shared else block_ids
+        front, back = self.order_freed(freed, self.content)
+        for block_id in front:
             self.ref_counts[block_id] = 0
         if self._freed_together is None:
-            self.stack += reversed(empty)
+            self.stack += reversed(front)
         else:
-            self._freed_together += empty
-        super().free_blocks([one for one in block_ids if self.ref_counts[one]] if empty else block_ids)
+            self._freed_together += front
+        super().free_blocks([*shared, *back])
 
     @contextmanager
     def together(self) -> Iterator[None]:

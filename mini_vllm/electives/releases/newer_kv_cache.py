@@ -10,6 +10,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.electives.prefix_caches import DelayedCommits
 from mini_vllm.electives.releases.entries import CountedEntries
 from mini_vllm.electives.releases.freed_first import FreedFirstPool
+from mini_vllm.electives.releases.release_functions import RoomAsked
 from mini_vllm.electives.releases.retention import RetainedWindows
 from mini_vllm.electives.releases.step_state import StepState
 from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
@@ -34,8 +35,8 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         super().__init__(functions, pool, config.block_size, windows, prefix_cache, grouped, tables, 0)
         self.step, self.rules, self.entries = step, step.rules, entries
         self.freed_first, self.retained = pool, grouped
-        (self.max_model_len, num_gpu_blocks), in_flight = config.sizes, 1 + config.async_scheduling
-        self.num_watermark_blocks = int(config.setting("watermark") * num_gpu_blocks)
+        (self.max_model_len, self.num_gpu_blocks), in_flight = config.sizes, 1 + config.async_scheduling
+        self.watermark: float = config.setting("watermark")
         self.reserves = self.rules.whole_sequence_must_fit and config.setting("scheduler_reserve_full_isl")
         most_in_flight = config.max_num_batched_tokens * in_flight
         self.most_blocks = [
@@ -91,24 +92,23 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         return self.freed_first.block_ids()
 
     def _fits(self, request: Request, num_tokens: int, hit_blocks: Sequence[int], *, is_load: bool) -> bool:
-        """Return whether enough blocks are free for a waiting request.
-
-        Its tokens of this step must fit, and under `reserves` all its known tokens.
-        """
-        num_free = self.num_free_blocks - (self.num_watermark_blocks if self.step.running else 0)
+        """Return whether phase 14 finds enough blocks free for a waiting request."""
         tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
         is_held = request.request_id in self.tables
-        num_reserved = self._num_reserved(request) if self.step.prompts and (self.reserves or is_load) else 0
-        num_needed = self._num_missing(tables, num_tokens, is_capped=False)
-        if is_load and self.rules.loads_leave_room:
-            num_needed += num_reserved
-        if self.reserves:
-            num_known = min(request.num_tokens, self.max_model_len)
-            num_needed = max(num_needed, self._num_missing(tables, num_known, is_capped=True) + num_reserved)
-        if is_held or num_needed + sum(map(len, tables)) <= num_free:
-            return num_needed <= num_free
-        num_free_hits = sum(self.pool.is_free(block_id) for table in tables for block_id in table)
-        return num_needed + num_free_hits <= num_free
+        num_free_hits = 0 if is_held else sum(self.pool.is_free(block_id) for table in tables for block_id in table)
+        num_known = min(request.num_tokens, self.max_model_len)
+        num_for_sequence = self._num_missing(tables, num_known, is_capped=True) + num_free_hits
+        asked = RoomAsked(
+            num_for_step=self._num_missing(tables, num_tokens, is_capped=False) + num_free_hits,
+            num_for_sequence=num_for_sequence if self.reserves else None,
+            num_promised=self._num_promised(request) if self.step.prompts and (self.reserves or is_load) else 0,
+            num_free=self.num_free_blocks,
+            num_gpu_blocks=self.num_gpu_blocks,
+            watermark=self.watermark,
+            is_load=is_load and self.rules.loads_leave_room,
+            has_running=bool(self.step.running),
+        )
+        return self.step.functions.has_room(asked)
 
     def _num_missing(self, tables: Tables, num_tokens: int, *, is_capped: bool) -> int:
         num_blocks, num_missing = cdiv(num_tokens, self.block_size), 0
@@ -117,7 +117,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
             num_missing += max(0, num_wanted - len(table))
         return num_missing
 
-    def _num_reserved(self, request: Request) -> int:
+    def _num_promised(self, request: Request) -> int:
         """Return how many blocks other admitted prompts still need.
 
         vLLM ignores these blocks for requests that do not load (`unreserved_prompts`). For a request that loads, it

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Literal
 
-from mini_vllm.core.cdiv import cdiv
 from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request
+from mini_vllm.electives.releases.release_functions import ReleaseFunctions
 from mini_vllm.electives.windows.grouped_kv_cache import GroupedPrefixCache
 from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 
@@ -14,9 +14,8 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 class RetainedWindows(GroupedPrefixCache):
     """A `GroupedPrefixCache` that omits most window blocks. (vLLM: `SlidingWindowManager.reachable_block_mask`.)
 
-    A hit needs the blocks of one window before its end, so these enter the cache. A hit can end after the last whole
-    block before the last prompt token, or at the junction up to which only full attention had a hit. With an interval
-    of r > 0 tokens, a hit can also end at every r-th token.
+    Phase 14's `reachable_blocks` chooses the blocks. The junction is the number of blocks up to which only full
+    attention had a hit. With the interval "all" every block enters the cache.
     """
 
     def __init__(
@@ -27,9 +26,11 @@ class RetainedWindows(GroupedPrefixCache):
         windows: Sequence[int | None],
         tables: Mapping[str, Tables],
         interval: int | Literal["all"],
+        releases: ReleaseFunctions,
     ) -> None:
         super().__init__(functions, caches, block_size, windows, tables)
-        self.num_blocks_apart = None if interval == "all" else interval // block_size
+        self.interval = interval
+        self.reachable_blocks = releases.reachable_blocks
         self.junctions: dict[str, int] = {}
 
     def find_longest_cache_hit(self, request: Request) -> list[int]:
@@ -42,13 +43,17 @@ class RetainedWindows(GroupedPrefixCache):
 
     def enter(self, group: int, request: Request, table: list[int], first: int, end: int) -> None:
         window = self.windows[group]
-        if window is None or self.num_blocks_apart is None:
+        if window is None or self.interval == "all":
             super().enter(group, request, table, first, end)
             return
-        num_needed = cdiv(window - 1, self.block_size)
-        ends = ((request.num_prompt_tokens - 1) // self.block_size, self.junctions.get(request.request_id, 0))
-        for index in range(first, end):
-            apart = self.num_blocks_apart
-            is_before_interval = apart > 0 and index % apart >= apart - num_needed
-            if is_before_interval or any(one - num_needed <= index < one for one in ends):
-                super().enter(group, request, table, index, index + 1)
+        reachable = self.reachable_blocks(
+            first,
+            end,
+            num_prompt_tokens=request.num_prompt_tokens,
+            junction=self.junctions.get(request.request_id, 0),
+            window=window,
+            block_size=self.block_size,
+            interval=self.interval,
+        )
+        for index in reachable:
+            super().enter(group, request, table, index, index + 1)

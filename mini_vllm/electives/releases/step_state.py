@@ -10,6 +10,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import Preempted, SchedulerOutput
 from mini_vllm.electives.releases.holders_first import HoldersFirst
+from mini_vllm.electives.releases.release_functions import ReleaseFunctions
 from mini_vllm.release_rules import rules_of
 
 
@@ -30,8 +31,9 @@ class StepState:
     its reset: tokens from steps planned with fewer preemptions are dropped.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, functions: ReleaseFunctions) -> None:
         self.config, self.rules = config, rules_of(config.vllm)
+        self.functions = functions.under(self.rules)
         self.speculative = config.speculative_config
         self.num_drafts = self.speculative.num_speculative_tokens if self.speculative else 0
         self.num_lookahead_tokens = self.num_drafts if self.speculative and self.speculative.drafter_has_kv_cache else 0
@@ -40,6 +42,7 @@ class StepState:
         # The K and V of these last tokens are not final, so no block that contains one is cached.
         self.num_unsettled_tokens = max(0, lookahead - 1)
         self.interval: int = config.setting("prefill_schedule_interval")
+        self.pacer = self.functions.make_pacer(self.interval)
         self.most_tokens = config.setting("max_num_scheduled_tokens") or config.max_num_batched_tokens
         self.pause_state = PauseState.UNPAUSED
         self.running: list[Request] = []
@@ -47,6 +50,7 @@ class StepState:
         self.shares: dict[str, int] = {}
         self.admitted: set[str] = set()
         self.padded: set[str] = set()
+        self.left: frozenset[str] | None = None  # running requests that a step still serves after a preemption
         self.gone: list[Request] = []  # requests that preempted themselves; RUNNING until phase 1's loop has ended
         self.in_prompt: set[str] = set()
         self.prompts: dict[str, Request] = {}
@@ -64,23 +68,23 @@ class StepState:
         self.holders: HoldersFirst | None = None
         self.drafts_are_used = False
         self.holds_prompts = False
-        self._num_rows = self._num_requests = 0
-        self._num_executed = self._last_with_prompt = 0
-        self._is_saturated = False
+        self._num_rows = 0
+        self.threshold = config.long_prefill_token_threshold
+        self.is_adaptive: bool = config.setting("long_prefill_token_threshold_adaptive")
 
     def start(self, running: list[Request], waiting: RequestQueue) -> None:
         """Begin to plan a step."""
         self.running, self.waiting = running, waiting
-        self.shares, self.admitted, self.padded, self.gone = {}, set(), set(), []
-        self._num_rows, self._num_requests = 0, len(running) + len(waiting)
-        self.drafts_are_used = False
-        is_too_early = self._num_executed + 1 - self._last_with_prompt < self.interval
-        self.holds_prompts = (
-            self.interval > 1
-            and is_too_early
-            and not self._is_saturated
-            and any(request.request_id not in self.in_prompt for request in running)
+        self.shares, self.admitted, self.padded, self.left, self.gone = {}, set(), set(), None, []
+        self._num_rows = 0
+        config, num_requests = self.config, len(running) + len(waiting)
+        self.threshold = self.functions.threshold_of_step(
+            config.long_prefill_token_threshold, num_requests, config.max_num_batched_tokens, self.is_adaptive
         )
+        self.drafts_are_used = False
+        if self.interval > 1:
+            has_decodes = any(request.request_id not in self.in_prompt for request in running)
+            self.holds_prompts = self.pacer.holds(has_decodes)
 
     @property
     def num_rows_left(self) -> int:
@@ -101,17 +105,12 @@ class StepState:
         return min(self.most_tokens - sum(self.shares.values()), self.num_rows_left)
 
     def clamp(self, inner: Clamp) -> Clamp:
-        """Return phase 1's `clamp` with this step's threshold; a lone request has no threshold."""
+        """Return phase 1's `clamp` with this step's threshold."""
         if not self.config.long_prefill_token_threshold and not self.speculative:
             return inner
 
         def clamp(num_new: int, budget: int, threshold: int) -> int:
-            if threshold and self.rules.threshold_spares_lone_request:
-                if self._num_requests <= 1:
-                    threshold = 0
-                elif self.config.setting("long_prefill_token_threshold_adaptive"):
-                    threshold = max(threshold, self.config.max_num_batched_tokens // self._num_requests)
-            return inner(num_new, budget, threshold)
+            return inner(num_new, budget, self.threshold if threshold else 0)
 
         return clamp
 
@@ -171,12 +170,9 @@ class StepState:
         self.num_planned += bool(output.num_scheduled_tokens)
         if self.defers_frees:
             self.last_step |= dict.fromkeys(output.num_scheduled_tokens, self.num_planned)
-        self._num_executed += bool(output.num_scheduled_tokens)
-        if has_prompt:
-            self._last_with_prompt = self._num_executed
         looked = not any(one.cause_id for one in output.preempted) and self.pause_state is not PauseState.PAUSED_ALL
-        if looked and not self.holds_prompts:
-            self._is_saturated = len(self.waiting) > len(self.deferred)
+        num_left_waiting = len(self.waiting) - len(self.deferred) if looked else None
+        self.pacer.planned(sum(output.num_scheduled_tokens.values()), has_prompt, num_left_waiting)
 
     def forget(self, request_id: str) -> None:
         """Drop the state of a request that has ended."""

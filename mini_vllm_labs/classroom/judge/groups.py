@@ -113,6 +113,14 @@ SITUATIONS: dict[int, dict[str, Draw]] = {
         "fair shares": Cases(13, 1),
         "least slack": Cases(13, 2),
     },
+    14: {
+        "the threshold of a step": Cases(14, 1),
+        "freed blocks": Cases(14, 2),
+        "room at admission": Cases(14, 3),
+        "the loop after a preemption": Cases(14, 4),
+        "steps with prompts": Cases(14, 5),
+        "blocks of a window": Cases(14, 6),
+    },
 }
 POINTS = {"writing K and V": 5, "memory for the KV cache": 5}  # all others: 10
 TEST_GROUPS = [

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from mini_vllm.assembly.lineup import Lineup
+from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm.release_rules import RELEASES, rules_of
 from mini_vllm_labs.bench import peer_process
 from mini_vllm_labs.bench.case import Case
@@ -51,6 +52,8 @@ def bench_scheduler(
         rules_of(peer_version)
         if (reason := peer_process.why_missing(peer_process.VLLM, peer_version)) is not None:
             raise ValueError(reason)
+        if peer_version != RELEASES[0] and team.year == "absent":
+            team = replace(team, year="solution" if solutions_exist() else "starter")  # its rules are phase 14
         if team.kv_cache == "absent":
             raise ValueError(f"lineup {team}: --peer vllm needs phase 2, as vLLM's memory comes in blocks, too")
         why = (

@@ -13,6 +13,7 @@ from mini_vllm.core.request import Grammar, Request, RequestStatus
 from mini_vllm.core.step import KVConnectorOutput, ScheduledRequest, SchedulerOutput
 from mini_vllm.core.step_record import StepRecord
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
+from mini_vllm.electives.releases.release_functions import ReleaseFunctions
 from mini_vllm.electives.releases.reset import reset_prefix_cache, set_pause_state
 from mini_vllm.electives.releases.step_state import PauseState
 from mini_vllm.engine.observers import StepResult
@@ -67,7 +68,13 @@ class RecordedModel:
 class ScenarioReplay:
     """Runs one scenario on one lineup and checks the invariants after every step."""
 
-    def __init__(self, scenario: Scenario, lineup: Lineup, policy: SchedulingPolicy | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        lineup: Lineup,
+        policy: SchedulingPolicy | None = None,
+        releases: ReleaseFunctions | None = None,
+    ) -> None:
         self.scenario = scenario
         self.config = scenario.config()
         evicted: list[int] = []
@@ -80,6 +87,7 @@ class ScenarioReplay:
             windows=scenario.windows,
             policy=policy,
             images_have_places=rules_of(self.config.vllm).images_have_places,
+            releases=releases,
         )
         self.recorder = TraceRecorder(self.scheduler, evicted)
         self.gates_recorder = GatesRecorder(self.scheduler, self.connector)
@@ -174,12 +182,17 @@ class ScenarioReplay:
                 self.recorder.request_aborted(request_id)
 
 
-def compare(scenario: Scenario, lineup: Lineup, policy: SchedulingPolicy | None = None) -> ReplayDifference | None:
+def compare(
+    scenario: Scenario,
+    lineup: Lineup,
+    policy: SchedulingPolicy | None = None,
+    releases: ReleaseFunctions | None = None,
+) -> ReplayDifference | None:
     """Replay a scenario and return the first difference from its recording, including block ids.
 
-    `policy` replaces the scenario's policy, and should decide the same.
+    `policy` replaces the scenario's policy, and should decide the same. `releases` replace phase 14.
     """
-    replay = ScenarioReplay(scenario, lineup, policy)
+    replay = ScenarioReplay(scenario, lineup, policy, releases)
     for number, recorded in enumerate(scenario.steps):
         ours = replay.run_step(number)
         for field in COMPARED:

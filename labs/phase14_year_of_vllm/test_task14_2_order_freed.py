@@ -1,0 +1,14 @@
+"""Graded tests of task 14.2: freed blocks in the free queue."""
+
+from types import ModuleType
+
+import pytest
+
+from mini_vllm_labs.grading.labtest.case_table import cases, check
+from mini_vllm_labs.grading.labtest.recorded import Answers
+from mini_vllm_labs.grading.plays import phase14_plays
+
+
+@pytest.mark.parametrize("name", cases(phase14_plays, 2))
+def test_order_freed(phase14: ModuleType, answers: Answers, name: str) -> None:
+    check(phase14_plays, phase14, answers, 2, name)
