@@ -11,7 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import get_args
 
-from mini_vllm.assembly.parts import Impl, solutions_exist
+from mini_vllm.assembly.parts import Impl, labs_exist, solutions_exist
 from mini_vllm.environment import LAB_IMPL
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -121,8 +121,10 @@ def parse_lineup(text: str) -> Lineup:
 
 def _impl(name: str) -> Impl:
     match name.strip():
-        case "starter":
+        case "starter" if labs_exist():
             return "starter"
+        case "starter":
+            raise ValueError("the engine has no labs here: run it in the folder that `mini-vllm start my-labs` makes")
         case "solution" if solutions_exist():
             return "solution"
         case "solution":

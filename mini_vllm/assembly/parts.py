@@ -42,6 +42,14 @@ def solutions_exist() -> bool:
     return spec is not None and spec.origin is not None and Path(spec.origin).resolve().parents[1] == checkout
 
 
+def labs_exist() -> bool:
+    """Return whether the course's labs can be imported; an engine that was installed alone has none."""
+    try:
+        return find_spec("labs.phase1_scheduler_step") is not None
+    except ModuleNotFoundError:  # no `labs`, or a module of this name from a different project
+        return False
+
+
 def scheduling_functions_for(impl: Impl) -> SchedulingFunctions:
     """Return phase 1."""
     if impl == "starter":

@@ -1,4 +1,4 @@
 """Provides the installed command `mini-vllm`, which unpacks the course into a folder and runs it there.
 
-Nothing else of the course is installed, so the code that runs always comes from the learner's folder.
+The code that runs always comes from the learner's folder: the installed engine, `mini_vllm`, has no labs.
 """

@@ -34,7 +34,7 @@ LARGE = shutil.ignore_patterns(
 )
 OURS = (
     *("bin/mini-vllm", "share/jupyter/kernels/mini-vllm-labs/"),
-    *(f"{SITE}/mini_vllm_labs", f"{SITE}/__editable__", f"{SITE}/__pycache__/"),
+    *(f"{SITE}/mini_vllm/", f"{SITE}/mini_vllm_labs", f"{SITE}/__editable__", f"{SITE}/__pycache__/"),
 )
 
 

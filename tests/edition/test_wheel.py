@@ -41,12 +41,16 @@ def newcomer(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> NewLearne
     return learner
 
 
-def test_the_wheel_has_the_edition_and_nothing_of_the_course_that_can_be_imported(
+def test_the_wheel_has_the_edition_the_engine_and_no_other_code_than_the_launcher(
     wheel: Path, learners_files: dict[str, bytes]
 ) -> None:
     with ZipFile(wheel) as packed:
         names = [name for name in packed.namelist() if ".dist-info/" not in name and ".data/" not in name]
-        assert {name.partition("/")[0] for name in names} == {"mini_vllm_labs"}
+        engine = {name for name in learners_files if name.startswith("mini_vllm/")}
+        launcher = {f"mini_vllm_labs/{name}" for name in ("__init__.py", "edition.zip")}
+        launcher |= {f"mini_vllm_labs/launcher/{name}.py" for name in ("__init__", "folder", "start")}
+        assert set(names) == engine | launcher
+        assert all(packed.read(name) == learners_files[name] for name in engine)
         metadata = packed.read(next(name for name in packed.namelist() if name.endswith("/METADATA"))).decode()
         with packed.open("mini_vllm_labs/edition.zip") as file, ZipFile(file) as archive:
             assert {name: archive.read(name) for name in archive.namelist()} == learners_files
@@ -58,7 +62,7 @@ def test_from_start_to_the_first_green_task(newcomer: NewLearner) -> None:
     demo = newcomer.types("mini-vllm", "demo")
     assert (demo.returncode, demo.stderr) == (0, "")
     assert "next is Phase 1, task 1: clamp" in demo.stdout
-    test = ("python", "-m", "pytest", "labs/phase1_scheduler_step", "-m", "task1_1")
+    test = ("python", "-P", "-m", "pytest", "labs/phase1_scheduler_step", "-m", "task1_1")
     assert newcomer.types(*test).returncode == 1
     before = starter_path(1, newcomer.folder).read_bytes()
     newcomer.writes_the_first_task()
@@ -102,6 +106,18 @@ def test_the_code_that_runs_is_the_folders_also_from_inside_it(newcomer: NewLear
     assert str(newcomer.folder) in found
     refused = newcomer.types("mini-vllm", "demo", LAB_IMPL="solution")
     assert "has no reference solutions (it is a student edition)" in refused.stderr
+
+
+def test_the_installed_engine_says_where_it_runs(newcomer: NewLearner) -> None:
+    """In a folder of the course the folder's engine is imported; elsewhere no other project's `labs` counts."""
+    program = "import mini_vllm; print(mini_vllm.__file__, flush=True); mini_vllm.LLM()"
+    (newcomer.home / "labs.py").write_text("", encoding="utf-8")
+    outside = newcomer.types("python", "-c", program, at=newcomer.home)
+    (newcomer.home / "labs.py").unlink()
+    assert outside.stdout.strip().startswith(str(newcomer.environment))
+    assert outside.stderr.strip().endswith("run it in the folder that `mini-vllm start my-labs` makes")
+    inside = newcomer.types("python", "-c", program, at=newcomer.folder)
+    assert inside.stdout.strip() == str(newcomer.folder / "mini_vllm" / "__init__.py")
 
 
 def test_outside_a_folder_it_says_what_to_type(newcomer: NewLearner) -> None:

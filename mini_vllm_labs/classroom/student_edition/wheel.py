@@ -1,4 +1,4 @@
-"""Builds the wheel `mini-vllm-labs`: the learner's folder as one archive, and the launcher that unpacks it."""
+"""Builds the wheel `mini-vllm-labs`: the engine, the learner's folder as an archive, and its launcher."""
 
 import shutil
 import subprocess
@@ -48,6 +48,9 @@ def lay_out(edition: Mapping[str, bytes], tree: Path) -> None:
     with ZipFile(package / "edition.zip", "w", ZIP_DEFLATED) as archive:
         for path in sorted(folder):
             archive.writestr(ZipInfo(path), folder[path], ZIP_DEFLATED)  # always with the same date
+    for path in (path for path in folder if path.startswith("mini_vllm/")):
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_bytes(folder[path])
     project = tomllib.loads(edition["pyproject.toml"].decode())["project"]
     needed, extras = needed_by_learners(project), project["optional-dependencies"]
     shutil.copy(SETTINGS, tree / "pyproject.toml")
