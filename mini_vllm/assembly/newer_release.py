@@ -95,6 +95,7 @@ def use_step_state(gates: AdmissionGates, parts: SchedulerParts) -> None:
     """Let the gates keep their lists of requests in the state of the step."""
     step = _step_of(parts)
     gates.waiting.deferred, gates.leaving = step.deferred, step.leaving
+    step.counts_shares = True
 
 
 def with_newer_chunks(parts: SchedulerParts) -> SchedulerParts:

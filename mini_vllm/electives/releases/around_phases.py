@@ -21,15 +21,16 @@ class NewerChunks(WrappedChunks):
 
     def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         step = self.step
-        num_rows_left = step.num_rows_left
-        if num_rows_left < token_budget:
-            token_budget = num_rows_left
+        if step.limits_rows:
+            token_budget = min(token_budget, step.num_rows_left)
         if token_budget <= 0:
             return 0
         if request.status is RequestStatus.RUNNING:
-            is_held = step.holds_prompts and request.request_id in step.in_prompt
-            is_held |= step.left is not None and request.request_id not in step.left
-            return 0 if is_held else self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
+            if step.holds_prompts and request.request_id in step.in_prompt:
+                return 0
+            if step.left is not None and request.request_id not in step.left:
+                return 0
+            return self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
         if step.holds_prompts and num_computed_tokens < request.num_tokens - 1:
             return 0
         if not step.pads(request, num_computed_tokens):
@@ -118,7 +119,8 @@ class SharesCounted(WrappedKVCache):
         self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
     ) -> list[int] | None:
         new_blocks = self.inner.allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
-        if new_blocks is not None:
+        is_counted = self.step.counts_shares or request.status is not RequestStatus.RUNNING
+        if is_counted and new_blocks is not None:
             num_hit_tokens = len(hit_blocks) * self.block_size
             self.step.takes(request, request.num_computed_tokens + num_hit_tokens, num_new_tokens)
         return new_blocks
@@ -194,8 +196,8 @@ class NewerFunctions:
         for request in step.gone:
             running.remove(request)
             request.status = RequestStatus.PREEMPTED
-        for request in running:
-            if request.request_id in step.padded and request.request_id in step.admitted:
+        for request in running if step.padded else ():
+            if request.request_id in step.padded & step.admitted:
                 request.spec_token_ids = [UNKNOWN] * step.num_drafts
         return scheduler_output
 

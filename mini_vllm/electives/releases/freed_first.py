@@ -65,11 +65,12 @@ class FreedFirstPool(CountedPool):
         return taken + super().get_new_blocks(num_blocks - len(taken)) if len(taken) < num_blocks else taken
 
     def free_blocks(self, block_ids: Sequence[int]) -> None:
-        shared = [block_id for block_id in block_ids if self.ref_counts[block_id] > 1]
-        freed = [block_id for block_id in block_ids if self.ref_counts[block_id] == 1] if shared else block_ids
+        counts = self.ref_counts
+        shared = [block_id for block_id in block_ids if counts[block_id] > 1]
+        freed = [block_id for block_id in block_ids if counts[block_id] == 1] if shared else block_ids
         front, back = self.order_freed(freed, self.content)
         for block_id in front:
-            self.ref_counts[block_id] = 0
+            counts[block_id] = 0
         if self._freed_together is None:
             self.stack += reversed(front)
         else:

@@ -95,7 +95,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
         """Return whether phase 14 finds enough blocks free for a waiting request."""
         tables = self.tables.get(request.request_id) or self._hit_tables(request, hit_blocks)
         is_held = request.request_id in self.tables
-        num_free_hits = 0 if is_held else sum(self.pool.is_free(block_id) for table in tables for block_id in table)
+        num_free_hits = 0 if is_held else sum(map(self.pool.num_free_among, tables))
         num_known = min(request.num_tokens, self.max_model_len)
         num_for_sequence = self._num_missing(tables, num_known, is_capped=True) + num_free_hits
         asked = RoomAsked(

@@ -44,6 +44,9 @@ class StepState:
         self.interval: int = config.setting("prefill_schedule_interval")
         self.pacer = self.functions.make_pacer(self.interval)
         self.most_tokens = config.setting("max_num_scheduled_tokens") or config.max_num_batched_tokens
+        self.limits_rows = self.draft_slots > 0 or self.most_tokens > config.max_num_batched_tokens
+        self.counts_shares = self.limits_rows or self.num_drafts > 0  # image gates also need the counts
+        self.follows_prompts = self.interval > 1 or self.num_drafts > 0
         self.pause_state = PauseState.UNPAUSED
         self.running: list[Request] = []
         self.waiting: RequestQueue = FCFSRequestQueue()
@@ -155,6 +158,21 @@ class StepState:
 
     def planned(self, output: SchedulerOutput, requests: Mapping[str, Request]) -> None:
         """Record which requests are in the middle of a prompt, now that the plan's tokens count as computed."""
+        has_prompt = self.follows_prompts and self._follow_prompts(output, requests)
+        for request_id in self.prompts.keys() & output.num_scheduled_tokens.keys():
+            if not _is_in_prompt(requests[request_id]):
+                del self.prompts[request_id]
+        self.num_planned += bool(output.num_scheduled_tokens)
+        if self.defers_frees:
+            self.last_step |= dict.fromkeys(output.num_scheduled_tokens, self.num_planned)
+        if self.interval <= 1:
+            return
+        looked = not any(one.cause_id for one in output.preempted) and self.pause_state is not PauseState.PAUSED_ALL
+        num_left_waiting = len(self.waiting) - len(self.deferred) if looked else None
+        self.pacer.planned(sum(output.num_scheduled_tokens.values()), has_prompt, num_left_waiting)
+
+    def _follow_prompts(self, output: SchedulerOutput, requests: Mapping[str, Request]) -> bool:
+        """Update `in_prompt`; return whether the step computes a part of a prompt."""
         has_prompt = False
         for request_id, num_tokens in output.num_scheduled_tokens.items():
             request = requests[request_id]
@@ -162,17 +180,11 @@ class StepState:
                 has_prompt |= request.num_computed_tokens - num_tokens < request.num_tokens - 1
             else:
                 has_prompt |= request_id in self.in_prompt
-            if request.num_computed_tokens < request.num_tokens + request.num_output_placeholders:
+            if _is_in_prompt(request):
                 self.in_prompt.add(request_id)
             else:
                 self.in_prompt.discard(request_id)
-                self.prompts.pop(request_id, None)
-        self.num_planned += bool(output.num_scheduled_tokens)
-        if self.defers_frees:
-            self.last_step |= dict.fromkeys(output.num_scheduled_tokens, self.num_planned)
-        looked = not any(one.cause_id for one in output.preempted) and self.pause_state is not PauseState.PAUSED_ALL
-        num_left_waiting = len(self.waiting) - len(self.deferred) if looked else None
-        self.pacer.planned(sum(output.num_scheduled_tokens.values()), has_prompt, num_left_waiting)
+        return has_prompt
 
     def forget(self, request_id: str) -> None:
         """Drop the state of a request that has ended."""
@@ -184,3 +196,7 @@ class StepState:
     def is_in_flight(self, request: Request) -> bool:
         """Return whether a step in flight may still write the request's blocks."""
         return self.defers_frees and self.last_step.get(request.request_id, 0) > self.num_done
+
+
+def _is_in_prompt(request: Request) -> bool:
+    return request.num_computed_tokens < request.num_tokens + request.num_output_placeholders

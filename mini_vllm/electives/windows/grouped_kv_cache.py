@@ -134,6 +134,9 @@ class CountedPool:
     def is_free(self, block_id: int) -> bool:
         return block_id in self.free_ids
 
+    def num_free_among(self, block_ids: Sequence[int]) -> int:
+        return sum(map(self.free_ids.__contains__, block_ids))
+
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         block_ids = self.inner.get_new_blocks(num_blocks) if num_blocks > 0 else []
         for block_id in block_ids:
@@ -147,8 +150,9 @@ class CountedPool:
 
     def touched(self, block_ids: Sequence[int]) -> None:
         """Count one more holder of each block; phase 2's pool was told already."""
+        counts = self.ref_counts
         for block_id in block_ids:
-            self.ref_counts[block_id] += 1
+            counts[block_id] += 1
         if not self.free_ids.keys().isdisjoint(block_ids):
             for block_id in block_ids:
                 self.free_ids.pop(block_id, None)
