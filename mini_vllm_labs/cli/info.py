@@ -247,7 +247,8 @@ def info(
     if bad:
         console.print(f"Not ready: {', '.join(bad)}. The last column has the fixes.", markup=False)
         raise typer.Exit(1)
-    console.print(f"Ready{f', with {warned} warnings' if warned else ''}. Next: mini-vllm demo.", markup=False)
+    warnings = f", with {warned} warning{'s' * (warned > 1)}" if warned else ""
+    console.print(f"Ready{warnings}. Next: mini-vllm demo.", markup=False)
 
 
 def check_table(checks: list[Finding]) -> Table:

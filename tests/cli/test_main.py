@@ -93,7 +93,7 @@ def test_the_commands_start_without_what_only_posix_systems_have() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("lineup", ["nonsense", "solution:2", "solution:1,solution:4", "solution:1-14"])
+@pytest.mark.parametrize("lineup", ["nonsense", "solution:2", "solution:1,solution:4", "solution:1-15"])
 def test_an_illegal_lineup_is_refused_with_a_reason(mini_vllm: Commands, lineup: str) -> None:
     result = mini_vllm("trace", "--lineup", lineup, exit_code=2)
     assert result.stderr.startswith("error: ")
