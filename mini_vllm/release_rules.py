@@ -154,7 +154,7 @@ class ReleaseRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ReleaseSetting:
     """A setting that 0.13.0 does not know, with the release that added it and its default."""
 
     since: str
@@ -163,16 +163,18 @@ class Setting:
 
 
 SETTINGS = {
-    "scheduler_reserve_full_isl": Setting("0.19", True, "whether all known tokens of a request must fit"),
-    "watermark": Setting("0.24", 0.0, "share of all blocks that stays free after an admission"),
-    "prefill_schedule_interval": Setting("0.33", 1, "steps from one with a part of a prompt to the next"),
-    "max_num_active_seqs": Setting("0.31", None, "most running requests, if below `max_num_seqs`"),
-    "max_num_scheduled_tokens": Setting("0.28", None, "budget of a step, if below `max_num_batched_tokens`"),
-    "long_prefill_token_threshold_adaptive": Setting("0.31", False, "whether the threshold is at least a fair share"),
-    "prefix_cache_retention_interval": Setting("0.23", 0, "which blocks of a sliding window are cached"),
-    "num_speculative_tokens_per_batch_size": Setting("0.24", None, "drafts by number of requests in a step"),
-    "disable_lookahead_block_hashes": Setting("0.33", False, "whether a hash covers the block alone"),
-    "disable_eagle_block_drop": Setting("0.30", False, "whether the last hit block stays without that"),
+    "scheduler_reserve_full_isl": ReleaseSetting("0.19", True, "whether all known tokens of a request must fit"),
+    "watermark": ReleaseSetting("0.24", 0.0, "share of all blocks that stays free after an admission"),
+    "prefill_schedule_interval": ReleaseSetting("0.33", 1, "steps from one with a part of a prompt to the next"),
+    "max_num_active_seqs": ReleaseSetting("0.31", None, "most running requests, if below `max_num_seqs`"),
+    "max_num_scheduled_tokens": ReleaseSetting("0.28", None, "budget of a step, if below `max_num_batched_tokens`"),
+    "long_prefill_token_threshold_adaptive": ReleaseSetting(
+        "0.31", False, "whether the threshold is at least a fair share"
+    ),
+    "prefix_cache_retention_interval": ReleaseSetting("0.23", 0, "which blocks of a sliding window are cached"),
+    "num_speculative_tokens_per_batch_size": ReleaseSetting("0.24", None, "drafts by number of requests in a step"),
+    "disable_lookahead_block_hashes": ReleaseSetting("0.33", False, "whether a hash covers the block alone"),
+    "disable_eagle_block_drop": ReleaseSetting("0.30", False, "whether the last hit block stays without that"),
 }
 
 

@@ -13,7 +13,7 @@ from mini_vllm_labs.grading.labtest.phase6.threads import one_thread as one_thre
 from mini_vllm_labs.grading.labtest.phase7.rejections import (
     KEPT,
     LARGEST,
-    Case,
+    Rejection,
     called,
     check_rejection,
     check_repeats,
@@ -32,47 +32,49 @@ def test_a_draft_is_kept_with_probability_target_over_draft(
 ) -> None:
     # Token 0: 0.2 / 0.5 = 0.4. Token 1 is as likely for both, token 2 likelier for the target.
     for choose in (0.0, 0.5, LARGEST):
-        case = Case([draft], [DRAFTER], [TARGET, SAYS_1], [(keep, choose), (0.5, 0.5)])
+        case = Rejection([draft], [DRAFTER], [TARGET, SAYS_1], [(keep, choose), (0.5, 0.5)])
         check_rejection(phase7, answers, case)
 
 
 def test_a_token_that_the_target_never_says_is_never_kept(phase7: ModuleType, answers: Answers) -> None:
     for keep in (0.0, 0.5):
         check_rejection(
-            phase7, answers, Case([1], [[0.5, 0.5, 0.0]], [[0.5, 0.0, 0.5], SAYS_1], [(keep, 0.3), (0.5, 0.5)])
+            phase7, answers, Rejection([1], [[0.5, 0.5, 0.0]], [[0.5, 0.0, 0.5], SAYS_1], [(keep, 0.3), (0.5, 0.5)])
         )
-        check_rejection(phase7, answers, Case([0], [[1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]], [(keep, 0.0), (0.5, 0.5)]))
+        check_rejection(
+            phase7, answers, Rejection([0], [[1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]], [(keep, 0.0), (0.5, 0.5)])
+        )
 
 
 def test_drafts_of_a_drafter_that_is_the_target_are_always_kept(phase7: ModuleType, answers: Answers) -> None:
     row = [0.1, 0.7, 0.2]
     for keep in (0.0, 0.5, LARGEST):
         drafts = [0, 1, 2, 0]
-        check_rejection(phase7, answers, Case(drafts, [row] * 4, [*[row] * 4, SAYS_1], [(keep, 0.5)] * 5))
+        check_rejection(phase7, answers, Rejection(drafts, [row] * 4, [*[row] * 4, SAYS_1], [(keep, 0.5)] * 5))
 
 
 def test_each_draft_has_its_own_rows_and_draws(phase7: ModuleType, answers: Answers) -> None:
     rows = [DRAFTER, DRAFTER, DRAFTER], [TARGET, TARGET, TARGET, SAYS_1]
     for keeps in ((0.1, 0.1, 0.1), (0.1, 0.9, 0.1), (0.9, 0.1, 0.1), (0.1, 0.1, 0.9)):
         draws = [*((keep, 1 - keep) for keep in keeps), (0.9, 0.2)]
-        check_rejection(phase7, answers, Case([0, 0, 0], *rows, draws))
-        check_rejection(phase7, answers, Case([2, 0, 1], *rows, draws))
+        check_rejection(phase7, answers, Rejection([0, 0, 0], *rows, draws))
+        check_rejection(phase7, answers, Rejection([2, 0, 1], *rows, draws))
     sharp = [[0.9, 0.1], [0.1, 0.9]]
-    check_rejection(phase7, answers, Case([0, 1], sharp, [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], [(0.5, 0.5)] * 3))
-    check_rejection(phase7, answers, Case([0, 1], sharp, [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], [(0.6, 0.5)] * 3))
+    check_rejection(phase7, answers, Rejection([0, 1], sharp, [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], [(0.5, 0.5)] * 3))
+    check_rejection(phase7, answers, Rejection([0, 1], sharp, [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], [(0.6, 0.5)] * 3))
 
 
 def test_behind_kept_drafts_comes_a_token_of_the_last_row(phase7: ModuleType, answers: Answers) -> None:
     target = [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     for keep, choose in ((0.0, 0.0), (0.5, 0.9), (LARGEST, LARGEST)):
-        check_rejection(phase7, answers, Case([0, 2, 1], target[:3], target, [(keep, choose)] * 4))
-        check_rejection(phase7, answers, Case([0, 2], target[:2], target[:3], [(keep, choose)] * 3))
+        check_rejection(phase7, answers, Rejection([0, 2, 1], target[:3], target, [(keep, choose)] * 4))
+        check_rejection(phase7, answers, Rejection([0, 2], target[:2], target[:3], [(keep, choose)] * 3))
 
 
 def test_without_drafts_the_only_row_is_sampled(phase7: ModuleType, answers: Answers) -> None:
     for choose in (0.0, 0.5, LARGEST):
-        check_rejection(phase7, answers, Case([], [], [[0.0, 1.0, 0.0]], [(0.5, choose)]))
-        check_rejection(phase7, answers, Case([], [], [[1.0, 0.0, 0.0]], [(0.5, choose)]))
+        check_rejection(phase7, answers, Rejection([], [], [[0.0, 1.0, 0.0]], [(0.5, choose)]))
+        check_rejection(phase7, answers, Rejection([], [], [[1.0, 0.0, 0.0]], [(0.5, choose)]))
 
 
 @pytest.mark.parametrize("choose", [0.0, LARGEST])
@@ -82,19 +84,19 @@ def test_the_smallest_and_the_largest_draw_choose_a_possible_token(
 ) -> None:
     drafter, target = [0.25, 0.25, 0.5, 0.0], [0.0, 0.5, 0.25, 0.25]
     draws = [(0.9, choose), (0.5, choose)]
-    check_rejection(phase7, answers, Case([2], [drafter], [target, drafter], draws), dtype=dtype)
+    check_rejection(phase7, answers, Rejection([2], [drafter], [target, drafter], draws), dtype=dtype)
     generator = torch.Generator().manual_seed(7)
     many = torch.rand(2000, generator=generator)
     many[:5] = many[-5:] = 0
     row = (many / many.sum()).tolist()
-    check_rejection(phase7, answers, Case([], [], [row], [(0.5, choose)]), dtype=dtype)
+    check_rejection(phase7, answers, Rejection([], [], [row], [(0.5, choose)]), dtype=dtype)
 
 
 def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
     # Both rows add up to 1 as float32 numbers do, and no token is likelier for the target.
     target, drafters = [0.0, 0.5, 0.5], ([2**-20, 0.5, 0.5], [0.0, 0.5 + 2**-20, 0.5])
     for choose, (draft, drafter) in product((0.0, 0.4, LARGEST), enumerate(drafters)):
-        case = Case([draft], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
+        case = Rejection([draft], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
         yours = called(phase7, case)
         is_right = len(yours) == 1 and yours[0] in (1, 2)
         expect_equal(
@@ -113,7 +115,7 @@ def test_rounding_may_leave_no_surplus(phase7: ModuleType) -> None:
 def test_a_small_surplus_is_a_surplus(phase7: ModuleType, answers: Answers, part: float, dtype: torch.dtype) -> None:
     drafter, target = [0.5 + part, 0.25, 0.25 - part], [0.5, 0.25, 0.25]
     for choose in (0.0, 0.4, LARGEST):
-        case = Case([0], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
+        case = Rejection([0], [drafter], [target, SAYS_1], [(LARGEST, choose), (0.5, 0.5)])
         check_rejection(phase7, answers, case, dtype=dtype)
 
 
@@ -121,7 +123,7 @@ def test_rejection_makes_its_tensors_on_the_device_of_its_arguments(phase7: Modu
     # One draft is kept, one replaced; and one call in which all are kept.
     tensors = [torch.tensor([DRAFTER, DRAFTER]), torch.tensor([TARGET, TARGET, SAYS_1])]
     for drafts, keep in (([2, 0], 0.9), ([2, 2], 0.1), ([0, 1], 0.9)):
-        case = Case(drafts, [DRAFTER] * 2, [TARGET, TARGET, SAYS_1], [(keep, 0.3)] * 3)
+        case = Rejection(drafts, [DRAFTER] * 2, [TARGET, TARGET, SAYS_1], [(keep, 0.3)] * 3)
         call_on_a_device(
             phase7.rejection_sample,
             drafts,
@@ -137,11 +139,11 @@ def test_large_vocabularies_and_many_drafts(phase7: ModuleType, answers: Answers
     drafter, target, last = list(row), list(row), [*row[1:], 1.0]
     drafter[5], drafter[59_999], target[59_999], target[300] = 0.75, 0.25, 0.25, 0.75
     for choose in (0.0, 0.5, LARGEST):
-        check_rejection(phase7, answers, Case([5], [drafter], [target, last], [(0.3, choose), (0.5, 0.5)]))
-        check_rejection(phase7, answers, Case([59_999], [drafter], [target, last], [(0.3, 0.5), (0.5, choose)]))
+        check_rejection(phase7, answers, Rejection([5], [drafter], [target, last], [(0.3, choose), (0.5, 0.5)]))
+        check_rejection(phase7, answers, Rejection([59_999], [drafter], [target, last], [(0.3, 0.5), (0.5, choose)]))
     for keep in (0.1, 0.9):
         draws = [(0.1, 0.5)] * 15 + [(keep, 0.5)] * 2
-        check_rejection(phase7, answers, Case([0] * 16, [DRAFTER] * 16, [*[TARGET] * 16, SAYS_1], draws))
+        check_rejection(phase7, answers, Rejection([0] * 16, [DRAFTER] * 16, [*[TARGET] * 16, SAYS_1], draws))
 
 
 def test_the_same_arguments_give_the_same_tokens(phase7: ModuleType) -> None:

@@ -10,7 +10,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.sampling_params import StructuredOutputsParams
 from mini_vllm_labs.bench.backend import ServedRound
 from mini_vllm_labs.bench.case import Case, Figures, Quantity
-from mini_vllm_labs.bench.engine_cases import EMBEDDED, LARGER, WIDE, EngineBenchmark, EngineSide, Setting, Work
+from mini_vllm_labs.bench.engine_cases import EMBEDDED, LARGER, WIDE, EngineBenchmark, EngineSetting, EngineSide, Work
 from mini_vllm_labs.bench.figures import figures_of
 from mini_vllm_labs.bench.plan import Sizes, even_requests, questions_about_one_document
 from mini_vllm_labs.bench.speculative import (
@@ -129,7 +129,7 @@ def has_grammar(name: str, side: EngineSide, model: str) -> bool:
 
 BENCHMARKS = {
     "prefix": EngineBenchmark(
-        {WITH: Setting(), WITHOUT: Setting({"enable_prefix_caching": False})},
+        {WITH: EngineSetting(), WITHOUT: EngineSetting({"enable_prefix_caching": False})},
         WITHOUT,
         {"32 questions that share a document of 1,024 tokens": questions},
         latencies,
@@ -139,8 +139,8 @@ BENCHMARKS = {
     ),
     "chunked": EngineBenchmark(
         {
-            WITH: Setting({"max_num_batched_tokens": 128}),
-            WITHOUT: Setting({"max_num_batched_tokens": 2048, "enable_chunked_prefill": False}),
+            WITH: EngineSetting({"max_num_batched_tokens": 128}),
+            WITHOUT: EngineSetting({"max_num_batched_tokens": 2048, "enable_chunked_prefill": False}),
         },
         WITHOUT,
         {"8 chats that decode while 8 documents of 1,536 tokens arrive": documents_among_chats},
@@ -150,8 +150,8 @@ BENCHMARKS = {
     ),
     "preemption": EngineBenchmark(
         {
-            WITH: Setting(absent=("prefix_cache", "chunking")),
-            WITHOUT: Setting(absent=("prefix_cache", "chunking", "kv_cache", "preemption")),
+            WITH: EngineSetting(absent=("prefix_cache", "chunking")),
+            WITHOUT: EngineSetting(absent=("prefix_cache", "chunking", "kv_cache", "preemption")),
         },
         WITHOUT,
         {"32 requests of up to 512 tokens, most of which end earlier, in a fifth of the memory": unknown_lengths},
@@ -162,10 +162,10 @@ BENCHMARKS = {
     ),
     "speculative": EngineBenchmark(
         {
-            NO_DRAFTS: Setting(),
-            FIXED: Setting({"speculative_config": replace(DRAFTS, adaptive=False)}),
-            ADAPTIVE: Setting({"speculative_config": replace(DRAFTS, adaptive=True, disable_by_batch_size=8)}),
-            DRAFT_MODEL: Setting(
+            NO_DRAFTS: EngineSetting(),
+            FIXED: EngineSetting({"speculative_config": replace(DRAFTS, adaptive=False)}),
+            ADAPTIVE: EngineSetting({"speculative_config": replace(DRAFTS, adaptive=True, disable_by_batch_size=8)}),
+            DRAFT_MODEL: EngineSetting(
                 {"speculative_config": replace(DRAFTS, method="draft_model", adaptive=True, disable_by_batch_size=8)}
             ),
         },
@@ -178,7 +178,7 @@ BENCHMARKS = {
         notes=own_gains,
     ),
     "async": EngineBenchmark(
-        {IN_TURN: Setting(), OVERLAPPED: Setting({"async_scheduling": True})},
+        {IN_TURN: EngineSetting(), OVERLAPPED: EngineSetting({"async_scheduling": True})},
         IN_TURN,
         {"32 tokens in": batch},
         gaps,
@@ -187,10 +187,10 @@ BENCHMARKS = {
     ),
     "sampling": EngineBenchmark(
         {
-            GREEDY: Setting(),
-            **{name: Setting(params={"seed": 1, **params}) for name, params in AT_A_TEMPERATURE.items()},
+            GREEDY: EngineSetting(),
+            **{name: EngineSetting(params={"seed": 1, **params}) for name, params in AT_A_TEMPERATURE.items()},
             **{
-                name: Setting(params={"structured_outputs": grammar, "ignore_eos": False})
+                name: EngineSetting(params={"structured_outputs": grammar, "ignore_eos": False})
                 for name, grammar in GRAMMARS.items()
             },
         },

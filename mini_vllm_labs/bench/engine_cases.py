@@ -39,7 +39,7 @@ Peer = Callable[[list[TimedRequest]], Measured]
 
 
 @dataclass(frozen=True)
-class Setting:
+class EngineSetting:
     """One side: its changes to the engine's config and the requests' parameters, and its absent parts."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class EngineBenchmark:
     libraries' sides, at batch 1. `scale` multiplies lengths. `quick` holds the changes for a trial run.
     """
 
-    settings: Mapping[str, Setting]
+    settings: Mapping[str, EngineSetting]
     base: str
     workloads: Mapping[str, Callable[[Work], list[TimedRequest]]]
     figures: Callable[[EngineSide, list[TimedRequest], ServedRound], Figures]

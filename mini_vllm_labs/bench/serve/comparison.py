@@ -9,7 +9,7 @@ from mini_vllm_labs.bench.backend import BackendSettings
 from mini_vllm_labs.bench.case import Case, Quantity, Side
 from mini_vllm_labs.bench.peer_process import PeerError
 from mini_vllm_labs.bench.serve.http_cost import STREAMED, http_case
-from mini_vllm_labs.bench.serve.load import Load, Probed, RateSearch, Search, measure
+from mini_vllm_labs.bench.serve.load import Probed, RateSearch, Search, ServeLoad, measure
 from mini_vllm_labs.bench.serve.report import RoundReport
 from mini_vllm_labs.bench.serve.server_process import OURS, TRANSFORMERS, MeasuredServer, server_command, why_missing
 from mini_vllm_labs.bench.serve.text_requests import Endpoint
@@ -24,7 +24,7 @@ class ServingPlan:
     """Which servers get which load; `search` None: no rate is searched; `num_cost_rounds` 0: HTTP is not measured."""
 
     settings: BackendSettings
-    load: Load
+    load: ServeLoad
     servers: Sequence[str]
     search: Search | None
     num_cost_rounds: int
@@ -68,7 +68,7 @@ def server_cases(plan: ServingPlan, facts: dict[str, Any], on_progress: progress
 
 def load_cases(
     endpoints: Mapping[str, Endpoint],
-    load: Load,
+    load: ServeLoad,
     search: Search | None,
     facts: dict[str, Any],
     on_progress: progress.ProgressReport,

@@ -15,7 +15,7 @@ from mini_vllm_labs.bench.backend import BackendSettings
 from mini_vllm_labs.bench.case import Case, Measured, Quantity, in_turns
 from mini_vllm_labs.bench.peer_process import PeerError
 from mini_vllm_labs.bench.serve.completion import run_round
-from mini_vllm_labs.bench.serve.load import Load
+from mini_vllm_labs.bench.serve.load import ServeLoad
 from mini_vllm_labs.bench.serve.report import report
 from mini_vllm_labs.bench.serve.text_requests import Endpoint, TextRequest
 from mini_vllm_labs.pictures.terminal import progress
@@ -31,7 +31,11 @@ OFFLINE, STREAMED = "LLM.generate, offline", "through HTTP, streamed"
 
 
 def http_case(
-    endpoint: Endpoint, settings: BackendSettings, load: Load, num_rounds: int, on_progress: progress.ProgressReport
+    endpoint: Endpoint,
+    settings: BackendSettings,
+    load: ServeLoad,
+    num_rounds: int,
+    on_progress: progress.ProgressReport,
 ) -> Case:
     """Answer the same requests offline and as streams, in turns. Raises `PeerError` or `ValueError`."""
     title = f"{NUM_STREAMS} streams computed at once"
@@ -48,7 +52,9 @@ def http_case(
 class BothWays:
     """Rounds of the same requests both ways. The warm-up decides how many they are from then on."""
 
-    def __init__(self, endpoint: Endpoint, settings: BackendSettings, load: Load, process: ProcessPoolExecutor) -> None:
+    def __init__(
+        self, endpoint: Endpoint, settings: BackendSettings, load: ServeLoad, process: ProcessPoolExecutor
+    ) -> None:
         self.endpoint, self.settings, self.process = endpoint, settings, process
         self.load = replace(load, num_requests=MIN_REQUESTS, request_rate=math.inf, max_concurrency=None)
 

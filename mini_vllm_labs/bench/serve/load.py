@@ -72,7 +72,7 @@ class RateSearch:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ServeLoad:
     """What is sent, as in `text_requests`; `max_concurrency` and `timeout` (seconds) are the client's."""
 
     workload: str = SHAREGPT
@@ -140,7 +140,7 @@ class Search:
     min_requests: int = 100
 
     def probe(
-        self, name: str, endpoint: Endpoint, load: Load, search: RateSearch, on_progress: progress.ProgressReport
+        self, name: str, endpoint: Endpoint, load: ServeLoad, search: RateSearch, on_progress: progress.ProgressReport
     ) -> None:
         """Try the next rate. Every server gets the same sequence of rounds, with the same words."""
         number, rate = len(search.probed) + 1, search.next_rate()
@@ -151,7 +151,7 @@ class Search:
 
 
 def measure(
-    endpoints: Mapping[str, Endpoint], load: Load, search: Search | None, on_progress: progress.ProgressReport
+    endpoints: Mapping[str, Endpoint], load: ServeLoad, search: Search | None, on_progress: progress.ProgressReport
 ) -> tuple[dict[str, RoundReport], dict[str, RateSearch]]:
     """Send the load to every server, then search the highest rate of each, from the throughput that it showed.
 

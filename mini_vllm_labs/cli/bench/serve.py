@@ -26,7 +26,7 @@ from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport
 
 if TYPE_CHECKING:
-    from mini_vllm_labs.bench.serve.load import Load, Search
+    from mini_vllm_labs.bench.serve.load import Search, ServeLoad
     from mini_vllm_labs.bench.serve.text_requests import Endpoint
 
 LOAD_PANEL, SEARCH_PANEL, SERVER_PANEL = "What is sent", "What is searched", "Our server and its peers"
@@ -86,14 +86,14 @@ class LoadOptions:
     goodput: Annotated[list[str] | None, _load("An objective in ms: 'ttft:200 tpot:50'; e2el too.")] = None
     timeout: Annotated[float, _load("Seconds after which a request has failed.")] = 600.0
 
-    def load(self) -> "Load":
+    def load(self) -> "ServeLoad":
         """Return the load. Raises `ValueError` if `--goodput` is no objective."""
-        from mini_vllm_labs.bench.serve.load import Load
+        from mini_vllm_labs.bench.serve.load import ServeLoad
         from mini_vllm_labs.bench.serve.report import parse_objective
 
         given = vars(self).copy()
         objective, num_requests = parse_objective(given.pop("goodput") or []), given.pop("num_prompts")
-        return Load(num_requests=num_requests, objective=objective, **given)
+        return ServeLoad(num_requests=num_requests, objective=objective, **given)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def closing_of(facts: dict[str, Any]) -> Iterator[str]:
         yield f"Aim: {aim['text']}. Found: {found}: {'met' if aim['met'] else 'missed'}."
 
 
-def expected_seconds(load: "Load", search: "Search | None", num_servers: int, num_rounds: int) -> float:
+def expected_seconds(load: "ServeLoad", search: "Search | None", num_servers: int, num_rounds: int) -> float:
     """Return about how long the embedded model takes; a larger one cannot answer a probe's requests in its time."""
     sending = 5.0 if load.request_rate == math.inf else load.num_requests / load.request_rate
     probing = search.num_probes * search.probe_seconds if search is not None else 0.0

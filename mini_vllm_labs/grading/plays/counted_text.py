@@ -6,7 +6,7 @@ from typing import Any
 READS_PER_TOKEN = 100
 
 
-class Work:
+class LookupWork:
     """Counts the work of a lookup: tokens read and tokens compared, including those of copies of the text."""
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Work:
 class CountedText(list[int]):
     """A text that counts how many of its tokens are read."""
 
-    work: Work
+    work: LookupWork
 
     def __getitem__(self, place: Any) -> Any:
         found = super().__getitem__(place)
@@ -40,13 +40,13 @@ class CountedText(list[int]):
         return counted_text(self, self.work)
 
 
-def counted_text(tokens: Iterable[int], work: Work) -> CountedText:
+def counted_text(tokens: Iterable[int], work: LookupWork) -> CountedText:
     text = CountedText(tokens)
     text.work = work
     return text
 
 
-def text_of(tokens: Iterable[int], work: Work) -> CountedText:
+def text_of(tokens: Iterable[int], work: LookupWork) -> CountedText:
     """Return a counted text whose tokens are distinct objects; each comparison and hash of a token counts."""
 
     class Token(int):

@@ -154,7 +154,7 @@ def products(
 
     from mini_vllm_labs.grading.plays.device_tensors import OnDevice, on_device
 
-    class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    class CountingOperations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         number = 0
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -175,7 +175,7 @@ def products(
         beside = {"inputs": inputs, "lora_a": lora_a, "lora_b": lora_b, "indices": indices}
         before, copies = output.clone(), {name: one.clone() for name, one in beside.items()}
         arguments = [on_device(one) for one in (output, inputs, lora_a, lora_b, indices)]
-        with Counting() as counting, OnDevice():  # type: ignore[no-untyped-call]
+        with CountingOperations() as counting, OnDevice():  # type: ignore[no-untyped-call]
             phase11.bgmv(*arguments)
         counts.append(counting.number)
         added = (output - before).tolist()

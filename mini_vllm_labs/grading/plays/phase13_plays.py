@@ -29,7 +29,7 @@ MAX_STEPS = 2000
 PREFIX = "a request called "  # of all ids
 
 
-class Served:
+class PlayedRun:
     """A run: the order of admission, the victims at one step, and the first violation of any policy's contract.
 
     A step produces `num_at_once` output tokens, as with drafts. `slack` is called at the step of the victims.
@@ -153,7 +153,7 @@ def shares(
     of_tenants = {TENANTS.get(letter, letter): weight for letter, weight in weights.items()}
     policy = phase13.VirtualTokenCounter(*prices, of_tenants)
     phase13.VirtualTokenCounter(7.0, 5.0, {"a": 9.0})  # reveals state kept on the class
-    run = Served(policy, asked, num_seats, num_at_once=num_at_once, budget=budget)
+    run = PlayedRun(policy, asked, num_seats, num_at_once=num_at_once, budget=budget)
     if not seen_from:
         return {"order": run.order, "amiss": run.amiss}
     seen: Seen = {}
@@ -170,7 +170,7 @@ def slacks(
     """Serve requests by their slack; report the order, and all slacks and the victims of a step without memory."""
     policy = phase13.LeastSlackFirst(TOKEN_SECONDS, STEP_SECONDS)
     phase13.LeastSlackFirst(7.0, 5.0)  # reveals state kept on the class
-    run = Served(policy, asked, num_seats, step_of_victims, num_at_once, slack=policy.slack)
+    run = PlayedRun(policy, asked, num_seats, step_of_victims, num_at_once, slack=policy.slack)
     return {"order": run.order, "victims": run.victims, **run.slacks, "amiss": run.amiss}
 
 

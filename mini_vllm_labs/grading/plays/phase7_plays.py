@@ -9,7 +9,7 @@ from typing import Any
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import ScheduledRequest
-from mini_vllm_labs.grading.plays.counted_text import READS_PER_TOKEN, Work, text_of
+from mini_vllm_labs.grading.plays.counted_text import READS_PER_TOKEN, LookupWork, text_of
 from mini_vllm_labs.grading.plays.plain import number, numbers
 from mini_vllm_labs.grading.plays.support import changed, fields_of, make_request, with_a_past
 from mini_vllm_labs.grading.plays.support import numbers as numbers_in
@@ -64,7 +64,7 @@ def lookups(phase7: ModuleType, calls: Sequence[tuple[Text, int, int, int]]) -> 
 
 def reads(phase7: ModuleType, what: str) -> Steps:
     """Look up a long text that counts reads; report the drafts, and whether the reads are few."""
-    work, drafts = Work(), list[Any]()
+    work, drafts = LookupWork(), list[Any]()
     text = text_of(LONG_TEXTS[what], work)
     yield f"propose_by_lookup(a text of {len(text)} tokens, {what}, 4, 1, 3)"
     num_lines = work_of(lambda: drafts.append(phase7.propose_by_lookup(text, 4, 1, 3)), str(phase7.__file__))

@@ -51,13 +51,13 @@ def numbers_made(act: Callable[[], object]) -> int:
 
     made: list[int] = []
 
-    class Counting(TorchFunctionMode):
+    class CountingFunctions(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = func(*args, **(kwargs or {}))
             made.extend([result.numel()] if isinstance(result, Tensor) and result._base is None else [])
             return result
 
-    with Counting():
+    with CountingFunctions():
         act()
     return sum(made)
 

@@ -27,7 +27,7 @@ from mini_vllm.runner.drafts.proposer import PromptLookup, Proposer
 from mini_vllm.runner.fake_model_runner import LETTERS, FakeModelRunner
 from mini_vllm_labs.grading.labtest.in_place import drafting
 from mini_vllm_labs.grading.labtest.in_place.neighbours import AnyCache, AnyMemory, AnyShare, AnyStep, AnyVictim
-from mini_vllm_labs.grading.labtest.in_place.scenario import Scenario
+from mini_vllm_labs.grading.labtest.in_place.scenario import EngineInput
 from mini_vllm_labs.grading.labtest.in_place.tape import Tape
 from mini_vllm_labs.grading.labtest.public_clamp import make_clamp
 
@@ -43,7 +43,7 @@ class ForwardPassError(Exception):
 class Place:
     """Runs a scenario step by step on an engine with `yours` as its phase. An empty tape records."""
 
-    def __init__(self, phase: int, yours: ModuleType, scenario: Scenario, tape: Tape) -> None:
+    def __init__(self, phase: int, yours: ModuleType, scenario: EngineInput, tape: Tape) -> None:
         self.phase, self.yours, self.scenario, self.tape = phase, yours, scenario, tape
         self.number = 0
         self._arriving, self._num_batches, config = list(scenario.arrivals), 0, scenario.config
@@ -211,7 +211,9 @@ class Place:
         return runner
 
 
-def recorded_run(phase: int, yours: ModuleType, scenario: Scenario, most: int) -> tuple[list[Record], dict[str, Any]]:
+def recorded_run(
+    phase: int, yours: ModuleType, scenario: EngineInput, most: int
+) -> tuple[list[Record], dict[str, Any]]:
     """Run a scenario with the reference as `yours` and on the tape; return the records of its steps, and the tape."""
     tape = Tape()
     return trace_of(Place(phase, yours, scenario, tape), most), tape.answers

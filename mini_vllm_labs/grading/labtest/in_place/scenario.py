@@ -36,7 +36,7 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Scenario:
+class EngineInput:
     """An engine's input. `aborts` lists aborts by step; the forward pass `failing_batch` fails.
 
     `gap` is the time between two arrivals in seconds.
@@ -59,7 +59,7 @@ class Scenario:
         )
 
 
-def draw_scenario(phase: int, seed: int) -> Scenario:
+def draw_scenario(phase: int, seed: int) -> EngineInput:
     """Draw a phase's scenario from a seed; every fifth has many requests, every tenth large numbers."""
     rng, is_large = Random(100 * seed + phase), seed % 10 == 3
     block_size = 8 if is_large else rng.choice((1, 2, 3, 4, 5, 8))
@@ -82,7 +82,7 @@ def draw_scenario(phase: int, seed: int) -> Scenario:
         admission_guard=rng.random() < 0.8,
         check_invariants=True,
     )
-    return Scenario(
+    return EngineInput(
         with_tokens_ahead(rng, phase, config),
         arrivals,
         {new.step + rng.randrange(1, 9): new.request_id for new in rng.sample(arrivals, len(arrivals) // 3)},

@@ -31,7 +31,7 @@ WEIGHTS = (
 
 
 @dataclass(frozen=True)
-class Case:
+class Rejection:
     """The arguments of a call, with tensors as rows of numbers."""
 
     drafts: Sequence[int]
@@ -57,7 +57,7 @@ def surplus(target: Row, drafter: Row) -> list[float]:
     return [max(0.0, p - q) for p, q in zip(target, drafter, strict=True)]
 
 
-def called(phase7: ModuleType, case: Case, dtype: torch.dtype = torch.float64) -> list[int]:
+def called(phase7: ModuleType, case: Rejection, dtype: torch.dtype = torch.float64) -> list[int]:
     """Return your tokens; the arguments must not change."""
     vocab_size = len(case.target_probs[0])
     tensors = [
@@ -83,7 +83,9 @@ def called(phase7: ModuleType, case: Case, dtype: torch.dtype = torch.float64) -
     return yours
 
 
-def check_rejection(phase7: ModuleType, answers: Answers, case: Case, *, dtype: torch.dtype = torch.float64) -> None:
+def check_rejection(
+    phase7: ModuleType, answers: Answers, case: Rejection, *, dtype: torch.dtype = torch.float64
+) -> None:
     """Compare the kept drafts, and check that the last token may follow them."""
     yours = called(phase7, case, dtype)
     *kept, _ = answers(yours)
@@ -106,8 +108,8 @@ def check_rejection(phase7: ModuleType, answers: Answers, case: Case, *, dtype: 
 
 def check_repeats(phase7: ModuleType) -> None:
     """Make two calls 20 times each."""
-    drawn = Case([0], [[0.5, 0.25, 0.25, 0.0]], [[0.0, 0.25, 0.25, 0.5], [0.25] * 4], [(0.5, 0.4), (0.5, 0.4)])
-    for same in (drawn, Case([], [], [[0.25] * 4], [(0.5, 0.4)])):
+    drawn = Rejection([0], [[0.5, 0.25, 0.25, 0.0]], [[0.0, 0.25, 0.25, 0.5], [0.25] * 4], [(0.5, 0.4), (0.5, 0.4)])
+    for same in (drawn, Rejection([], [], [[0.25] * 4], [(0.5, 0.4)])):
         expect_equal(
             sorted({str(called(phase7, same)) for _ in range(20)})[1:],
             [],
@@ -117,7 +119,7 @@ def check_repeats(phase7: ModuleType) -> None:
         )
 
 
-def random_case(rng: random.Random, num_drafts: int) -> Case:
+def random_case(rng: random.Random, num_drafts: int) -> Rejection:
     """Draw distributions in parts of 64, which need no rounding, and draws next to their borders."""
     vocab_size = rng.randint(2, 7)
     drafts = [rng.randrange(vocab_size) for _ in range(num_drafts)]
@@ -127,7 +129,7 @@ def random_case(rng: random.Random, num_drafts: int) -> Case:
         if rng.random() < 0.3:
             target[place] = list(drafter[place])
     draws = [(rng.choice([0.0, (2 * rng.randrange(64) + 1) / 128]), rng.random()) for _ in range(num_drafts + 1)]
-    return Case(drafts, drafter, target, draws)
+    return Rejection(drafts, drafter, target, draws)
 
 
 def random_row(rng: random.Random, vocab_size: int, proposed: int | None = None) -> list[float]:
