@@ -17,6 +17,7 @@ from mini_vllm.environment import GRADE_FORK
 from mini_vllm_labs.grading.hints import hint_for, with_hint
 from mini_vllm_labs.grading.plan import PlannedPhase, load_whole_plan
 from mini_vllm_labs.grading.results import NOT_CHECKED, EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
+from mini_vllm_labs.grading.spare_worker import SpareWorker
 from mini_vllm_labs.grading.starter_file import forgotten_breakpoints
 from mini_vllm_labs.grading.testrun import can_fork, run_tests
 from mini_vllm_labs.grading.worker import GradingWorker, Importing, receive_events
@@ -83,7 +84,8 @@ def run_job(kind: str, mine: Lineup, reference: Lineup | None, stop: threading.E
     seconds = SECONDS[kind]  # of CPU time
     order = {"kind": kind, "mine": str(mine), "reference": str(reference or ""), "seconds": seconds}
     patience = START_SECONDS + min(waiting_seconds(seconds), MAX_WAITING)
-    with GradingWorker(["-m", "mini_vllm_labs.grading.engine_checks"], order) as worker:
+    with GradingWorker(["-m", "mini_vllm_labs.grading.engine_checks"]) as worker:
+        worker.give(order)
         importing = 0
         for event in receive_events(worker, patience, time.monotonic() + patience, stop):
             if isinstance(event, EngineCheck):
@@ -182,11 +184,15 @@ def grade_tests(
     *,
     forks: bool | None = None,
     on_progress: Callable[[int], None] = lambda num_done: None,
+    spare: SpareWorker | None = None,
 ) -> PhaseGrade:
-    """Run the tests of the tasks in `phase`, without engine checks. Raises `StoppedError`."""
+    """Run the tests of the tasks in `phase`, without engine checks. Raises `StoppedError`.
+
+    With `spare`, a worker that waits is used, and no test runs after an endless loop.
+    """
     if forks is None:
         forks = can_fork() and GRADE_FORK.get()
-    run = run_tests(phase, stop, forks=forks, on_progress=on_progress)
+    run = run_tests(phase, stop, forks=forks, on_progress=on_progress, spare=spare)
     results = {result.id: result for result in run.complete()}
     tasks = [
         TaskGrade(task, hinted(f"{phase.number}.{task.number}", [results[test] for test in task.tests]))

@@ -7,6 +7,7 @@ it. Elsewhere the module is reloaded before each test.
 import gc
 import importlib
 import os
+import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -16,10 +17,11 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
+from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.grading.hints import answer_of
 from mini_vllm_labs.grading.results import Outcome, TestResult
 from mini_vllm_labs.grading.starter_file import complaint_about_import, import_starter, missing_names, sha256
-from mini_vllm_labs.grading.worker import LIMITS, End, Importing, Loaded, NotGradable, TestStarted, send_event
+from mini_vllm_labs.grading.worker import LIMITS, End, Importing, Loaded, NotGradable, Outdated, TestStarted, send_event
 from mini_vllm_labs.runs.sandbox.channel import Channel, take_stdio
 from mini_vllm_labs.runs.sandbox.explain import explain, explain_death, is_not_written
 from mini_vllm_labs.runs.sandbox.imports import refused_import
@@ -44,13 +46,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "timeout: read by pytest-timeout, which is not loaded here")
-    channel = take_stdio()
-    config.pluginmanager.register(GradingPlugin(channel, channel.receive()))
+    config.pluginmanager.register(GradingPlugin(take_stdio()))
 
 
 class GradingPlugin:
-    def __init__(self, channel: Channel, order: dict[str, Any]) -> None:
+    def __init__(self, channel: Channel) -> None:
         self.channel = channel
+        self.started = time.time()
+        limit_resources(LIMITS)
+
+    def take_order(self) -> None:
+        """Wait for the order, after all imports except that of the learner's file."""
+        order: dict[str, Any] = self.channel.receive()
+        self.is_outdated = order["has_waited"] and has_changed(self.started)
         self.tests = {f"{order['folder']}/{test}": test for test in order["tests"]}
         self.starter = Path(order["starter"])
         self.module_name: str = order["module"]
@@ -61,15 +69,17 @@ class GradingPlugin:
         self.num_slow: int = order["num_slow"]
         self.fixture = f"phase{order['phase']}"
         self.trace = Path(order["trace"])
-        limit_resources(LIMITS)
         self.watch = Watchdog(self.trace)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self.take_order()
         items[:] = [item for item in items if item.nodeid in self.tests]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        if session.testsfailed:
+        if self.is_outdated:
+            send_event(self.channel, Outdated())
+        elif session.testsfailed:
             send_event(self.channel, NotGradable("the graded tests cannot be collected"))
         elif (module := self.load()) is not None:
             gc.freeze()  # a forked process then copies less memory
@@ -170,6 +180,13 @@ class GradingPlugin:
             return "failed", str(error.msg)
         outcome: Outcome = "not started" if is_not_written(error) else "failed"
         return outcome, explain(error, self.names)
+
+
+def has_changed(moment: float) -> bool:
+    """Return whether an imported file of the course was changed after a moment of `time.time`."""
+    files = (getattr(module, "__file__", None) or "" for module in [*sys.modules.values()])
+    ours = (Path(file) for file in files if file.startswith(f"{CHECKOUT}{os.sep}") and "site-packages" not in file)
+    return any(not path.is_file() or path.stat().st_mtime > moment for path in ours)
 
 
 def fork_patiently() -> int | None:

@@ -11,14 +11,15 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.environment import GRADE_SECONDS
 from mini_vllm_labs.grading.plan import PlannedPhase
 from mini_vllm_labs.grading.results import TestResult
+from mini_vllm_labs.grading.spare_worker import SpareWorker, worker_for
 from mini_vllm_labs.grading.starter_file import complaint_about_file, sha256
 from mini_vllm_labs.grading.worker import (
     End,
     Event,
-    GradingWorker,
     Importing,
     Loaded,
     NotGradable,
+    Outdated,
     TestStarted,
     receive_events,
 )
@@ -29,9 +30,8 @@ SECONDS_PER_TEST = GRADE_SECONDS.get()  # of CPU time; a slow machine may need m
 IMPORT_SECONDS = 4 * SECONDS_PER_TEST  # torch is imported here
 SECONDS_PER_PHASE = 600.0  # wall time: enough for an endless loop in every test of phase 1 on a machine shared by four
 SILENCE_SECONDS = max(60.0, waiting_seconds(SECONDS_PER_TEST) + 10)
+LOOP = "Not run: the test before this one did not end."
 MAX_WORKERS = 40  # each crash costs one worker and one test; a file where every test crashes must end
-PYTEST = ["-m", "pytest", "-q", "-s", "--tb=line", "-p", "mini_vllm_labs.grading.plugin"]
-OFF = ["cacheprovider", "faulthandler", "debugging"]  # the worker has its own fault handler and no terminal
 
 
 @dataclass
@@ -45,6 +45,7 @@ class TestRun:
     results: dict[str, TestResult] = field(default_factory=dict)
     running: str | None = None
     importing: bool = False
+    is_outdated: bool = False
     num_slow: int = 0
 
     @property
@@ -62,9 +63,14 @@ class TestRun:
 
 
 def run_tests(
-    phase: PlannedPhase, stop: threading.Event, *, forks: bool, on_progress: Callable[[int], None]
+    phase: PlannedPhase,
+    stop: threading.Event,
+    *,
+    forks: bool,
+    on_progress: Callable[[int], None],
+    spare: SpareWorker | None = None,
 ) -> TestRun:
-    """Run the tests of a phase. Raises `StoppedError` when `stop` is set."""
+    """Run the tests of a phase, the first of them in `spare`. Raises `StoppedError` when `stop` is set."""
     run = TestRun(phase)
     run.error = complaint_about_file(run.starter)
     if run.error:
@@ -76,7 +82,7 @@ def run_tests(
         return run
     deadline = time.monotonic() + SECONDS_PER_PHASE
     for _ in range(MAX_WORKERS):
-        if run_worker(run, stop, deadline, forks, on_progress) or run.error:
+        if run_worker(run, stop, deadline, forks, on_progress, spare) or run.error:
             break
     else:
         charge_the_rest(run, f"Not run: Python ended {MAX_WORKERS} times in the tests before this one.")
@@ -95,9 +101,15 @@ def leave_out(run: TestRun) -> None:
 
 
 def run_worker(
-    run: TestRun, stop: threading.Event, deadline: float, forks: bool, on_progress: Callable[[int], None]
+    run: TestRun,
+    stop: threading.Event,
+    deadline: float,
+    forks: bool,
+    on_progress: Callable[[int], None],
+    spare: SpareWorker | None,
 ) -> bool:
     """Run the tests that have no result yet in one worker. Return whether the run is complete."""
+    waiting, has_waited = spare.take(run.phase) if spare else (worker_for(run.phase), False)
     order = {
         "phase": run.phase.number,
         "folder": run.phase.folder,
@@ -109,16 +121,20 @@ def run_worker(
         "import_seconds": IMPORT_SECONDS,
         "num_slow": run.num_slow,
         "forks": forks,
+        "has_waited": has_waited,
     }
-    options = [option for name in OFF for option in ("-p", f"no:{name}")]
-    run.running, run.importing, ended = None, False, False
-    with GradingWorker([*PYTEST, *options, *run.phase.test_files], order) as worker:
+    run.running, run.importing, run.is_outdated, ended = None, False, False, False
+    with waiting as worker:
+        worker.give(order)
         for event in receive_events(worker, SILENCE_SECONDS, deadline, stop):
             take(run, event)
             on_progress(len(run.results))
             ended = isinstance(event, End)
+            if spare and isinstance(event, TestResult) and event.outcome == "timeout":
+                charge_the_rest(run, LOOP)
+                return True
         if ended:
-            return True
+            return not run.is_outdated
         if time.monotonic() > deadline:
             charge_the_rest(run, f"Not run: the tests of this phase took more than {SECONDS_PER_PHASE:g} seconds.")
             return True
@@ -128,6 +144,8 @@ def run_worker(
         if run.running is not None:
             finish(run, TestResult(run.running, outcome, message))
             run.num_slow += outcome == "timeout"
+            if spare and outcome == "timeout":
+                charge_the_rest(run, LOOP)
         elif run.importing:
             run.error = f"{shown_path(run.starter)} cannot be imported. {message}"
         else:
@@ -140,6 +158,8 @@ def take(run: TestRun, event: Event) -> None:
     match event:
         case Importing():
             run.importing = True
+        case Outdated():
+            run.is_outdated = True
         case NotGradable(message):
             run.error = message
         case Loaded(file, file_sha256, missing):

@@ -39,6 +39,11 @@ class Importing:
 
 
 @dataclass(frozen=True)
+class Outdated:
+    """A file of the course that the worker imported has changed since, so a new worker has to grade."""
+
+
+@dataclass(frozen=True)
 class NotGradable:
     """Nothing can be graded: the file cannot be imported, or the tests cannot be collected."""
 
@@ -64,7 +69,7 @@ class End:
     """The worker has finished its order."""
 
 
-Event = Importing | NotGradable | Loaded | TestStarted | TestResult | EngineCheck | End
+Event = Importing | Outdated | NotGradable | Loaded | TestStarted | TestResult | EngineCheck | End
 KINDS = {kind.__name__: kind for kind in get_args(Event)}
 
 
@@ -109,11 +114,13 @@ def shorten(text: str) -> str:
 
 
 class GradingWorker(WorkerProcess):
-    """Runs `python ARGUMENTS` in the checkout and sends it an order, a JSON object."""
+    """Runs `python ARGUMENTS` in the checkout. It imports what it needs, then waits for an order, a JSON object."""
 
-    def __init__(self, arguments: list[str], order: dict[str, Any]) -> None:
+    def __init__(self, arguments: list[str]) -> None:
         super().__init__([sys.executable, *arguments], env=environment())
         self._trace = self.folder / "trace.txt"
+
+    def give(self, order: dict[str, Any]) -> None:
         with contextlib.suppress(ChannelError):  # a worker that has ended: `receive` raises, `output` shows why
             self.send(order | {"trace": str(self._trace)})
 

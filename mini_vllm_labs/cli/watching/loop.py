@@ -17,6 +17,7 @@ from mini_vllm_labs.fresh.shown_run import ShownRun, observed_run, shown_run
 from mini_vllm_labs.grading.approaches import Approach, unsealed
 from mini_vllm_labs.grading.grader import grade_tests, phases_of_stack, stack_check
 from mini_vllm_labs.grading.results import EngineCheck, PhaseGrade
+from mini_vllm_labs.grading.spare_worker import SpareWorker
 from mini_vllm_labs.runs.starter_status import written_lineup
 
 CHANGED = "was changed while it was graded. Grade again."
@@ -37,11 +38,16 @@ class Watch(Watched):
         self.passed: TaskNumber | None = None
         self.approaches: list[Approach] = []
         self.num_unfolded = 0
+        self.spare = SpareWorker()
 
     def begin(self) -> None:
         if self.session.current is None:
             self.check_stack(max(self.session.phases))
         self.grade_next()
+
+    def close(self) -> None:
+        super().close()
+        self.spare.close()
 
     def actions(self) -> dict[str, Callable[[], None]]:
         own = {"h": self.hint, "n": self.skip, "l": lambda: screen.show_list(self.console, self.session)}
@@ -68,6 +74,7 @@ class Watch(Watched):
         if (tasks := self.session.to_grade()) and not (after_a_pass and self.session.is_unwritten(tasks[0])):
             self.grade(tasks)
         elif (task := self.session.current) is not None:
+            self.spare.prepare(task.phase)
             screen.show_unwritten(self.console, self.session.phases[task.phase], task.number)
             self.show_keys()
 
@@ -76,9 +83,11 @@ class Watch(Watched):
 
         def work(stop: Event) -> PhaseGrade:
             try:
-                return grade_tests(phase, stop)
+                return grade_tests(phase, stop, spare=self.spare)
             except OSError as error:  # the file went away in between
                 return PhaseGrade(phase, "", [], f"{phase.starter} cannot be read: {error.strerror}.")
+            finally:
+                self.spare.prepare(phase.number)
 
         self.jobs.add(work, self.show_verdict, is_verdict=True)
 

@@ -115,7 +115,9 @@ def show_task_verdict(console: Console, grade: PhaseGrade, task: TaskGrade) -> N
     elif task.status == "not started":
         show_unwritten(console, grade.plan, task.plan.number)
     else:
-        console.print(f"  {name}: {num_passed} of {total} tests pass", style="red", markup=False)
+        num_left = sum(test.outcome == "not run" for test in task.tests)
+        rest = f"; {num_left} not run" if num_left else ""
+        console.print(f"  {name}: {num_passed} of {total} tests pass{rest}", style="red", markup=False)
 
 
 def show_unwritten(console: Console, phase: PlannedPhase, task: int) -> None:

@@ -147,7 +147,11 @@ class Watched:
                 for path in self.saves.poll(time.monotonic()):
                     self.saved(path)
         finally:
-            self.jobs.close()
+            self.close()
+
+    def close(self) -> None:
+        """Stop everything, and wait for what is running."""
+        self.jobs.close()
 
     def say(self, text: str, style: str | None = None) -> None:
         self.console.print(text, style=style, markup=False, soft_wrap=True)
