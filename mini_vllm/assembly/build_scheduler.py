@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mini_vllm.assembly.cache_layers import CacheLayer, wrapped
 from mini_vllm.assembly.elective_parts import Electives
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import (
@@ -16,7 +17,7 @@ from mini_vllm.assembly.parts import (
     request_queue_for,
     scheduling_functions_for,
 )
-from mini_vllm.assembly.scheduler_layers import CacheLayer, SchedulerLayers, wrapped
+from mini_vllm.assembly.scheduler_layers import SchedulerLayers
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.absent import NoGates
 from mini_vllm.core.interfaces import KVCacheManager

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from mini_vllm.assembly.cache_layers import CacheLayer, wrapped
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import block_pool_for, prefix_cache_for, request_queue_for
-from mini_vllm.assembly.scheduler_layers import CacheLayer, ChangedGates, wrapped
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.electives.async_scheduling import AsyncScheduling
-from mini_vllm.electives.gates.gated import AdmissionGates
+from mini_vllm.electives.gates.gated import AdmissionGates, ChangedGates
 from mini_vllm.electives.releases.around_phases import NewerChunks, NewerFunctions, NewerPreemption, SharesCounted
 from mini_vllm.electives.releases.entries import CountedEntries
 from mini_vllm.electives.releases.freed_first import FreedFirstPool, KnownContent

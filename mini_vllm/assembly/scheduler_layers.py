@@ -8,19 +8,18 @@ parts, including phase 1's functions. A different release of vLLM's scheduler is
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
 
+from mini_vllm.assembly.cache_layers import CacheLayer
 from mini_vllm.assembly.elective_parts import Electives
 from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.assembly.parts import hash_block_for
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.interfaces import PrefixCache
-from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.electives.gates.connector import KVConnector
 from mini_vllm.electives.gates.encoder_gate import EncoderGate
 from mini_vllm.electives.gates.gate import Gate, GrammarGate, LookaheadGate
-from mini_vllm.electives.gates.gated import AdmissionGates
+from mini_vllm.electives.gates.gated import AdmissionGates, ChangedGates
 from mini_vllm.electives.gates.kv_transfers import KVTransfers
 from mini_vllm.electives.policy.policy_step import PolicyScheduling
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
@@ -28,15 +27,7 @@ from mini_vllm.electives.prefix_caches import DelayedCommits, ImagesInHashes, Ob
 from mini_vllm.electives.tokens_ahead import TokensAhead
 from mini_vllm.release_rules import RELEASES, rules_of
 
-CacheLayer = Callable[[PrefixCache], PrefixCache]
 Layer = Callable[[SchedulerParts], SchedulerParts]
-
-
-class ChangedGates(TypedDict, total=False):
-    """Optional arguments of `AdmissionGates` under a release after 0.13.0."""
-
-    num_tokens_left: Callable[[], int]
-    counted: Callable[[], Sequence[Request]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +163,6 @@ class SchedulerLayers:
             schedule, budget = admission.schedule_encoder_inputs, config.max_num_encoder_input_tokens
             gates.append(EncoderGate(budget, cache, schedule, leaves_in_update=leaves_in_update))
         return gates
-
-
-def wrapped(prefix_cache: PrefixCache, layers: Sequence[CacheLayer]) -> PrefixCache:
-    """Wrap a prefix cache in `layers`; the first layer is the innermost."""
-    for layer in layers:
-        prefix_cache = layer(prefix_cache)
-    return prefix_cache
 
 
 def _with_counted_entries(inner: PrefixCache) -> PrefixCache:

@@ -1,6 +1,7 @@
 """Combines all gates and connects them to phases 1, 2 and 5 by a queue, chunk policy and KV cache."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypedDict
 
 from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, RequestQueue
 from mini_vllm.core.request import Request, RequestStatus
@@ -13,6 +14,13 @@ from mini_vllm.electives.gates.passing_queue import Look, PassingQueue
 from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
 
 UNREADY = (RequestStatus.WAITING_FOR_FSM, RequestStatus.WAITING_FOR_REMOTE_KVS)
+
+
+class ChangedGates(TypedDict, total=False):
+    """Optional arguments of `AdmissionGates` under a release after 0.13.0."""
+
+    num_tokens_left: Callable[[], int]
+    counted: Callable[[], Sequence[Request]]
 
 
 class AdmissionGates:
