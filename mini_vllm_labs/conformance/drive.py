@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mini_vllm_labs.conformance.compare import Comparison, FieldDifference
 from mini_vllm_labs.conformance.process import BrokenEngineError, EngineClient, RefusedError
-from mini_vllm_labs.conformance.scenarios import Message, Scenario
+from mini_vllm_labs.conformance.scenarios import Message, RecordedScenario
 
 MAX_BROKEN = 10
 
@@ -21,7 +21,7 @@ class ScenarioOutcome:
     `missing` names the capabilities for want of which it was skipped.
     """
 
-    scenario: Scenario
+    scenario: RecordedScenario
     outcome: str
     why: str = ""
     first: dict[str, FieldDifference] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class ScenarioOutcome:
 class Play:
     """One scenario on one engine. `step` says how far it came."""
 
-    def __init__(self, scenario: Scenario, engine: EngineClient, offers: list[str]) -> None:
+    def __init__(self, scenario: RecordedScenario, engine: EngineClient, offers: list[str]) -> None:
         self.scenario, self.engine, self.compared = scenario, engine, Comparison(offers)
         self.step = 0
 
@@ -72,7 +72,7 @@ class Play:
             self.compared.compare_rest(last, self.scenario.steps[last], answer)
 
 
-def judge(scenario: Scenario, engine: EngineClient, hello: Message) -> ScenarioOutcome:
+def judge(scenario: RecordedScenario, engine: EngineClient, hello: Message) -> ScenarioOutcome:
     """Play a scenario if the engine declares what it needs."""
     apart = tuple(sorted(set(scenario.line["defects"]) - set(hello["defects"])))
     if missing := tuple(sorted(scenario.needs - set(hello["has"]))):
@@ -90,7 +90,9 @@ def judge(scenario: Scenario, engine: EngineClient, hello: Message) -> ScenarioO
     return ScenarioOutcome(scenario, "differs" if first else "same", first=first, apart=apart)
 
 
-def judge_all(scenarios: Iterable[Scenario], engines: Sequence[EngineClient], hello: Message) -> list[ScenarioOutcome]:
+def judge_all(
+    scenarios: Iterable[RecordedScenario], engines: Sequence[EngineClient], hello: Message
+) -> list[ScenarioOutcome]:
     """Play scenarios on several processes of the same engine; return their outcomes in the scenarios' order.
 
     After `MAX_BROKEN` broken scenarios in a row the rest counts as broken without being played.
@@ -98,7 +100,7 @@ def judge_all(scenarios: Iterable[Scenario], engines: Sequence[EngineClient], he
     idle, lock, in_a_row = list(engines), threading.Lock(), 0
     given_up = f"not played: the engine broke in {MAX_BROKEN} scenarios in a row"
 
-    def one(scenario: Scenario) -> ScenarioOutcome:
+    def one(scenario: RecordedScenario) -> ScenarioOutcome:
         nonlocal in_a_row
         if in_a_row >= MAX_BROKEN:
             return ScenarioOutcome(scenario, "broken", given_up)

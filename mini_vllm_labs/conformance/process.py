@@ -19,12 +19,9 @@ MAX_SHOWN = 120
 
 
 class BrokenEngineError(Exception):
-    """The engine ended, answered too late, or answered with something else than what the message asks for.
+    """The engine ended, answered too late, or answered with something else than what the message asks for."""
 
-    `step` is the step of the message, if it has one.
-    """
-
-    step: int | None = None
+    step: int | None = None  # that of the message, if it has one
 
 
 class RefusedError(Exception):

@@ -37,7 +37,7 @@ NOT_SENT = ("prompt", "prompt_len", "planned")
 
 
 @dataclass(frozen=True)
-class Scenario:
+class RecordedScenario:
     """One recorded line. `traces/README.md` explains its fields."""
 
     line: dict[str, Any]
@@ -139,7 +139,7 @@ def _token(text: str) -> int:
     return 100 + zlib.crc32(text.encode()) % 900
 
 
-def read(path: Path) -> Iterator[Scenario]:
+def read(path: Path) -> Iterator[RecordedScenario]:
     """Yield a file's scenarios. Raises `ValueError` with file and line if one cannot be read."""
     last = 0
     try:
@@ -155,9 +155,9 @@ def read(path: Path) -> Iterator[Scenario]:
         raise ValueError(f"{path}, line {last or 1}: not a trace: {error}") from error
 
 
-def _checked(line: Any) -> Scenario:
+def _checked(line: Any) -> RecordedScenario:
     """Return the line's scenario after every part that a run reads was read once."""
-    scenario = Scenario(line)
+    scenario = RecordedScenario(line)
     if scenario.release not in FILES:
         raise ValueError(f"config.version is {scenario.release!r}; the releases known here are {', '.join(FILES)}")
     if scenario.kind not in KINDS:
@@ -174,7 +174,7 @@ def _checked(line: Any) -> Scenario:
     return scenario
 
 
-def chosen(releases: Iterable[str], kinds: Iterable[str], files: Iterable[Path] = ()) -> Iterator[Scenario]:
+def chosen(releases: Iterable[str], kinds: Iterable[str], files: Iterable[Path] = ()) -> Iterator[RecordedScenario]:
     """Yield scenarios of some releases and kinds, from the suite or from files; all kinds if none is named.
 
     Raises `ValueError` with the legal values for an unknown release or kind.

@@ -9,7 +9,7 @@ from mini_vllm_labs.conformance.ci_files import write_badge, write_junit
 from mini_vllm_labs.conformance.drive import ScenarioOutcome, judge_all
 from mini_vllm_labs.conformance.process import BrokenEngineError, EngineClient
 from mini_vllm_labs.conformance.report import Rules, asked, conclusion, failure, greeting, in_common, remarks, table
-from mini_vllm_labs.conformance.scenarios import FILES, Scenario, chosen
+from mini_vllm_labs.conformance.scenarios import FILES, RecordedScenario, chosen
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def run(
     return int(bool(failures) or not asked(verdicts))
 
 
-def _wanted(options: Options, releases: Sequence[str]) -> list[Scenario]:
+def _wanted(options: Options, releases: Sequence[str]) -> list[RecordedScenario]:
     found = list(chosen(releases, options.kinds, options.files))
     known = [one.name for one in found]
     if unknown := [name for name in options.names if name not in known]:

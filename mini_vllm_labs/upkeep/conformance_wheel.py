@@ -16,7 +16,7 @@ from pathlib import Path
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.release_rules import change, rules
 from mini_vllm_labs.classroom.student_edition.wheel import BUILD
-from mini_vllm_labs.conformance.scenarios import FILES, FOLDER, KINDS, Scenario
+from mini_vllm_labs.conformance.scenarios import FILES, FOLDER, KINDS, RecordedScenario
 
 SOURCES, NAME = "mini_vllm_labs.conformance", "vllm_scheduler_conformance"
 PAGE = CHECKOUT / "docs" / "conformance" / "protocol.md"
@@ -62,7 +62,7 @@ def copy_chosen(source: Path, target: Path, kinds: Sequence[str]) -> None:
         return
     packed = source.suffix == ".gz"
     text = gzip.decompress(source.read_bytes()) if packed else source.read_bytes()
-    lines = [line for line in text.splitlines(keepends=True) if Scenario(json.loads(line)).kind in kinds]
+    lines = [line for line in text.splitlines(keepends=True) if RecordedScenario(json.loads(line)).kind in kinds]
     if lines:
         target.write_bytes(gzip.compress(b"".join(lines), mtime=0) if packed else b"".join(lines))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_vllm_labs.conformance.compare import GROUPS
-from mini_vllm_labs.conformance.scenarios import CAPABILITIES, Scenario, read
+from mini_vllm_labs.conformance.scenarios import CAPABILITIES, RecordedScenario, read
 
 DECIDED = ("scheduled", "preempted", "evicted", "finished_sent", "free_after_schedule")
 FAULTY, STEP = "budget_cap", 3
@@ -22,7 +22,7 @@ GREETING: dict[str, Any] = {"protocol": 1, "engine": "recorded", "has": CAPABILI
 SPECIAL = {"deep": "[" * 100_000 + "\n", "flood": "x" * 10_000_000}
 
 
-def expected(scenario: Scenario, message: dict[str, Any]) -> dict[str, Any]:
+def expected(scenario: RecordedScenario, message: dict[str, Any]) -> dict[str, Any]:
     """Return the recorded answer. The inputs must be those that the recording had in this place."""
     if message["op"] == "update":
         recorded = scenario.steps[message["step"]]
@@ -42,7 +42,7 @@ def fail(fault: str, answer: dict[str, Any]) -> str:
     return json.dumps(answer | changed) + "\n" if changed else SPECIAL.get(fault, fault)
 
 
-def answers(fault: str, scenarios: dict[tuple[str, str], Scenario]) -> Iterator[str]:
+def answers(fault: str, scenarios: dict[tuple[str, str], RecordedScenario]) -> Iterator[str]:
     scenario = next(iter(scenarios.values()))
     for line in sys.stdin:
         message = json.loads(line)

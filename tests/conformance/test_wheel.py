@@ -11,12 +11,10 @@ from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.upkeep.conformance_wheel import build
 from tests.conformance.asked import recorded
 
-MB = 1_000_000
-
 
 def test_the_wheel_needs_nothing_else(tmp_path: Path) -> None:
     wheel = build(tmp_path, ["0.13.0"], ["plain"])
-    assert wheel.stat().st_size <= 3 * MB
+    assert wheel.stat().st_size <= 3_000_000
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", str(wheel)]
@@ -34,7 +32,7 @@ def test_the_wheel_needs_nothing_else(tmp_path: Path) -> None:
 
 def test_the_whole_wheel_holds_all_traces_and_the_licence(tmp_path: Path) -> None:
     wheel = build(tmp_path)
-    assert wheel.stat().st_size <= 16 * MB
+    assert wheel.stat().st_size <= 16_000_000
     names = ZipFile(wheel).namelist()
     assert {Path(name).name for name in names} >= {"LICENSE", "CITATION.cff", "rules.json", "gates33.jsonl.gz"}
     assert sum(name.endswith("README.md") for name in names) == 2
