@@ -23,6 +23,11 @@ LOOK = [
     ("oracle", "oracle:oracle", "Show the first step in which your decisions differ from the right ones."),
     ("parity", "parity:parity", "Replay recorded decisions of vLLM 0.13.0 and 0.33.0 and compare, block ids included."),
     (
+        "conformance",
+        "conformance:conformance",
+        "Ask an engine in any language for the decisions of vLLM 0.13.0 and 0.33.0, and compare them.",
+    ),
+    (
         "inside-vllm",
         "modules:inside_vllm",
         "Run your scheduler inside vLLM 0.13.0: its own tests, its engine and the cost, without a GPU.",

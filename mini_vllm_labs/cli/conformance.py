@@ -1,0 +1,50 @@
+"""`mini-vllm conformance`: ask an engine in any language for vLLM's recorded decisions."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mini_vllm.release_rules import change, rules
+from mini_vllm_labs.conformance.drive import ScenarioOutcome
+from mini_vllm_labs.conformance.suite import Options, run
+from mini_vllm_labs.pictures.terminal.console import friendly, make_console
+from mini_vllm_labs.pictures.terminal.differences import last_steps
+
+
+@friendly
+def conformance(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND", help="The engine's command, after --.", show_default=False)
+    ] = None,
+    release: Annotated[list[str] | None, typer.Option(help="Only this release: 0.13.0 or 0.33.0. Repeatable.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only this kind, such as plain. Repeatable.")] = None,
+    name: Annotated[list[str] | None, typer.Option(help="Only this scenario. Repeatable.")] = None,
+    traces: Annotated[
+        list[Path] | None, typer.Option(help="A file of traces instead of the suite. Repeatable.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for one answer.")] = Options.timeout,
+    jobs: Annotated[int, typer.Option(help="Processes of the engine at once.")] = Options.jobs,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    badge: Annotated[Path | None, typer.Option(help="Write the JSON of a shields.io badge here.")] = None,
+) -> None:
+    """Ask an engine in any language for the decisions of vLLM 0.13.0 and 0.33.0, and compare them.
+
+    The engine's command comes last, as in `mini-vllm conformance -- ./my-engine --flags`; docs/conformance/protocol.md
+    says what it reads and writes. Exit code 0: all scenarios asked are the same. 1: one differs or broke, or nothing
+    was asked. 2: a bad option, trace or greeting.
+    """
+    console = make_console()
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, soft_wrap=True)
+
+    def draw(verdict: ScenarioOutcome) -> None:
+        if (first := verdict.difference) is not None:
+            recorded = verdict.scenario.steps[: first.step + 1]
+            console.print(last_steps("as recorded", recorded))  # type: ignore[arg-type]
+
+    options = Options(release or (), kind or (), traces or (), name or (), timeout, jobs, junit, badge)
+    named = {one.metadata["trace"]: f"{one.name}: {change(one.name)}" for one in rules()}
+    if code := run(command or (), options, say, named, draw):
+        raise typer.Exit(code)

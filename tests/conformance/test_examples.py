@@ -1,0 +1,63 @@
+"""The example engines decide as vLLM 0.13.0, and the suite finds each of twelve wrong rules."""
+
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.conformance.suite import Options
+from tests.conformance.asked import NAMED, NAMED33, NO_FAULT, RANDOM, recorded, suite
+
+EXAMPLES = CHECKOUT / "docs" / "conformance"
+JAVASCRIPT = EXAMPLES / "engine.mjs"
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node, which runs the JavaScript example")
+WRONG = tomllib.loads(Path(__file__).with_name("wrong_rules.toml").read_text(encoding="utf-8"))
+
+
+@needs_node
+def test_the_javascript_example_reaches_all_of_plain() -> None:
+    code, said = suite(["node", str(JAVASCRIPT)], Options(kinds=["plain"]))
+    assert code == 0, said
+    assert "344 of 344 scenarios asked" in said
+    assert len(JAVASCRIPT.read_text().splitlines()) <= 300
+
+
+@pytest.mark.parametrize(
+    ("lineup", "expected"),
+    [
+        ("solution:1-8", "62 of 62 scenarios asked"),
+        ("solution:1-5", "skipped, 20: they need what is not declared: async (11), spec (10)"),
+    ],
+)
+def test_the_python_example_is_asked_for_what_it_declares(lineup: str, expected: str) -> None:
+    example = EXAMPLES / "engine.py"
+    code, said = suite([sys.executable, str(example), lineup], Options(files=[NAMED], timeout=30))
+    assert code == 0, said
+    assert expected in said
+    assert len(example.read_text().splitlines()) <= 120
+
+
+def test_the_suite_plays_every_kind_of_both_releases() -> None:
+    files = [NAMED, NAMED33]
+    code, said = suite(recorded(NO_FAULT, *files), Options(files=files))
+    assert code == 0, said
+    assert "187 of 187 scenarios asked" in said
+
+
+@needs_node
+@pytest.mark.parametrize("rule", WRONG)
+def test_each_wrong_rule_is_found(tmp_path: Path, rule: str) -> None:
+    right, wrong, expected = WRONG[rule].values()
+    source = JAVASCRIPT.read_text()
+    assert source.count(right) == 1, rule
+    engine = tmp_path / "engine.mjs"
+    engine.write_text(source.replace(right, wrong))
+    options = Options(files=[NAMED], kinds=["plain"])
+    if rule.startswith("chunking off"):  # no named scenario shows the order of the two tests
+        options = Options(files=[RANDOM], names=["random-base-030", "random-base-045"])
+    code, said = suite(["node", str(engine)], options)
+    assert code == 1, said
+    assert expected in said
