@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from mini_vllm.assembly.build_scheduler import build_scheduler
-from mini_vllm.assembly.lineup import parse_lineup
+from mini_vllm.assembly.lineup import default_lineup_text, parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.step import SchedulerOutput
@@ -19,7 +19,7 @@ from mini_vllm.engine.observers import StepResult
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.sampling_params import SamplingParams
 
-LINEUP = parse_lineup(sys.argv[1] if len(sys.argv) > 1 else "solution:1-8")
+LINEUP = parse_lineup(sys.argv[1] if len(sys.argv) > 1 else f"{default_lineup_text()}:1-8")
 DECISIONS = ("scheduled", "preempted", "evicted", "finished_sent", "free_after_schedule")
 RESULTS = ("output", "finished", "running_after", "waiting_after", "free_after_update", "detail")
 HELLO = {
