@@ -26,19 +26,10 @@ ALWAYS = (  # what learners may use, and what the worker imports by name
     "mini_vllm_labs/classroom/worker/inside.py",
     "mini_vllm_labs/grading/plays/device_tensors.py",
 )
-NOT_COPIED = shutil.ignore_patterns("embedded_model")
 
 
 def copy_course(phase: int, target: Path) -> None:
-    """Copy the files that the workers of a phase need, with their compiled forms; for `WHOLE_ENGINE` all of `SEEN`."""
-    if phase == WHOLE_ENGINE:
-        for name in SEEN:
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            if (CHECKOUT / name).is_file():
-                shutil.copy2(CHECKOUT / name, target / name)
-            else:
-                shutil.copytree(CHECKOUT / name, target / name, ignore=NOT_COPIED)
-        return
+    """Copy the files that the workers of a phase need, with their compiled forms."""
     for name in needed_files(phase):
         for source in (CHECKOUT / name, Path(cache_from_source(str(CHECKOUT / name)))):
             if source.exists():
@@ -52,8 +43,11 @@ def needed_files(phase: int) -> frozenset[str]:
     """Return the files, relative to the checkout, that a phase's plays, the worker and every starter import.
 
     A submission may import its author's other starters, so all of them must run in each jail. The reference imports
-    the same modules as the starters, which a teacher may have changed.
+    the same modules as the starters, which a teacher may have changed. `WHOLE_ENGINE` gives all of `SEEN`.
     """
+    if phase == WHOLE_ENGINE:
+        paths = [path for name in SEEN for path in (CHECKOUT / name, *(CHECKOUT / name).rglob("*.py"))]
+        return frozenset(str(path.relative_to(CHECKOUT)) for path in paths if path.is_file())
     found = set[str]()
     waiting = [*ALWAYS, f"mini_vllm_labs/grading/plays/phase{phase}_plays.py"]
     waiting += [name for number in LABS for name in imported(reference_path(number), is_engine=True)]
