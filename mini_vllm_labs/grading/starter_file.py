@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -52,12 +53,17 @@ def forgotten_breakpoints(content: bytes) -> str:
 
 
 def import_starter(module: str) -> ModuleType:
-    """Import a learner's file from its source, because bytecode of an older version may look current."""
+    """Import a learner's file from its source, because bytecode of an older version may look current.
+
+    What the file removes from the environment is put back: `LAB_IMPL` says whose code the tests grade.
+    """
     before, sys.pycache_prefix = sys.pycache_prefix, "/dev/null"
+    environment = dict(os.environ)
     try:
         return importlib.import_module(module)
     finally:
         sys.pycache_prefix = before
+        os.environ |= environment | os.environ
 
 
 def complaint_about_import(error: BaseException, path: Path) -> str:

@@ -1,5 +1,6 @@
 """Extends uvicorn's HTTP connection with deadlines, a header limit and a lingering close."""
 
+import re
 from asyncio import Transport
 from asyncio.events import TimerHandle
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from mini_vllm_labs.serving.settings import ServerSettings
 
 CallLater = Callable[..., TimerHandle]
 IDLE_SECONDS = 2.0
+# Java's client offers HTTP/2 with every request. A server may ignore that, but httptools would skip the body.
+OFFER_OF_HTTP2 = re.compile(rb"\r\nUpgrade:[ \t]*h2c[ \t]*(?=\r\n|\Z)", re.IGNORECASE)
 
 
 class Timer:
@@ -112,6 +115,8 @@ class Connection(HttpToolsProtocol):
         if self._lingering.throws_away(data):
             return
         if self._is_in_header:
+            header, end, rest = data.partition(b"\r\n\r\n")
+            data = OFFER_OF_HTTP2.sub(b"", header) + end + rest
             self._num_header_bytes += len(data)  # before `super`, which resets the count after a message
         super().data_received(data)
         if self._is_in_header and self._num_header_bytes > self._settings.max_header_bytes:

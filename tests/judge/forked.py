@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from mini_vllm_labs.classroom.judge.play import compare_answers
-from mini_vllm_labs.classroom.judge.question import JudgeQuestion
+from mini_vllm_labs.classroom.judge.question import JudgeQuestion, packed
 from mini_vllm_labs.classroom.worker.answers import checked
-from mini_vllm_labs.classroom.worker.inside import answer
+from mini_vllm_labs.classroom.worker.inside import answer, unpacked
 from mini_vllm_labs.runs.starter_status import lab_folder
 
 CPU_SECONDS = 60  # what is right may be slow: attention token by token
@@ -45,7 +45,9 @@ def _play(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int:
     sys.modules[file.__name__], file.__file__ = file, "starter.py"
     exec(compile(text, "starter.py", "exec"), file.__dict__)
     for number, asked in enumerate(situations, start=1):
-        found = answer({phase: file}, {"driver": asked.driver, "arguments": asked.arguments})
+        calls = [unpacked({"arguments": call}) for call in asked.calls]
+        arguments = packed((phase, calls)) if calls else asked.arguments
+        found = answer({phase: file}, {"driver": asked.driver, "arguments": arguments})
         answers = checked(json.loads(json.dumps(found.get("answer"))))
         if not isinstance(answers, list) or compare_answers(asked, answers).status != "right":
             return number

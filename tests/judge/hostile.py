@@ -57,6 +57,15 @@ for end in [thing for thing in gc.get_objects() if type(thing).__name__ == 'Chan
         text = text[os.write(end._write_fd, text):]
 """
 ANSWER = FORGERY.replace("CONTENT", "json.dumps(FORGED).encode() + b'\\n'")
+HEIR = """
+import gc
+gc.unfreeze()
+(end,) = [thing for thing in gc.get_objects() if type(thing).__name__ == 'Channel']
+end.send({'answer': []})
+while True:
+    asked = end.receive()
+    end.send({'answer': 'fresh' in asked or asked.get('echo')})
+"""
 RAW = "for fd in range(3, 30):\n    try: os.write(fd, BYTES)\n    except OSError: pass\n"
 SWALLOW = "while True:\n try:\n  while True: pass\n except BaseException:\n  pass\n"
 # An import of the course is refused before the file is loaded, so these find its modules in another way.
@@ -107,6 +116,7 @@ HOSTILE = (
     Hostile("os._exit", "os._exit(0)", ENDED),
     Hostile("an endless loop that swallows all", SWALLOW, LATE),
     Hostile("ends as if it made room for a fresh process", "os._exit(75)", LATE),
+    Hostile("answers for its successor", HEIR, ": expected ", is_for_jail=True),
     Hostile("leaves its pipes non-blocking", "for fd in range(3, 30):\n"
             "    try: os.set_blocking(fd, False)\n    except OSError: pass"),
     Hostile("sleeps", "time.sleep(99)", LATE),

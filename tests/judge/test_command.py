@@ -84,7 +84,7 @@ def test_without_a_jail_it_refuses(mini_vllm: Commands, handed_in: list[Path], m
     assert "--no-jail" in message
 
 
-@pytest.mark.parametrize("options", [["--phase", "14"], ["--phase", "1-8"], ["--json", "/no/folder/x.json"]])
+@pytest.mark.parametrize("options", [["--phase", "15"], ["--phase", "1-8"], ["--json", "/no/folder/x.json"]])
 def test_bad_usage(mini_vllm: Commands, tmp_path: Path, options: list[str]) -> None:
     mini_vllm("judge", tmp_path, "--no-jail", *options, exit_code=2)
 

@@ -6,13 +6,16 @@ import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.sampling_params import SamplingParams
-from mini_vllm_labs.classroom.judge.jail import SEEN, Jail
+from mini_vllm_labs.classroom.judge.jail import Jail
 from mini_vllm_labs.classroom.judge.judge import Judge
+from mini_vllm_labs.classroom.judge.needed_files import SEEN
+from mini_vllm_labs.classroom.judge.questions import cases
 from mini_vllm_labs.classroom.judge.script import Script
 from mini_vllm_labs.classroom.judge.settings import JudgeSettings
 from mini_vllm_labs.classroom.judge.submission import Submission
-from mini_vllm_labs.runs.starter_status import starter_path
+from mini_vllm_labs.runs.starter_status import LABS
 from tests.grading.checkout import solution
+from tests.judge.reader import reader
 
 # An import of the course is refused; these are not seen.
 DOUBLES = """
@@ -39,7 +42,6 @@ class ChunkedPrefillPolicy(stand_ins.ScriptedChunks):
     def __init__(self, *settings): super().__init__(stand_ins.CallLog(), None, {}, ())
 """,
 }
-NOT_WRITTEN = re.compile(r"raise NotImplementedError\(.*?\)$", re.MULTILINE)
 UNTOUCHED = {
     2: {"the free queue", "the pool and its reference counts"},
     3: {"the priority queue", "which request to preempt"},
@@ -57,13 +59,16 @@ def test_a_double_is_no_answer(phase: int) -> None:
     assert right == UNTOUCHED[phase]
 
 
-@pytest.mark.parametrize("phase", range(1, 15))
-def test_what_does_nothing_gets_no_points(phase: int) -> None:
-    """It costs nothing and leaves nothing behind, but its answers are wrong."""
-    text = NOT_WRITTEN.sub("return None", starter_path(phase).read_text(encoding="utf-8"))
-    judge = Judge(JudgeSettings("nothing", phases=(phase,)), Jail())
-    (graded,) = judge.grade(Submission("nothing", {phase: text.encode()})).phases
-    assert {group["title"]: group["situations"] for group in graded["groups"] if group["points"]} == {}
+@pytest.mark.parametrize("phase", LABS)
+def test_what_reads_all_that_it_can_reach_gets_no_points(
+    phase: int, jail: Jail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows no rule, and finds none, in three situations of each group. It also costs and keeps next to nothing."""
+    monkeypatch.setattr(cases, "MAX_CASES", 5)
+    judge = Judge(JudgeSettings("read", situations=3, seconds=60, phases=(phase,)), jail)
+    graded = judge.grade(Submission("reader", {phase: reader(phase)}))
+    assert "wrong" in {failure.status for failure in graded.failures.values()}, "it answers"
+    assert {group["title"]: group["situations"] for group in graded.phases[0]["groups"] if group["points"]} == {}
 
 
 NAMES_IN_A_DICT = """
@@ -79,6 +84,25 @@ def test_an_answer_that_only_looks_like_an_error_gets_no_points() -> None:
     graded = judge.grade(Submission("returned", {6: (solution(6) + NAMES_IN_A_DICT).encode()}))
     (group,) = (group for group in graded.phases[0]["groups"] if group["title"] == "memory for the KV cache")
     assert group["points"] == 0
+
+
+READS_CALLS = """
+_write_kv = write_kv
+def write_kv(*given):
+    frame = __import__("sys")._getframe(1)
+    while frame := frame.f_back:
+        later = [call for one in frame.f_locals.values() if type(one) is list for call in one if type(call) is tuple]
+        assert not later, f"{len(later)} calls of the script are here already"
+    return _write_kv(*given)
+"""
+
+
+def test_a_worker_gets_a_call_when_it_has_answered_the_one_before() -> None:
+    judge = Judge(JudgeSettings("calls", situations=1, phases=(6,)), Jail())
+    judge.groups = [group for group in judge.groups if group.title == "writing K and V"]
+    assert len(judge.situation(judge.groups[0], 0).calls) > 1
+    graded = judge.grade(Submission("reads calls", {6: (solution(6) + READS_CALLS).encode()}))
+    assert graded.failures == {}
 
 
 def test_a_script_carries_nothing_that_lies_beside_a_tensor() -> None:

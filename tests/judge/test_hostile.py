@@ -97,11 +97,11 @@ def schedule_step(running, waiting, **others):
 """
 
 
-def test_a_queue_of_any_length_is_refused() -> None:
+def test_a_queue_of_any_length_is_refused_with_the_reason() -> None:
     judge = Judge(JudgeSettings(SECRET, situations=1, phases=(1,)), Jail())
     judge.groups = judge.groups[1:2]
     (failure,) = judge.grade(Submission("crowd", {1: (solution(1) + CROWD).encode()})).failures.values()
-    assert "too much memory" in failure.message
+    assert "Your code returned too much: an answer of" in failure.message
 
 
 def test_an_answer_cannot_keep_the_judge_busy() -> None:
@@ -146,8 +146,8 @@ def test_workers_die_with_the_judge(jail: Jail, tmp_path: Path) -> None:
     program = (
         "import sys, time; from mini_vllm_labs.classroom.judge.jail import *\n"
         "from mini_vllm_labs.classroom.judge.worker import *\n"
-        "jail = find_jail(); files = SubmissionDir({1: open(sys.argv[1], 'rb').read()}, jail)\n"
-        "worker = JailedWorker(files, jail); worker.load(1)\n"
+        "jail = find_jail(); files = SubmissionDir({1: open(sys.argv[1], 'rb').read()})\n"
+        "worker = JailedWorker(files, jail, 1); worker.load(1)\n"
         "print(worker.process.pid, flush=True)\n"
         "time.sleep(60)"
     )

@@ -45,17 +45,17 @@ def test_a_checkout_that_cannot_be_written_to_is_left_as_it_is(
 
 
 @pytest.mark.parametrize("is_jailed", [True, False])
-def test_every_situation_meets_a_fresh_process_and_python_starts_once(
+def test_every_situation_meets_a_fresh_process_and_python_starts_once_a_phase(
     jail: Jail, monkeypatch: pytest.MonkeyPatch, is_jailed: bool
 ) -> None:
     judged, file, found = jail if is_jailed else Jail(), b"import os\nraise ImportError(f'process {os.getpid()}')", []
-    with SubmissionDir({1: file}, judged) as submission, Workers(submission, judged) as workers:
+    with SubmissionDir({1: file}) as submission, Workers(submission, judged) as workers:
         for _ in range(4):
             with pytest.raises(StarterRaisedError) as raised:
-                workers.fresh(until=math.inf).load(1)
+                workers.fresh(1, until=math.inf).load(1)
             found.append(re.findall(r"process \d+", str(raised.value))[0])
     assert len(set(found)) == 4
-    assert points_and_starts(judged, monkeypatch) == (100, [False, True])
+    assert points_and_starts(judged, monkeypatch) == (100, [False, True, False])
 
 
 def test_where_python_cannot_fork_only_torch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +70,9 @@ def points_and_starts(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> tuple[floa
     """Grade the reference's phases 1 and 6; return the points, and for each start of Python whether with torch."""
 
     class Counted(JailedWorker):
-        def __init__(self, submission: SubmissionDir, jail: Jail, *, with_torch: bool = False) -> None:
+        def __init__(self, submission: SubmissionDir, jail: Jail, phase: int, *, with_torch: bool = False) -> None:
             started.append(with_torch)
-            super().__init__(submission, jail, with_torch=with_torch)
+            super().__init__(submission, jail, phase, with_torch=with_torch)
 
     started = list[bool]()
     monkeypatch.setattr(worker, "JailedWorker", Counted)

@@ -13,7 +13,6 @@ import pytest
 
 from mini_vllm_labs.classroom.judge import archives, submission
 from mini_vllm_labs.classroom.judge.archives import Starter, SubmissionError, one_per_phase, phase_of
-from mini_vllm_labs.classroom.judge.jail import find_jail
 from mini_vllm_labs.classroom.judge.report import file_name, safe_cell
 from mini_vllm_labs.classroom.judge.submission import Submission, name_submissions, read_submission
 from mini_vllm_labs.classroom.judge.worker import SubmissionDir
@@ -264,7 +263,7 @@ def test_names_do_no_harm_and_tell_learners_apart() -> None:
 
 
 def test_a_starter_that_imports_the_course_does_nothing_but_say_so() -> None:
-    with SubmissionDir({5: b"import mini_vllm_labs\n"}, find_jail()) as folder:
+    with SubmissionDir({5: b"import mini_vllm_labs\n"}) as folder:
         (starter,) = folder.path.glob("labs/phase5_*/starter.py")
         text = starter.read_text(encoding="utf-8")
     with pytest.raises(ImportError, match="line 1 imports mini_vllm_labs: your answer must be in your own file"):

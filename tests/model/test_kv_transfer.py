@@ -175,8 +175,8 @@ def test_damaged_files_are_computed_again(
     assert list(folder.glob("*.tmp")) == [not_ours]
 
 
-def test_stores_keep_to_their_bytes_and_a_full_disk_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_stores_keep_to_their_bytes_and_a_full_disk_is_a_line_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     block = torch.ones(1000)
     disk, host = DiskBlockStore(tmp_path, 20_000, block.to("meta")), HostBlockStore(20_000)
@@ -191,8 +191,12 @@ def test_stores_keep_to_their_bytes_and_a_full_disk_is_no_error(
     again = DiskBlockStore(tmp_path, 9_000, block.to("meta"))
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 9_000, "also where it was larger before"
     monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError("no space left on device")))
-    again.put(b"full" * 8, block)
-    assert not again.lookup([b"full" * 8])
+    for name in (b"full" * 8, b"full" * 8):
+        again.put(name, block)
+        assert not again.lookup([name])
+    assert [record.message.partition("because of ")[2] for record in caplog.records] == [
+        "no space left on device: later prompts compute theirs"
+    ]
     assert not list(tmp_path.glob("*.tmp"))
 
 

@@ -1,4 +1,4 @@
-"""A client of HTTP/1.0, such as a proxy with its defaults, reads whole answers without the lengths of chunks."""
+"""A client of HTTP/1.0 reads whole answers without chunk lengths; one that offers HTTP/2 is answered by HTTP/1.1."""
 
 import json
 from collections.abc import Iterator
@@ -38,6 +38,16 @@ def test_an_answer_is_whole_and_without_chunk_lengths(server: ServerUnderTest, s
         assert events[-1] == "data: [DONE]"
     else:
         assert json.loads(text)["usage"]["completion_tokens"] == 5
+
+
+@pytest.mark.parametrize("offer", ["Upgrade: h2c\r\nX: 1", "X: 1\r\nupgrade:h2c"])
+def test_an_offer_of_http_2_is_ignored_and_the_body_is_read(server: ServerUnderTest, offer: str) -> None:
+    body = json.dumps({"messages": HELLO, "max_tokens": 5}).encode()
+    with RawConnection(server) as connection:
+        for _ in range(2):  # the connection stays open
+            connection.post(CHAT, body, "Connection: Upgrade, HTTP2-Settings", offer)
+            status, _headers, answer = connection.read_answer()
+            assert (status, answer["usage"]["completion_tokens"]) == (200, 5)
 
 
 def test_a_stream_without_an_end_is_refused(server: ServerUnderTest) -> None:

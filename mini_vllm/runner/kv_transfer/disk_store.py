@@ -1,5 +1,6 @@
 """Stores each block on disk in a safetensors file named after the block's hash."""
 
+import logging
 import os
 import re
 import time
@@ -18,6 +19,7 @@ UNFINISHED = ".tmp"
 OURS = re.compile(r"[0-9a-f]{64}(\.safetensors|\.[0-9a-f]+\.tmp)")
 MAX_HEADER = 4096
 SECONDS_BETWEEN_LOOKS, SECONDS_OF_A_WRITE = 1.0, 60.0
+logger = logging.getLogger(__name__)
 
 
 class DiskBlockStore:
@@ -26,7 +28,7 @@ class DiskBlockStore:
     All blocks have the shape and the dtype of `like`. Files are written under a temporary name, then renamed, so a
     crash never leaves a partial block. A file whose content does not match its name counts as missing and is deleted.
     Files with foreign names are left alone. Several engines may share a folder: each counts all files once a second,
-    and may exceed the limit between counts. Writing stops without an error when the disk is full. (vLLM:
+    and may exceed the limit between counts. A full disk stops the writing, with one line in the log. (vLLM:
     `ExampleConnector`.)
     """
 
@@ -37,6 +39,7 @@ class DiskBlockStore:
         self.like = like
         self.num_bytes_of: dict[str, int] = {}  # in order of use: the first file is deleted next
         self._unfinished = f".{token_hex(4)}{UNFINISHED}"  # unique to this store
+        self._why_not_written = ""  # logged once, not for each block
         self._next_look = 0.0
         self._make_room(0)
 
@@ -74,9 +77,13 @@ class DiskBlockStore:
         try:
             unfinished.write_bytes(content)
             os.replace(unfinished, path)
-        except OSError:
+        except OSError as error:
             self._delete(unfinished.name)
+            if str(error) != self._why_not_written:
+                logger.warning("no block is written to %s, because of %s: later prompts compute theirs", path, error)
+            self._why_not_written = str(error)
             return
+        self._why_not_written = ""
         self.num_bytes_of[path.name] = len(content)
 
     def _make_room(self, num_bytes: int) -> None:

@@ -13,19 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.classroom.judge.needed_files import SEEN
 from mini_vllm_labs.classroom.judge.system_calls import NoFilterError, as_open_file, filter_programs
-from mini_vllm_labs.classroom.judge.visible_files import file_options, folders_above
+from mini_vllm_labs.classroom.judge.visible_files import file_options
 
 COURSE = Path("/course")
 FIRST_USER = 1_900_000_000  # user ids from here on are unused
-SEEN = (
-    "mini_vllm",
-    "mini_vllm_labs/__init__.py",
-    "mini_vllm_labs/runs/sandbox",
-    "mini_vllm_labs/classroom/__init__.py",
-    "mini_vllm_labs/classroom/worker",
-    "mini_vllm_labs/grading/plays",  # public by definition: nothing in it knows a right answer
-)
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": "/tmp",
@@ -73,8 +66,8 @@ class Jail:
         finally:
             os.close(number)
 
-    def command(self, labs: Path, arguments: list[str], inherited: Sequence[int] = ()) -> list[str]:
-        """Return the command that runs Python with `arguments` on the starters under `labs`.
+    def command(self, course: Path, arguments: list[str], inherited: Sequence[int] = ()) -> list[str]:
+        """Return the command that runs Python with `arguments` on the modules and starters in `course`.
 
         `inherited` holds the descriptors from `open_filter`.
         """
@@ -92,28 +85,20 @@ class Jail:
         for name, value in ENVIRONMENT.items():
             options += ["--setenv", name, value]
         options += file_options()
-        options += [*self._course(labs), "--perms", "0755", "--dir", "/tmp", "--proc", "/proc", "--dev", "/dev"]
+        options += ["--ro-bind", str(course), str(COURSE), "--perms", "0755", "--dir", "/tmp"]
+        options += ["--proc", "/proc", "--dev", "/dev"]
         for path in ("/proc", "/dev", "/"):  # /proc/self/mem can write where the process itself cannot
             options += ["--remount-ro", path]
         options += ["--chdir", str(COURSE)]
         return [self.program, *options, "--", *python]
 
-    def _course(self, labs: Path) -> list[str]:
-        options = ["--ro-bind", str(labs), str(COURSE / "labs")]
-        for path in SEEN:  # only root could enter folders that bwrap creates implicitly
-            options += [*folders_above(str(COURSE / path)), "--ro-bind", str(CHECKOUT / path), str(COURSE / path)]
-        return ["--perms", "0755", "--dir", str(COURSE), *options]
-
     @property
     def is_a_jail(self) -> bool:
         return self.program is not None
 
-    def boot(self, submission_dir: Path, user: int, *, with_torch: bool) -> list[str]:
-        """Return the arguments that start a worker.
-
-        Without a jail it uses the copy of the course in `submission_dir`.
-        """
-        course = COURSE if self.is_a_jail else submission_dir
+    def boot(self, course: Path, user: int, *, with_torch: bool) -> list[str]:
+        """Return the arguments that start a worker on the modules and starters in `course`."""
+        course = COURSE if self.is_a_jail else course
         imported = "torch" if with_torch else ""
         return ["-c", BOOT, str(course), imported, self.no_processes.hex(), str(user if self.is_a_jail else 0)]
 

@@ -7,6 +7,7 @@ from time import monotonic
 
 from mini_vllm_labs.classroom.judge.groups import TEST_GROUPS, TOGETHER, TestGroup
 from mini_vllm_labs.classroom.judge.jail import Jail
+from mini_vllm_labs.classroom.judge.needed_files import WHOLE_ENGINE
 from mini_vllm_labs.classroom.judge.play import outcome_of_error, play
 from mini_vllm_labs.classroom.judge.question import JudgeQuestion
 from mini_vllm_labs.classroom.judge.recorded_runs import Draw, together
@@ -54,7 +55,7 @@ class Judge:
         self._deadline = start + 60 * self.settings.minutes
         grade = SubmissionGrade(submission.name, submission.error, submission.notes)
         with (
-            SubmissionDir(submission.starters, self.jail) as submission_dir,
+            SubmissionDir(submission.starters) as submission_dir,
             Workers(submission_dir, self.jail) as workers,
         ):
             for number in self.settings.phases:
@@ -103,7 +104,7 @@ class Judge:
         asked = self._draw((0, f"together up to {up_to}", number), together(TOGETHER[number], up_to))
 
         def play_in(seconds: float) -> Outcome:
-            worker = workers.fresh(until=self._deadline)
+            worker = workers.fresh(WHOLE_ENGINE, until=self._deadline)
             for phase in range(1, up_to + 1):
                 if failed := load(worker, phase):
                     return failed
@@ -143,7 +144,7 @@ class PhaseSession:
         return with_second_chance(lambda seconds: self._play_in(situation, seconds), usual, self.deadline)
 
     def _play_in(self, situation: JudgeQuestion, seconds: float) -> Outcome:
-        worker = self.workers.fresh(with_torch=self.phase in PHASES_WITH_TENSORS, until=self.deadline)
+        worker = self.workers.fresh(self.phase, with_torch=self.phase in PHASES_WITH_TENSORS, until=self.deadline)
         if failed := load(worker, self.phase):
             if failed.status == "late" and seconds <= self.judge.settings.seconds:
                 return failed  # the caller gives it a second chance

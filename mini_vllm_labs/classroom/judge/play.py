@@ -7,6 +7,7 @@ from mini_vllm_labs.classroom.judge.question import JudgeQuestion, difference, s
 from mini_vllm_labs.classroom.judge.results import Outcome, Status
 from mini_vllm_labs.classroom.judge.worker import JailedWorker, StarterRaisedError
 from mini_vllm_labs.classroom.worker.answers import Json
+from mini_vllm_labs.classroom.worker.script import ends_script
 from mini_vllm_labs.classroom.worker.text import one_line
 from mini_vllm_labs.runs.oracle.divergence import COMPARED, Divergence
 from mini_vllm_labs.runs.sandbox.channel import ChannelError
@@ -20,7 +21,7 @@ def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
     """Put a question to a worker that has loaded the file. Errors of the learner's code become outcomes."""
     worker.set_deadline(seconds)
     try:
-        found = worker.ask({"driver": asked.driver, "arguments": asked.arguments})
+        found = answers_of(asked, worker)
     except StarterRaisedError as error:
         return Outcome(status_of(str(error)), str(error), asked.scenario)
     except ChannelError as error:
@@ -28,6 +29,20 @@ def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
     if not isinstance(found, list):
         return Outcome("wrong", f"{asked.driver}: expected {len(asked.expected)} answers.", asked.scenario)
     return compare_traces(asked, found) if asked.driver == "play_together" else compare_answers(asked, found)
+
+
+def answers_of(asked: JudgeQuestion, worker: JailedWorker) -> Json:
+    """Return the worker's answers. It receives each call of a script when it has answered the one before it."""
+    if not asked.calls:
+        return worker.ask({"driver": asked.driver, "arguments": asked.arguments})
+    worker.process.send({"driver": asked.driver, "arguments": asked.arguments, "num_calls": len(asked.calls)})
+    found = list[Json]()
+    for call in asked.calls:
+        found.append(worker.ask({"arguments": call}))
+        if ends_script(found[-1]):
+            break
+    end = worker.receive()
+    return [*found, *end[-1:]] if isinstance(end, list) else end
 
 
 def compare_answers(asked: JudgeQuestion, found: list[Json]) -> Outcome:

@@ -63,7 +63,7 @@ print(json.dumps(done))
 def require_jail(jail: Jail) -> None:
     """Try to break out of the jail. Raises `JailError` if the jail does not start or an attempt succeeds."""
     with (
-        SubmissionDir({}, jail) as submission_dir,
+        SubmissionDir({}) as submission_dir,
         tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="mini_vllm_judge_secret_") as outside,
         socket.create_server(("127.0.0.1", 0)) as server,
     ):
@@ -74,7 +74,7 @@ def require_jail(jail: Jail) -> None:
         try:
             with jail.open_filter() as inherited:
                 done = subprocess.run(
-                    jail.command(submission_dir.path / "labs", arguments, inherited),
+                    jail.command(submission_dir.course(1), arguments, inherited),
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     capture_output=True,

@@ -21,7 +21,10 @@ MAX_CHARACTERS = 600
 
 @dataclass(frozen=True)
 class JudgeQuestion:
-    """A driver with packed arguments for the worker, the right answers, and each question as a text."""
+    """A driver with packed arguments for the worker, the right answers, and each question as a text.
+
+    The `calls` of a script are packed one by one, because the state of a later call tells the answer to an earlier one.
+    """
 
     phase: int
     driver: str
@@ -29,6 +32,7 @@ class JudgeQuestion:
     expected: list[Json]
     shown: Sequence[str] = ()
     scenario: EngineScenario | None = None
+    calls: Sequence[str] = ()
 
 
 def reference(phase: int) -> Any:

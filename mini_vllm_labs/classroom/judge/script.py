@@ -2,13 +2,13 @@
 
 import io
 import pickle
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import signature
 from types import FunctionType
 from typing import Any
 
 from mini_vllm.core.request import Request
-from mini_vllm_labs.classroom.judge.question import JudgeQuestion, question, reference, short
+from mini_vllm_labs.classroom.judge.question import JudgeQuestion, packed, question, reference, short
 from mini_vllm_labs.classroom.worker.scenario import EngineScenario
 from mini_vllm_labs.classroom.worker.script import Call
 
@@ -43,7 +43,8 @@ class Script:
 
     def question(self, scenario: EngineScenario | None = None) -> JudgeQuestion:
         assert self.calls, "a script that asks nothing"
-        return question(self.phase, "replay", self.phase, self.calls, shown=self._shown, scenario=scenario)
+        asked = question(self.phase, "replay", self.phase, self.calls, shown=self._shown, scenario=scenario)
+        return replace(asked, arguments=packed((self.phase,)), calls=[*map(packed, self.calls)])
 
     def number_of(self, request: Request) -> int:
         """Return the number of a request, which is the same in every call."""

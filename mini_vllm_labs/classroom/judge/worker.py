@@ -8,12 +8,11 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
-from mini_vllm.assembly.lineup import CHECKOUT
-from mini_vllm_labs.classroom.judge.jail import ENVIRONMENT, FIRST_USER, SEEN, Jail
-from mini_vllm_labs.classroom.judge.memory_watch import MemoryWatch
+from mini_vllm_labs.classroom.judge.jail import ENVIRONMENT, FIRST_USER, Jail
+from mini_vllm_labs.classroom.judge.memory_watch import MemoryWatch, family
+from mini_vllm_labs.classroom.judge.needed_files import WHOLE_ENGINE, copy_course
 from mini_vllm_labs.classroom.worker.answers import AnswerError, Json, checked
 from mini_vllm_labs.classroom.worker.text import printable
 from mini_vllm_labs.runs.sandbox.channel import ChannelError, Message
@@ -30,7 +29,7 @@ NOT_LOADED = "StarterNotLoadedError"
 class SubmissionDir:
     """A folder with one learner's starters (phase to content), which workers can read but not change."""
 
-    def __init__(self, starters: Mapping[int, bytes], jail: Jail) -> None:
+    def __init__(self, starters: Mapping[int, bytes]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mini_vllm_judge_", ignore_cleanup_errors=True)
         self.path = Path(self._folder.name)
         self.path.chmod(0o755)
@@ -43,12 +42,14 @@ class SubmissionDir:
             folder.mkdir()
             (folder / "__init__.py").touch()
             (folder / "starter.py").write_bytes(loadable(content))
-        if not jail.is_a_jail:
-            ignored = shutil.ignore_patterns("__pycache__", "embedded_model")
-            for name in SEEN:
-                source, target = CHECKOUT / name, self.path / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                (shutil.copy if source.is_file() else partial(shutil.copytree, ignore=ignored))(source, target)
+
+    def course(self, phase: int) -> Path:
+        """Return a folder with the starters and the modules that the workers of a phase need."""
+        folder = self.path / f"course{phase}"
+        if not folder.exists():
+            shutil.copytree(self.path / "labs", folder / "labs")
+            copy_course(phase, folder)
+        return folder
 
     def __enter__(self) -> "SubmissionDir":
         return self
@@ -80,12 +81,14 @@ class JailedWorker:
     In a jail, the end of its first process ends every process that it started.
     """
 
-    def __init__(self, submission: SubmissionDir, jail: Jail, *, with_torch: bool = False) -> None:
-        arguments = jail.boot(submission.path, first_user() + next(submission.numbers), with_torch=with_torch)
+    def __init__(self, submission: SubmissionDir, jail: Jail, phase: int, *, with_torch: bool = False) -> None:
+        course = submission.course(phase)
+        arguments = jail.boot(course, first_user() + next(submission.numbers), with_torch=with_torch)
         with jail.open_filter() as inherited:
-            command = jail.command(submission.path / "labs", arguments, inherited)
+            command = jail.command(course, arguments, inherited)
             self.process = WorkerProcess(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
         self.until = float("inf")
+        self._is_jailed = jail.is_a_jail
         self._watch = MemoryWatch(self.process.pid, self.process.kill)
         self.set_deadline(START_SECONDS)
 
@@ -100,11 +103,17 @@ class JailedWorker:
         self.ask({"load": phase, "folder": lab_folder(phase)})
 
     def start_afresh(self) -> bool:
-        """Replace the process by a fresh one without loaded files; return whether that worked."""
+        """Replace the process by a fresh one without loaded files; return whether that worked.
+
+        A file could answer for its successor. In a jail, therefore, the last process must be a different one.
+        """
         self.set_deadline(FRESH_SECONDS)
         word = secrets.token_hex(8)  # rules out an answer that the old process left in the pipe
+        *_, old = family(self.process.pid)
         with suppress(ChannelError, StarterRaisedError):
-            return self.ask({"fresh": True}) is True and self.ask({"echo": word}) == word
+            if self.ask({"fresh": True}) is True and self.ask({"echo": word}) == word:
+                *_, new = family(self.process.pid)
+                return new != old or not self._is_jailed
         return False
 
     def ask(self, message: Message) -> Json:
@@ -113,6 +122,10 @@ class JailedWorker:
         Raises `ChannelError` if the process has ended, is late, or does not send an answer.
         """
         self.process.send(message)
+        return self.receive()
+
+    def receive(self) -> Json:
+        """Return the next answer. Raises like `ask`."""
         answer = self.process.receive()
         if isinstance(answer.get("error"), str):
             raise StarterRaisedError(printable(answer["error"]))
@@ -133,30 +146,31 @@ class JailedWorker:
 
 
 class Workers:
-    """The workers of one submission: each situation gets a fresh process, but Python and torch start only once."""
+    """The workers of one submission: each situation gets a fresh process, but Python starts once for each phase."""
 
     def __init__(self, submission: SubmissionDir, jail: Jail) -> None:
         self._submission = submission
         self._jail = jail
-        self._kept: dict[bool, JailedWorker] = {}
+        self._phase = WHOLE_ENGINE
+        self._kept: JailedWorker | None = None
 
     def __enter__(self) -> "Workers":
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._kept.values():
-            worker.close()
+        if self._kept is not None:
+            self._kept.close()
 
-    def fresh(self, *, with_torch: bool = False, until: float) -> JailedWorker:
-        """Return a worker without loaded files. None of its deadlines is later than `until`."""
-        worker = self._kept.get(with_torch)
+    def fresh(self, phase: int, *, with_torch: bool = False, until: float) -> JailedWorker:
+        """Return a worker of a phase without loaded files. None of its deadlines is later than `until`."""
+        worker = self._kept
         if worker is not None:
             worker.until = until
-            if worker.process.is_running and worker.start_afresh():
+            if phase == self._phase and worker.process.is_running and worker.start_afresh():
                 return worker
             worker.close()
-        self._kept[with_torch] = worker = JailedWorker(self._submission, self._jail, with_torch=with_torch)
-        worker.until = until
+        self._kept = worker = JailedWorker(self._submission, self._jail, phase, with_torch=with_torch)
+        self._phase, worker.until = phase, until
         return worker
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from mini_vllm_labs.classroom.worker.answers import Json
 from mini_vllm_labs.classroom.worker.device import on_a_device
-from mini_vllm_labs.classroom.worker.scenario import play_together
 from mini_vllm_labs.classroom.worker.script import replay
 from mini_vllm_labs.grading.plays.earlier_answers import earlier_answers
 from mini_vllm_labs.runs.sandbox.errors import UnusableAnswerError
@@ -54,6 +53,13 @@ def table(files: Mapping[int, Any], phase: int, cases: list[tuple[str, Sequence[
     # Imported here, because phase 9's plays load numpy, a third of a worker's start, and few workers need it.
     plays = importlib.import_module(f"mini_vllm_labs.grading.plays.phase{phase}_plays")
     return [described(getattr(plays, play)(files[phase], *given)) for play, given in cases]
+
+
+def play_together(files: Mapping[int, Any], *arguments: Any) -> list[Json]:
+    """Run a scenario on a whole engine, which only one jail has (`judge/needed_files.py`)."""
+    from mini_vllm_labs.classroom.worker.scenario import play_together
+
+    return play_together(files, *arguments)
 
 
 def described(played: Json | Iterator[str | dict[str, Json]]) -> Json:

@@ -81,11 +81,19 @@ def answer_all(channel: Channel, *, stays: bool) -> NoReturn:
     files: dict[int, Any] = {}
     try:
         while "fresh" not in (message := channel.receive()) or stays:
-            channel.send(answer(files, message))
+            send(channel, answer(files, message, channel))
         channel.send({"answer": CAN_FORK})
     except ChannelError:
         os._exit(0)
     os._exit(FRESH)
+
+
+def send(channel: Channel, message: Message) -> None:
+    """Send an answer, or the reason why it is too long."""
+    try:
+        channel.send(message)
+    except ValueError as error:
+        channel.send({"error": f"Your code returned too much: {error}."})
 
 
 def end_like(status: int) -> None:
@@ -96,9 +104,10 @@ def end_like(status: int) -> None:
         os._exit(code)
 
 
-def answer(files: dict[int, Any], message: Message) -> Message:
+def answer(files: dict[int, Any], message: Message, channel: Channel | None = None) -> Message:
     """Load a file or answer a question; return the answer, or an explanation of the exception.
 
+    The calls of a script follow on the channel, each after the answer to the one before it.
     An echo returns the message itself, to show that the process responds and has no other output.
     """
     try:
@@ -109,11 +118,20 @@ def answer(files: dict[int, Any], message: Message) -> Message:
         if "load" in message:
             files[message["load"]] = load(message["folder"])
             return {"answer": None}
-        arguments = pickle.loads(zlib.decompress(base64.b64decode(message["arguments"])))  # the judge's own
+        arguments = unpacked(message)
+        if channel and (num_calls := message.get("num_calls")):
+            calls = (unpacked(channel.receive()) for _ in range(num_calls))
+            arguments += (calls, lambda one: send(channel, {"answer": one}))
         found: Json = DRIVERS[message["driver"]](files, *arguments)
         return {"answer": found}
     except BaseException as error:
         return {"error": describe_error(error)[:4000]}
+
+
+def unpacked(message: Message) -> tuple[Any, ...]:
+    """Return the judge's own arguments."""
+    found: tuple[Any, ...] = pickle.loads(zlib.decompress(base64.b64decode(message["arguments"])))
+    return found
 
 
 def load(folder: str) -> Any:

@@ -1,0 +1,81 @@
+"""Finds the files in the jail of a phase: what the worker, the starters and the phase's plays import."""
+
+import ast
+import shutil
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.util import cache_from_source
+from pathlib import Path
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.runs.starter_status import LABS, lab_folder
+
+ENGINE = "mini_vllm/"
+SEEN = (
+    ENGINE,
+    "mini_vllm_labs/__init__.py",
+    "mini_vllm_labs/runs/sandbox",
+    "mini_vllm_labs/classroom/__init__.py",
+    "mini_vllm_labs/classroom/worker",
+    "mini_vllm_labs/grading/plays",  # public by definition: nothing in it knows a right answer
+)
+WHOLE_ENGINE = 0  # for phases 1 to 5 in one engine, without points: the whole engine
+ONLY_TOGETHER = "mini_vllm_labs/classroom/worker/scenario.py"
+ALWAYS = (  # what learners may use, and what the worker imports by name
+    "mini_vllm/core/cdiv.py",
+    "mini_vllm_labs/classroom/worker/inside.py",
+    "mini_vllm_labs/grading/plays/device_tensors.py",
+)
+
+
+def copy_course(phase: int, target: Path) -> None:
+    """Copy the files that the workers of a phase need, with their compiled forms."""
+    for name in needed_files(phase):
+        for source in (CHECKOUT / name, Path(cache_from_source(str(CHECKOUT / name)))):
+            if source.exists():
+                copy = target / source.relative_to(CHECKOUT)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, copy)  # with its time, by which Python knows what is compiled
+
+
+@cache
+def needed_files(phase: int) -> frozenset[str]:
+    """Return the files, relative to the checkout, that a phase's plays, the worker and every starter import.
+
+    A submission may import its author's other starters, so all of them must run in each jail. The reference imports
+    the same modules as the starters, which a teacher may have changed. `WHOLE_ENGINE` gives all of `SEEN`.
+    """
+    if phase == WHOLE_ENGINE:
+        paths = [path for name in SEEN for path in (CHECKOUT / name, *(CHECKOUT / name).rglob("*.py"))]
+        return frozenset(str(path.relative_to(CHECKOUT)) for path in paths if path.is_file())
+    found = set[str]()
+    waiting = [*ALWAYS, f"mini_vllm_labs/grading/plays/phase{phase}_plays.py"]
+    waiting += [name for number in LABS for name in imported(reference_path(number), is_engine=True)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name.startswith(SEEN) and name != ONLY_TOGETHER:
+            found.add(name)
+            waiting += imported(CHECKOUT / name, is_engine=name.startswith(ENGINE))
+    return frozenset(found)
+
+
+def reference_path(phase: int) -> Path:
+    return CHECKOUT / "solutions" / f"{lab_folder(phase)}.py"
+
+
+def imported(path: Path, *, is_engine: bool) -> Iterator[str]:
+    """Yield the files of the course that a file imports; in the engine, only at the top level."""
+    tree = ast.parse(path.read_bytes())
+    for node in tree.body if is_engine else ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from files_of(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from files_of(alias.name for alias in node.names)
+
+
+def files_of(modules: Iterable[str]) -> Iterator[str]:
+    """Yield the files that define modules of the course, with those of the packages around them."""
+    for module in modules:
+        parts = module.split(".")
+        for path in ("/".join(parts[:number]) for number in range(1, len(parts) + 1)):
+            yield from (name for name in (f"{path}/__init__.py", f"{path}.py") if (CHECKOUT / name).is_file())
