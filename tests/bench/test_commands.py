@@ -87,7 +87,7 @@ RUNS: list[tuple[tuple[object, ...], str, Check]] = [
     ),
     (("chunked", *QUICK), "solution", prompts_are_cut),
     (("preemption", *QUICK), "solution", gains("most at once", 1.01)),
-    (("preemption", "--swap", *QUICK), "solution:1-13", lambda cases: len(cases) == 4 and "here" in cases[-1].title),
+    (("preemption", "--swap", *QUICK), "solution:1-14", lambda cases: len(cases) == 4 and "here" in cases[-1].title),
     (("speculative", *QUICK), "solution:1-7", drafts_save_steps),
     (("async", *QUICK), "solution:1-6,solution:8", passes_are_counted),
     (("sampling", *QUICK), "solution:1-6,solution:9", masks_are_timed),

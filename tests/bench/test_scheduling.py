@@ -53,7 +53,7 @@ def test_schedulers_that_do_different_work_are_not_compared(monkeypatch: pytest.
 @pytest.mark.parametrize("release", RELEASES)
 def test_decodes_arrivals_and_admissions_are_measured_in_turns(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
     monkeypatch.setattr(scheduling, "RUNNING", (4, 1024))
-    maker = ours(parse_lineup("solution:1-5"), release)
+    maker = ours(parse_lineup("solution:1-5,solution:14"), release)
     assert (maker.scheduler(4, 100).release is None) == (release == RELEASES[0])
     cases = list(beside({"ours": maker, "theirs": MAKER}, 2, 8))
     assert [case.title for case in cases] == ["decode, 4 running", "decode, 1,024 running", "arrival", "admission"]
