@@ -100,7 +100,7 @@ class ReleaseRules:
         "async_victim_in_flight_ends_the_loop",
         "a victim's blocks are free at once, though a step in flight may write them",
         "with a connector they are free after that step's update, and its request cannot be a victim before",
-        "writes into blocks that were used again, cf. #49675",
+        "writes into blocks that had been reused, cf. #49675",
     )
     threshold_spares_lone_request: bool = _rule(
         "0.31",

@@ -47,7 +47,7 @@ def scheduler_lineup() -> Lineup:
 def asked(
     name: str, num_prompt: int, num_output: int, at: float = 0.0, tenant: str = "", level: ServiceLevel = BEST_EFFORT
 ) -> TimedRequest:
-    """Return a request that arrives `at` a time in seconds."""
+    """Return a request that arrives at time `at`, in seconds."""
     return TimedRequest(at, name, [1] * num_prompt, num_output, tenant=tenant, service_level=level)
 
 

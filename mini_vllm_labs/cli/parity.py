@@ -102,7 +102,7 @@ def load(path: Path) -> list[Scenario]:
 
 
 def show_failures(console: Console, failures: list[ParityVerdict], num_compared: int) -> None:
-    """Print the first differences in full and count the rest; print one exception in one place once."""
+    """Print the first differences in full and count the rest; print an exception raised at one place only once."""
     differing = [verdict for verdict in failures if verdict.cause is None]
     raised: dict[tuple[str, str], list[ParityVerdict]] = {}
     for verdict in failures:

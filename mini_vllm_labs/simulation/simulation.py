@@ -130,7 +130,7 @@ class Simulation:
             if num_tokens > max_model_len:
                 raise ValueError(
                     f"max_model_len must be at least {num_tokens} for these requests, got {max_model_len}: "
-                    f"take a model that allows it, or scale the lengths down"
+                    f"choose a model that can hold them, or scale the lengths down"
                 )
             if cdiv(num_tokens - 1, kv.block_size) > kv.num_usable_blocks:
                 raise ValueError(

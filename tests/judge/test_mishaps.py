@@ -92,7 +92,7 @@ def test_devices_are_no_input_either(tmp_path: Path) -> None:
         code, told = judge(tmp_path / "ada", "--roster", device, "--csv", tmp_path / "p", "--moodle", tmp_path / "m")
         assert (code, "is not an ordinary file" in told) == (2, True), told
         told = CliRunner().invoke(app, ["collect", device, str(tmp_path / "out")]).output
-        assert "it is not an ordinary file" in told
+        assert "it is not a regular file" in told
         assert "neither a folder nor a zip" in read(Path(device)).error
 
 

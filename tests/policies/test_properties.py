@@ -230,7 +230,7 @@ def test_decodes_or_prompts_first() -> None:
         return ["decodes" in plan for plan in plans if plan.get("prompt", 0) > 1]
 
     urgent_first = TwoClasses(reserved_share=0)
-    assert not any(decodes_beside_the_prompt(urgent_first)[1:])  # from its admission on it takes all
+    assert not any(decodes_beside_the_prompt(urgent_first)[1:])  # once admitted, it takes all of them
     assert all(decodes_beside_the_prompt(DecodeFirst(urgent_first)))
     assert not any(decodes_beside_the_prompt(PrefillFirst()))
     assert all(decodes_beside_the_prompt(SchedulingPolicy()))

@@ -43,7 +43,7 @@ COMMANDS = [
     (
         "router",
         "router:bench_router",
-        "Send the same requests to simulated engines by three routers.",
+        "Send the same requests to simulated engines through three routers.",
     ),
     ("gpu", "gpu:bench_gpu", "Go through a checklist on a GPU."),
     (
