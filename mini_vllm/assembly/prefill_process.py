@@ -17,7 +17,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 
 def main(port: int) -> None:
-    """Serve until the decode engine's process has ended."""
+    """Serve until the decode engine's process has exited."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the decode engine decides
     config, lineup, model = pickle.load(sys.stdin.buffer)
     Thread(target=end_with_parent, daemon=True).start()

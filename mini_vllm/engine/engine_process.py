@@ -128,7 +128,7 @@ class EngineProcess:
     def give_up(self, reason: str) -> None:
         """Fail readers and callers with `reason`, let the process write its stack to standard error, then kill it."""
         self._note_death(EngineDeadError(reason))
-        with suppress(AttributeError, OSError):  # on Windows, or if the process has ended
+        with suppress(AttributeError, OSError):  # on Windows, or if the process has exited
             os.kill(self._process.pid or 0, signal.SIGUSR1)
             time.sleep(SECONDS_TO_TRACE)
         self.abandon()
@@ -156,12 +156,12 @@ class EngineProcess:
                 raise ShuttingDownError("the engine has shut down")
             self._is_ending = isinstance(message, EndProcess)
             self._pending[call_id] = future
-        with self._sending, suppress(OSError):  # if the process has ended, `_read` fails all pending calls
+        with self._sending, suppress(OSError):  # if the process has exited, `_read` fails all pending calls
             self._connection.send_bytes(content)
         return future
 
     def _send_unless_ended(self, message: EngineMessage) -> None:
-        """Send a message; ignore it if the engine has ended, because it would have no effect."""
+        """Send a message; ignore it if the engine has stopped, because it would have no effect."""
         with suppress(ShuttingDownError, EngineDeadError):
             self._send(message)
 
@@ -244,4 +244,4 @@ class EngineProcess:
 
     def _death_error(self) -> EngineDeadError:
         code = self._process.exitcode
-        return EngineDeadError(f"the engine's process has ended{'' if code is None else f' with code {code}'}")
+        return EngineDeadError(f"the engine's process has exited{'' if code is None else f' with code {code}'}")

@@ -48,7 +48,7 @@ class LearnerScheduler(SchedulerInterface):
         config = engine_config(vllm_config, kv_cache_config, block_size)
         lineup = replace(lineup_from_env(), runner="absent")
         if lineup.kv_cache == "absent":
-            raise ValueError(f"LAB_IMPL={lineup}: phase 2 must not be absent, as vLLM's memory comes in blocks")
+            raise ValueError(f"LAB_IMPL={lineup}: phase 2 must not be absent, because vLLM's memory comes in blocks")
         logger.info("Scheduler: %s", describe(lineup))
         self.lineup, self.policy, self.log_stats = lineup, config.policy, log_stats
         self.scheduler = build_scheduler(config, lineup)

@@ -90,7 +90,7 @@ def test_devices_are_no_input_either(tmp_path: Path) -> None:
     handed_in(tmp_path, ada=solution(1))
     for device in ("/dev/zero", str(tmp_path / "pipe")):
         code, told = judge(tmp_path / "ada", "--roster", device, "--csv", tmp_path / "p", "--moodle", tmp_path / "m")
-        assert (code, "is not an ordinary file" in told) == (2, True), told
+        assert (code, "is not a regular file" in told) == (2, True), told
         told = CliRunner().invoke(app, ["collect", device, str(tmp_path / "out")]).output
         assert "it is not a regular file" in told
         assert "neither a folder nor a zip" in read(Path(device)).error

@@ -143,7 +143,7 @@ def test_a_killed_replica_leaves_no_process_and_the_terminal_says_so() -> None:
             require_gone([*replicas, *below])
         wait_until(lambda: httpx.get(f"{address}/health").status_code == 503, "no replica is left")
         message = httpx.get(f"{address}/health").json()["error"]["message"]
-        assert "replica 0: its process has ended with code -9" in message
+        assert "replica 0: its process has exited with code -9" in message
         process.terminate()
         assert process.stderr is not None
-        assert "replica 1 takes no more requests: its process has ended with code -9" in process.stderr.read()
+        assert "replica 1 takes no more requests: its process has exited with code -9" in process.stderr.read()

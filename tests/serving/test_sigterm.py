@@ -66,7 +66,7 @@ def require_end(process: Process, granted: float = 0.0) -> None:
 
 
 def is_told(address: str) -> Callable[[], bool]:
-    """Return a condition: the server says that its engine has ended."""
+    """Return a condition: the server says that its engine has stopped."""
     return lambda: httpx.get(f"{address}/health", timeout=PATIENCE).status_code == 503
 
 

@@ -287,7 +287,7 @@ def test_if_the_engine_dies_every_client_is_told(server: ServerUnderTest) -> Non
     for path in ("/health", "/metrics"):
         answer = httpx.get(server.address + path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_dead")
-    with pytest.raises(openai.InternalServerError, match="the engine has ended: restart the server"):
+    with pytest.raises(openai.InternalServerError, match="the engine has stopped: restart the server"):
         client.chat.completions.create(**FIELDS)
 
 
@@ -296,5 +296,5 @@ def test_a_stream_that_has_begun_ends_with_an_error(server: ServerUnderTest) -> 
     next(iter(stream))
     server.llm.pause()
     kill_engine(server)
-    with pytest.raises(openai.APIError, match="process has ended with code -9"):
+    with pytest.raises(openai.APIError, match="process has exited with code -9"):
         list(stream)

@@ -13,7 +13,7 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 class NamedBlocks:
     """Remembers the block that one group's phase 4 finds for each hash.
 
-    A look-up reads one dict entry per block, which is refreshed when a block with its hash enters or leaves the cache.
+    A lookup reads one dict entry per block, which is refreshed when a block with its hash enters or leaves the cache.
     """
 
     def __init__(self, cache: PrefixCache, block_size: int) -> None:

@@ -119,7 +119,7 @@ class JailedWorker:
     def ask(self, message: Message) -> Json:
         """Send a message and return the answer. Raises `StarterRaisedError` if the learner's code raises.
 
-        Raises `ChannelError` if the process has ended, is late, or does not send an answer.
+        Raises `ChannelError` if the process has exited, is late, or does not send an answer.
         """
         self.process.send(message)
         return self.receive()

@@ -48,7 +48,7 @@ class ListedPool:
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         if not 0 <= num_blocks <= len(self.free):
-            raise ValueError(f"get_new_blocks({num_blocks}), but {len(self.free)} blocks are free")
+            raise ValueError(f"get_new_blocks({num_blocks}), but only {len(self.free)} blocks are free")
         taken, self.free = self.free[:num_blocks], self.free[num_blocks:]
         return taken
 

@@ -115,7 +115,7 @@ class WorkerProcess:
                 self.kill()  # its children may hold the pipe open, which hides its end
                 with contextlib.suppress(Empty):  # its last message may still arrive
                     return self._next(GRACE_SECONDS)
-                raise ChannelError("closed", "the process has ended")
+                raise ChannelError("closed", "the process has exited")
 
     def wait(self, seconds: float) -> bool:
         """Wait up to `seconds` for the process to end; return whether it did."""

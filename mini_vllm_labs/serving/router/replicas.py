@@ -86,7 +86,7 @@ class Replicas:
         try:
             self.all = [Replica(index, process, address.recv()) for index, (process, address) in enumerate(starting)]
         except EOFError:
-            raise RuntimeError("a replica has ended before it could serve: its error stands above") from None
+            raise RuntimeError("a replica exited before it could serve: its error is above") from None
 
     @property
     def usable(self) -> list[Replica]:
