@@ -173,7 +173,7 @@ SETTINGS = {
     ),
     "prefix_cache_retention_interval": ReleaseSetting("0.23", 0, "which blocks of a sliding window are cached"),
     "num_speculative_tokens_per_batch_size": ReleaseSetting("0.24", None, "drafts by number of requests in a step"),
-    "disable_lookahead_block_hashes": ReleaseSetting("0.33", False, "whether a hash covers the block alone"),
+    "disable_lookahead_block_hashes": ReleaseSetting("0.33", False, "whether a hash covers only the block"),
     "disable_eagle_block_drop": ReleaseSetting("0.30", False, "whether the last hit block stays without that"),
 }
 

@@ -130,7 +130,7 @@ class RegexGrammar:
         return True
 
     def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
-        """Return the longest beginning of `tokens` that could be accepted, but accept nothing."""
+        """Return the longest prefix of `tokens` that could be accepted, but accept nothing."""
         num_before = self.num_processed_tokens
         self.accept_tokens("", tokens)
         num_valid = self.num_processed_tokens - num_before

@@ -1,4 +1,4 @@
-"""Graded tests of task 13.1: fair shares for tenants."""
+"""Graded tests for task 13.1: fair shares for tenants."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Graded tests of task 6.5: temperature, top_k, top_p and the walk."""
+"""Graded tests for task 6.5: temperature, top_k, top_p and the walk."""
 
 import math
 from types import ModuleType

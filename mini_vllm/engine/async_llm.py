@@ -108,7 +108,7 @@ class AsyncLLM:
                 adapter_id=adapter_id,
             )
             adding = self.call(add)
-            # Adding waits for the end of a step, which may take long too.
+            # Adding waits for the end of a step, which may also take long.
             try:
                 await asyncio.wait_for(adding, timeout)
             except TimeoutError:

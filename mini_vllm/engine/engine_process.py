@@ -47,7 +47,7 @@ class EngineProcess:
     """Starts a process with an `EngineThread` and offers the same methods. Functions passed to them must be picklable.
 
     `deliver`, `on_death` and `notify` are called on a thread of this process. Raises the errors of `open_engine`, and
-    `EngineDeadError` if the process ends before the engine is open.
+    `EngineDeadError` if the process exits before the engine is open.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class EngineProcess:
         arguments = open_engine, watch, theirs, *self._clocks
         self._process = spawn.Process(target=run_engine, args=arguments, name="mini-vllm-engine", daemon=True)
         self._process.start()
-        # The process ends when this end of the pipe closes, but `multiprocessing` would wait for it before that.
+        # The process exits when this end of the pipe closes, but `multiprocessing` would wait for it before that.
         atexit.register(self.abandon)
         theirs.close()
         # Callers are on several threads. Reading results must not need the lock for sending: sending blocks while the
@@ -118,7 +118,7 @@ class EngineProcess:
         self._send_unless_ended(SetPaused(False))
 
     def end(self) -> None:
-        """Let the process end after the calls made so far."""
+        """Let the process exit after the calls made so far."""
         self._send_unless_ended(EndProcess())
 
     def abandon(self) -> None:

@@ -1,4 +1,4 @@
-"""Provides the models of the benchmarks as directories that every backend can load.
+"""Provides the benchmark models as directories that every backend can load.
 
 Functions import torch themselves, because the client of a server must stay light.
 """

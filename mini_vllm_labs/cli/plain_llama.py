@@ -1,4 +1,5 @@
-"""Plain Llamas by their JSON files and headers alone: `info` shows them without importing torch or transformers.
+"""Plain Llamas, recognised only by their JSON files and headers: `info` shows them without importing torch or
+transformers.
 
 Plain means: an architecture that the engine computes itself, no setting that is not listed here, and every tensor with
 its own name and shape. Anything else, and any doubt, is left to transformers, which takes four seconds to import.

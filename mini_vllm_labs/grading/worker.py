@@ -83,7 +83,7 @@ def send_event(channel: Channel, event: Event) -> None:
 
 
 def receive_events(worker: WorkerProcess, silence: float, deadline: float, stop: threading.Event) -> Iterator[Event]:
-    """Yield events up to `End`, or until the worker ends, is silent for `silence` seconds, or is late.
+    """Yield events up to `End`, or until the worker exits, is silent for `silence` seconds, or is late.
 
     Lines that are not messages are ignored and cost the learner nothing. Raises `StoppedError`.
     """

@@ -1,4 +1,4 @@
-"""Every command, lineup, path and link in the student edition works with the files of the edition alone."""
+"""Every command, lineup, path and link in the student edition works with only the files of the edition."""
 
 import json
 import re

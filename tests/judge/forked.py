@@ -1,4 +1,4 @@
-"""Situations of the judge, played in a fork of this process: Python and torch start once for a whole catalogue."""
+"""Judge situations, played in a fork of this process: Python and torch start once for a whole catalogue."""
 
 import json
 import os

@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
 
 
 def test_a_full_disk_costs_no_points_that_were_given(tmp_path: Path) -> None:
-    """Whatever cannot be written, all the other files are, the gradebooks too."""
+    """Whatever cannot be written, all other files are written, including the gradebooks."""
     handed_in(tmp_path, ada=solution(1))
     (tmp_path / "roster").write_text("submission,ID\nada,7\n")
     names = ("csv", "json", "canvas", "moodle", "feedback")

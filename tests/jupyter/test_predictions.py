@@ -42,7 +42,7 @@ def seen(page: Any) -> str:
 
 
 def answer(page: Any, number: str) -> None:
-    """Enter a number and "true" and lock them, by keyboard alone."""
+    """Enter a number and "true" and lock them, using only the keyboard."""
     page.get_by_role("spinbutton", name="How many steps does it take?").focus()
     page.keyboard.type(number)
     page.keyboard.press("Tab")

@@ -163,7 +163,7 @@ def test_a_long_text_that_cannot_be_spelled_takes_no_exponential_time() -> None:
     [("ax|b", {"b"}), ("(a|ab)(xy)?b?", {"a", "ab", "axy", "axyb", "abxy", "abxyb", "abb"}), ("a*x", None)],
 )
 def test_no_token_is_allowed_after_which_the_vocabulary_is_stuck(regex: str, texts: set[str] | None) -> None:
-    """The bytes x and y occur only together, so `a` may not be written where x alone must follow."""
+    """The bytes x and y occur only together, so `a` may not be written where only x may follow."""
     tokenizer = Words(b"a", b"b", b"xy")
     manager = StructuredOutputManager(FUNCTIONS, tokenizer, 4)
     future = manager.grammar_init(StructuredOutputsParams(regex=regex))

@@ -83,7 +83,7 @@ class Worker:
 
 @contextlib.contextmanager
 def harness(num_workers: int, hash_seed: int = 0) -> Iterator["Harness"]:
-    """Yield a harness; its copies and processes end with the `with` block."""
+    """Yield a harness; its copies and processes are removed at the end of the `with` block."""
     with tempfile.TemporaryDirectory(prefix="mini_vllm_mutants_") as folder:
         workers = [Worker(Path(folder).resolve() / str(index), hash_seed) for index in range(num_workers)]
         try:

@@ -21,7 +21,7 @@ Hints = dict[str, dict[str, str]]
 
 
 def main() -> None:
-    """Run every mutant of the phases on all tests; write the hints, and say how many mutants get theirs."""
+    """Run every mutant of the phases on all tests; write the hints, and say how many mutants get their hint."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.record", description=__doc__)
     parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")

@@ -192,7 +192,7 @@ def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str
 
 
 class Witness:
-    """A pytest plugin that logs each event at once, so that a killed run leaves a log too.
+    """A pytest plugin that logs each event at once, so that a killed run also leaves a log.
 
     One JSON line per event: the code that was loaded, each test as it starts, passes or fails.
     """

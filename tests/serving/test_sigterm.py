@@ -55,7 +55,7 @@ def begin_stream(address: str) -> RawConnection:
 
 
 def require_end(process: Process, granted: float = 0.0) -> None:
-    """Send SIGTERM; require that the server and all its processes end in time."""
+    """Send SIGTERM; require that the server and all its processes exit in time."""
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     process.terminate()
     began = time.monotonic()

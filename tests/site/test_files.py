@@ -1,4 +1,4 @@
-"""The files of the site, found by listing it, including archives inside archives."""
+"""The site's files, found by listing it, including archives inside archives."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""How the next release is recorded and compared. vLLM itself is needed by the last test alone."""
+"""How the next release is recorded and compared. Only the last test needs vLLM itself."""
 
 import copy
 import gzip

@@ -36,7 +36,7 @@ def axe() -> str:
 
 @pytest.fixture
 def strangers(pages: Pages, address: str) -> Iterator[list[str]]:
-    """What the test's pages asked of other machines, which is refused; and nothing may be missing on ours."""
+    """What the test's pages asked of other machines, which is refused; and nothing may be missing on this site."""
     asked: list[str] = []
     open_one = pages.new_page
 

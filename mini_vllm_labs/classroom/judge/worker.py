@@ -78,7 +78,7 @@ class JailedWorker:
 
     No deadline is later than `until` (on `time.monotonic`).
 
-    In a jail, the end of its first process ends every process that it started.
+    In a jail, when its first process exits, every process that it started is killed.
     """
 
     def __init__(self, submission: SubmissionDir, jail: Jail, phase: int, *, with_torch: bool = False) -> None:

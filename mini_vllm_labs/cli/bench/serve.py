@@ -1,4 +1,4 @@
-"""`mini-vllm bench serve`: load on a server, by its HTTP endpoint; ours beside its peers, or any."""
+"""`mini-vllm bench serve`: load on a server, through its HTTP endpoint: our own next to its peers, or any other."""
 
 import json
 import math

@@ -121,7 +121,7 @@ def expected_seconds(
 
 
 def closing_of(cases: Sequence[Case], facts: dict[str, Any]) -> Iterator[str | Table]:
-    """Yield the seconds by operator, a table of where ours is slower, and which backends are missing."""
+    """Yield the seconds by operator, a table of where our engine is slower, and which backends are missing."""
     yield f"A round with every operator timed: {shares(facts['seconds_by_operator'])}."
     peers = [name for name in cases[0].sides if name != OURS]
     if peers:

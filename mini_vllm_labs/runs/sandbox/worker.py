@@ -18,7 +18,7 @@ from mini_vllm_labs.runs.sandbox.channel import CHUNK, MAX_BYTES, Channel, Chann
 
 OUTPUT_BYTES = 4000
 MAX_QUEUED = 16  # further messages wait in the pipe and take no memory here
-POLL_SECONDS = 0.05  # `receive` waits on a queue, which does not show that the process ended
+POLL_SECONDS = 0.05  # `receive` waits on a queue, which does not show that the process has exited
 GRACE_SECONDS = 1.0
 
 
@@ -184,7 +184,7 @@ class WorkerProcess:
 
 
 class Output:
-    """Keeps the beginning and the end of a process's output, however long it is."""
+    """Keeps the start and the end of a process's output, however long it is."""
 
     def __init__(self, num_bytes: int) -> None:
         self._half = num_bytes // 2

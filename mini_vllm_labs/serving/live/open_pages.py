@@ -40,7 +40,7 @@ class Viewer:
 class OpenPages:
     """Keeps the open pages and one drawing process for all of them.
 
-    When the last page closes, the drawing process ends, the crowd leaves and the engine runs at full speed, because no
+    When the last page closes, the drawing process exits, the crowd leaves and the engine runs at full speed, because no
     page is left to resume it.
     """
 
@@ -127,7 +127,7 @@ class LiveStream(Response):
 
 
 async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
-    """Yield a page's events until the server ends: up to eight pictures per second, only when something changes."""
+    """Yield a page's events until the server stops: up to eight pictures per second, only when something changes."""
     yield event("hello", {"viewer": viewer.id, "model": pages.served.name, **pages.facts})
     status: dict[str, Any] = {}
     sent: tuple[int, WantedPicture] | None = None
