@@ -48,7 +48,7 @@ class ReleaseRules:
         "0.19",
         "reserve_full_isl_waits_for_the_whole_prompt",
         "a request is admitted if the blocks of its first chunk are free",
-        "the blocks for all its known tokens must be free (`scheduler_reserve_full_isl`); of a sliding window those "
+        "the blocks for all its known tokens must be free (`scheduler_reserve_full_isl`); for a window only those "
         "that it can hold at once (since 0.21)",
         "preemption thrash, #37307, #41064; a deadlock of windows, #39734",
     )
@@ -174,7 +174,7 @@ SETTINGS = {
     "prefix_cache_retention_interval": ReleaseSetting("0.23", 0, "which blocks of a sliding window are cached"),
     "num_speculative_tokens_per_batch_size": ReleaseSetting("0.24", None, "drafts by number of requests in a step"),
     "disable_lookahead_block_hashes": ReleaseSetting("0.33", False, "whether a hash covers only the block"),
-    "disable_eagle_block_drop": ReleaseSetting("0.30", False, "whether the last hit block stays without that"),
+    "disable_eagle_block_drop": ReleaseSetting("0.30", False, "whether the last hit block stays without such hashes"),
 }
 
 
