@@ -69,7 +69,7 @@ COMMANDS = {
 
 
 def is_set_up() -> bool:
-    """Return whether `.venv` is there and newer than what it was made from."""
+    """Return whether `.venv` exists and is newer than what it was made from."""
     return STAMP.exists() and STAMP.stat().st_mtime > max(source.stat().st_mtime for source in SOURCES)
 
 

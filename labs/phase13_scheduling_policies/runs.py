@@ -83,11 +83,12 @@ class Run:
 
     @property
     def differences(self) -> dict[tuple[str, str], float]:
-        """For each pair of tenants the largest difference of their services over a time in which both were waiting."""
+        """For each pair of tenants the largest difference between their services over a time in which both were
+        waiting."""
         return self._differences.largest
 
     def late(self) -> dict[str, str]:
-        """Return the requests that broke a promise, each with which and by how much."""
+        """Return the requests that broke a promise, each with the promise and by how much it was broken."""
         served, found = self.served, {}
         times = (served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies)
         for request, *took in zip(self.requests, *times, strict=True):

@@ -190,7 +190,7 @@ class EngineProcess:
                 self.give_up(f"the engine's process has not answered for {num_silent} seconds; the log shows its stack")
 
     def _join_process(self) -> None:
-        """Wait for the process, which ends after it closes its pipe; kill it after `SECONDS_TO_EXIT`."""
+        """Wait for the process, which exits after it closes its pipe; kill it after `SECONDS_TO_EXIT`."""
         self._process.join(SECONDS_TO_EXIT)
         self.abandon()
         self._process.join()

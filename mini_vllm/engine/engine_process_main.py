@@ -62,7 +62,7 @@ def run_engine(
 
 
 def lead_group() -> None:
-    """Lead a process group, so that processes started by a learner's code end with this one. Refuse forks."""
+    """Lead a process group, so that processes started by a learner's code exit with this one. Refuse forks."""
     sys.addaudithook(refuse_fork)
     if sys.platform != "win32":
         os.setsid()

@@ -1,4 +1,4 @@
-"""Measures decoding beside busy processes: our choice of threads, fixed choices, and peers."""
+"""Measures decoding next to busy processes: our choice of threads, fixed choices, and peers."""
 
 import os
 import random

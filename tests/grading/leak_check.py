@@ -130,7 +130,7 @@ def forbid(event: str, args: tuple[Any, ...]) -> None:
 
 
 class TooLongError(BaseException):
-    """The time of a call is over. It is no `Exception`: what is tried shall not go on after it."""
+    """The time of a call is over. Not an `Exception`, so that the code under test does not catch it and continue."""
 
 
 def give_up(number: int, frame: object) -> None:

@@ -1,4 +1,5 @@
-"""Full disks, devices, bombs, cut files and a run that goes on otherwise: refused in words, and nothing is lost."""
+"""Full disks, devices, bombs, cut files and a run that is continued differently: refused in words, and nothing is
+lost."""
 
 import os
 import resource

@@ -54,7 +54,7 @@ def test_a_row_is_sampled_as_alone_and_as_in_torch(threads: int) -> None:
 
 
 def test_of_equal_logits_greedy_takes_the_first_as_torch_does() -> None:
-    """Logits in bfloat16 are often equal, and a greedy text must not depend on who samples beside it."""
+    """Logits in bfloat16 are often equal, and a greedy text must not depend on what is sampled next to it."""
     logits = torch.randn(200, 999, generator=torch.Generator().manual_seed(7)).round().bfloat16()
     assert (logits == logits.amax(dim=-1, keepdim=True)).sum() > 400
     assert SAMPLE(logits, [SamplingParams()] * 200, [0.0] * 200) == logits.argmax(dim=-1).tolist()

@@ -11,7 +11,7 @@ COMMANDS = [
     (
         "busy",
         "busy:bench_busy",
-        "Decode beside busy processes: adapted threads, fixed ones, and peers.",
+        "Decode next to busy processes, with adapted threads, fixed numbers of threads, and peers.",
     ),
     (
         "prefix",

@@ -1,4 +1,4 @@
-"""`mini-vllm bench scheduler`: the CPU time of scheduling; with `--peer vllm` beside vLLM's own, in one process."""
+"""`mini-vllm bench scheduler`: the CPU time of scheduling; with `--peer vllm` next to vLLM's own, in one process."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -68,7 +68,8 @@ def bench_scheduler(
 
 
 def beside_vllm(lineup: Lineup, release: str, num_rounds: int, num_admissions: int) -> Iterator[Case]:
-    """Yield each comparison with vLLM's own scheduler when it is there. Raises `PeerError` if its process fails."""
+    """Yield each comparison with vLLM's own scheduler as soon as it is ready. Raises `PeerError` if its process
+    fails."""
     arguments = ["mini_vllm_labs.bench.vllm_scheduler", str(lineup), f"{num_rounds}", f"{num_admissions}"]
     name = "the process with vLLM's scheduler"
     with closing(peer_process.JsonLines(name, peer_process.vllm_python(release), arguments, {})) as lines:

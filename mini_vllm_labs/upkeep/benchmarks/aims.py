@@ -111,7 +111,8 @@ def between_passes(record: Record) -> list[list[str]]:
 
 
 def sampling(record: Record) -> list[list[str]]:
-    """Return the aims of `bench sampling` at the largest batch: what a way may cost beside greedy text."""
+    """Return the aims of `bench sampling` at the largest batch: what a way of sampling may cost compared with greedy
+    text."""
     cases = cases_of(record)
     rows, largest = [], max(map(batch_size, cases))
     for case in cases:
