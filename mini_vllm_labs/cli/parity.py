@@ -83,7 +83,7 @@ def require_scheduling_phases(lineup: Lineup) -> None:
 
 def load(path: Path) -> list[Scenario]:
     """Read a whole trace file; exit with 2 if it is not one."""
-    gc.disable()  # it would walk through hundreds of megabytes again and again, for most of the time
+    gc.disable()  # the collector would walk through hundreds of megabytes again and again, most of the time
     try:
         scenarios = list(read_scenarios(path))
         for scenario in scenarios:

@@ -46,7 +46,7 @@ def read_plain_llama(name: str) -> ModelFacts | None:
         if {tensor: one.shape for tensor, one in stored.items()} != dict(_tensors(config)):
             return None
         return _facts(folder, config, generation, stored)
-    except Exception:  # damaged files: the words of a refusal are those of a load
+    except Exception:  # damaged files: refused with the same words as by a load
         return None
 
 

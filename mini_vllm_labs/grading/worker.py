@@ -121,7 +121,7 @@ class GradingWorker(WorkerProcess):
         self._trace = self.folder / "trace.txt"
 
     def give(self, order: dict[str, Any]) -> None:
-        with contextlib.suppress(ChannelError):  # a worker that has ended: `receive` raises, `output` shows why
+        with contextlib.suppress(ChannelError):  # a worker that has exited: `receive` raises, `output` shows why
             self.send(order | {"trace": str(self._trace)})
 
     @property

@@ -120,7 +120,7 @@ def test_forced_text_becomes_tokens_of_the_same_bytes(kind: str) -> None:
     assert vocabulary.is_complete
     for text in (HARD, '{"name":"', " ", "  ", "\n\n", "e\u0301", "</s>", "<|call|>", "<unk>", "x<s>"):
         assert b"".join(vocabulary.token_bytes[token_id] for token_id in vocabulary(text)) == text.encode()
-    plain = "One day"  # where the tokenizer's own tokens are the text they are taken
+    plain = "One day"  # where the tokenizer's own tokens spell the text, they are used
     own = tokenizer.encode(plain)
     if b"".join(vocabulary.token_bytes[token_id] for token_id in own) == plain.encode():
         assert vocabulary(plain) == own

@@ -25,8 +25,8 @@ COPIED = (
     "tests/__init__.py",
     "tests/mutants",
 )
-CPU_SECONDS = 8  # the graded tests of a phase take less than one
-FAIR_CPU_SECONDS = 30  # what is right may be slow: attention token by token, on a machine with much else to do
+CPU_SECONDS = 8  # the graded tests of a phase take less than one minute
+FAIR_CPU_SECONDS = 30  # a right answer may be slow: attention token by token, on a busy machine
 NOT_COPIED = shutil.ignore_patterns("embedded_model", "*.gz", "*.svg")
 
 

@@ -158,7 +158,7 @@ class WorkerProcess:
         stdin, stdout, mark = self._process.stdin, self._process.stdout, secrets.token_hex(8)
         assert stdin is not None
         assert stdout is not None
-        with contextlib.suppress(OSError):  # the process may already have ended; `receive` reports it
+        with contextlib.suppress(OSError):  # the process may already have exited; `receive` reports it
             os.write(stdin.fileno(), mark.encode() + b"\n")
         if os.name == "posix":  # a process that does not read must not block its parent
             os.set_blocking(stdin.fileno(), False)

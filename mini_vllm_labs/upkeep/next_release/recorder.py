@@ -86,7 +86,7 @@ class Recorder:
         self.told: set[str] = set()
         self.preempted: list[list[Any]] = []
         self.evicted: list[int] = []
-        self.cause: str | None = None  # whose slots are asked for
+        self.cause: str | None = None  # whose slots are requested
         self.taken: dict[str, int] = {}
         self._observe()
 
