@@ -198,8 +198,8 @@ def test_the_end_of_the_process_is_told(
     body: str, code: int, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(AsyncLLM(partial(open_with, body), watch_calls)) as server:
-        assert all(f"has ended with code {code}" in text for text in told(server))
-    assert f"has ended with code {code}" in caplog.text, "the terminal says so, too"
+        assert all(f"has exited with code {code}" in text for text in told(server))
+    assert f"has exited with code {code}" in caplog.text, "the terminal says so, too"
     assert ('starter.py", line 3 in schedule_step' in capfd.readouterr().err.replace("\\", "/")) == (code < 0)
 
 
