@@ -31,7 +31,8 @@ COURSE = [*PIP, "--quiet", "--editable", ".[test,judge,serve,structured]"]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 # with solutions
-# In a clone git then refuses commit subjects of more than 72 characters. pre-commit also runs a hook that was there.
+# In a clone git then refuses commit subjects of more than 72 characters. pre-commit also runs a hook that existed
+# before.
 HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
 
 # Files are handed out in the order of their collection: the long ones come first, so that no core waits at the end.
@@ -69,7 +70,7 @@ COMMANDS = {
 
 
 def is_set_up() -> bool:
-    """Return whether `.venv` is there and newer than what it was made from."""
+    """Return whether `.venv` exists and is newer than what it was made from."""
     return STAMP.exists() and STAMP.stat().st_mtime > max(source.stat().st_mtime for source in SOURCES)
 
 

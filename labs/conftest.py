@@ -36,7 +36,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def phase_module(phase: int, lineup: Lineup) -> ModuleType:
     """Import the code that the lineup names for a phase; a test of an absent phase is skipped.
 
-    `starter` and `solution` alone name the electives too here: their tests need no engine.
+    `starter` and `solution` by themselves also name the electives here: their tests need no engine.
     """
     impl = str(lineup)
     if impl not in ("starter", "solution"):

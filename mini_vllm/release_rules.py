@@ -34,21 +34,21 @@ class ReleaseRules:
         "0.19",
         "image_position_is_hashed",
         "a block's hash has the contents of its images",
-        "it has their places in the block, too",
+        "it also has their places in the block",
         "the same image one token later was a wrong hit",
     )
     images_leave_in_update: bool = _rule(
         "0.20",
         "encoder_cache_is_released_in_the_update",
-        "an image is given back by `schedule()`",
-        "it is given back by the update of the step that has computed it",
+        "`schedule()` releases an image",
+        "the update of the step that has computed it releases it",
         "the step in flight may still read it",
     )
     whole_sequence_must_fit: bool = _rule(
         "0.19",
         "reserve_full_isl_waits_for_the_whole_prompt",
         "a request is admitted if the blocks of its first chunk are free",
-        "the blocks for all its known tokens must be free (`scheduler_reserve_full_isl`); of a sliding window those "
+        "the blocks for all its known tokens must be free (`scheduler_reserve_full_isl`); for a window only those "
         "that it can hold at once (since 0.21)",
         "preemption thrash, #37307, #41064; a deadlock of windows, #39734",
     )
@@ -62,22 +62,22 @@ class ReleaseRules:
     lookahead_at_admission: bool = _rule(
         "0.23",
         "eagle_lookahead_at_admission",
-        "running requests alone have slots for the drafter's next tokens",
-        "a request that is admitted gets them, too",
+        "only running requests have slots for the drafter's next tokens",
+        "a request that is admitted also gets them",
         "the reason was not found",
     )
     loads_leave_room: bool = _rule(
         "0.23",
         "gates33-remote-045",
-        "a load beside the steps begins if its blocks are free",
-        "it begins if they are free beside what all unfinished prompts and loads still need",
+        "a load that runs alongside the steps begins if its blocks are free",
+        "it begins if they are free in addition to what all unfinished prompts and loads still need",
         "a deadlock, #44560, #45388",
     )
     single_tokens_are_padded: bool = _rule(
         "0.25",
         "full_hit_is_padded",
         "a request that is admitted with one token to compute gets 1 token",
-        "beside others, or with a hit (since 0.30), it gets 1 + k tokens, as every decode with drafts does",
+        "next to other requests, or with a hit (since 0.30), it gets 1 + k tokens, as every decode with drafts does",
         "uniform CUDA graphs, #45237",
     )
     prefill_lookahead: bool = _rule(
@@ -92,15 +92,15 @@ class ReleaseRules:
         "0.30",
         "window_retention_loses_a_shared_prefix",
         "every full block of a sliding window enters the prefix cache",
-        "those before the end of the prompt and before a junction do (`prefix_cache_retention_interval`)",
+        "only those before the end of the prompt and before a junction do (`prefix_cache_retention_interval`)",
         "useless blocks, #43447, #52216",
     )
     blocks_in_flight_stay: bool = _rule(
         "0.30",
         "async_victim_in_flight_ends_the_loop",
         "a victim's blocks are free at once, though a step in flight may write them",
-        "with a connector they are free after that step's update, and its request cannot be a victim before",
-        "writes into blocks that were used again, cf. #49675",
+        "with a connector they are free after that step's update, and its request cannot be a victim before that",
+        "writes into blocks that had been reused, cf. #49675",
     )
     threshold_spares_lone_request: bool = _rule(
         "0.31",
@@ -173,8 +173,8 @@ SETTINGS = {
     ),
     "prefix_cache_retention_interval": ReleaseSetting("0.23", 0, "which blocks of a sliding window are cached"),
     "num_speculative_tokens_per_batch_size": ReleaseSetting("0.24", None, "drafts by number of requests in a step"),
-    "disable_lookahead_block_hashes": ReleaseSetting("0.33", False, "whether a hash covers the block alone"),
-    "disable_eagle_block_drop": ReleaseSetting("0.30", False, "whether the last hit block stays without that"),
+    "disable_lookahead_block_hashes": ReleaseSetting("0.33", False, "whether a hash covers only the block"),
+    "disable_eagle_block_drop": ReleaseSetting("0.30", False, "whether the last hit block stays without such hashes"),
 }
 
 

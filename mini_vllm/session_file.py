@@ -78,7 +78,7 @@ def _turns_of(parsed: dict[str, Any], model_id: str, vocab_size: int) -> list[di
     if parsed.get("model") != model_id:
         raise ValueError(
             f"it was saved with a different model or dtype ({parsed.get('model')!r:.40}); this engine's is "
-            f"{model_id!r}. Start with the model and the dtype of then"
+            f"{model_id!r}. Start with the model and dtype that it was saved with"
         )
     num_tokens, turns = 0, parsed.get("turns")
     if not isinstance(turns, list):

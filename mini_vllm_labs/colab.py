@@ -1,4 +1,4 @@
-"""Installation in Google Colab, which brings its own PyTorch and notebook. Imports only what is there already."""
+"""Installation in Google Colab, which brings its own PyTorch and notebook. Imports only what is already installed."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ def install() -> None:
         pins.write_text("\n".join(pins_for((CHECKOUT / "constraints.txt").read_text(encoding="utf-8"), missing)))
         if missing:
             pip("--constraint", str(pins), *missing)
-    pip("--no-deps", "--editable", str(CHECKOUT))  # what was missing is there, and nothing of Colab's is replaced
+    pip("--no-deps", "--editable", str(CHECKOUT))  # what was missing is installed, and nothing of Colab's is replaced
     print("Ready. Your files are in labs/; changes are lost with the session unless you download them.")
 
 

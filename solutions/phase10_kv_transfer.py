@@ -100,7 +100,7 @@ class BlockStoreConnector:
         return metadata
 
     def _save(self, request: Request, block_ids: Sequence[int], num_computed_tokens: int) -> bool:
-        # The newest token may be sampled and not computed, or computed in a step that has not ended.
+        # The newest token may be sampled but not yet computed, or computed in a step that has not finished.
         num_full_blocks = min(num_computed_tokens, request.num_tokens - 1) // self.block_size
         block_hashes = request.block_hashes[:num_full_blocks]
         if self.store.lookup(block_hashes) == len(block_hashes):

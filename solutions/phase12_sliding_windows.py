@@ -82,7 +82,8 @@ def find_common_hit(cached: Sequence[Sequence[int | None]], windows: Sequence[in
     hits: list[list[int]] = []
     num_blocks = len(cached[0])
     for blocks, window in zip(cached, windows, strict=True):
-        # Searched within the full hit: the beginning of a full hit is a hit too, that of a sliding one is not.
+        # Searched within the full-attention hit: a prefix of that hit is also a hit; a prefix of a sliding-window hit
+        # is not.
         blocks = blocks[:num_blocks]
         hit = _full_hit(blocks) if window is None else find_sliding_hit(blocks, window, block_size)
         num_blocks = len(hit)

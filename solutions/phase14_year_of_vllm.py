@@ -53,7 +53,7 @@ def requests_left(running: Sequence[str], current: str, victims: Collection[str]
 
 
 class PrefillPacer:
-    """Computes parts of prompts in every `interval`-th step only, while other requests decode."""
+    """Computes parts of prompts only in every `interval`-th step, while other requests decode."""
 
     def __init__(self, interval: int) -> None:
         self.interval = interval
@@ -83,8 +83,8 @@ def reachable_blocks(
 ) -> list[int]:
     """Return which blocks `first` to `end - 1` of a sliding window's table enter the prefix cache, in order.
 
-    A hit can end before the last prompt token, after `junction` blocks, and after every `interval` tokens; 0 is none
-    of the last two.
+    A hit can end before the last prompt token, after `junction` blocks, and after every `interval` tokens; 0 means that
+    the last two do not apply.
     """
     num_blocks_apart = interval // block_size
     num_needed = cdiv(window - 1, block_size)

@@ -1,7 +1,7 @@
 """Phase 5, reference: how many tokens of a request go into one step.
 
 vLLM: `long_prefill_token_threshold` and `enable_chunked_prefill` in `Scheduler.schedule`.
-`admission_guard`: ours; vLLM 0.13.0 has none (later: `scheduler_reserve_full_isl`, `watermark`).
+`admission_guard`: our addition; vLLM 0.13.0 has none (later: `scheduler_reserve_full_isl`, `watermark`).
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class ChunkedPrefillPolicy:
             # a rule of admission: refusing a running request would only leave the blocks it holds idle.
             return min(num_granted, self.max_model_len - 1 - num_computed_tokens)
         # With chunking disabled the threshold may still cut a prompt, but the budget must not. A second clamp,
-        # with a budget that never binds, returns what the threshold alone leaves.
+        # with a budget that never binds, returns what the threshold by itself leaves.
         num_without_budget = self.clamp(num_uncomputed, num_uncomputed, self.threshold)
         if num_granted < num_without_budget and not self.enable_chunked_prefill:
             return 0
@@ -63,7 +63,7 @@ class ChunkedPrefillPolicy:
         Without the guard, always. With it, only if the free blocks suffice for all its tokens, plus what
         the running requests still need for their present tokens, plus one more block for each.
         """
-        # vLLM admits on the first chunk alone: `allocate_slots` checks that chunk, and a request that runs out
+        # vLLM admits a request if its first chunk fits: `allocate_slots` checks that chunk, and a request that runs out
         # of blocks later is preempted. The guard trades a later start for fewer tokens computed twice.
         if not self.admission_guard:
             return True

@@ -58,7 +58,7 @@ class SpeculativeScheduling:
         return self.num_speculative_tokens if self.drafter_has_kv_cache and is_running else 0
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
-        """Return the hit blocks that the drafter can use too: not the last, if it has a KV cache."""
+        """Return the hit blocks that the drafter can also use: not the last one, if it has a KV cache."""
         # The drafter is one step behind, and may not have computed the end of that block.
         return hit_blocks[:-1] if self.drafter_has_kv_cache else hit_blocks
 

@@ -76,7 +76,7 @@ class RegexTokenMasks:
         Where the text may end, an end-of-text token leads to `TERMINATED`, after which nothing is allowed.
         """
         if state not in self._next_states:
-            # One walk over both: where the DFA cannot go, all tokens with that beginning are skipped at once.
+            # One walk over both: where the DFA cannot go, all tokens with that prefix are skipped at once.
             found = dict.fromkeys(self.eos_token_ids, TERMINATED) if state in self.dfa.accepting else {}
             to_visit = [(self.vocabulary, state)] if state != TERMINATED else []
             while to_visit:
@@ -130,7 +130,7 @@ class RegexGrammar:
         return True
 
     def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
-        """Return the longest beginning of `tokens` that could be accepted, but accept nothing."""
+        """Return the longest prefix of `tokens` that could be accepted, but accept nothing."""
         num_before = self.num_processed_tokens
         self.accept_tokens("", tokens)
         num_valid = self.num_processed_tokens - num_before

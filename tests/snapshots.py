@@ -1,4 +1,4 @@
-"""Snapshots: text that a test makes, compared with a file in the folder `snapshots` beside the test.
+"""Snapshots: text that a test makes, compared with a file in the folder `snapshots` next to the test.
 
 `pytest --update-snapshots PATH` writes the files anew; what changed is then read in the diff.
 """

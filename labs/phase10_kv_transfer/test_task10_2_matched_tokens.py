@@ -1,4 +1,4 @@
-"""Graded tests of task 10.2: what is stored of a request."""
+"""Graded tests for task 10.2: what is stored of a request."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 10.3: the blocks that a step loads."""
+"""Graded tests for task 10.3: the blocks that a step loads."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 10.4: the blocks that a step saves."""
+"""Graded tests for task 10.4: the blocks that a step saves."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 10.5: the copies."""
+"""Graded tests for task 10.5: the copies."""
 
 from types import ModuleType
 

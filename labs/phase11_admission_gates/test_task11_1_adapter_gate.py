@@ -1,4 +1,4 @@
-"""Graded tests of task 11.1: adapters in a step."""
+"""Graded tests for task 11.1: adapters in a step."""
 
 from types import ModuleType
 

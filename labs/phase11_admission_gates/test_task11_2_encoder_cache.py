@@ -1,4 +1,4 @@
-"""Graded tests of task 11.2: the encodings that exist."""
+"""Graded tests for task 11.2: the encodings that exist."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 11.3: where a chunk ends."""
+"""Graded tests for task 11.3: where a chunk ends."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 11.4: what a block's hash depends on."""
+"""Graded tests for task 11.4: what a block's hash depends on."""
 
 from types import ModuleType
 

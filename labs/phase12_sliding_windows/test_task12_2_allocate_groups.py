@@ -1,4 +1,4 @@
-"""Graded tests of task 12.2: blocks for all groups or none."""
+"""Graded tests for task 12.2: blocks for all groups or none."""
 
 from types import ModuleType
 

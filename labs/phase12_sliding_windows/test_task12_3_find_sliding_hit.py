@@ -1,4 +1,4 @@
-"""Graded tests of task 12.3: the hit of a sliding layer."""
+"""Graded tests for task 12.3: the hit of a sliding layer."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 12.4: the hit of all groups."""
+"""Graded tests for task 12.4: the hit across all groups."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 12.5: attention with a window."""
+"""Graded tests for task 12.5: attention with a window."""
 
 from types import ModuleType
 

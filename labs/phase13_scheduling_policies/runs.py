@@ -36,7 +36,7 @@ ONE_SEAT = replace(CONFIG, max_num_seqs=1, max_num_batched_tokens=64)
 
 
 def scheduler_lineup() -> Lineup:
-    """Return the phases under the policy: the reference where there is one, else yours; fail without them."""
+    """Return the phases under the policy: the reference, or else yours; fail if neither exists."""
     if solutions_exist():
         return parse_lineup("solution:1-5")
     if missing := sorted({1, 2, 3, 4, 5} - set(written_phases())):
@@ -47,7 +47,7 @@ def scheduler_lineup() -> Lineup:
 def asked(
     name: str, num_prompt: int, num_output: int, at: float = 0.0, tenant: str = "", level: ServiceLevel = BEST_EFFORT
 ) -> TimedRequest:
-    """Return a request that arrives `at` a time in seconds."""
+    """Return a request that arrives at time `at`, in seconds."""
     return TimedRequest(at, name, [1] * num_prompt, num_output, tenant=tenant, service_level=level)
 
 
@@ -83,11 +83,12 @@ class Run:
 
     @property
     def differences(self) -> dict[tuple[str, str], float]:
-        """For each pair of tenants the largest difference of their services over a time in which both were waiting."""
+        """For each pair of tenants the largest difference between their services over a time in which both were
+        waiting."""
         return self._differences.largest
 
     def late(self) -> dict[str, str]:
-        """Return the requests that broke a promise, each with which and by how much."""
+        """Return the requests that broke a promise, each with the promise and by how much it was broken."""
         served, found = self.served, {}
         times = (served.times_to_first_token, served.mean_inter_token_latencies, served.e2e_latencies)
         for request, *took in zip(self.requests, *times, strict=True):

@@ -15,7 +15,7 @@ LEVELS = (ServiceLevel("urgent", ttft=0.1), ServiceLevel("steady", tpot=0.05), S
 
 
 def check_no_idle_step(run: Run, what: str) -> None:
-    """Fail if a step left budget and a seat unused although a request could have had them (memory was plenty)."""
+    """Fail if a step left budget and a seat unused although a request could have had them (memory was sufficient)."""
     if run.idle_steps:
         lab_failure(
             rule="A policy decides which request comes first, not whether the engine works: no step leaves a seat and "

@@ -55,7 +55,7 @@ class LeastSlackFirst(SchedulingPolicy):
         raise NotImplementedError("Phase 13, task 2: keep what is given")
 
     def start_step(self, step: StepView) -> None:
-        """Keep the time. First tokens of the previous step arrived at that time, too."""
+        """Keep the time. First tokens of the previous step also arrived at that time."""
         raise NotImplementedError("Phase 13, task 2: start_step")
 
     def slack(self, request: Request) -> float:

@@ -1,4 +1,4 @@
-"""Graded tests of task 13.1: fair shares for tenants."""
+"""Graded tests for task 13.1: fair shares for tenants."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def flood(tenant: str, shape: str, count: int, seed: int, at: float = 0.0) -> li
 
 
 def bound_of(requests: Sequence[TimedRequest], config: EngineConfig) -> float:
-    """Return 2 U of the paper's theorem: U is the dearest prompt, or a whole batch of the longest requests."""
+    """Return 2 U of the paper's theorem: U is the costliest prompt, or a batch of the longest requests."""
     longest = max(request.num_prompt_tokens + request.num_output_tokens for request in requests)
     most_input = INPUT_WEIGHT * max(request.num_prompt_tokens for request in requests)
     return 2 * max(most_input, OUTPUT_WEIGHT * config.max_num_seqs * longest)

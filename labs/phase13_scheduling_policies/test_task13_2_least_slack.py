@@ -1,4 +1,4 @@
-"""Graded tests of task 13.2: least slack first."""
+"""Graded tests for task 13.2: least slack first."""
 
 import random
 from collections.abc import Sequence

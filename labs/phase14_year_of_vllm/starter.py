@@ -38,7 +38,7 @@ def requests_left(running: Sequence[str], current: str, victims: Collection[str]
 
 
 class PrefillPacer:
-    """Computes parts of prompts in every `interval`-th step only, while other requests decode."""
+    """Computes parts of prompts only in every `interval`-th step, while other requests decode."""
 
     def __init__(self, interval: int) -> None:
         raise NotImplementedError("Phase 14, task 5: set what the pacer remembers")
@@ -57,7 +57,7 @@ def reachable_blocks(
 ) -> list[int]:
     """Return which blocks `first` to `end - 1` of a sliding window's table enter the prefix cache, in order.
 
-    A hit can end before the last prompt token, after `junction` blocks, and after every `interval` tokens; 0 is none
-    of the last two.
+    A hit can end before the last prompt token, after `junction` blocks, and after every `interval` tokens; 0 means that
+    the last two do not apply.
     """
     raise NotImplementedError("Phase 14, task 6: reachable_blocks")

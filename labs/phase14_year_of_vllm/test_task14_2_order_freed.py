@@ -1,4 +1,4 @@
-"""Graded tests of task 14.2: freed blocks in the free queue."""
+"""Graded tests for task 14.2: freed blocks in the free queue."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 14.3: room at admission."""
+"""Graded tests for task 14.3: room at admission."""
 
 from types import ModuleType
 

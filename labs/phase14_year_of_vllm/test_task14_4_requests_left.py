@@ -1,4 +1,4 @@
-"""Graded tests of task 14.4: the loop after a preemption."""
+"""Graded tests for task 14.4: the loop after a preemption."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 14.5: steps with prompts."""
+"""Graded tests for task 14.5: steps with prompts."""
 
 from types import ModuleType
 

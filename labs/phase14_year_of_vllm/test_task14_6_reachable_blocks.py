@@ -1,4 +1,4 @@
-"""Graded tests of task 14.6: blocks of a window that enter the cache."""
+"""Graded tests for task 14.6: blocks of a window that enter the cache."""
 
 from types import ModuleType
 

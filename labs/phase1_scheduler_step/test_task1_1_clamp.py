@@ -1,4 +1,4 @@
-"""Graded tests of task 1.1."""
+"""Graded tests for task 1.1."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 1.3."""
+"""Graded tests for task 1.3."""
 
 from types import ModuleType
 

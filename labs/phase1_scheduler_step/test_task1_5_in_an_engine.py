@@ -1,4 +1,4 @@
-"""Graded tests of task 1.5: the whole phase."""
+"""Graded tests for task 1.5: the whole phase."""
 
 from types import ModuleType
 

@@ -18,7 +18,7 @@ class FreeKVCacheBlockQueue:
     num_free_blocks: int
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
-        # The queue holds the given blocks, in their order.
+        # The queue holds the given blocks, in the given order.
         raise NotImplementedError("Phase 2, task 1: make the free queue")
 
     def append(self, block: KVCacheBlock) -> None:

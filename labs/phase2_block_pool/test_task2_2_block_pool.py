@@ -1,4 +1,4 @@
-"""Graded tests of task 2.2."""
+"""Graded tests for task 2.2."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 2.3."""
+"""Graded tests for task 2.3."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 3.1."""
+"""Graded tests for task 3.1."""
 
 from types import ModuleType
 

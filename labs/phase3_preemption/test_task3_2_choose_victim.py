@@ -1,4 +1,4 @@
-"""Graded tests of task 3.2."""
+"""Graded tests for task 3.2."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 3.3."""
+"""Graded tests for task 3.3."""
 
 from types import ModuleType
 

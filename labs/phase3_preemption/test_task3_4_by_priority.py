@@ -1,4 +1,4 @@
-"""Graded tests of task 3.4: by priority."""
+"""Graded tests for task 3.4: by priority."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 3.4: first come, first served."""
+"""Graded tests for task 3.4: first come, first served."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 4.2."""
+"""Graded tests for task 4.2."""
 
 from types import ModuleType
 

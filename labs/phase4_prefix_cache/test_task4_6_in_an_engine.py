@@ -1,4 +1,4 @@
-"""Graded tests of task 4.6: the whole phase."""
+"""Graded tests for task 4.6: the whole phase."""
 
 from types import ModuleType
 

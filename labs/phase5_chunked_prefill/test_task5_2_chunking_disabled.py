@@ -1,4 +1,4 @@
-"""Graded tests of task 5.2."""
+"""Graded tests for task 5.2."""
 
 from types import ModuleType
 

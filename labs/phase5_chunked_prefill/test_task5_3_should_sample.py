@@ -1,4 +1,4 @@
-"""Graded tests of task 5.3."""
+"""Graded tests for task 5.3."""
 
 from types import ModuleType
 

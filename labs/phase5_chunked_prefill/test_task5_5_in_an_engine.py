@@ -1,4 +1,4 @@
-"""Graded tests of task 5.5: the whole phase."""
+"""Graded tests for task 5.5: the whole phase."""
 
 from types import ModuleType
 

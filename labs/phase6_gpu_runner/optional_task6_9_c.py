@@ -2,7 +2,7 @@
 
 LAB_IMPL=starter pytest labs/phase6_gpu_runner/optional_task6_9_c.py
 
-Your function runs in a separate process, so a read outside its arrays ends that process, not the tests.
+Your function runs in a separate process, so a read outside its arrays kills that process, not the tests.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Graded tests of task 6.1."""
+"""Graded tests for task 6.1."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 6.2."""
+"""Graded tests for task 6.2."""
 
 from types import ModuleType
 

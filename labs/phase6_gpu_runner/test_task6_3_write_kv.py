@@ -1,4 +1,4 @@
-"""Graded tests of task 6.3."""
+"""Graded tests for task 6.3."""
 
 import random
 from types import ModuleType

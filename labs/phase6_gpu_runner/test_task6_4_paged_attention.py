@@ -1,4 +1,4 @@
-"""Graded tests of task 6.4."""
+"""Graded tests for task 6.4."""
 
 import math
 from dataclasses import MISSING, fields
@@ -66,7 +66,7 @@ def test_query_heads_share_kv_heads(phase6: ModuleType, num_kv_heads: int, group
 @pytest.mark.parametrize("n", [1, 3], ids=["decode", "chunk"])
 @pytest.mark.parametrize(("num_kv_heads", "group"), [(2, 2), (2, 4), (3, 2), (2, 7)])
 def test_each_head_attends_with_its_own_query(phase6: ModuleType, n: int, num_kv_heads: int, group: int) -> None:
-    # Query head h scores high with the token at position h alone; V is 10 times that position plus the K/V head.
+    # Query head h scores high only with the token at position h; V is 10 times that position plus the K/V head.
     num_heads = num_kv_heads * group
     batch = [row_of("A", num_heads, n, [2, 1])]
     flat = naive_flat_batch(batch, 16)

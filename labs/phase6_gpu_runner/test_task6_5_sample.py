@@ -1,4 +1,4 @@
-"""Graded tests of task 6.5: temperature, top_k, top_p and the walk."""
+"""Graded tests for task 6.5: temperature, top_k, top_p and the walk."""
 
 import math
 from types import ModuleType
@@ -157,7 +157,7 @@ def test_rows_have_their_own_settings_and_no_row_gives_no_token(phase6: ModuleTy
     "params", [{}, {"temperature": 0.5}, {"temperature": 1.0, "top_k": 3}, {"temperature": 2.0, "top_p": 0.9}]
 )
 def test_a_forbidden_token_never_comes(phase6: ModuleType, params: dict[str, float]) -> None:
-    # min_tokens sets the logits of end tokens to -inf; of three equal tokens two are left, or one.
+    # min_tokens sets the logits of end tokens to -inf, so other tokens remain: two with equal logits, or one.
     draws, settings = [0.0, 0.4, 0.6, 0.99], SamplingParams(**params)  # type: ignore[arg-type]
     for logits, allowed in (
         ([-math.inf, 3.0, 3.0, -math.inf], {1, 2}),

@@ -1,4 +1,4 @@
-"""Graded tests of task 6.5: dtypes, devices, rounding, large vocabularies and random rows."""
+"""Graded tests for task 6.5: dtypes, devices, rounding, large vocabularies and random rows."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Graded tests of task 6.6."""
+"""Graded tests for task 6.6."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 6.7: the whole phase."""
+"""Graded tests for task 6.7: the whole phase."""
 
 from types import ModuleType
 

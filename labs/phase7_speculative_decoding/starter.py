@@ -40,7 +40,7 @@ class SpeculativeScheduling:
         raise NotImplementedError("Phase 7, task 3: num_lookahead_tokens")
 
     def usable_hit_blocks(self, hit_blocks: list[int]) -> list[int]:
-        """Return the hit blocks that the drafter can use too: not the last, if it has a KV cache."""
+        """Return the hit blocks that the drafter can also use: not the last one, if it has a KV cache."""
         raise NotImplementedError("Phase 7, task 3: usable_hit_blocks")
 
     def schedule_drafts(self, request: Request) -> list[int]:

@@ -1,4 +1,4 @@
-"""Graded tests of task 7.2."""
+"""Graded tests for task 7.2."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 7.3."""
+"""Graded tests for task 7.3."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 7.5."""
+"""Graded tests for task 7.5."""
 
 from types import ModuleType
 

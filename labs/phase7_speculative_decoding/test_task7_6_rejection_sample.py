@@ -1,4 +1,4 @@
-"""Graded tests of task 7.6: single calls."""
+"""Graded tests for task 7.6: single calls."""
 
 import random
 from itertools import product

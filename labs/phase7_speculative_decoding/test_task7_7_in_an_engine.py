@@ -1,4 +1,4 @@
-"""Graded tests of task 7.7: the whole phase."""
+"""Graded tests for task 7.7: the whole phase."""
 
 from types import ModuleType
 

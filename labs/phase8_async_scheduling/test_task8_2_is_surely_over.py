@@ -1,4 +1,4 @@
-"""Graded tests of task 8.2."""
+"""Graded tests for task 8.2."""
 
 from types import ModuleType
 

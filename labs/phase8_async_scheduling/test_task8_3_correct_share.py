@@ -1,4 +1,4 @@
-"""Graded tests of task 8.3."""
+"""Graded tests for task 8.3."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 8.4: the whole phase."""
+"""Graded tests for task 8.4: the whole phase."""
 
 from types import ModuleType
 

@@ -72,7 +72,7 @@ class RegexGrammar:
         raise NotImplementedError("Phase 9, task 5: accept_tokens")
 
     def validate_tokens(self, tokens: Sequence[int]) -> list[int]:
-        """Return the longest beginning of `tokens` that could be accepted, but accept nothing."""
+        """Return the longest prefix of `tokens` that could be accepted, but accept nothing."""
         raise NotImplementedError("Phase 9, task 5: validate_tokens")
 
     def rollback(self, num_tokens: int) -> None:

@@ -1,4 +1,4 @@
-"""Graded tests of task 9.1: one step of a regex."""
+"""Graded tests for task 9.1: one step of a regex."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 9.2: the DFA of a regex."""
+"""Graded tests for task 9.2: the DFA of a regex."""
 
 from types import ModuleType
 

@@ -1,4 +1,4 @@
-"""Graded tests of task 9.3: the tokens that a DFA allows."""
+"""Graded tests for task 9.3: the tokens that a DFA allows."""
 
 from types import ModuleType
 

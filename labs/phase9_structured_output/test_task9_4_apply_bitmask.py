@@ -1,4 +1,4 @@
-"""Graded tests of task 9.4: the bitmask over the rows of logits."""
+"""Graded tests for task 9.4: the bitmask over the rows of logits."""
 
 from types import ModuleType
 

@@ -43,7 +43,7 @@ def solutions_exist() -> bool:
 
 
 def labs_exist() -> bool:
-    """Return whether the course's labs can be imported; an engine that was installed alone has none."""
+    """Return whether the course's labs can be imported; an engine that was installed without them has none."""
     try:
         return find_spec("labs.phase1_scheduler_step") is not None
     except ModuleNotFoundError:  # no `labs`, or a module of this name from a different project

@@ -1,6 +1,7 @@
 """`python -m mini_vllm.assembly.prefill_process PORT` computes prompts for a decode engine and sends their blocks.
 
-The parent process sends the config, lineup and model pickled through standard input. This process ends with its parent.
+The parent process sends the config, lineup and model pickled through standard input. This process exits with its
+parent.
 """
 
 import os
@@ -17,7 +18,7 @@ from mini_vllm.sampling_params import SamplingParams
 
 
 def main(port: int) -> None:
-    """Serve until the decode engine's process has ended."""
+    """Serve until the decode engine's process has exited."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the decode engine decides
     config, lineup, model = pickle.load(sys.stdin.buffer)
     Thread(target=end_with_parent, daemon=True).start()

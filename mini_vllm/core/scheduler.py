@@ -191,7 +191,7 @@ class Scheduler:
 
         The tokens go, and the requests that ended with them are unfinished again, in order of arrival.
         """
-        self._to_roll_back = None  # a batch that failed a check cannot say what to undo
+        self._to_roll_back = None  # a batch that failed a check cannot be trusted to say what to undo
         if not self._before_update:
             return
         self._drop_new_tokens(self._before_update)

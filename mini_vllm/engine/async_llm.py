@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncLLM:
-    """Serves asyncio tasks on any number of loops. One thread owns the engine; `shutdown` ends that thread.
+    """Serves asyncio tasks on any number of loops. One thread owns the engine; `shutdown` stops that thread.
 
     If `engine` is an engine, the thread is in this process. If it is a function that opens an engine, the engine gets a
     separate process, so that the readers' Python never delays a step. That function, and those passed to `call` and
@@ -108,7 +108,7 @@ class AsyncLLM:
                 adapter_id=adapter_id,
             )
             adding = self.call(add)
-            # Adding waits for the end of a step, which may take long too.
+            # Adding waits for the end of a step, which may also take long.
             try:
                 await asyncio.wait_for(adding, timeout)
             except TimeoutError:

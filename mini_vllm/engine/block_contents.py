@@ -28,7 +28,7 @@ class Progress:
 class ContentsChecker(StepObserver):
     """Raises `InvariantError` if a batch would read a block that holds other tokens, or leave out or repeat a token.
 
-    Contents follow from the batches alone, not from what the scheduler's parts say about them. With a connector a block
+    Contents follow only from the batches, not from what the scheduler's parts say about them. With a connector a block
     may be filled from outside, so the hits of an admission are trusted.
     """
 

@@ -47,7 +47,7 @@ class EngineProcess:
     """Starts a process with an `EngineThread` and offers the same methods. Functions passed to them must be picklable.
 
     `deliver`, `on_death` and `notify` are called on a thread of this process. Raises the errors of `open_engine`, and
-    `EngineDeadError` if the process ends before the engine is open.
+    `EngineDeadError` if the process exits before the engine is open.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class EngineProcess:
         arguments = open_engine, watch, theirs, *self._clocks
         self._process = spawn.Process(target=run_engine, args=arguments, name="mini-vllm-engine", daemon=True)
         self._process.start()
-        # The process ends when this end of the pipe closes, but `multiprocessing` would wait for it before that.
+        # The process exits when this end of the pipe closes, but `multiprocessing` would wait for it before that.
         atexit.register(self.abandon)
         theirs.close()
         # Callers are on several threads. Reading results must not need the lock for sending: sending blocks while the
@@ -118,7 +118,7 @@ class EngineProcess:
         self._send_unless_ended(SetPaused(False))
 
     def end(self) -> None:
-        """Let the process end after the calls made so far."""
+        """Let the process exit after the calls made so far."""
         self._send_unless_ended(EndProcess())
 
     def abandon(self) -> None:
@@ -128,7 +128,7 @@ class EngineProcess:
     def give_up(self, reason: str) -> None:
         """Fail readers and callers with `reason`, let the process write its stack to standard error, then kill it."""
         self._note_death(EngineDeadError(reason))
-        with suppress(AttributeError, OSError):  # on Windows, or if the process has ended
+        with suppress(AttributeError, OSError):  # on Windows, or if the process has exited
             os.kill(self._process.pid or 0, signal.SIGUSR1)
             time.sleep(SECONDS_TO_TRACE)
         self.abandon()
@@ -156,12 +156,12 @@ class EngineProcess:
                 raise ShuttingDownError("the engine has shut down")
             self._is_ending = isinstance(message, EndProcess)
             self._pending[call_id] = future
-        with self._sending, suppress(OSError):  # if the process has ended, `_read` fails all pending calls
+        with self._sending, suppress(OSError):  # if the process has exited, `_read` fails all pending calls
             self._connection.send_bytes(content)
         return future
 
     def _send_unless_ended(self, message: EngineMessage) -> None:
-        """Send a message; ignore it if the engine has ended, because it would have no effect."""
+        """Send a message; ignore it if the engine has stopped, because it would have no effect."""
         with suppress(ShuttingDownError, EngineDeadError):
             self._send(message)
 
@@ -190,7 +190,7 @@ class EngineProcess:
                 self.give_up(f"the engine's process has not answered for {num_silent} seconds; the log shows its stack")
 
     def _join_process(self) -> None:
-        """Wait for the process, which ends after it closes its pipe; kill it after `SECONDS_TO_EXIT`."""
+        """Wait for the process, which exits after it closes its pipe; kill it after `SECONDS_TO_EXIT`."""
         self._process.join(SECONDS_TO_EXIT)
         self.abandon()
         self._process.join()
@@ -244,4 +244,4 @@ class EngineProcess:
 
     def _death_error(self) -> EngineDeadError:
         code = self._process.exitcode
-        return EngineDeadError(f"the engine's process has ended{'' if code is None else f' with code {code}'}")
+        return EngineDeadError(f"the engine's process has exited{'' if code is None else f' with code {code}'}")

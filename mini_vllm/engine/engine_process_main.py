@@ -62,7 +62,7 @@ def run_engine(
 
 
 def lead_group() -> None:
-    """Lead a process group, so that processes started by a learner's code end with this one. Refuse forks."""
+    """Lead a process group, so that processes started by a learner's code exit with this one. Refuse forks."""
     sys.addaudithook(refuse_fork)
     if sys.platform != "win32":
         os.setsid()
@@ -74,7 +74,7 @@ def refuse_fork(event: str, _: object) -> None:
 
 
 def end_with_parent(beat: StepClock) -> None:
-    """End this process when its parent has ended, even while a model is loading or a step is running."""
+    """Exit this process when its parent has exited, even while a model is loading or a step is running."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     if sys.platform == "linux":

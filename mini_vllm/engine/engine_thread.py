@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 class EngineThread:
     """Owns an engine and calls `deliver` on this thread with the outputs of every step.
 
-    A step that raises ends its requests. If ending a request raises twice in a row, the thread ends and calls
+    A step that raises ends its requests. If ending a request raises twice in a row, the thread stops and calls
     `on_death` last.
     """
 
@@ -64,7 +64,7 @@ class EngineThread:
     def call(self, function: Callable[[LLMEngine], Result]) -> Future[Result]:
         """Call `function` with the engine between two steps.
 
-        Raises `ShuttingDownError` once the thread is ending, `EngineDeadError` if an error has ended it.
+        Raises `ShuttingDownError` once the thread is stopping, `EngineDeadError` if an error has stopped it.
         """
         future: Future[Result] = Future()
 
@@ -125,7 +125,7 @@ class EngineThread:
         self._interrupt_wait()
 
     def join(self) -> None:
-        """Wait until the thread has ended."""
+        """Wait until the thread has stopped."""
         self._thread.join()
 
     def abandon(self) -> None:

@@ -38,7 +38,7 @@ class ShuttingDownError(RuntimeError):
 
 
 class EngineDeadError(RuntimeError):
-    """The engine's thread or process has ended."""
+    """The engine's thread or process has stopped."""
 
 
 class RequestIdInUseError(ValueError):

@@ -71,11 +71,11 @@ class TokensInFlight:
         if not scheduled.draft_token_ids and not num_rejected:
             return scheduled
         corrected = self.correct_share(scheduled, num_rejected, scheduled.request.spec_token_ids)
-        return replace(corrected, block_tables=scheduled.block_tables)  # phase 8 handles one table only
+        return replace(corrected, block_tables=scheduled.block_tables)  # phase 8 handles only one table
 
 
 class RunnerThread:
-    """Computes steps in order on one thread, which ends with this object."""
+    """Computes steps in order on one thread, which stops with this object."""
 
     def __init__(self, correct_share: CorrectShare) -> None:
         sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))

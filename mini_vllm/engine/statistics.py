@@ -59,7 +59,7 @@ CACHE_SETTINGS = (
     "block_size enable_prefix_caching gpu_memory_utilization kv_cache_memory_bytes num_gpu_blocks"
 ).split()
 WARN_EVERY = 50  # preemptions, as in vLLM V0
-NUM_RECENT = 1_000  # requests of a logged hit rate, as in vLLM
+NUM_RECENT = 1_000  # number of requests that a logged hit rate covers, as in vLLM
 # The text is from vLLM's page on optimisation; V1 itself only counts preemptions.
 PREEMPTED = (
     "Sequence group %s is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. This "

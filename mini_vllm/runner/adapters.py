@@ -173,7 +173,7 @@ def stacked(
 ) -> tuple[Tensor, Tensor]:
     """Stack all adapters' A [N, modules * r, in] and B [N, out, modules * r] for one product.
 
-    Each module has separate rows of A, which B maps to that module's outputs only. r is the largest rank; smaller ranks
+    Each module has separate rows of A, which B maps only to that module's outputs. r is the largest rank; smaller ranks
     are padded with 0. B includes the product's factor.
     """
     rank = max(rank for adapter in adapters for rank in adapter.ranks.values())

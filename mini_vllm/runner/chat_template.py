@@ -34,7 +34,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], tools: Sequence[Too
             raise ValueError(f"message {number} must have a role and a content, both strings, got {message!r:.200}")
     if has_template(tokenizer) and not tokenizer.chat_template:
         raise ValueError(NO_TEMPLATE)
-    reasons: list[tuple[bool, str]] = []  # whether the template expects this form, and the fault
+    reasons: list[tuple[bool, str]] = []  # whether the template expects this form, and the error it makes
     for form in FORMS:
         try:
             lost = _lost(tokenizer, messages, form, tools)

@@ -45,7 +45,7 @@ class KernelSizes:
 
 @dataclass(frozen=True, slots=True)
 class CFile:
-    """A C file as read when the engine was built; later edits affect new engines only. `is_ours`: not a learner's."""
+    """A C file as read when the engine was built; later edits affect only new engines. `is_ours`: not a learner's."""
 
     name: str
     code: str

@@ -106,7 +106,7 @@ def _refuse_code(folder: Path, config: dict[str, Any]) -> None:
         )
     if kind is None:
         raise ValueError(f"{file} has no model_type")
-    raise ValueError(f"{file} has model_type {kind!r}, which transformers {version} does not have; a newer version may")
+    raise ValueError(f"{file} has model_type {kind!r}, which transformers {version} does not know; a newer version may")
 
 
 def _refuse_tasks(folder: Path, config: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
         require_content(file)
         for name, tensor in _read_any_header(file).items():
             if name in found:
-                raise ValueError(f"{file} holds {name}, which is in {found[name].file.name}, too")
+                raise ValueError(f"{file} holds {name}, which is also in {found[name].file.name}")
             found[name] = tensor
     return found
 

@@ -59,8 +59,8 @@ class BackendSettings:
     max_num_seqs: int = 64
     lineup: str = "solution"
     num_served: int | None = None  # a slow backend serves only the first few requests; None: all
-    max_model_len: int | None = None  # maximum tokens of a request, for mini-vLLM only; None: the model's limit
-    async_scheduling: bool = False  # for mini-vLLM only
+    max_model_len: int | None = None  # maximum tokens of a request, only for mini-vLLM; None: the model's limit
+    async_scheduling: bool = False  # only for mini-vLLM
     spin_count: int | None = None  # how often libgomp's waiting threads look; None: the backend chooses
 
     def for_whole_prompts(self, longest: int) -> "BackendSettings":

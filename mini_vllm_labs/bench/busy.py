@@ -1,4 +1,4 @@
-"""Measures decoding beside busy processes: our choice of threads, fixed choices, and peers."""
+"""Measures decoding next to busy processes: our choice of threads, fixed choices, and peers."""
 
 import os
 import random
@@ -68,7 +68,8 @@ def busy_processes(count: int) -> Iterator[None]:
 
 
 def busy_cases(plan: BusyPlan, folder: Path, facts: dict[str, Any], report: ProgressReport) -> Iterator[Case]:
-    """Yield a case for each combination. Raises `PeerError` if a side of ours fails; `facts` get missing peers."""
+    """Yield a case for each combination. Raises `PeerError` if one of our sides fails; `facts` get missing
+    peers."""
     found = {name: why_missing(name) for name in plan.peers}
     facts["missing"] = {name: reason for name, reason in found.items() if reason}
     peers = [name for name in plan.peers if not found[name]]

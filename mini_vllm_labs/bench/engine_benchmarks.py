@@ -32,7 +32,7 @@ IN_TURN, OVERLAPPED, BETWEEN = "in turn", "overlapped", "not in the pass"
 GREEDY, MASKS = "greedy", "masks"
 AT_A_TEMPERATURE = {
     "temperature 0.8": {"temperature": 0.8},
-    "0.8 with two cuts": {"temperature": 0.8, "top_k": 50, "top_p": 0.9},
+    "temperature 0.8 with two cuts": {"temperature": 0.8, "top_k": 50, "top_p": 0.9},
 }
 NUM_TOKENS = {EMBEDDED: 96, LARGER: 16, WIDE: 8}  # a step of the larger ones takes far longer
 QUICK = {"batch_sizes": (1, 4), "models": (EMBEDDED,)}
@@ -180,7 +180,7 @@ BENCHMARKS = {
     "async": EngineBenchmark(
         {IN_TURN: EngineSetting(), OVERLAPPED: EngineSetting({"async_scheduling": True})},
         IN_TURN,
-        {"32 tokens in": batch},
+        {"32 input tokens": batch},
         gaps,
         QUICK,
         models=(EMBEDDED, LARGER),
@@ -195,7 +195,7 @@ BENCHMARKS = {
             },
         },
         GREEDY,
-        {"32 tokens in": batch},
+        {"32 input tokens": batch},
         masks,
         QUICK,
         models=(EMBEDDED, LARGER, WIDE),

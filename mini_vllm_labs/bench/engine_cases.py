@@ -48,7 +48,7 @@ class EngineSetting:
 
 
 class EngineSide:
-    """An engine that serves rounds. Mask seconds and draft statistics cover the last round only."""
+    """An engine that serves rounds. Mask seconds and draft statistics cover only the last round."""
 
     def __init__(self, config: EngineConfig, lineup: Lineup, model: str | None) -> None:
         self.backend = MiniVllmBackend(build_engine(config, lineup, model))

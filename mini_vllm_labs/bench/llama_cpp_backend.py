@@ -134,7 +134,7 @@ class LlamaCpp:
         batch, rows = self.batch, dict[int, int]()
         batch.n_tokens = 0
         for seq, slot in sorted(slots.items(), key=lambda one: (len(one[1].waiting), one[0])):
-            # In order of slots, because llama.cpp computes each slot alone if they are out of order.
+            # In order of slots, because llama.cpp computes each slot separately if they are out of order.
             taken = slot.waiting[: self.budget - batch.n_tokens]
             del slot.waiting[: len(taken)]
             for token in taken:

@@ -1,4 +1,4 @@
-"""Provides the models of the benchmarks as directories that every backend can load.
+"""Provides the benchmark models as directories that every backend can load.
 
 Functions import torch themselves, because the client of a server must stay light.
 """
@@ -105,7 +105,7 @@ def model_size(directory: str | Path) -> ModelSize:
     from mini_vllm.runner.model_folder import open_config
 
     config = open_config(Path(directory))[1]
-    with torch.device("meta"):  # shapes only: weights take no memory
+    with torch.device("meta"):  # only shapes: weights take no memory
         model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     linear = {name: m.weight.numel() for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     head = linear.pop("lm_head", 0)

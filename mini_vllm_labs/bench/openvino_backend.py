@@ -63,7 +63,7 @@ class OpenVino:
     """Continuous batching with paged attention and a prefix cache, driven step by step."""
 
     def __init__(self, settings: BackendSettings) -> None:
-        self._folder = TemporaryDirectory()  # removed when the process ends
+        self._folder = TemporaryDirectory()  # removed when the process exits
         self.pipeline = open_pipeline(settings, self._folder.name)
         self.facts: dict[str, Any] = {"precision": PRECISIONS[settings.dtype], "version": version("openvino-genai")}
         self._ids = count()  # ids continue from one round to the next

@@ -70,7 +70,7 @@ class JsonLines:
         )
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the messages until the process ends. Raises `PeerError` if it fails."""
+        """Yield the messages until the process exits. Raises `PeerError` if it fails."""
         assert self._process.stdout is not None
         yield from map(json.loads, self._process.stdout)
         if self._process.wait() != 0:

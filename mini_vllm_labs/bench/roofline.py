@@ -26,7 +26,7 @@ LARGE_BATCH = 32  # in smaller batches overhead hides the cost of the products
 
 @dataclass(frozen=True, slots=True)
 class MachineRates:
-    """The machine's best rates, with the threads of the benchmark."""
+    """The machine's best rates, with the benchmark's number of threads."""
 
     bytes_per_second: float
     flops_per_second: float

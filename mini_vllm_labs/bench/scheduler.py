@@ -57,7 +57,7 @@ def scheduler_cases(lineup: Lineup, report: ProgressReport = unreported) -> Iter
         yield case(f"A decode, {NUM_RUNNING} running, by the blocks of the pool", pools, report)
         yield queue_case(maker, report)
     if looking_up := look_ups(lineup):
-        yield case(f"A prefix look-up of {LOOKED_UP_TOKENS:,} cached tokens", looking_up, report)
+        yield case(f"A prefix lookup of {LOOKED_UP_TOKENS:,} cached tokens", looking_up, report)
     gc.unfreeze()
 
 
@@ -132,7 +132,7 @@ def look_up(lineup: Lineup, windows: Sequence[int | None]) -> Callable[[int], Me
     take_step(ours(lineup), scheduler)
     asking = Request("asking", prompt, params)
     if len(scheduler.kv.get_computed_blocks(asking)) != (LOOKED_UP_TOKENS - 1) // BLOCK_SIZE:
-        raise RuntimeError(f"a look-up of {LOOKED_UP_TOKENS:,} cached tokens did not find all their blocks")
+        raise RuntimeError(f"a lookup of {LOOKED_UP_TOKENS:,} cached tokens did not find all their blocks")
 
     def measured(number: int) -> Measured:
         start = clock()

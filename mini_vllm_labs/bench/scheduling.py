@@ -71,7 +71,7 @@ def beside(makers: Mapping[str, Maker], num_rounds: int, num_admissions: int) ->
         rounds = in_turns({name: one.round for name, one in made.items()}, num_rounds)
         free = [one.maker.num_free_blocks(one.scheduler) for one in made.values()]
         if len(set(free)) > 1:
-            raise RuntimeError(f"ours has {free[0]} free blocks after the same steps, {base} {free[1]}")
+            raise RuntimeError(f"our pool has {free[0]} free blocks after the same steps, {base} {free[1]}")
         yield Case.of(title, "us", base, rounds)
     found = admissions(makers, num_admissions, num_rounds)
     for part in ("arrival", "admission"):

@@ -1,7 +1,7 @@
 """Compares our scheduler with the stock one of a vLLM release in one process, in turns.
 
 `python -m mini_vllm_labs.bench.vllm_scheduler LINEUP ROUNDS ADMISSIONS` runs in an environment with vLLM and writes a
-JSON line per comparison. vLLM's scheduler runs unmodified, ours by the rules of the same release.
+JSON line per comparison. vLLM's scheduler runs unmodified, our scheduler under the rules of the same release.
 """
 
 import inspect

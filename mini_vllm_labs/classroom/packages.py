@@ -19,7 +19,7 @@ def top_level(checkout: Path = CHECKOUT) -> tuple[str, ...]:
 
 
 def all_packages(checkout: Path = CHECKOUT) -> tuple[str, ...]:
-    """Return every package: those of the top level, of the course its parts, such as `mini_vllm_labs.cli`."""
+    """Return every package: those of the top level, and of the course its parts, such as `mini_vllm_labs.cli`."""
     (order,) = (one for one in settings(checkout)["importlinter"]["contracts"] if one.get("id") == "layers")
     layers = [name.strip() for layer in order["layers"] for name in layer.split(":")]
     return (*(name for name in top_level(checkout) if name != COURSE and name not in layers), *layers)

@@ -84,7 +84,7 @@ def chat(
 
 
 class Conversation:
-    """A conversation and its forks, one of which goes on; and the questions of all."""
+    """A conversation and its forks, one of which continues; and the questions of all of them."""
 
     def __init__(
         self, llm: LLM, console: Console, params: SamplingParams, *, show: bool, session: Session | None = None

@@ -1,7 +1,7 @@
 """`mini-vllm hint`: the next step of a task's hint, one at a time; `approaches`: other ways, once a task is done.
 
-The hints lie in `hints.rot13` beside a handout, each letter turned by 13 places, so that to read a handout
-or to search its folder shows no recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` turns a file either way.
+The hints are in `hints.rot13` next to a handout, each letter rotated by 13 places, so that reading a handout or
+searching its folder reveals no recipe by accident. `tr A-Za-z N-ZA-Mn-za-m` turns a file either way.
 """
 
 import codecs

@@ -26,8 +26,8 @@ def play(
 ) -> None:
     """Ten incidents in simulated time: which knob would you turn?
 
-    Every knob is turned and the run compared, on your scheduler: the best run has 10 points, one that improves nothing
-    has 0. Type a knob's number; /quit ends the game.
+    Every knob is turned and the run compared, on your scheduler: the best run has 10 points, a run that improves
+    nothing has 0 points. Type a knob's number; /quit ends the game.
     """
     console = make_console()
     team = replace(lineup_to_run(lineup, console), runner="absent")

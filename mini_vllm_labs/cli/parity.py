@@ -83,7 +83,7 @@ def require_scheduling_phases(lineup: Lineup) -> None:
 
 def load(path: Path) -> list[Scenario]:
     """Read a whole trace file; exit with 2 if it is not one."""
-    gc.disable()  # it would walk through hundreds of megabytes again and again, for most of the time
+    gc.disable()  # the collector would walk through hundreds of megabytes again and again, most of the time
     try:
         scenarios = list(read_scenarios(path))
         for scenario in scenarios:
@@ -102,7 +102,7 @@ def load(path: Path) -> list[Scenario]:
 
 
 def show_failures(console: Console, failures: list[ParityVerdict], num_compared: int) -> None:
-    """Print the first differences in full and count the rest; print one exception in one place once."""
+    """Print the first differences in full and count the rest; print an exception raised at one place only once."""
     differing = [verdict for verdict in failures if verdict.cause is None]
     raised: dict[tuple[str, str], list[ParityVerdict]] = {}
     for verdict in failures:

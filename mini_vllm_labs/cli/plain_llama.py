@@ -1,4 +1,5 @@
-"""Plain Llamas by their JSON files and headers alone: `info` shows them without importing torch or transformers.
+"""Plain Llamas, recognised only by their JSON files and headers: `info` shows them without importing torch or
+transformers.
 
 Plain means: an architecture that the engine computes itself, no setting that is not listed here, and every tensor with
 its own name and shape. Anything else, and any doubt, is left to transformers, which takes four seconds to import.
@@ -45,7 +46,7 @@ def read_plain_llama(name: str) -> ModelFacts | None:
         if {tensor: one.shape for tensor, one in stored.items()} != dict(_tensors(config)):
             return None
         return _facts(folder, config, generation, stored)
-    except Exception:  # damaged files: the words of a refusal are those of a load
+    except Exception:  # damaged files: refused with the same words as by a load
         return None
 
 

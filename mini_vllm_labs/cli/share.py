@@ -52,7 +52,7 @@ def share(
 
 
 def write_page(file: Path, content: bytes, *, overwrite: bool = False) -> None:
-    """Write a page; a file that is there is kept, or replaced as a whole. Raises `FileExistsError`."""
+    """Write a page; an existing file is kept, or replaced as a whole. Raises `FileExistsError`."""
     if not overwrite:
         with file.open("xb") as new:
             new.write(content)

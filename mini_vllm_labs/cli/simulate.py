@@ -118,7 +118,7 @@ def run_all(experiments: list[Experiment], lineup: Lineup, slo: Slo) -> list[Sim
         for experiment in experiments:
             on_progress = partial(_report_finished, report, num_before, total)
             started = time.perf_counter()
-            gc.freeze()  # what is there now need not be searched for garbage meanwhile
+            gc.freeze()  # what exists now need not be searched for garbage meanwhile
             try:
                 summary = summarize(experiment.run(lineup, on_progress), slo)
             finally:

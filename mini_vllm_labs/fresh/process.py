@@ -139,7 +139,7 @@ class ReadyProcess:
     """Provides a process that is already running, and starts the next one at once.
 
     Each process serves one call. A waiting process is discarded if a file of the course was saved after it started;
-    starters are loaded by the call itself. The waiting process ends with this object and with the kernel.
+    starters are loaded by the call itself. The waiting process exits with this object and with the kernel.
     """
 
     def __init__(self, start: Callable[[], WorkerProcess]) -> None:

@@ -1,4 +1,4 @@
-"""Checks of whole engines with the learner's phases, on seeded workloads.
+"""Checks whole engines with the learner's phases, on seeded workloads.
 
 `python -m mini_vllm_labs.grading.engine_checks` runs one check in a worker that `grader.py` starts.
 """

@@ -184,7 +184,7 @@ def finish(run: TestRun, result: TestResult) -> None:
 
 
 def charge_silent(run: TestRun) -> None:
-    """Fail the test whose process ended normally without a result, because the code under test ended it."""
+    """Fail the test whose process exited normally without a result, because the code under test exited."""
     if run.running is not None:
         finish(run, TestResult(run.running, "crashed", "Your code ended the whole process."))
 

@@ -83,7 +83,7 @@ def send_event(channel: Channel, event: Event) -> None:
 
 
 def receive_events(worker: WorkerProcess, silence: float, deadline: float, stop: threading.Event) -> Iterator[Event]:
-    """Yield events up to `End`, or until the worker ends, is silent for `silence` seconds, or is late.
+    """Yield events up to `End`, or until the worker exits, is silent for `silence` seconds, or is late.
 
     Lines that are not messages are ignored and cost the learner nothing. Raises `StoppedError`.
     """
@@ -121,7 +121,7 @@ class GradingWorker(WorkerProcess):
         self._trace = self.folder / "trace.txt"
 
     def give(self, order: dict[str, Any]) -> None:
-        with contextlib.suppress(ChannelError):  # a worker that has ended: `receive` raises, `output` shows why
+        with contextlib.suppress(ChannelError):  # a worker that has exited: `receive` raises, `output` shows why
             self.send(order | {"trace": str(self._trace)})
 
     @property

@@ -35,7 +35,7 @@ class LearnerScheduler(SchedulerInterface):
 
     The lineup decides which requests run, wait or are preempted, each request's tokens and blocks in a step, the prefix
     cache hits, and when a request ends. Incoming requests, messages to workers and outputs are vLLM's. Each vLLM
-    request has a twin of ours.
+    request has a twin in our engine.
 
     After every step the invariants of our engine are checked, unless `LAB_CHECKS=0`. A request that the lineup cannot
     serve (images, grammars, adapters, embeddings) ends with an error message and does not affect the others. Raises
@@ -48,7 +48,7 @@ class LearnerScheduler(SchedulerInterface):
         config = engine_config(vllm_config, kv_cache_config, block_size)
         lineup = replace(lineup_from_env(), runner="absent")
         if lineup.kv_cache == "absent":
-            raise ValueError(f"LAB_IMPL={lineup}: phase 2 must not be absent, as vLLM's memory comes in blocks")
+            raise ValueError(f"LAB_IMPL={lineup}: phase 2 must not be absent, because vLLM's memory comes in blocks")
         logger.info("Scheduler: %s", describe(lineup))
         self.lineup, self.policy, self.log_stats = lineup, config.policy, log_stats
         self.scheduler = build_scheduler(config, lineup)

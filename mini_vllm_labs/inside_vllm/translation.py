@@ -1,4 +1,4 @@
-"""Translates vLLM's settings and requests into ours, and refuses unsupported ones with a message."""
+"""Translates vLLM's settings and requests into those of our engine, and refuses unsupported ones with a message."""
 
 from typing import Any
 

@@ -80,8 +80,8 @@ def start(folder: Path, edition: Mapping[str, bytes]) -> Changes:
 def update(folder: Path, edition: Mapping[str, bytes]) -> Changes:
     """Update a folder's handouts, tests and helpers. Raises `FolderError` if it is not a course folder.
 
-    Starters and files that the learner changed stay as they are; a newer version of ours is written next to them as
-    FILE.new.
+    Starters and files that the learner changed stay as they are; a newer version from the course is written next to
+    them as FILE.new.
     """
     if not is_course(folder):
         raise FolderError(f"{folder} is not a folder of the course: mini-vllm start {folder} makes one")
@@ -121,7 +121,8 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def bring(folder: Path, edition: Mapping[str, bytes], before: Ours) -> Changes:
-    """Write missing files and outdated ones of ours. If killed at any moment, repeating the call finishes it."""
+    """Write missing files, and update the course's outdated files. If killed at any moment, repeating the call finishes
+    it."""
     now = {path: digest(content) for path, content in edition.items()}
     both = {path: [*before.get(path, []), *([now[path]] if path in now else [])] for path in {*before, *now}}
     changes = Changes()
@@ -146,7 +147,7 @@ def remove_empty_folders(top: Path, folder: Path) -> None:
 
 
 def bring_file(folder: Path, path: str, content: bytes, before: list[str], changes: Changes) -> None:
-    """Write one file, or FILE.new next to the learner's if ours has changed since it was handed out."""
+    """Write one file, or FILE.new next to the learner's if the course's version has changed since it was handed out."""
     target = folder / path
     if not os.path.lexists(target):
         write_whole(target, content)

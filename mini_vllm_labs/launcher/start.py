@@ -46,9 +46,9 @@ def run() -> None:
     if not (folder / COMMANDS).is_file():
         if (folder / COMMANDS_OF_0_2).is_file():
             raise FolderError(
-                f"{folder} is of an older release. To bring it up to date: mini-vllm start {folder} --update"
+                f"{folder} is from an older release. To bring it up to date: mini-vllm start {folder} --update"
             )
-        raise FolderError(f"{folder} is unfinished: mini-vllm start {folder} goes on with it")
+        raise FolderError(f"{folder} is unfinished: mini-vllm start {folder} continues it")
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), path]))
     command = [sys.executable, "-P", "-m", "mini_vllm_labs.cli", *sys.argv[1:]]

@@ -108,7 +108,7 @@ class Recall:
             raise ValueError(f"{self.path} cannot be read: {error}. {kept}") from error
 
     def write(self, memory: Memory) -> None:
-        part = self.path.with_suffix(".part")  # if the process ends here, the old file stays intact
+        part = self.path.with_suffix(".part")  # if the process dies here, the old file stays intact
         part.write_text(json.dumps({"version": VERSION} | asdict(memory), indent=1) + "\n", encoding="utf-8")
         part.replace(self.path)
 

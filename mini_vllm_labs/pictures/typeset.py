@@ -17,7 +17,7 @@ def text_width(content: str, size: float, bold: bool = False) -> float:
 
 
 def shorten(content: str, room: float, size: float, bold: bool = False) -> str:
-    """Return the text, or the part of its beginning that fits in `room` with an ellipsis, or an empty string."""
+    """Return the text, or the longest prefix that fits in `room` with an ellipsis, or an empty string."""
     if text_width(content, size, bold) <= room:
         return content
     while content and text_width(content + "…", size, bold) > room:

@@ -19,7 +19,7 @@ class TokenSeconds:
 
 
 class QualityOfExperience(SchedulingPolicy):
-    """Serves the request that gains most quality of experience per KV block first, and preempts the one of least gain.
+    """Serves first the request that gains most quality of experience per KV block, and preempts the smallest gain.
 
     A reader expects the first token after `ttft` and one more every `tpot` seconds; the limits of a service level
     replace both. The gain compares a request that gets a token every `seconds_per_token` over the next `horizon`

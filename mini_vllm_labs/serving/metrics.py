@@ -59,7 +59,7 @@ class EngineCollector(Collector):
 
 
 async def log_statistics(llm: AsyncLLM) -> None:
-    """Log a line of metrics every ten seconds until the engine ends."""
+    """Log a line of metrics every ten seconds until the engine stops."""
     stat_logger = StatLogger(time.monotonic())
     with suppress(EngineDeadError, ShuttingDownError):
         while True:

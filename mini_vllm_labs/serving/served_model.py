@@ -57,7 +57,7 @@ class ServedModel:
         if self.llm.is_shutting_down:
             raise unavailable("the server is shutting down and takes no more requests", "shutting_down")
         if not self.llm.is_alive:
-            raise unavailable(f"the engine has ended: restart the server. {self.llm.reason_of_death}", "engine_dead")
+            raise unavailable(f"the engine has stopped: restart the server. {self.llm.reason_of_death}", "engine_dead")
 
     def require_responsive(self) -> None:
         """Raise `ApiError` (503) if the engine accepts no requests or has been in a step for `step_timeout`."""

@@ -21,7 +21,7 @@ class ServerSettings:
     client reads nothing for `send_timeout`. A request is ended `request_timeout` after its arrival (None: never). A
     step that takes longer than `step_timeout` makes `/health` report the engine as stuck. On shutdown, running requests
     have `shutdown_timeout` to finish. `max_choices` is the maximum number of texts per request. `allowed_hosts` are
-    further names of the server, in addition to its address. `adapters` are names that requests may give instead of the
+    further names for the server, in addition to its address. `adapters` are names that requests may give instead of the
     model's name.
 
     Raises `ValueError`, with the setting, its value and the legal range, for an invalid setting.

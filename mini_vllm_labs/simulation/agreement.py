@@ -76,9 +76,9 @@ def one_round(
 ) -> tuple[Calibration, list[FigureComparison]]:
     """Serve the workloads that are not part of the fit, and predict their figures.
 
-    Latencies are measured on a stream at these `rates`. Throughput is measured with all requests at once, because the
-    arrivals alone determine a stream's throughput. The steps to fit are measured before and after, so that a slower
-    phase of the computer affects both.
+    Latencies are measured on a stream at these `rates`. Throughput is measured with all requests at once, because only
+    the arrivals determine a stream's throughput. The steps to fit are measured before and after, so that a slower phase
+    of the computer affects both.
     """
     steps, checks = engine.steps_to_fit(rate, on_progress, text), []
     # Seeds start at 10, because fits use the lower ones.

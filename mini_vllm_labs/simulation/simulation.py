@@ -130,7 +130,7 @@ class Simulation:
             if num_tokens > max_model_len:
                 raise ValueError(
                     f"max_model_len must be at least {num_tokens} for these requests, got {max_model_len}: "
-                    f"take a model that allows it, or scale the lengths down"
+                    f"choose a model that can hold them, or scale the lengths down"
                 )
             if cdiv(num_tokens - 1, kv.block_size) > kv.num_usable_blocks:
                 raise ValueError(
@@ -215,7 +215,7 @@ class Simulation:
             if request_id in decoding:
                 sampling[request_id] = request
                 continue
-            if request_id not in self._admitted:  # a resumed request finds its own blocks; vLLM also counts them apart
+            if request_id not in self._admitted:  # a resumed request finds its own blocks, which vLLM counts apart
                 self._admitted.add(request_id)
                 self._num_hit_tokens += request.num_cached_tokens
                 self._num_query_tokens += request.num_prompt_tokens

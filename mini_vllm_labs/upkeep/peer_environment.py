@@ -1,4 +1,4 @@
-"""Makes the virtual environment of a peer of the benchmarks."""
+"""Makes the virtual environment of a benchmark peer."""
 
 import subprocess
 import sys

@@ -38,7 +38,7 @@ INTRODUCTION = f"""\
 # What a year changed
 
 The phases of the course decide as vLLM {OLDEST} does (December 2025). `EngineConfig(vllm="{NEWEST}")` decides as the
-release of November 2026; learners write six of its rules in [phase 14](../labs/phase14_year_of_vllm/README.md).
+November 2026 release does; learners write six of its rules in [phase 14](../labs/phase14_year_of_vllm/README.md).
 `mini-vllm parity` replays recordings of both. `python -m mini_vllm_labs.upkeep.what_changed` writes this page from
 `mini_vllm/release_rules.py`, where each rule has the release since which it holds. The recording in the last column
 (`mini_vllm_labs/runs/parity/traces33`) differs without the rule: a test turns each rule off. The handouts have the

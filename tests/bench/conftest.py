@@ -1,4 +1,4 @@
-"""Peers of the benchmarks that are made up."""
+"""Made-up benchmark peers."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The figures of the benchmarks, on numbers that can be checked by hand."""
+"""The benchmark figures, computed from numbers that can be checked by hand."""
 
 from pathlib import Path
 from typing import Any

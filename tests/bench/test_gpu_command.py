@@ -95,7 +95,7 @@ CHILD = f"import subprocess; subprocess.run([{sys.executable!r}, '-c', 'import t
         ("print('loading'); print('{\"figures\": \"' + sys.argv[2] + '\"}')", 60, {"figures": "solution"}),
         ("raise ValueError('the GPU is gone')", 60, {"error": "ValueError: the GPU is gone"}),
         ("sys.exit(3)", 60, {"error": "exit code 3"}),
-        (CHILD, 1.5, {"error": "not done after 1.5 seconds"}),  # the process of a process ends, too
+        (CHILD, 1.5, {"error": "not done after 1.5 seconds"}),  # the process of a process also exits
     ],
     ids=["figures", "error", "exit", "time"],
 )

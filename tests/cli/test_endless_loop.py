@@ -63,7 +63,7 @@ def test_a_loop_is_stopped_and_its_line_shown(
 ) -> None:
     monkeypatch.setattr(time_limit, "SECONDS", 0.2)
     monkeypatch.setattr(time_limit, "PAUSE", 0.05)
-    monkeypatch.setattr(time_limit, "WAITING_FACTOR", 1000.0)  # on a busy machine 2 seconds pass before 0.2 of CPU time
+    monkeypatch.setattr(time_limit, "WAITING_FACTOR", 1000.0)  # on a busy machine, 0.2 s of CPU time can take 2 s
     for name in ("clamp", "update_from_output"):
         monkeypatch.setattr(starter, name, lambda *_: None)
     monkeypatch.setattr(starter, "schedule_step", made(LOOP, "schedule_step"))

@@ -1,4 +1,4 @@
-"""Plain Llamas are shown from JSON and headers alone: what is said of them is what transformers finds."""
+"""Plain Llamas are shown only from JSON and headers: what is said about them is what transformers finds."""
 
 import shutil
 import subprocess

@@ -42,7 +42,7 @@ def module_at(path: Path, name: str) -> ModuleType:
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m ...` in a folder, as the two commands of a student edition do.
 
-    A folder without `solutions/` has none, although those of this checkout are installed.
+    A folder without `solutions/` has no solutions, even though those of this checkout are installed.
     """
     path = os.pathsep.join(filter(None, [environment.pop("PYTHONPATH", ""), without_solutions()]))
     environment = clean_environment(COLUMNS="100", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=path, **environment)

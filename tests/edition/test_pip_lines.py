@@ -26,7 +26,7 @@ from tests.edition.released_text import ReleasedText, markdown_of, read
 
 LINES = (CHECKOUT / "constraints.txt").read_text(encoding="utf-8").split()
 PINS: dict[str, str] = {canonicalize_name(name): version for name, version in (line.split("==") for line in LINES)}
-OTHERS = {"torch": "2.15.0", "ray": "3.0"}  # newer than what is tested, or of an example that is not
+OTHERS = {"torch": "2.15.0", "ray": "3.0"}  # newer than the tested ones, or from an example that is not tested
 ASKED = re.compile(r"\binstall_command\(([\"'](\w+)[\"'])?\)")
 EXTRA = re.compile(r"mini-vllm-labs\[(\w+)\]|extra [`'](\w+)[`']")
 FRESH = re.compile(r"\.whl|\binstall '?\.")  # a line that installs the course as learners do
@@ -163,7 +163,7 @@ def test_every_line_of_a_text_runs_where_its_readers_are(place: Place, wheel: Pa
     assert lines
     before = place.course()
     for line in sorted(lines):
-        if not FRESH.search(line):  # these are for another environment: below
+        if not FRESH.search(line):  # these are for a different environment: see below
             done = place.runs(line)
             assert (done.returncode, "WARNING" in done.stderr) == (0, "ray[serve]" in line), f"{line}\n{done.stderr}"
     if place.folder != CHECKOUT:

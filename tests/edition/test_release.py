@@ -107,7 +107,7 @@ def test_a_stray_copy_of_a_solution_is_refused(teacher: Path) -> None:
 
 
 def test_scratch_files_that_git_does_not_know_are_named(learner: Path) -> None:
-    require_tracked_code(learner)  # without git it cannot know
+    require_tracked_code(learner)  # without git the command cannot know
     subprocess.run(["git", "init", "-q"], cwd=learner, check=True)
     subprocess.run(["git", "add", "."], cwd=learner, check=True)
     require_tracked_code(learner)

@@ -1,4 +1,4 @@
-"""Every command, lineup, path and link in the student edition works with the files of the edition alone."""
+"""Every command, lineup, path and link in the student edition works with only the files of the edition."""
 
 import json
 import re
@@ -29,7 +29,7 @@ NOT_THERE = re.compile(
 NEEDS_THE_REFERENCE = ("release",)
 OF_THE_LAUNCHER = "start"  # of an installed course; tests/edition/test_wheel.py runs it
 OF_MAKE = re.compile(r"\bmake (?:lab|demo|test)\b|python lab\.py")
-STALLS = {  # the handouts say that these end with an error
+STALLS = {  # the handouts say that these fail with an error
     "trace --lineup starter:1-2 --num-gpu-blocks 21"
 }
 

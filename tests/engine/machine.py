@@ -54,7 +54,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.max_model_len = config.max_model_len or 0
         self.engine = make_engine(config, "solution:1-5,solution:7-8,solution:11", record=record)
         draft_half_right(self.engine)
-        # What a free thread has done when a step is interrupted differs from run to run: nothing could be replayed.
+        # What a free thread has done when a step is interrupted differs from run to run, so nothing could be replayed.
         pace_runner(self.engine, late=late)
         self.faulty = install_faults(self.engine)
         # Another request may have been given these blocks before the engine learns that the logits are unusable.
@@ -132,7 +132,7 @@ class EngineMachine(RuleBasedStateMachine):
             return
         assert output is not None
         self._receive([output])
-        reason = output.outputs[0].finish_reason  # "stop": the interrupted step had not checked for the stop string yet
+        reason = output.outputs[0].finish_reason  # "stop": the interrupted step had not yet checked for the stop string
         require(reason in ("abort", "stop"), f"{request_id} was aborted: {output}")
         require(self.engine.abort_request(request_id) is None, "a second abort is no abort")
 

@@ -152,7 +152,7 @@ def test_if_the_process_ends_all_readers_and_callers_fail() -> None:
     async def die() -> None:
         llm = make_llm("process")
         reading = asyncio.create_task(outputs_of(llm.generate([FaultyRunner.EXITS], SamplingParams(3), "a")))
-        with pytest.raises(EngineDeadError, match="process has ended with code 7"):
+        with pytest.raises(EngineDeadError, match="process has exited with code 7"):
             await reading
         assert not llm.is_alive
         with pytest.raises(EngineDeadError):

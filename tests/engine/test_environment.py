@@ -14,7 +14,7 @@ OF_OTHERS = {
     "PATH",
     "TRITON_INTERPRET",
     "SCHEDULER",
-}  # set for, or read from, another program
+}  # set for, or read from, a different program
 
 
 @pytest.mark.parametrize(

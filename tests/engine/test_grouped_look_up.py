@@ -1,4 +1,4 @@
-"""With groups of layers a prefix look-up finds phase 4's blocks, without a call for each of them."""
+"""With groups of layers a prefix lookup finds phase 4's blocks, without a call for each of them."""
 
 import random
 from collections.abc import Iterator

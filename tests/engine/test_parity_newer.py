@@ -18,7 +18,8 @@ MATCHED = {
     **{"base": 68, "spec": 49, "async": 66, "async_spec": 58},
     **{"grammar": 30, "lora": 32, "encoder": 40, "remote": 21, "window": 43, "hybrid": 44, "gates": 15},
 }
-# They would be others if prompts were reserved and `own_reservation` were left; free of both they are the same again.
+# They would differ if prompts were reserved and `own_reservation` remained; without both defects they are the same
+# again.
 SAME_WITHOUT_BOTH = {"gates33-remote-028", "gates33-remote-058", "gates33-gates-020", "gates33-gates-029"}
 
 

@@ -25,7 +25,7 @@ from tests.mutants.catalog import ROOT, module_name, reference
 from tests.mutants.diffs import read_diffs
 
 DIFFS = read_diffs((ROOT / "tests" / "mutants" / "public_bugs.diff").read_text(encoding="utf-8"))
-BUGS = list(dict.fromkeys(diff.name[3:] for diff in DIFFS))  # a name begins with the phase; a bug may need two of them
+BUGS = list(dict.fromkeys(diff.name[3:] for diff in DIFFS))  # a name begins with the phase; a bug may need two phases
 EVERYTHING = "solution:1-5,solution:7-12"
 COURSE, MINE = parse_lineup("solution:1-5"), parse_lineup("solution:1,starter:2,solution:3-5")
 
@@ -49,7 +49,7 @@ def with_bug(name: str, lineup: str, monkeypatch: pytest.MonkeyPatch) -> tuple[L
 def with_one_defect() -> dict[str, list[Scenario]]:
     """The recorded traces that show one defect of vLLM and no other, by the defect."""
     found = defaultdict[str, list[Scenario]](list)
-    for one in chain.from_iterable(map(read_scenarios, PUBLIC_FILES)):  # all together are a gigabyte
+    for one in chain.from_iterable(map(read_scenarios, PUBLIC_FILES)):  # all of them together take a gigabyte
         if len(one.defects) == 1:
             found[one.defects[0]].append(one)
     return found

@@ -22,7 +22,7 @@ from mini_vllm.runner.fake_model_runner import LETTERS, fake_continuation
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest
 from tests.engine.runners import install_spy
 
-parsed = cache(parse_lineup)  # which looks for the solutions in the file system: a third of building a small engine
+parsed = cache(parse_lineup)  # searches the file system: a third of the time to build a small engine
 MAX_MODEL_LEN = 40
 PREFIXES = tuple(tuple(random.Random(seed).choices(range(1000), k=24)) for seed in range(3))
 

@@ -19,8 +19,8 @@ from mini_vllm_labs.grading.plan import PlannedPhase
 from mini_vllm_labs.grading.plays.strict_queue import StrictQueue
 
 MAX_CALLS, MAX_CALLS_ALIKE = 40, 12
-ALL_TRIED = 100  # of a function's calls all of the first 100 are looked at, of the first 1,000 about 330
-MAX_SHOWN = 1000  # of an iterator, which may not end
+ALL_TRIED = 100  # of a function's calls, all of the first 100 are checked, and about 330 of the first 1,000
+MAX_SHOWN = 1000  # of an iterator, which may be endless
 Function = Callable[..., Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Adapter = Callable[[tuple[Any, ...], dict[str, Any]], Arguments] | None
@@ -63,7 +63,7 @@ def view(value: Any, depth: int = 4) -> object:
         return type(value).__name__
     if isinstance(value, Mapping):
         return {str(key): view(inner, depth - 1) for key, inner in value.items()}
-    if isinstance(value, set | frozenset):  # a copy has another order
+    if isinstance(value, set | frozenset):  # a copy has a different order
         return sorted([view(inner, depth - 1) for inner in value], key=repr)
     if isinstance(value, list | tuple):
         return [view(inner, depth - 1) for inner in value]
@@ -140,5 +140,5 @@ def calls_of_reference(plan: PlannedPhase, module: ModuleType) -> dict[str, list
                 patch.setattr(holder, inner, kept(name, found))
         pytest.main([plan.folder, "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no"])
     for kept_calls in calls.values():
-        Random(0).shuffle(kept_calls)  # one that counts its calls would know those that come one after the other
+        Random(0).shuffle(kept_calls)  # a function that counts its calls would recognise successive calls
     return calls

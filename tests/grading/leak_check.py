@@ -37,7 +37,7 @@ from tests.mutants.catalog import module_name
 
 MIN_CALLS = 3
 CPU_SECONDS, SECONDS = 0.3, 1  # the second limit is for a function that waits
-MAX_ENDED = 3  # a function that has ended so many processes, or has waited, is not tried any more
+MAX_ENDED = 3  # a function that has killed so many processes, or has waited, is not tried any more
 FORBIDDEN = ("os.", "subprocess.", "shutil.", "socket.", "pty.", "signal.pthread_kill", "webbrowser.")
 HARMLESS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.putenv", "os.unsetenv")
 NUM_PROCESSES = min(os.cpu_count() or 1, 4)
@@ -130,7 +130,7 @@ def forbid(event: str, args: tuple[Any, ...]) -> None:
 
 
 class TooLongError(BaseException):
-    """The time of a call is over. It is no `Exception`: what is tried shall not go on after it."""
+    """The time of a call is over. Not an `Exception`, so that the code under test does not catch it and continue."""
 
 
 def give_up(number: int, frame: object) -> None:
@@ -185,7 +185,8 @@ def try_all(
         shares = [list(functions)[first::NUM_PROCESSES] for first in range(NUM_PROCESSES)]
         pairs = [[f"{task}: {name}" for name in share for task in calls] for share in shares]
         found = [line for found in pool.map(in_children, pairs, [act] * NUM_PROCESSES) for line in found]
-    # Alone in a process: what answers only after others have changed something does so for no learner.
+    # Alone in a process: a function that answers only after others have changed something does not answer for a
+    # learner.
     return [line for one in found for line in in_children([one.removeprefix("! ")], act)]
 
 
@@ -264,7 +265,7 @@ def main(numbers: Container[int]) -> None:
     calls: dict[str, list[Call]] = {}
     parameters: dict[str, list[str]] = {}
     functions, classes = shipped()
-    gc.freeze()  # every run of pytest ends with a collection, which walked all that is shipped
+    gc.freeze()  # every run of pytest ends with a garbage collection, which walked everything that is shipped
     found: list[str] = []
     for plan in load_whole_plan():
         if plan.number not in numbers:
@@ -274,7 +275,7 @@ def main(numbers: Container[int]) -> None:
             task = f"{plan.number} {name}"
             calls[task] = kept
             parameters[task] = list(inspect.signature(eval(f"lambda {plan.names[name][1:-1]}: 0")).parameters)
-            # A control: what is not recognised by its own calls would not be found anywhere.
+            # A control: a function that is not recognised by its own calls would not be found anywhere.
             if len(kept) < MIN_CALLS or not answers(function_of(task), kept, parameters[task]):
                 print(f"not recognised: {task}")
                 del calls[task]

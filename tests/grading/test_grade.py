@@ -74,7 +74,7 @@ def test_a_solved_course(checkout: Checkout) -> None:
 
 
 def test_an_elective_is_graded_once_it_is_begun_and_counts_apart(checkout: Checkout) -> None:
-    """Untouched electives are one line; phases 1 to 6 stay worth 330 points."""
+    """Untouched electives take one line; phases 1 to 6 are still worth 330 points."""
     checkout.thin_out(3)
     assert "electives (phases 7 to 14) are graded once you begin them" in checkout.run(engines=False).stdout
     checkout.solve(7)

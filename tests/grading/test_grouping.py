@@ -1,4 +1,4 @@
-"""One mistake, one message: failures with one cause are grouped, and the first one stands last on the screen."""
+"""One mistake, one message: failures with one cause are grouped, and the first one comes last on the screen."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ MISTAKES = {
     "free hits that are not needed memory": (
         2,
         ("num_needed + num_free_hits > self", "num_needed > self"),
-        "Which blocks leave it: new ones, hit blocks, or others too?",
+        "Which blocks leave it: new ones, hit blocks, or also others?",
     ),
     "entries that compare requests": (
         3,

@@ -63,7 +63,7 @@ def loses(judge: Judge, phase: int, text: str, lately: list[Key] | None = None) 
     lately = [] if lately is None else lately
     every = [(group, number) for number in range(judge.settings.situations) for group in judge.groups]
     keys = [*lately, *(key for key in every if key not in lately)]
-    # As the judge does it: a fresh process for each situation, but with torch one for all that go right.
+    # As the judge does it: a fresh process for each situation, but with torch one process for all that succeed.
     for batch in [keys] if phase in PHASES_WITH_TENSORS else [[key] for key in keys]:
         wrong = first_wrong(phase, text, [judge.situation(*key) for key in batch])
         if wrong is not None:

@@ -1,4 +1,4 @@
-"""`python -m tests.judge.cost`: the CPU seconds of the judge for one submission, and the hours of a class.
+"""`python -m tests.judge.cost`: the judge's CPU seconds for one submission, and the hours of a class.
 
 Once per grading process it also draws all situations.
 """

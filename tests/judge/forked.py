@@ -1,4 +1,4 @@
-"""Situations of the judge, played in a fork of this process: Python and torch start once for a whole catalogue."""
+"""Judge situations, played in a fork of this process: Python and torch start once for a whole catalogue."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from mini_vllm_labs.classroom.worker.answers import checked
 from mini_vllm_labs.classroom.worker.inside import answer, unpacked
 from mini_vllm_labs.runs.starter_status import lab_folder
 
-CPU_SECONDS = 60  # what is right may be slow: attention token by token
-ALL_RIGHT = 99  # a file may end the process with 0
+CPU_SECONDS = 60  # a right answer may be slow: attention token by token
+ALL_RIGHT = 99  # a file may exit the process with 0
 
 
 def first_wrong(phase: int, text: str, situations: Sequence[JudgeQuestion]) -> int | None:

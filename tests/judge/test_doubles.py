@@ -125,7 +125,7 @@ def test_a_script_carries_nothing_of_the_reference() -> None:
 def test_expected_answers_stay_with_the_judge() -> None:
     judge = Judge(JudgeSettings("secret", phases=(1,)), Jail())
     asked = judge.situation(judge.groups[0], 0)
-    *answers, changed = asked.expected  # the last one is about answers that a later call changed
+    *answers, changed = asked.expected  # the last line is about answers that a later call changed
     assert all([*answer] == ["0. clamp"] for answer in answers)
     assert [*changed.values()] == [None]
     for path in (CHECKOUT / name for name in SEEN if name.startswith("mini_vllm_labs/classroom")):

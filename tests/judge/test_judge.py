@@ -48,7 +48,7 @@ def together(grade: SubmissionGrade) -> tuple[str, int]:
 
 
 def points_judged(phase: PlannedPhase) -> int:
-    """The last task is the whole phase in an engine, which all situations of the judge come from."""
+    """The last task is the whole phase in an engine, which all judge situations come from."""
     return sum(task.points for task in phase.tasks[:-1])
 
 

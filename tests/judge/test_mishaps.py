@@ -1,4 +1,5 @@
-"""Full disks, devices, bombs, cut files and a run that goes on otherwise: refused in words, and nothing is lost."""
+"""Full disks, devices, bombs, cut files and a run that is continued differently: refused in words, and nothing is
+lost."""
 
 import os
 import resource
@@ -60,14 +61,14 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
 
 
 def test_a_full_disk_costs_no_points_that_were_given(tmp_path: Path) -> None:
-    """Whatever cannot be written, all the other files are, the gradebooks too."""
+    """Whatever cannot be written, all other files are written, including the gradebooks."""
     handed_in(tmp_path, ada=solution(1))
     (tmp_path / "roster").write_text("submission,ID\nada,7\n")
     names = ("csv", "json", "canvas", "moodle", "feedback")
     for lost in names:
         out = tmp_path / f"without_{lost}"
         partial = out / "feedback" / ".ada.txt.partial" if lost == "feedback" else out / f".{lost}.partial"
-        partial.mkdir(parents=True)  # so that this file cannot be written, and no other
+        partial.mkdir(parents=True)  # so that only this file cannot be written
         places = [word for name in names for word in (f"--{name}", out / name)]
         code, told = judge(tmp_path / "ada", *places, "--roster", tmp_path / "roster", "--seed", "s")
         assert (code, "40/40" in told, "cannot be written" in told, "--seed s" in told) == (2, True, True, True)
@@ -90,9 +91,9 @@ def test_devices_are_no_input_either(tmp_path: Path) -> None:
     handed_in(tmp_path, ada=solution(1))
     for device in ("/dev/zero", str(tmp_path / "pipe")):
         code, told = judge(tmp_path / "ada", "--roster", device, "--csv", tmp_path / "p", "--moodle", tmp_path / "m")
-        assert (code, "is not an ordinary file" in told) == (2, True), told
+        assert (code, "is not a regular file" in told) == (2, True), told
         told = CliRunner().invoke(app, ["collect", device, str(tmp_path / "out")]).output
-        assert "it is not an ordinary file" in told
+        assert "it is not a regular file" in told
         assert "neither a folder nor a zip" in read(Path(device)).error
 
 

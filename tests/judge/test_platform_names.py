@@ -34,7 +34,7 @@ def anonymous(name: str, is_late: bool, user_id: int, attachment_id: int, file: 
 
 
 def code(user_id: int) -> str:
-    """Return one of Canvas's five letters and digits, some of them digits alone."""
+    """Return one of Canvas's five letters and digits, some of them only digits."""
     return f"{user_id:05}" if user_id % 3 == 0 else f"kX{user_id:03}"
 
 

@@ -56,7 +56,7 @@ def opened(browser: Any, server: str, course: Path, names: Iterator[str]) -> Ite
     assert [error for screen in screens for error in screen.errors] == []
 
 
-# nbconvert's page asks the network for MathJax and RequireJS, which no film of ours needs.
+# nbconvert's page loads MathJax and RequireJS from the network, and none of our films needs them.
 NO_NETWORK = "ERR_INTERNET_DISCONNECTED"
 
 

@@ -42,7 +42,7 @@ def seen(page: Any) -> str:
 
 
 def answer(page: Any, number: str) -> None:
-    """Enter a number and "true" and lock them, by keyboard alone."""
+    """Enter a number and "true" and lock them, using only the keyboard."""
     page.get_by_role("spinbutton", name="How many steps does it take?").focus()
     page.keyboard.type(number)
     page.keyboard.press("Tab")
@@ -101,7 +101,7 @@ def test_the_run_can_be_seen_without_an_answer(opened: Opener) -> None:
 
 def test_a_wrong_answer_comes_back_in_the_next_notebook_by_keyboard(opened: Opener, course: Path) -> None:
     kept = course / "notebooks" / "recall.json"
-    kept.unlink(missing_ok=True)  # other notebooks of these tests miss answers too
+    kept.unlink(missing_ok=True)  # other notebooks of these tests also miss answers
     page = opened(*cells("fourth")).run_all().page
     page.locator(LIVE).nth(2).wait_for(state="attached")
     answer(page, "3")

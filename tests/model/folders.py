@@ -69,7 +69,7 @@ def cut(name: str, num_bytes: int) -> Spoil:
 
 
 def tensors(change: Callable[[Tensors], Tensors]) -> Spoil:
-    """Save other tensors than those of the model."""
+    """Save tensors other than the model's."""
 
     def spoil(folder: Path) -> None:
         found = {name: tensor.clone() for name, tensor in load_file(folder / WEIGHTS).items()}

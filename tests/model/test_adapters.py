@@ -81,7 +81,7 @@ def test_a_mixed_batch_has_the_texts_of_each_adapter_alone(
     config: EngineConfig, folders: dict[str, str], expected: dict[tuple[str, str | None], list[int]]
 ) -> None:
     llm = LLM(config=config, lineup=LINEUP, adapters=folders)
-    wanted = list(expected) * 2  # the second time from the prefix cache
+    wanted = list(expected) * 2  # the second time they come from the prefix cache
     params = SamplingParams(NUM_TOKENS, ignore_eos=True)
     outputs = llm.generate([prompt for prompt, _ in wanted], params, adapter=[name for _, name in wanted])
     for key, output in zip(wanted, outputs, strict=True):
@@ -226,7 +226,7 @@ def test_stored_blocks_of_another_adapter_with_the_same_name_are_no_hits(
         output = llm.generate(PROMPTS[1], params, adapter="x")[0]
         wanted = expected[PROMPTS[1], folder]
         assert output.outputs[0].token_ids[: len(wanted)] == wanted
-        llm.generate("Milo", params)  # the step that saves what the text before has left
+        llm.generate("Milo", params)  # the step that saves what the previous text has left
         found.append(output.metrics.num_cached_tokens)
     assert found[:2] == [0, 0] != found[2:]
 

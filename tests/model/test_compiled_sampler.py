@@ -54,7 +54,7 @@ def test_a_row_is_sampled_as_alone_and_as_in_torch(threads: int) -> None:
 
 
 def test_of_equal_logits_greedy_takes_the_first_as_torch_does() -> None:
-    """Logits in bfloat16 are often equal, and a greedy text must not depend on who samples beside it."""
+    """Logits in bfloat16 are often equal, and a greedy text must not depend on what is sampled next to it."""
     logits = torch.randn(200, 999, generator=torch.Generator().manual_seed(7)).round().bfloat16()
     assert (logits == logits.amax(dim=-1, keepdim=True)).sum() > 400
     assert SAMPLE(logits, [SamplingParams()] * 200, [0.0] * 200) == logits.argmax(dim=-1).tolist()
@@ -67,7 +67,7 @@ def test_a_cut_keeps_at_least_one_token() -> None:
     for flush in (False, True):
         torch.set_flush_denormal(flush)
         try:
-            assert SAMPLE(-logits, params, [0.0, 0.5, 0.99]) != [66] * 3  # what it leaves in memory is no answer
+            assert SAMPLE(-logits, params, [0.0, 0.5, 0.99]) != [66] * 3  # its leftovers in memory are not an answer
             assert SAMPLE(logits, params, [0.0, 0.5, 0.99]) == [66] * 3
         finally:
             torch.set_flush_denormal(False)

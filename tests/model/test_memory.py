@@ -39,7 +39,7 @@ def test_the_byte_limit_bounds_the_number_of_blocks() -> None:
 
 
 def test_memory_in_use_is_not_allocated_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU the largest step needs room too: here 15 blocks of it."""
+    """On a GPU the largest step also needs room: here 15 blocks of it."""
     on_a_gpu = replace(random_llama(), model=SimpleNamespace(device="cuda", dtype=torch.float32))
     monkeypatch.setattr(memory, "memory_of", lambda device: (100 * BLOCK_BYTES, 60 * BLOCK_BYTES))
     monkeypatch.setattr(memory, "peak_bytes_of_a_step", lambda *arguments: 15 * BLOCK_BYTES)

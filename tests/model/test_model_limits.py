@@ -1,4 +1,4 @@
-"""What a config alone says: how long texts may be, and which models cannot be served."""
+"""What a config by itself says: how long texts may be, and which models cannot be served."""
 
 import re
 from typing import Any

@@ -172,7 +172,7 @@ print(sizes[1] - sizes[0], sizes[2] - sizes[1])
 
 @needs_operators
 def test_kernels_of_sizes_long_unused_are_forgotten() -> None:
-    """oneDNN and torch each have a cache: a limit of one alone frees nothing."""
+    """oneDNN and torch each have a cache: a limit on only one frees nothing."""
     environment = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
     command = [sys.executable, "-c", MANY_SIZES]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)

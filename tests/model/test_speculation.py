@@ -1,4 +1,4 @@
-"""Drafts never change the real model's text: greedy it is that of transformers, sampled the one without drafts."""
+"""Drafts never change the real model's text: greedy text equals transformers', sampled text the text without drafts."""
 
 import random
 from dataclasses import replace

@@ -120,7 +120,7 @@ def test_forced_text_becomes_tokens_of_the_same_bytes(kind: str) -> None:
     assert vocabulary.is_complete
     for text in (HARD, '{"name":"', " ", "  ", "\n\n", "e\u0301", "</s>", "<|call|>", "<unk>", "x<s>"):
         assert b"".join(vocabulary.token_bytes[token_id] for token_id in vocabulary(text)) == text.encode()
-    plain = "One day"  # where the tokenizer's own tokens are the text they are taken
+    plain = "One day"  # where the tokenizer's own tokens spell the text, they are used
     own = tokenizer.encode(plain)
     if b"".join(vocabulary.token_bytes[token_id] for token_id in own) == plain.encode():
         assert vocabulary(plain) == own
@@ -163,7 +163,7 @@ def test_a_long_text_that_cannot_be_spelled_takes_no_exponential_time() -> None:
     [("ax|b", {"b"}), ("(a|ab)(xy)?b?", {"a", "ab", "axy", "axyb", "abxy", "abxyb", "abb"}), ("a*x", None)],
 )
 def test_no_token_is_allowed_after_which_the_vocabulary_is_stuck(regex: str, texts: set[str] | None) -> None:
-    """The bytes x and y occur only together, so `a` may not be written where x alone must follow."""
+    """The bytes x and y occur only together, so `a` may not be written where only x may follow."""
     tokenizer = Words(b"a", b"b", b"xy")
     manager = StructuredOutputManager(FUNCTIONS, tokenizer, 4)
     future = manager.grammar_init(StructuredOutputsParams(regex=regex))

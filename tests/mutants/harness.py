@@ -25,8 +25,8 @@ COPIED = (
     "tests/__init__.py",
     "tests/mutants",
 )
-CPU_SECONDS = 8  # the graded tests of a phase take less than one
-FAIR_CPU_SECONDS = 30  # what is right may be slow: attention token by token, on a machine with much else to do
+CPU_SECONDS = 8  # the graded tests of a phase take less than one minute
+FAIR_CPU_SECONDS = 30  # a right answer may be slow: attention token by token, on a busy machine
 NOT_COPIED = shutil.ignore_patterns("embedded_model", "*.gz", "*.svg")
 
 
@@ -83,7 +83,7 @@ class Worker:
 
 @contextlib.contextmanager
 def harness(num_workers: int, hash_seed: int = 0) -> Iterator["Harness"]:
-    """Yield a harness; its copies and processes end with the `with` block."""
+    """Yield a harness; its copies and processes are removed at the end of the `with` block."""
     with tempfile.TemporaryDirectory(prefix="mini_vllm_mutants_") as folder:
         workers = [Worker(Path(folder).resolve() / str(index), hash_seed) for index in range(num_workers)]
         try:

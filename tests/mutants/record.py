@@ -15,13 +15,13 @@ from tests.mutants.catalog import PHASES, Subject, mutants
 from tests.mutants.harness import harness
 from tests.mutants.verdict import Verdict
 
-CPU_SECONDS = 20  # to all tests of a phase: a slow mistake is known by the answers to the others
+CPU_SECONDS = 20  # to all tests of a phase: a slow mistake is recognised by its answers to the others
 TASK = re.compile(r"test_task(\d+)_(\d+)_")
 Hints = dict[str, dict[str, str]]
 
 
 def main() -> None:
-    """Run every mutant of the phases on all tests; write the hints, and say how many mutants get theirs."""
+    """Run every mutant of the phases on all tests; write the hints, and say how many mutants get their hint."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.record", description=__doc__)
     parser.add_argument("--phase", type=int, action="append", choices=PHASES, dest="phases", help="only this phase")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once (default: all cores)")

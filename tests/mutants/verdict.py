@@ -11,7 +11,7 @@ Outcome = Literal["passed", "failed", "endless", "died", "not run"]
 class Verdict:
     """The outcome of one run of a phase's graded tests.
 
-    `endless`: a test used up its processor time. `died`: the process ended in the middle of a test.
+    `endless`: a test used up its processor time. `died`: the process exited in the middle of a test.
     `not run`: there is no proof that the tests met the code that they were to judge.
     `answers` and `reports`: for each failed test, the digest of its wrong answer, and the end of its report.
     """

@@ -25,7 +25,7 @@ from tests.mutants.catalog import module_name
 from tests.mutants.verdict import REPORT_CHARACTERS, Verdict
 
 MARK = "_subject_under_test"
-NUM_TRIED_FIRST = 20  # neighbours in a catalogue break the same function: what caught the last ones catches the next
+NUM_TRIED_FIRST = 20  # neighbours in a catalogue break the same function: the same test catches them
 WALL_SECONDS = 120
 MEMORY_BYTES = 4 * 2**30
 
@@ -92,7 +92,7 @@ class Forking:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         gc.collect()
-        gc.freeze()  # else each child's collector walks, and so copies, all that was imported
+        gc.freeze()  # otherwise each child's collector walks, and so copies, everything that was imported
         with os.fdopen(self._jobs, encoding="utf-8") as jobs:
             for line in jobs:
                 run = Run(**json.loads(line))
@@ -142,7 +142,7 @@ def _run_tests(session: pytest.Session, run: Run) -> NoReturn:
             with contextlib.suppress(session.Failed):  # by `maxfail`
                 pytest_runtestloop(session)
             code = pytest.ExitCode.TESTS_FAILED if session.testsfailed else pytest.ExitCode.OK
-        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the code ends the run
+        except (KeyboardInterrupt, pytest.exit.Exception, session.Interrupted):  # the code exits the run
             code = pytest.ExitCode.INTERRUPTED
         witness.write("finished", int(code))
     finally:
@@ -192,7 +192,7 @@ def _judge(events: list[tuple[str, Any]], status: int, solution: Path, mark: str
 
 
 class Witness:
-    """A pytest plugin that logs each event at once, so that a killed run leaves a log too.
+    """A pytest plugin that logs each event at once, so that a killed run also leaves a log.
 
     One JSON line per event: the code that was loaded, each test as it starts, passes or fails.
     """

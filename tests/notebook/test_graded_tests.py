@@ -1,4 +1,4 @@
-"""`lab.test()`: a page made of the parts of the failures, the same text as in a terminal beside it."""
+"""`lab.test()`: a page made of the parts of the failures, next to the same text as in a terminal."""
 
 import json
 import re

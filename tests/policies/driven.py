@@ -21,7 +21,7 @@ AMPLE: dict[str, Any] = {
 
 
 def asked(name: str, num_prompt: int = 4, num_output: int = 4, at: float = 0.0, **fields: Any) -> Request:
-    """Return a request that arrives `at` a time in seconds, with a unique prompt."""
+    """Return a request that arrives at time `at`, in seconds, with a unique prompt."""
     prompt = [ord(letter) for letter in name] + [1] * num_prompt
     return Request(name, prompt[-num_prompt:], SamplingParams(max_tokens=num_output), arrival_time=at, **fields)
 

@@ -100,7 +100,7 @@ def test_a_trace_keeps_who_sent_a_request_where_the_form_says_so(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "lost"),
     [
-        # Azure 2025 (multimodal), BurstGPT 3, and a column of nobody's
+        # Azure 2025 (multimodal), BurstGPT 3, and a column that nobody uses
         ("TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n1,2,9,3\n", "NumImages (images are not encoded)"),
         ("Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
          "1,7,2,GPT-4,9,3,12,Conversation log\n", "Session ID (a turn shares no prefix with"),

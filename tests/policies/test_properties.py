@@ -204,7 +204,7 @@ def test_quality_is_the_area_that_was_read_of_the_expected_one() -> None:
     request.all_token_ids += [7, 7]
     for now in (0.0, 2.0, 4.0):
         policy.start_step(StepView(now, [request, other], PolicyQueue(policy), 9, 4, 4, 64))
-    # Due in the middle of each interval of 2 s: 1 token at 1 s, 5 at 3 s, 9 at 5 s. Had: 2 and none.
+    # Due in the middle of each interval of 2 s: 1 token at 1 s, 5 at 3 s, 9 at 5 s. Received: 2 tokens, and none.
     assert policy.readings["r0"] == TokenSeconds(2 * (1 + 2), 2 * (1 + 5))
     assert policy.gain(request) == pytest.approx(2.0 * 2 / (12 + 18) / 11)
     assert policy.gain(other) == pytest.approx(2.0 * 2 / (12 + 18) / 10)
@@ -230,7 +230,7 @@ def test_decodes_or_prompts_first() -> None:
         return ["decodes" in plan for plan in plans if plan.get("prompt", 0) > 1]
 
     urgent_first = TwoClasses(reserved_share=0)
-    assert not any(decodes_beside_the_prompt(urgent_first)[1:])  # from its admission on it takes all
+    assert not any(decodes_beside_the_prompt(urgent_first)[1:])  # once admitted, it takes all of them
     assert all(decodes_beside_the_prompt(DecodeFirst(urgent_first)))
     assert not any(decodes_beside_the_prompt(PrefillFirst()))
     assert all(decodes_beside_the_prompt(SchedulingPolicy()))

@@ -1,4 +1,4 @@
-"""A watched process ends at its limit of CPU time, and not because it gets little of it."""
+"""A watched process is stopped at its limit of CPU time, and not because it gets little CPU time."""
 
 import os
 import re

@@ -90,7 +90,7 @@ class Clients:
                 group.create_task(self.hang_up() if number % 10 < 3 else self.ask())
 
     async def load(self, seconds: float, sample: Callable[[], float] = lambda: 0.0) -> list[tuple[float, float]]:
-        """Keep 16 clients busy beside 200 half-open connections; return (second, `sample()`), twice a second."""
+        """Keep 16 clients busy next to 200 half-open connections; return (second, `sample()`), twice a second."""
         start, samples = time.monotonic(), list[tuple[float, float]]()
         half_open = [await asyncio.open_connection(self.endpoint.host, self.endpoint.port) for _ in range(200)]
         for number, (_, writer) in enumerate(half_open):
@@ -161,7 +161,7 @@ def test_nothing_is_left_of_a_load_and_a_sigterm_loses_no_answer(answers: dict[T
     server = MeasuredServer(server_command(OURS, BackendSettings(str(EMBEDDED_MODEL), kv_cache_tokens=32_768)))
     try:
         clients = Clients(server.endpoint, answers)
-        asyncio.run(clients.burst(200))  # from now on the server has all the threads that it ever will
+        asyncio.run(clients.burst(200))  # from now on the server has all the threads that it will ever have
         wait_until(lambda: gauges(server) == [0, 0, 0], "every block is free after the warm-up")
         time.sleep(2)  # until the last connections are closed
         _, num_threads, num_fds = held(server)

@@ -1,4 +1,4 @@
-"""Faults of the engine: a full queue, a timeout, a step that raises or hangs, leaked blocks."""
+"""Faults in the engine: a full queue, a timeout, a step that raises or hangs, leaked blocks."""
 
 import json
 import threading

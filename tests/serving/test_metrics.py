@@ -199,11 +199,11 @@ def test_without_prometheus_it_says_so_and_fails_only_if_required(
     required: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def missing() -> None:
-        raise NoPrometheusError("there is no promtool: mini_vllm_labs/upkeep/install_prometheus.sh fetches it")
+        raise NoPrometheusError("promtool is not installed: install_prometheus.sh fetches it")
 
     monkeypatch.setattr(command, "check_files", missing)
     monkeypatch.delenv("REQUIRE_PROMETHEUS", raising=False)
     if required:
         monkeypatch.setenv("REQUIRE_PROMETHEUS", "1")
     assert command.main() == required
-    assert "The alerts were not tried: there is no promtool" in capsys.readouterr().out
+    assert "The alerts were not tried: promtool is not installed" in capsys.readouterr().out

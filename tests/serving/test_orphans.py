@@ -60,7 +60,7 @@ def test_a_killed_server_leaves_no_process(served: tuple["subprocess.Popen[str]"
     process, address = served
     with httpx.Client(base_url=address) as http, http.stream("GET", "/live/stream") as page:
         pieces = page.iter_bytes()
-        next(pieces)  # so there is a process that draws, and stays
+        next(pieces)  # so that a drawing process exists and stays
         if state == "paused":
             assert http.post("/live/pace", json={"steps_per_second": 0}).status_code == 200
         if state != "idle":
@@ -143,7 +143,7 @@ def test_a_killed_replica_leaves_no_process_and_the_terminal_says_so() -> None:
             require_gone([*replicas, *below])
         wait_until(lambda: httpx.get(f"{address}/health").status_code == 503, "no replica is left")
         message = httpx.get(f"{address}/health").json()["error"]["message"]
-        assert "replica 0: its process has ended with code -9" in message
+        assert "replica 0: its process has exited with code -9" in message
         process.terminate()
         assert process.stderr is not None
-        assert "replica 1 takes no more requests: its process has ended with code -9" in process.stderr.read()
+        assert "replica 1 takes no more requests: its process has exited with code -9" in process.stderr.read()

@@ -218,7 +218,7 @@ def test_what_an_engine_that_has_ended_refuses_goes_to_another_one() -> None:
         return httpx.Response(200, stream=httpx.ByteStream(b'{"id":"x"}'))
 
     def answer(request: httpx.Request) -> httpx.Response:
-        told = {"error": {"message": "the engine has ended: line 3", "code": "engine_dead"}}
+        told = {"error": {"message": "the engine has stopped: line 3", "code": "engine_dead"}}
         return httpx.Response(503, json=told) if request.url.host == "dead" else fine()
 
     process: Any = SimpleNamespace(is_alive=lambda: True, exitcode=None)
@@ -236,7 +236,7 @@ def test_what_an_engine_that_has_ended_refuses_goes_to_another_one() -> None:
             assert [replica.num_unfinished for replica in replicas.all] == [0, 0]
             health = (await client.get("/health")).json()
             assert health["replicas"] == {"0": False, "1": True}
-            assert health["message"] == "replica 0: the engine has ended: line 3"
+            assert health["message"] == "replica 0: the engine has stopped: line 3"
             replicas.all.pop()
             refused = await client.post("/v1/completions", json={"prompt": "x"})
             assert (refused.status_code, "line 3" in refused.text) == (503, True)

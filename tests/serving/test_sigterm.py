@@ -47,7 +47,7 @@ def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 
 
 def begin_stream(address: str) -> RawConnection:
-    """Return a connection whose stream has begun and would go on for long."""
+    """Return a connection whose stream has begun and would continue for long."""
     connection = RawConnection(ServerUnderTest(address, None, None))  # type: ignore[arg-type]
     connection.ask(COMPLETION, stream=True, max_tokens=1900, ignore_eos=True)
     connection.read_until(b"data: ")
@@ -55,7 +55,7 @@ def begin_stream(address: str) -> RawConnection:
 
 
 def require_end(process: Process, granted: float = 0.0) -> None:
-    """Send SIGTERM; require that the server and all its processes end in time."""
+    """Send SIGTERM; require that the server and all its processes exit in time."""
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     process.terminate()
     began = time.monotonic()
@@ -66,7 +66,7 @@ def require_end(process: Process, granted: float = 0.0) -> None:
 
 
 def is_told(address: str) -> Callable[[], bool]:
-    """Return a condition: the server says that its engine has ended."""
+    """Return a condition: the server says that its engine has stopped."""
     return lambda: httpx.get(f"{address}/health", timeout=PATIENCE).status_code == 503
 
 

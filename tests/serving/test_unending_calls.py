@@ -85,7 +85,7 @@ def put_in(engine: LLMEngine, body: str, is_in_call: bool) -> None:
             made = make_parts()
             return replace(made, functions=replace(made.functions, schedule_step=schedule_step))
 
-        scheduler._make_parts = parts  # a restart makes them anew
+        scheduler._make_parts = parts  # a restart creates them again
         scheduler.restart()
 
 
@@ -198,8 +198,8 @@ def test_the_end_of_the_process_is_told(
     body: str, code: int, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(AsyncLLM(partial(open_with, body), watch_calls)) as server:
-        assert all(f"has ended with code {code}" in text for text in told(server))
-    assert f"has ended with code {code}" in caplog.text, "the terminal says so, too"
+        assert all(f"has exited with code {code}" in text for text in told(server))
+    assert f"has exited with code {code}" in caplog.text, "the terminal says so, too"
     assert ('starter.py", line 3 in schedule_step' in capfd.readouterr().err.replace("\\", "/")) == (code < 0)
 
 
@@ -287,7 +287,7 @@ def test_if_the_engine_dies_every_client_is_told(server: ServerUnderTest) -> Non
     for path in ("/health", "/metrics"):
         answer = httpx.get(server.address + path)
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_dead")
-    with pytest.raises(openai.InternalServerError, match="the engine has ended: restart the server"):
+    with pytest.raises(openai.InternalServerError, match="the engine has stopped: restart the server"):
         client.chat.completions.create(**FIELDS)
 
 
@@ -296,5 +296,5 @@ def test_a_stream_that_has_begun_ends_with_an_error(server: ServerUnderTest) -> 
     next(iter(stream))
     server.llm.pause()
     kill_engine(server)
-    with pytest.raises(openai.APIError, match="process has ended with code -9"):
+    with pytest.raises(openai.APIError, match="process has exited with code -9"):
         list(stream)

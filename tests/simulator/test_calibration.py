@@ -160,7 +160,7 @@ def test_a_rig_on_such_a_machine_predicts_every_figure() -> None:
 
 
 def test_the_steps_to_fit_are_measured_before_and_after_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A computer that slows down meanwhile then slows down the fit too."""
+    """A computer that slows down meanwhile then also slows down the fit."""
     rig = rig_on(VirtualClock(), machine(overlaps=False))
     measure_one, num_steps = rig.measure, list[int]()
 

@@ -117,9 +117,13 @@ def predictions() -> dict[str, Any]:
 
 def sampling() -> dict[str, Any]:
     """A model that meets one aim and misses the other, and one with a large vocabulary, which may lose more."""
-    rates = {"greedy": [100.0, 90.0, 110.0], "temperature 0.8": [91.0, 92.0, 80.0], "0.8 with two cuts": [79.0]}
+    rates = {
+        "greedy": [100.0, 90.0, 110.0],
+        "temperature 0.8": [91.0, 92.0, 80.0],
+        "temperature 0.8 with two cuts": [79.0],
+    }
     works = [f"{model}, batch {size}" for model, size in ((EMBEDDED, 1), (EMBEDDED, 64), (WIDE, 64))]
-    return record(*(case(f"32 tokens in; {work}, threads: 2", "greedy", rates) for work in works))
+    return record(*(case(f"32 input tokens; {work}, threads: 2", "greedy", rates) for work in works))
 
 
 def beside_busy_processes() -> dict[str, Any]:

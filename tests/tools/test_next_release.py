@@ -1,4 +1,4 @@
-"""How the next release is recorded and compared. vLLM itself is needed by the last test alone."""
+"""How the next release is recorded and compared. Only the last test needs vLLM itself."""
 
 import copy
 import gzip
@@ -56,7 +56,7 @@ def changed(name: str, value: Any, step: int = 1) -> Callable[[Steps], object]:
     ("change", "verdict", "what"),
     [
         (lambda steps: None, "same", ""),
-        (lambda steps: steps[1].pop("waiting_after"), "same", ""),  # a field that the release cannot tell
+        (lambda steps: steps[1].pop("waiting_after"), "same", ""),  # a field that the release cannot report
         (lambda steps: steps[1]["scheduled"].pop(), "differs", "a new request is not scheduled"),
         (lambda steps: steps[1]["scheduled"].reverse(), "differs", "the order of the requests"),
         (lambda steps: steps[1]["scheduled"][1].update(n=7), "differs", "a running request: more tokens"),

@@ -65,7 +65,7 @@ def test_an_unknown_picture_is_refused_by_name() -> None:
 
 @pytest.fixture
 def decoder(pages: Pages) -> Any:
-    """A page that may decode images: the browser gives this to secure addresses only. Nothing is fetched."""
+    """A page that may decode images: the browser gives this only to secure addresses. Nothing is fetched."""
     page = pages.new_page()
     page.route("**/*", lambda route: route.fulfill(body="", content_type="text/html"))
     page.goto("https://decoder.invalid/")

@@ -1,4 +1,4 @@
-"""The state rebuilt from a trace alone equals the engine's, at every step of random workloads; its sentences."""
+"""The state rebuilt only from a trace equals the engine's, at every step of random workloads; its sentences."""
 
 import copy
 import json
@@ -56,7 +56,7 @@ def play(seed: int, lineup: str = "solution:1-5", **settings: object) -> tuple[L
 
 
 def rebuilt(recording: Recording) -> list[dict[str, object]]:
-    """Return the same from the records alone."""
+    """Return the same, only from the records."""
     out: list[dict[str, object]] = []
     for record, state in zip(recording.steps, states(recording), strict=True):
         running = [request_id for request_id, *_ in record["running_after"]]

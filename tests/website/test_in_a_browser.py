@@ -19,7 +19,7 @@ HEADINGS = {
 FOUND = """async (options) => (await axe.run(document, options)).violations
   .map(one => `${one.id}: ${one.nodes.length}, ${one.nodes[0].html.slice(0, 160)} ${one.nodes[0].failureSummary}`)"""
 WIDE = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
-# A page is as wide as its window also where a part of it is cut off: what is wider has to scroll.
+# A page is as wide as its window even where a part of it is cut off, so wider parts have to scroll.
 CUT = """() => [...document.querySelectorAll("article *")].filter(one => one.scrollWidth > one.clientWidth + 1
   && getComputedStyle(one).overflowX === "hidden" && one.clientWidth > 1).map(one => one.outerHTML.slice(0, 120))"""
 
@@ -36,7 +36,7 @@ def axe() -> str:
 
 @pytest.fixture
 def strangers(pages: Pages, address: str) -> Iterator[list[str]]:
-    """What the test's pages asked of other machines, which is refused; and nothing may be missing on ours."""
+    """What the test's pages asked of other machines, which is refused; and nothing may be missing on this site."""
     asked: list[str] = []
     open_one = pages.new_page
 

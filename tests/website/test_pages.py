@@ -149,7 +149,7 @@ def test_links_keep_their_words_where_the_site_has_no_page() -> None:
     assert written("[map](../README.md#words)") == "[map](../README.md#words)"
     assert written("[one](https://example.org) [two](#words)") == "[one](https://example.org) [two](#words)"
     assert written("see [`the log`](../../CHANGELOG.md).") == "see `the log`."
-    for name in ("00_tour", "06_gpu_runner"):  # the lab has a page for the notebooks that it cannot run, too
+    for name in ("00_tour", "06_gpu_runner"):  # the lab also has a page for the notebooks that it cannot run
         link = f'href="../../lab/lab/index.html?path=notebooks/{name}.ipynb"'
         assert link in written(f"[it](../../notebooks/{name}.ipynb)")
     assert written("```\n[x](y.md) <!-- no -->\n```\na <!-- check: f() --> b") == "```\n[x](y.md) <!-- no -->\n```\na b"

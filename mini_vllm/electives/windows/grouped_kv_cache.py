@@ -13,12 +13,12 @@ from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 class NamedBlocks:
     """Remembers the block that one group's phase 4 finds for each hash.
 
-    A look-up reads one dict entry per block, which is refreshed when a block with its hash enters or leaves the cache.
+    A lookup reads one dict entry per block, which is refreshed when a block with its hash enters or leaves the cache.
     """
 
     def __init__(self, cache: PrefixCache, block_size: int) -> None:
         self.cache = cache
-        # Phase 4 looks up prefixes, so a request with a single block hash finds this block alone. The request has one
+        # Phase 4 looks up prefixes, so a request with a single block hash finds only this block. The request has one
         # token more than the block, because the last token of a request is never a hit.
         self._asking = Request("", [0] * (block_size + 1))
         self.of_hash: dict[bytes, int] = {}

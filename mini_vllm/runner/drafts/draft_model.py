@@ -55,7 +55,8 @@ class DraftModel:
             share.needs_token = bool(sampled) and limits[request_id] > 0
             if sampled and not share.needs_token:
                 share.num_scheduled_tokens -= 1  # the sampled token may have no slot yet
-            # Prompts are always computed: others may share their blocks. A decode without drafts can catch up later.
+            # Prompts are always computed, because other requests may share their blocks. A decode without drafts can
+            # catch up later.
             is_prompt = scheduled.num_scheduled_tokens - len(scheduled.draft_token_ids) > 1
             is_short = share.num_computed_tokens + share.num_scheduled_tokens <= self.longest
             is_computed = (share.needs_token or is_prompt) and is_short

@@ -109,7 +109,7 @@ class DiskBlockStore:
 
     def _delete(self, name: str) -> None:
         self.num_bytes_of.pop(name, None)
-        with suppress(OSError):  # a file that cannot be deleted is forgotten too
+        with suppress(OSError):  # a file that cannot be deleted is also forgotten
             (self.folder / name).unlink()
 
 

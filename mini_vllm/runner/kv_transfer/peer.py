@@ -14,7 +14,7 @@ FOR_EVER, TO_SEND = timedelta(days=365), timedelta(minutes=1)
 
 
 class Peer:
-    """One end of the connection. Every method raises `RuntimeError` if the other process has ended or is silent."""
+    """One end of the connection. Every method raises `RuntimeError` if the other process has exited or is silent."""
 
     def __init__(self, rendezvous: Any, rank: int, timeout: timedelta) -> None:
         self.other = 1 - rank
@@ -65,7 +65,7 @@ class Peer:
 def serve(port: int, compute: Callable[[list[int]], None], store: Any) -> None:
     """Run a prefill process: receive prompts, let `compute` fill the store, and send the blocks.
 
-    Returns when the other process has ended.
+    Returns when the other process has exited.
     """
     with suppress(RuntimeError):
         rendezvous = distributed.TCPStore("127.0.0.1", port, 2, is_master=False)  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import psutil
 
 WINDOW = 0.1  # seconds between two readings
 MAX_WINDOW = 0.5  # after a longer pause, a reading says more about the past than about now
-NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # psutil contains the last two in `user` and `nice`, too
+NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # psutil also contains the last two in `user` and `nice`
 
 
 class CPUReading(NamedTuple):

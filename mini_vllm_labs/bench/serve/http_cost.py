@@ -59,7 +59,7 @@ class BothWays:
         self.load = replace(load, num_requests=MIN_REQUESTS, request_rate=math.inf, max_concurrency=None)
 
     def offline(self, number: int) -> Measured:
-        """Answer by `LLM.generate`. Raises `PeerError` if its process ends."""
+        """Answer by `LLM.generate`. Raises `PeerError` if its process exits."""
         requests = self.load.requests(1001 + number)
         try:
             texts, num_tokens, seconds = self.process.submit(answer_offline, self.settings, requests).result()

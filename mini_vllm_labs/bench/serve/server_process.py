@@ -1,4 +1,4 @@
-"""The servers of a comparison (ours, `transformers serve`, OpenVINO GenAI), each in its own process."""
+"""The servers in a comparison (our own, `transformers serve`, OpenVINO GenAI), each in its own process."""
 
 import json
 import os
@@ -28,7 +28,7 @@ IGNORE_EOS = {"ignore_eos": True}
 TO_FULL_LENGTH = json.dumps({"do_sample": False, "eos_token_id": -1, "pad_token_id": 0})  # no token has the id -1
 """`transformers serve` takes no `ignore_eos`, but a whole generation config with every request."""
 START_TIMEOUT = 180.0
-STOP_TIMEOUT = 60.0  # ours gives running requests 30 s
+STOP_TIMEOUT = 60.0  # our server gives running requests 30 s
 POLL_SECONDS = 0.1
 
 

@@ -116,7 +116,7 @@ def collect(download: Path, folder: Path) -> Collected:
     Raises `SubmissionError` if the file is not such a download or is too large.
     """
     if not download.is_file():
-        raise SubmissionError("it is not an ordinary file")
+        raise SubmissionError("it is not a regular file")
     require_short_directory(download)
     with zipfile.ZipFile(download) as archive:
         entries = list(files_in(archive))

@@ -30,7 +30,7 @@ class Roster:
 def read_roster(path: Path) -> Roster:
     """Read a roster. Raises `ValueError` if it is invalid, repeats a name or id, or an id looks like a formula."""
     if path.exists() and not path.is_file():
-        raise ValueError(f"--roster {path} is not an ordinary file")
+        raise ValueError(f"--roster {path} is not a regular file")
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeError) as error:

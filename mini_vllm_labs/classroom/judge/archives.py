@@ -173,7 +173,7 @@ def require_short_directory(path: Path) -> None:
     if at < 0 or len(tail) < at + NUM_END_BYTES:
         raise SubmissionError("it cannot be read: not a zip, not a .tar.gz, and not named like a starter")
     num_entries, num_bytes = struct.unpack("<HL", tail[at + 10 : at + 16])
-    if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):  # some programs write it for small zips, too
+    if tail[max(0, at - NUM_LOCATOR_BYTES) : at].startswith(LOCATOR_64):  # some programs also write it for small zips
         record = tail[max(0, at - NUM_LOCATOR_BYTES - NUM_END_64_BYTES) : at - NUM_LOCATOR_BYTES]
         if not record.startswith(END_OF_DIRECTORY_64) or len(record) < NUM_END_64_BYTES:
             raise SubmissionError("the end of the zip is damaged: make it again")

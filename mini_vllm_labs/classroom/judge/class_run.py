@@ -88,7 +88,7 @@ class Record:
 def recorded_settings(path: Path) -> JudgeSettings:
     """Return the settings of a record. Raises `RecordError` if the file is not a record."""
     if not path.is_file():
-        raise RecordError(f"{path} is a folder, a device or a pipe: name an ordinary file")
+        raise RecordError(f"{path} is a folder, a device or a pipe: name a regular file")
     try:
         with path.open("rb") as file:
             head = json.loads(file.readline())
@@ -166,7 +166,7 @@ class GradingProcess:
 
     def _reason(self, error: ChannelError) -> str:
         if error.reason == "timeout":
-            return "the judge's process was still busy with it when the time was used up"
+            return "the judge's process was still busy with it when the time ran out"
         last = self._worker.output.strip().splitlines()[-1:] if self._worker else []
         shown = f"; its last line: {one_line(last[0])}" if last else ""
         return f"the judge's process for it ended (too much memory, or a crash{shown})"

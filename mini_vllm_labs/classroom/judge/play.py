@@ -18,7 +18,7 @@ NOT_WRITTEN = "Not written yet"
 
 
 def play(asked: JudgeQuestion, worker: JailedWorker, seconds: float) -> Outcome:
-    """Put a question to a worker that has loaded the file. Errors of the learner's code become outcomes."""
+    """Put a question to a worker that has loaded the file. Errors in the learner's code become outcomes."""
     worker.set_deadline(seconds)
     try:
         found = answers_of(asked, worker)

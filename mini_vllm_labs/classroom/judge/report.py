@@ -104,7 +104,7 @@ def require_writable(files: Iterable[Path | None], folder: Path | None = None) -
         if file.is_dir():
             raise ValueError(f"{file} is a folder: name a file")
         if file.exists() and not file.is_file():
-            raise ValueError(f"{file} is a device or a pipe: name an ordinary file")
+            raise ValueError(f"{file} is a device or a pipe: name a regular file")
         if not os.access(file.resolve().parent, os.W_OK):
             raise ValueError(f"{file}: the folder {file.parent} does not exist or is not writable")
     if folder is not None:

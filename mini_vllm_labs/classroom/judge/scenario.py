@@ -72,7 +72,7 @@ def draw_budget(rng: Random, on: Features, max_model_len: int) -> int:
 
 
 def draw_arrivals(rng: Random, on: Features, max_model_len: int) -> tuple[ScenarioRequest, ...]:
-    """Draw the requests; with caching, about 70% of them share a beginning."""
+    """Draw the requests; with caching, about 70% of them share a prefix."""
     beginnings = [[rng.randrange(256) for _ in range(rng.randrange(6, 18))] for _ in range(2)]
     step, arrivals, names = 0, list[ScenarioRequest](), name_maker(rng)
     for _ in range(rng.randrange(5, 9)):

@@ -100,7 +100,7 @@ def files_of_folder(folder: Path) -> Iterator[Starter]:
 
 
 def read_file(path: Path, shown: str) -> bytes:
-    """Read an ordinary file of ordinary size. Raises `SubmissionError` if it is a link or a device."""
+    """Read a regular file of ordinary size. Raises `SubmissionError` if it is a link or a device."""
     shown = one_line(shown)
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -111,5 +111,5 @@ def read_file(path: Path, shown: str) -> bytes:
     with os.fdopen(handle, "rb") as file:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-            raise SubmissionError(f"{shown} is not an ordinary file, or has another hard link")
+            raise SubmissionError(f"{shown} is not a regular file, or has another hard link")
         return limited(file.read(MAX_FILE_BYTES + 1), shown)

@@ -18,7 +18,7 @@ LINKER_CACHE = "/etc/ld.so.cache"
 LINKED = re.compile(r"(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
 # Binaries that Python (without `_tkinter`, which needs a screen), numpy and torch load.
 BINARIES = ("lib-dynload/[!_]*.so", "lib-dynload/_[!t]*.so", "numpy/**/*.so", "torch/_C*.so", "torch/lib/*.so*")
-UNWINDER = "libgcc_s.so.1"  # glibc loads it when a thread ends
+UNWINDER = "libgcc_s.so.1"  # glibc loads it when a thread exits
 
 
 @cache

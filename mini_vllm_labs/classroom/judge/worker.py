@@ -78,7 +78,7 @@ class JailedWorker:
 
     No deadline is later than `until` (on `time.monotonic`).
 
-    In a jail, the end of its first process ends every process that it started.
+    In a jail, when its first process exits, every process that it started is killed.
     """
 
     def __init__(self, submission: SubmissionDir, jail: Jail, phase: int, *, with_torch: bool = False) -> None:
@@ -119,7 +119,7 @@ class JailedWorker:
     def ask(self, message: Message) -> Json:
         """Send a message and return the answer. Raises `StarterRaisedError` if the learner's code raises.
 
-        Raises `ChannelError` if the process has ended, is late, or does not send an answer.
+        Raises `ChannelError` if the process has exited, is late, or does not send an answer.
         """
         self.process.send(message)
         return self.receive()

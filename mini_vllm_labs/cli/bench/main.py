@@ -11,7 +11,7 @@ COMMANDS = [
     (
         "busy",
         "busy:bench_busy",
-        "Decode beside busy processes: adapted threads, fixed ones, and peers.",
+        "Decode next to busy processes, with adapted threads, fixed numbers of threads, and peers.",
     ),
     (
         "prefix",
@@ -43,7 +43,7 @@ COMMANDS = [
     (
         "router",
         "router:bench_router",
-        "Send the same requests to simulated engines by three routers.",
+        "Send the same requests to simulated engines through three routers.",
     ),
     ("gpu", "gpu:bench_gpu", "Go through a checklist on a GPU."),
     (

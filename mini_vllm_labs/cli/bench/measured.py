@@ -1,4 +1,5 @@
-"""How a benchmark runs: its length is told, each case is shown when it is there, the load of the machine at the end."""
+"""How a benchmark runs: it announces its length, shows each case when it is ready, and the load of the machine at the
+end."""
 
 import json
 import os

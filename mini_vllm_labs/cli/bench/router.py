@@ -43,7 +43,7 @@ def bench_router(
     lineup: LineupText = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send the same requests to simulated engines by three routers.
+    """Send the same requests to simulated engines through three routers.
 
     Prints hits, and the longest waits.
     """

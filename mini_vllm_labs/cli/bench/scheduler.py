@@ -1,4 +1,4 @@
-"""`mini-vllm bench scheduler`: the CPU time of scheduling; with `--peer vllm` beside vLLM's own, in one process."""
+"""`mini-vllm bench scheduler`: the CPU time of scheduling; with `--peer vllm` next to vLLM's own, in one process."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -55,7 +55,7 @@ def bench_scheduler(
         if peer_version != RELEASES[0] and team.year == "absent":
             team = replace(team, year="solution" if solutions_exist() else "starter")  # its rules are phase 14
         if team.kv_cache == "absent":
-            raise ValueError(f"lineup {team}: --peer vllm needs phase 2, as vLLM's memory comes in blocks, too")
+            raise ValueError(f"lineup {team}: --peer vllm needs phase 2, because vLLM's memory also comes in blocks")
         why = (
             f"CPU microseconds per request, medians of {num_rounds} rounds in turns, in one process; ratios are ours "
             f"over vLLM's. Decode and admission: schedule() and update_from_output(). Arrival: the request is made of "
@@ -68,7 +68,8 @@ def bench_scheduler(
 
 
 def beside_vllm(lineup: Lineup, release: str, num_rounds: int, num_admissions: int) -> Iterator[Case]:
-    """Yield each comparison with vLLM's own scheduler when it is there. Raises `PeerError` if its process fails."""
+    """Yield each comparison with vLLM's own scheduler as soon as it is ready. Raises `PeerError` if its process
+    fails."""
     arguments = ["mini_vllm_labs.bench.vllm_scheduler", str(lineup), f"{num_rounds}", f"{num_admissions}"]
     name = "the process with vLLM's scheduler"
     with closing(peer_process.JsonLines(name, peer_process.vllm_python(release), arguments, {})) as lines:

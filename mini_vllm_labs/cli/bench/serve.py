@@ -1,4 +1,4 @@
-"""`mini-vllm bench serve`: load on a server, by its HTTP endpoint; ours beside its peers, or any."""
+"""`mini-vllm bench serve`: load on a server, through its HTTP endpoint: our own next to its peers, or any other."""
 
 import json
 import math
@@ -130,7 +130,7 @@ def bench_serve(
     Prints what vLLM's `bench serve` prints.
 
     Without --base-url, start our server and its peers one after another, find the highest request rate of each
-    within a bound on the time to the first token, and measure what HTTP costs beside LLM.generate.
+    within a bound on the time to the first token, and measure what HTTP costs in addition to LLM.generate.
     """
     # Imported here, for a quick `--help`.
     from mini_vllm_labs.bench.serve.comparison import ServingPlan, load_cases, server_cases

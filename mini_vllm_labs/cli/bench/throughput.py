@@ -1,4 +1,4 @@
-"""`mini-vllm bench throughput`: whole workloads beside what a user would run instead."""
+"""`mini-vllm bench throughput`: whole workloads, next to what a user would run instead."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -49,8 +49,8 @@ def bench_throughput(
 
     Many short chats and a few long documents.
 
-    All at once, then as a stream; then one round of questions that share a document. Last, batches of one length:
-    the best case of transformers' `generate`. A table at the end says where we are slower.
+    All at once, then as a stream; then one round of questions that share a document. Last, batches of equal lengths:
+    the best case for transformers' `generate`. A table at the end says where we are slower.
 
     Each backend has its own process and the same requests, threads and KV cache size; rounds are taken in turns.
     """
@@ -121,7 +121,7 @@ def expected_seconds(
 
 
 def closing_of(cases: Sequence[Case], facts: dict[str, Any]) -> Iterator[str | Table]:
-    """Yield the seconds by operator, a table of where ours is slower, and which backends are missing."""
+    """Yield the seconds by operator, a table of where our engine is slower, and which backends are missing."""
     yield f"A round with every operator timed: {shares(facts['seconds_by_operator'])}."
     peers = [name for name in cases[0].sides if name != OURS]
     if peers:

@@ -14,9 +14,9 @@ from mini_vllm_labs.runs.sandbox.errors import OutOfTime
 from mini_vllm_labs.runs.sandbox.explain import hint_for, lines_of
 from mini_vllm_labs.runs.sandbox.frames import is_learners
 
-LIMIT, PAUSE = 8.0, 0.25  # seconds that a call may take, and between two looks
-NOTICE = 4.0  # seconds by the clock after which a call is told of, then after twice as many: the machine may be slow
-IDLE, WAITING_FACTOR = 0.1, 10  # a call with less CPU time has only waited; one that looks now and then may take longer
+LIMIT, PAUSE = 8.0, 0.25  # seconds that a call may take, and seconds between two checks
+NOTICE = 4.0  # seconds by the clock after which a call is reported, then after twice as many: the machine may be slow
+IDLE, WAITING_FACTOR = 0.1, 10  # a call with less CPU time has only waited; one that polls may take longer
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class WatchedCall:
             words = f"Your code was still running after {LIMIT:g} seconds of CPU time in one call:"
             return words, hint_for(OutOfTime())
         limit = LIMIT if cpu_seconds < IDLE else WAITING_FACTOR * LIMIT
-        # Looks are counted and not seconds: while the machine sleeps, no code can run.
+        # Checks are counted, not seconds: while the machine sleeps, no code can run.
         if self.num_looks * PAUSE >= limit:
             return f"Your code has waited for {limit:g} seconds in one call:", "what does it wait for?"
         return None

@@ -119,7 +119,7 @@ def run_server(settings: ServerSettings, engine: "EngineSpec") -> None:
 
 
 def run_front(settings: ServerSettings, engine: "EngineSpec", size: int) -> None:
-    """Serve several engines behind a router until a signal ends them."""
+    """Serve several engines behind a router until a signal stops them."""
     from mini_vllm_labs.cli.serving.call_watch import watch_calls
     from mini_vllm_labs.serving.router.front import create_front
     from mini_vllm_labs.serving.router.policies import PrefixAware

@@ -53,7 +53,7 @@ def keys() -> Iterator[Read | None]:
     before = termios.tcgetattr(0)
     try:
         tty.setcbreak(0)
-        # A shell gives its own settings to a program that goes on after Ctrl-Z.
+        # A shell gives its own settings to a program that continues after Ctrl-Z.
         signal.signal(signal.SIGCONT, lambda *_: tty.setcbreak(0))
         yield pressed
     finally:

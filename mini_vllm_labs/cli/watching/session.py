@@ -92,7 +92,7 @@ class WatchSession:
         return [self.current] if is_begun(self.current.phase) or not is_there else []
 
     def only(self, tasks: Sequence[TaskNumber]) -> PlannedPhase:
-        """Return the phase of some tasks with these tasks alone."""
+        """Return the phase of some tasks with only these tasks."""
         phase = self.phases[tasks[0].phase]
         return replace(phase, tasks=[one for one in phase.tasks if TaskNumber(phase.number, one.number) in tasks])
 

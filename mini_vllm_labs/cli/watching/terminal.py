@@ -18,7 +18,7 @@ from mini_vllm_labs.pictures.terminal.step_table import totals
 from mini_vllm_labs.pictures.terminal.step_view import FAINT
 
 QUIET_SECONDS = 0.15
-MISSING_SECONDS = 1.0  # then it is deleted, and not between two steps of a save
+MISSING_SECONDS = 1.0  # the file is then really deleted, not between two steps of a save
 Stamp = tuple[int, int, int] | None
 TICK_SECONDS = 0.1
 
@@ -28,7 +28,7 @@ class Job(NamedTuple):
 
     work: Callable[[Event], Any]
     show: Callable[[Any, float], None]
-    is_verdict: bool  # about a version of a file, so that a new one makes it worthless
+    is_verdict: bool  # about one version of a file, so that a new version makes it worthless
 
 
 class Jobs:

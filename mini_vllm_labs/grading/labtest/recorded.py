@@ -34,7 +34,8 @@ class Answers:
 
 
 def file_of(test: str) -> str:
-    """Return the file with the answers of a test. Whole engines have separate files, because theirs are large."""
+    """Return the file with the answers of a test. Whole engines have separate files, because their answers are
+    large."""
     engine = "_in_an_engine" if "_in_an_engine.py" in test else ""
     return f"phase{test.removeprefix('test_task').partition('_')[0]}{engine}.json"
 

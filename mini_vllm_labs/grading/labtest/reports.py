@@ -69,7 +69,7 @@ def retell(report: Any, item: pytest.Item, error: BaseException) -> None:
 
 
 def words(location: tuple[str, int | None, str], first_line: str, text: str) -> ReprExceptionInfo:
-    """Build a failure that consists of a text only; `first_line` goes into the summary."""
+    """Build a failure that consists of only a text; `first_line` goes into the summary."""
     path, line, _ = location
     crash = ReprFileLocation(path, (line or 0) + 1, first_line)
     return ReprExceptionInfo(ReprTraceback([ReprEntryNative([f"{text}\n"])], None, style="value"), crash)

@@ -2,7 +2,7 @@
 
 On a machine with a GPU the arguments are on the GPU, and a tensor made without `device=` is on the host. Here the
 arguments are `DeviceTensor`s: their `device` is torch's `meta`, but they hold numbers. Tensors computed from them or
-made with that device are `DeviceTensor`s too; all other tensors are on the host. Mixing the two raises torch's error.
+made with that device are also `DeviceTensor`s; all other tensors are on the host. Mixing the two raises torch's error.
 """
 
 from collections.abc import Iterator

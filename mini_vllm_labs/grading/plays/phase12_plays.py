@@ -48,7 +48,7 @@ class ListedPool:
 
     def get_new_blocks(self, num_blocks: int) -> list[int]:
         if not 0 <= num_blocks <= len(self.free):
-            raise ValueError(f"get_new_blocks({num_blocks}), but {len(self.free)} blocks are free")
+            raise ValueError(f"get_new_blocks({num_blocks}), but only {len(self.free)} blocks are free")
         taken, self.free = self.free[:num_blocks], self.free[num_blocks:]
         return taken
 
@@ -93,7 +93,7 @@ def sliding_hit(phase12: ModuleType, cached: Ints, window: int, block_size: int)
 
 
 def common_hit(phase12: ModuleType, cached: Shares, windows: Ints, block_size: int) -> Seen:
-    """Find the hit of all groups; -1 is an uncached block, and window 0 is full attention."""
+    """Find the hit across all groups; -1 is an uncached block, and window 0 is full attention."""
     given = list(map(known, cached))
     tables = phase12.find_common_hit(given, [window or None for window in windows], block_size)
     seen = {f"table of group {group}": list(map(int, table)) for group, table in enumerate(tables)}

@@ -101,7 +101,7 @@ class Queued:
             type(self.queue)().add_request(make_request("Z", 4, priority=-9))
 
     def state(self) -> Seen:
-        next(iter(self.queue), None)  # an iteration that ends early
+        next(iter(self.queue), None)  # an iteration that stops early
         order, length = [self.name(request) for request in self.queue], len(self.queue)
         is_odd = bool(self.queue) != bool(length)
         return {

@@ -112,7 +112,7 @@ def of_keys(root: bytes) -> list[Block]:
     for mark in ("", *SEPARATORS, *PAIRS_OF_MARKS, *MARKS):
         pairs += [(f"a{mark}b", "c"), ("a", f"b{mark}c"), (f"a{mark}", None), (None, f"{mark}a")]
     end = "e" * 20
-    for tag in ("", "x", "s"):  # equal if each key follows its length modulo 256, and perhaps a tag
+    for tag in ("", "x", "s"):  # equal if each key is preceded by its length modulo 256, and perhaps by a tag
         for length in dict.fromkeys((chr(len(end)), chr(len(tag + end)))):
             begin = "b" * (256 - len(length + tag))
             pairs += [("", begin + length + tag + end), (length + tag + begin, end)]

@@ -113,7 +113,7 @@ def shares(phase8: ModuleType, calls: Sequence[Share], past: int = 0) -> Steps:
     for place, call in enumerate(calls):
         start, num_known, num_stand_ins, num_rejected, drafts, _ = call
         num_tokens = start - num_rejected + num_known
-        computed = start + num_known + num_stand_ins + 3 * (place % 2)  # the step after it may be planned, too
+        computed = start + num_known + num_stand_ins + 3 * (place % 2)  # the step after it may also be planned
         counters = (min(3, num_tokens), max(0, num_tokens - 3), 0, computed, num_stand_ins)
         moments = [request_at("A", *counters, drafts=[-1] * num_stand_ins) for _ in range(3)]
         odd = [with_odd_fields(one, f"{past} {place}" if past else None) for one in moments[:2]]

@@ -28,7 +28,7 @@ from mini_vllm_labs.serving.live.recent_steps import keep_recent_steps
 from mini_vllm_labs.serving.server import Server, address_of, bound_socket, engine_server
 from mini_vllm_labs.serving.settings import ServerSettings
 
-SETTINGS = ServerSettings(port=0, shutdown_timeout=0)  # an ending notebook does not wait for answers
+SETTINGS = ServerSettings(port=0, shutdown_timeout=0)  # a notebook that is shutting down does not wait for answers
 SETTLE_SECONDS = 10.0
 NOT_NOTED = "/notebook/"
 RUN = "/notebook/run"  # its answer is shown, so records must include it

@@ -65,7 +65,7 @@ def recorded(exchanges: Iterable[Exchange], config: EngineConfig, lineup: Lineup
 
 
 def to_record(exchange: Exchange, names: dict[str, str]) -> dict[str, Any]:
-    """Return the record of an exchange's answer; `names` numbers the requests in order."""
+    """Return the record of the answer in an exchange; `names` gives the requests their numbers, in order."""
     text = exchange.answer
     if exchange.path == "/metrics":
         text = "".join(line for line in text.splitlines(keepends=True) if "_seconds" not in line)

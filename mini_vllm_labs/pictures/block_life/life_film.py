@@ -27,7 +27,7 @@ def block_life(recording: Recording, blocks: Sequence[int] = ()) -> Film:
     info, num_steps = recording.info, len(recording.steps)
     for block in blocks:
         if not 1 <= block <= info.num_blocks:
-            raise ValueError(f"blocks has {block}, but there are blocks 1 to {info.num_blocks}")
+            raise ValueError(f"blocks has {block}, but there are only blocks 1 to {info.num_blocks}")
     if len(set(blocks)) < len(blocks):
         raise ValueError(f"blocks has one of {list(blocks)} twice")
     every = lives_of(info, states(recording))

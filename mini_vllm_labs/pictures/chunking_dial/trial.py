@@ -94,7 +94,7 @@ def arrivals(deployment: Deployment, workload: str, load: int) -> tuple[float, l
     if longest > config.max_model_len:
         raise ValueError(
             f"model is {deployment.model}, which takes up to {config.max_model_len:,} tokens, but the longest request "
-            f"of {workload!r} has {longest:,}: take a model that allows it"
+            f"in {workload!r} has {longest:,}: choose a model that can hold it"
         )
     return rate, requests
 

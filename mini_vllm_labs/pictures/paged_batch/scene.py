@@ -123,6 +123,6 @@ def require_sound(batch: Sequence[ScheduledRequest], block_size: int) -> None:
         if row.num_scheduled_tokens < 1:
             raise ValueError(f"{name} is scheduled for {row.num_scheduled_tokens} tokens, but it must be at least 1")
         if end > len(row.request.all_token_ids):
-            raise ValueError(f"{name} computes up to token {end}, but has {len(row.request.all_token_ids)}")
+            raise ValueError(f"{name} computes up to token {end}, but has only {len(row.request.all_token_ids)} tokens")
         if end > len(row.block_ids) * block_size:
             raise ValueError(f"{name} needs {end} slots, but its {len(row.block_ids)} blocks have fewer")

@@ -102,7 +102,7 @@ def friendly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def what_to_do() -> str:
-    """Return advice for an unwritten task, such as a lineup of written phases only."""
+    """Return advice for an unwritten task, such as a lineup of only written phases."""
     if solutions_exist():
         return (
             "Write it, or choose a lineup: starter for what you have written, solution for the rest, as in --lineup "

@@ -29,7 +29,7 @@ HIT = (svg.rect(1, 1, 12, 8, class_="mv-line", stroke_width=2, stroke_dasharray=
 
 
 def with_hits(runs: Sequence[Recording]) -> bool:
-    """Return whether any request of the runs finds tokens in the prefix cache."""
+    """Return whether any request in the runs finds tokens in the prefix cache."""
     return any(share.get("hit") for run in runs for record in run.steps for share in record["scheduled"])
 
 

@@ -54,7 +54,7 @@ class Channel:
             except BlockingIOError:
                 self._wait_for_room(deadline)
             except OSError:
-                raise ChannelError("closed", "the process has ended") from None
+                raise ChannelError("closed", "the process has exited") from None
 
     def receive(self) -> Message:
         """Wait for one message and return it. Raises `ChannelError`; after "malformed", call it again."""
@@ -97,7 +97,7 @@ class Channel:
             except OSError:
                 chunk = b""
             if not chunk:
-                raise ChannelError("closed", "the process has ended")
+                raise ChannelError("closed", "the process has exited")
             self._buffer += chunk
 
     def _wait_for_room(self, deadline: float | None) -> None:

@@ -24,7 +24,7 @@ class Watchdog:
         self._file = path.open("ab")  # appending, so that a record begins at 0 after `clear`
         faulthandler.enable(self._file)
         if MEASURES_CPU:
-            faulthandler.register(signal.SIGPROF, self._file, chain=True)  # then the signal ends the process
+            faulthandler.register(signal.SIGPROF, self._file, chain=True)  # then the signal kills the process
 
     def clear(self) -> None:
         os.ftruncate(self._file.fileno(), 0)

@@ -18,7 +18,7 @@ from mini_vllm_labs.runs.sandbox.channel import CHUNK, MAX_BYTES, Channel, Chann
 
 OUTPUT_BYTES = 4000
 MAX_QUEUED = 16  # further messages wait in the pipe and take no memory here
-POLL_SECONDS = 0.05  # `receive` waits on a queue, which does not show that the process ended
+POLL_SECONDS = 0.05  # `receive` waits on a queue, which does not show that the process has exited
 GRACE_SECONDS = 1.0
 
 
@@ -115,7 +115,7 @@ class WorkerProcess:
                 self.kill()  # its children may hold the pipe open, which hides its end
                 with contextlib.suppress(Empty):  # its last message may still arrive
                     return self._next(GRACE_SECONDS)
-                raise ChannelError("closed", "the process has ended")
+                raise ChannelError("closed", "the process has exited")
 
     def wait(self, seconds: float) -> bool:
         """Wait up to `seconds` for the process to end; return whether it did."""
@@ -158,7 +158,7 @@ class WorkerProcess:
         stdin, stdout, mark = self._process.stdin, self._process.stdout, secrets.token_hex(8)
         assert stdin is not None
         assert stdout is not None
-        with contextlib.suppress(OSError):  # the process may already have ended; `receive` reports it
+        with contextlib.suppress(OSError):  # the process may already have exited; `receive` reports it
             os.write(stdin.fileno(), mark.encode() + b"\n")
         if os.name == "posix":  # a process that does not read must not block its parent
             os.set_blocking(stdin.fileno(), False)
@@ -184,7 +184,7 @@ class WorkerProcess:
 
 
 class Output:
-    """Keeps the beginning and the end of a process's output, however long it is."""
+    """Keeps the start and the end of a process's output, however long it is."""
 
     def __init__(self, num_bytes: int) -> None:
         self._half = num_bytes // 2

@@ -28,7 +28,7 @@ class WantedPicture:
 
 
 class DrawingEndedError(RuntimeError):
-    """The drawing process has ended unexpectedly; its log is on standard error."""
+    """The drawing process has exited unexpectedly; its log is on standard error."""
 
 
 class DrawingProcess:
@@ -54,7 +54,7 @@ class DrawingProcess:
                 picture = await asyncio.to_thread(ask, process, "draw", viewer, look, chunks)
             except (OSError, EOFError) as error:
                 self._end()
-                raise DrawingEndedError("the process that draws has ended: see the server's log") from error
+                raise DrawingEndedError("the process that draws has exited: see the server's log") from error
             except asyncio.CancelledError:
                 self._end()  # the pending answer would be mistaken for the next one
                 raise
@@ -63,7 +63,7 @@ class DrawingProcess:
 
     async def forget(self, viewer: str) -> None:
         async with self._lock:
-            with suppress(OSError):  # the process has ended and with it its pages
+            with suppress(OSError):  # the process has exited and with it its pages
                 if self._process is not None:
                     send(self._process, "close", viewer)
 
@@ -89,14 +89,14 @@ class DrawingProcess:
 
 
 def send(process: "subprocess.Popen[bytes]", *message: object) -> None:
-    """Send a message. Raises `OSError` if the process has ended."""
+    """Send a message. Raises `OSError` if the process has exited."""
     assert process.stdin is not None
     pickle.dump(message, process.stdin, pickle.HIGHEST_PROTOCOL)
     process.stdin.flush()
 
 
 def ask(process: "subprocess.Popen[bytes]", *message: object) -> bytes:
-    """Send a message and return its answer. Raises `OSError` or `EOFError` if the process has ended."""
+    """Send a message and return its answer. Raises `OSError` or `EOFError` if the process has exited."""
     send(process, *message)
     assert process.stdout is not None
     answer: bytes = pickle.load(process.stdout)

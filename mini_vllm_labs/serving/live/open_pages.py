@@ -40,7 +40,7 @@ class Viewer:
 class OpenPages:
     """Keeps the open pages and one drawing process for all of them.
 
-    When the last page closes, the drawing process ends, the crowd leaves and the engine runs at full speed, because no
+    When the last page closes, the drawing process exits, the crowd leaves and the engine runs at full speed, because no
     page is left to resume it.
     """
 
@@ -92,7 +92,7 @@ class OpenPages:
         return self._drawing
 
     async def status(self) -> dict[str, Any]:
-        """Return the status that a page shows with the picture; if the engine has ended, its last known status."""
+        """Return the status that a page shows with the picture; if the engine has stopped, its last known status."""
         with suppress(EngineDeadError, ShuttingDownError):
             self._progress = await self.served.llm.call_during_step(progress_of)
         return {
@@ -127,7 +127,7 @@ class LiveStream(Response):
 
 
 async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
-    """Yield a page's events until the server ends: up to eight pictures per second, only when something changes."""
+    """Yield a page's events until the server stops: up to eight pictures per second, only when something changes."""
     yield event("hello", {"viewer": viewer.id, "model": pages.served.name, **pages.facts})
     status: dict[str, Any] = {}
     sent: tuple[int, WantedPicture] | None = None
@@ -160,7 +160,7 @@ async def live_events(pages: OpenPages, viewer: Viewer) -> AsyncIterator[bytes]:
 
 
 async def picture(pages: OpenPages, viewer: Viewer) -> bytes:
-    """Return a picture's event. Raises `DrawingEndedError` if the drawing process has ended."""
+    """Return a picture's event. Raises `DrawingEndedError` if the drawing process has exited."""
     chunks = await pages.served.llm.call_during_step(partial(steps_since, step=pages.drawing.next_step))
     drawn = await pages.drawing.draw(viewer.id, viewer.look, chunks)
     return b"event: picture\ndata: " + drawn + b"\n\n"

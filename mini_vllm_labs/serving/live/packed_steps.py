@@ -27,7 +27,7 @@ class PackedStep(NamedTuple):
     """A step. Its record omits the block tables of requests that ran before; their new blocks extend the old tables.
 
     The record's `waiting_after` names only the first waiting requests. `sampled` contains the tokens of the step whose
-    results this step applied, `lengths` the numbers of prompt tokens of the requests that arrived.
+    results this step applied, `lengths` the prompt lengths, in tokens, of the requests that arrived.
     """
 
     record: StepRecord

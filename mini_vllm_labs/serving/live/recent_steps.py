@@ -130,7 +130,7 @@ class RecentSteps(StepRecorder):
         if request_id not in self.unfinished:
             return
         request, totals = self.unfinished.pop(request_id)
-        totals.num_cached_tokens = max(0, request.num_cached_tokens)  # it is -1 until the first admission
+        totals.num_cached_tokens = max(0, request.num_cached_tokens)  # -1 until the first admission
         totals.num_output_tokens, totals.num_preemptions = request.num_output_tokens, request.num_preemptions
         if not totals.num_steps:
             totals.num_waited = self.chunks.num_steps - totals.arrived

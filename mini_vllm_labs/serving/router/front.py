@@ -73,7 +73,7 @@ class Front:
 
     async def _problem_of(self, replica: Replica) -> str:
         if not replica.is_alive:
-            return replica.problem or f"its process has ended with code {replica.process.exitcode}"
+            return replica.problem or f"its process has exited with code {replica.process.exitcode}"
         try:
             answer = await self.client.get(f"{replica.address}/health", timeout=SECONDS_TO_ANSWER)
         except httpx.TimeoutException:
@@ -148,7 +148,7 @@ class Front:
             replica.num_unfinished -= 1
             content = await answer.aread()
             if b'"engine_dead"' in content:
-                raise httpx.RemoteProtocolError("its engine has ended")
+                raise httpx.RemoteProtocolError("its engine has stopped")
             return Response(content, answer.status_code, kept)
         return StreamingResponse(self._bytes_of(answer, replica), answer.status_code, kept)
 

@@ -86,7 +86,7 @@ class Replicas:
         try:
             self.all = [Replica(index, process, address.recv()) for index, (process, address) in enumerate(starting)]
         except EOFError:
-            raise RuntimeError("a replica has ended before it could serve: its error stands above") from None
+            raise RuntimeError("a replica exited before it could serve: its error is above") from None
 
     @property
     def usable(self) -> list[Replica]:
@@ -126,10 +126,10 @@ def run_replica(
     address: "Connection[str, str]",
     num_threads: int,
 ) -> None:
-    """Serve one engine in this process and report its address. The process ends with the front end's process."""
+    """Serve one engine in this process and report its address. The process exits with the front end's process."""
     lead_group()
     threading.Thread(target=end_with_parent, args=(StepClock(),), name="mini-vllm-parent", daemon=True).start()
-    # Ctrl-C reaches every process of a terminal, but only the front end decides when the replicas end.
+    # Ctrl-C reaches every process of a terminal, but only the front end decides when the replicas stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads))  # torch reads it once, when it is imported
 

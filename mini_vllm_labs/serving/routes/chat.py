@@ -35,11 +35,11 @@ def text_of(content: object) -> str:
 def _text_of_part(part: object) -> str:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind != "text":
-        raise ValueError(f"has a part of type {shown(kind)}, which is not supported: this server reads text alone")
+        raise ValueError(f"has a part of type {shown(kind)}, which is not supported: this server reads only text")
     match part:
         case {"type": "text", "text": str(text), **rest} if not rest:
             return text
-    raise ValueError(f"has a text part with other fields than type and text: {shown(part)}")
+    raise ValueError(f"has a text part with fields other than type and text: {shown(part)}")
 
 
 def arguments_of(text: object) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class ChatMessage(Fields):
         if (self.tool_calls or self.function_call) and self.role != "assistant":
             raise ValueError(f"has calls, which only the role assistant may have; its role is {self.role}")
         if (self.role == "tool") != (self.tool_call_id is not None):
-            raise ValueError(f"must have tool_call_id if its role is tool, and else not; its role is {self.role}")
+            raise ValueError(f"must have tool_call_id if its role is tool, and otherwise not; its role is {self.role}")
         return self
 
     def for_template(self) -> Message:

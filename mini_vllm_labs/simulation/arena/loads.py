@@ -41,7 +41,7 @@ LEFT_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class ArenaLoad:
-    """A workload of the simulator at a rate in requests per second, with its requests divided among tenants.
+    """A simulator workload at a rate in requests per second, with its requests divided among tenants.
 
     The first tenant sends `heavy_share` of the requests, the others share the rest equally. One request in five is
     urgent. Long prompts belong to the class without a limit on the first token.

@@ -2,9 +2,9 @@
 
 Run it as `python -m mini_vllm_labs.upkeep.benchmarks`.
 
-`--only NAME` runs one and keeps the others; `--render` writes the page from what is there. For figures that are worth
-keeping: a quiet machine, and `python -m mini_vllm_labs.upkeep.openvino_peer` and `python -m
-mini_vllm_labs.upkeep.vllm_peer` before.
+`--only NAME` runs one and keeps the others; `--render` writes the page from the existing records. For figures that are
+worth keeping: a quiet machine, and `python -m mini_vllm_labs.upkeep.openvino_peer` and
+`python -m mini_vllm_labs.upkeep.vllm_peer` before.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def describe_machine() -> dict[str, Any]:
 def run(name: str, quick: bool) -> None:
     """Run one benchmark and keep its JSON. Raises `CalledProcessError` if it fails; its errors are on stderr.
 
-    Without vLLM's scheduler what is compared with it is left out: the record that is there stays.
+    Without vLLM's scheduler the comparison with it is left out: the existing record stays.
     """
     if name == "beside-vllm" and (reason := why_missing(VLLM)) is not None:
         print(reason, file=sys.stderr)
@@ -89,7 +89,7 @@ def run(name: str, quick: bool) -> None:
 
 
 def read_records(folder: Path) -> dict[str, dict[str, object]]:
-    """Return the records that are there, in the page's order."""
+    """Return the existing records, in the page's order."""
     return {
         name: json.loads(path.read_text(encoding="utf-8"))
         for name in RUNS

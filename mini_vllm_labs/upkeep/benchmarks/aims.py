@@ -52,7 +52,7 @@ def throughput(record: Record) -> list[list[str]]:
 
 
 def found(case: Case, peer: str, aim: float) -> list[str]:
-    """Return how many times faster ours was, and whether that reaches the aim."""
+    """Return how many times faster our engine was, and whether that reaches the aim."""
     return [f"{case.ratio(peer):.2f}", verdict(case.ratio(peer), aim)] if peer in case.sides else NOT_MEASURED
 
 
@@ -66,7 +66,7 @@ def short(times: float, aim: float) -> str:
 
 
 def compare(case: Case, peer: str) -> str:
-    """Return whether nothing that counts in a workload is slower in ours than in a peer, and the ratios."""
+    """Return whether nothing that counts in a workload is slower in our engine than in a peer, and the ratios."""
     if peer not in case.sides:
         return "not measured"
     checks = versus(case, peer)
@@ -111,7 +111,8 @@ def between_passes(record: Record) -> list[list[str]]:
 
 
 def sampling(record: Record) -> list[list[str]]:
-    """Return the aims of `bench sampling` at the largest batch: what a way may cost beside greedy text."""
+    """Return the aims of `bench sampling` at the largest batch: what a way of sampling may cost compared with greedy
+    text."""
     cases = cases_of(record)
     rows, largest = [], max(map(batch_size, cases))
     for case in cases:

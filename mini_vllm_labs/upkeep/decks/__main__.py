@@ -4,7 +4,7 @@ Run it as `python -m mini_vllm_labs.upkeep.decks`.
 
 A file needs nothing else: slides, pictures, notes, and reveal.js if it is here. The source is Markdown. `---` separates
 slides, `Ask:` begins the speaker's notes of a slide. A picture brings its own text alternative, the title and the
-description of the SVG. Checks of numbers are left out.
+description of the SVG. Checks for numbers are left out.
 """
 
 import argparse

@@ -44,7 +44,7 @@ def program(name: str) -> str:
     """Return the path of `prometheus` or `promtool`. Raises `NoPrometheusError`."""
     found = shutil.which(name, path=f"{CHECKOUT / '.prometheus/usr/bin'}{os.pathsep}{os.environ['PATH']}")
     if found is None:
-        raise NoPrometheusError(f"there is no {name}: mini_vllm_labs/upkeep/install_prometheus.sh fetches it")
+        raise NoPrometheusError(f"{name} is not installed: mini_vllm_labs/upkeep/install_prometheus.sh fetches it")
     return found
 
 

@@ -115,7 +115,7 @@ class Site:
             try:
                 await client.post(f"{self.server.base_url}/completions", json=self._fields())
             except httpx.HTTPError:
-                await asyncio.sleep(0.1)  # the server hung up or has ended
+                await asyncio.sleep(0.1)  # the server hung up or has stopped
 
     def _fields(self) -> dict[str, Any]:
         start = next(self._prompts) if self.incident.unique else ""

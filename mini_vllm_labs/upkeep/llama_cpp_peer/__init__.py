@@ -1,1 +1,1 @@
-"""llama.cpp as a peer of the benchmarks, in its own virtual environment."""
+"""llama.cpp as a benchmark peer, in its own virtual environment."""

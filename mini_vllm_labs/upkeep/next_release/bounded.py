@@ -17,7 +17,7 @@ def bounded(function: Callable[[], Any], seconds: float) -> Outcome:
     reader, writer = os.pipe()
     process = os.fork()
     if process == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # kills this process, whatever it does then
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # kills this process, whatever it is doing then
         signal.setitimer(signal.ITIMER_REAL, seconds)
         with os.fdopen(writer, "w", encoding="utf-8") as out:
             json.dump(_outcome(function), out)

@@ -86,7 +86,7 @@ class Recorder:
         self.told: set[str] = set()
         self.preempted: list[list[Any]] = []
         self.evicted: list[int] = []
-        self.cause: str | None = None  # whose slots are asked for
+        self.cause: str | None = None  # whose slots are requested
         self.taken: dict[str, int] = {}
         self._observe()
 
@@ -147,7 +147,7 @@ class Recorder:
         sampled = step["sampled"] = self._sample(output, placeholders, step["scheduled"])
         if has_details := "detail" in self.scenario.steps[0]:
             step["detail"] = {"shared": {f"{one.block_id}": one.ref_cnt for one in self.pool.blocks if one.ref_cnt > 1}}
-        transfers = self._transfers() if self.is_first else None  # the recorders' orders differ
+        transfers = self._transfers() if self.is_first else None  # the two recorders ask at different moments
         self._apply_events(step, "aborted_before_update", before_update=True)
         transfers = transfers if self.is_first else self._transfers()
         if transfers:

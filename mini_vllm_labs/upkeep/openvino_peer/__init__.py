@@ -1,1 +1,1 @@
-"""OpenVINO GenAI as a peer of the benchmarks, in its own virtual environment."""
+"""OpenVINO GenAI as a benchmark peer, in its own virtual environment."""

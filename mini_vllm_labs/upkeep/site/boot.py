@@ -55,7 +55,7 @@ def unpack(course: Path = COURSE, drive: Path = DRIVE) -> None:
     (course / "notebooks").symlink_to(drive / "notebooks")
     sys.path.insert(0, str(course))
     vars(concurrent.futures)["ThreadPoolExecutor"] = ExecutorHere
-    os._exit = ended  # the real one would end the kernel and lose the whole page
+    os._exit = ended  # the real one would stop the kernel and lose the whole page
 
 
 class ExecutorHere(concurrent.futures.Executor):

@@ -2,9 +2,9 @@
 
 Run it as `python -m mini_vllm_labs.upkeep.vllm_inside`.
 
-vLLM's own unit tests, 200 requests through its engine, and the CPU time of a step, each beside its stock scheduler.
-`python -m mini_vllm_labs.upkeep.vllm_peer` makes the environment. `--gpu`, with the Python of a whole vLLM: the tokens
-of 20 prompts.
+vLLM's own unit tests, 200 requests through its engine, and the CPU time of a step, each compared with the stock
+scheduler. `python -m mini_vllm_labs.upkeep.vllm_peer` makes the environment. `--gpu`, with the Python of a whole vLLM:
+the tokens of 20 prompts.
 """
 
 import argparse

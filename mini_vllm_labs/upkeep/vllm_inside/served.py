@@ -70,7 +70,7 @@ def timed(method: Any, spent: list[float]) -> Any:
 
 
 def serve(scheduler_cls: str | None, folder: str) -> dict[str, Any]:
-    """Serve the requests; two arrive in each step. Errors of the scheduler and the executor propagate."""
+    """Serve the requests; two arrive in each step. Errors in the scheduler and the executor propagate."""
     engine, processor, spent = make_engine(scheduler_cls, folder), OutputProcessor(None, log_stats=False), list[float]()
     scheduler: Any = engine.scheduler
     for name in ("schedule", "update_from_output"):

@@ -72,7 +72,7 @@ def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict
     if files is SLOW:
         variables["LAB_CHECKS"] = "0"
     pytest = [str(VLLM_PYTHON), "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"]
-    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise ours applies, two folders up
+    (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise our own file applies, two folders up
     pytest += ["-c", str(folder / "pytest.ini"), "--rootdir", str(TESTS)]
     own = ["-p", "mini_vllm_labs.upkeep.vllm_inside.plugin", f"--timeout={SECONDS_PER_TEST}", f"--junitxml={report}"]
     command = [*pytest, *own, *(f"tests/v1/core/{name}" for name in files)]

@@ -30,7 +30,7 @@ def steps(cache_size: int, *images: Image) -> list[int]:
 
 
 def adapter_size(rank: int) -> int:
-    """Return the weights of an adapter beside all linear layers of the embedded model."""
+    """Return the number of weights of an adapter on all linear layers of the embedded model."""
     layers = [layer for name, layer in load_model()[0].model.named_modules() if name.endswith("_proj")]
     return sum(rank * (layer.in_features + layer.out_features) for layer in layers)
 

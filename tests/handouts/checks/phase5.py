@@ -109,7 +109,8 @@ def admits(
 
 @cache
 def thrash(guard: bool, caching: bool = False) -> tuple[int, int, int]:
-    """Two answers grow beside a prompt of 30 tokens in 10 blocks of 4: return (preemptions, tokens computed, steps)."""
+    """Two answers grow next to a prompt of 30 tokens in 10 blocks of 4: return (preemptions, tokens computed,
+    steps)."""
     engine = engine_with(
         max_model_len=40,
         block_size=4,
@@ -159,7 +160,7 @@ def budget_on(gpu: str, serves: bool) -> tuple[int, int]:
 
 
 def activations_and_blocks(budget: int) -> tuple[int, int]:
-    """Return the MiB of activations of a step of Llama-3.1-8B, and the blocks that an H100 has beside them."""
+    """Return the MiB of a step's activations for Llama-3.1-8B, and the blocks that an H100 has besides."""
     capacity = capacity_of(Setup(max_num_batched_tokens=budget))
     return capacity.activation_bytes // 2**20, capacity.num_blocks
 
@@ -170,7 +171,7 @@ def gated() -> Sequence[StepRecord]:
 
 
 def first_gate() -> tuple[int, int]:
-    """Return how many prompts of 200 tokens step 1 takes whole beside 4 decodes, and the tokens of the next."""
+    """Return how many prompts of 200 tokens fit whole into step 1 with 4 decodes, and the next prompt's tokens."""
     shares = [one["n"] for one in gated()[1]["scheduled"]]
     return shares.count(200), shares[-1]
 

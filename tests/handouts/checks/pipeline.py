@@ -60,7 +60,7 @@ class Pipeline:
             return
         num_accepted = min(max_accepted, step.num_drafts)
         num_rejected = step.num_drafts - num_accepted
-        if request.num_computed_tokens > 0:  # else it was preempted in flight
+        if request.num_computed_tokens > 0:  # otherwise it was preempted in flight
             request.take_back(num_rejected)
         request.num_output_placeholders -= num_rejected
         request.all_token_ids += range(self.next_token, self.next_token + num_accepted + 1)

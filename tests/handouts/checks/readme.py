@@ -18,7 +18,7 @@ def catalog() -> tuple[int, int]:
 
 
 def traces() -> tuple[int, int, int]:
-    """Return the numbers of traces: without a defect of vLLM, in all, and with phases 1 to 5 alone."""
+    """Return the numbers of traces: without a defect of vLLM, in all, and with only phases 1 to 5."""
     found = [one for file in PUBLIC_TRACES.glob("*.jsonl*") for one in recorded(file.name)]
     sound = [one for one in found if not one.defects]
     return len(sound), len(found), sum(not one.electives and not one.has_gates for one in sound)

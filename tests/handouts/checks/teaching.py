@@ -1,4 +1,4 @@
-"""What the checks of `docs/teaching.md` may call: the minutes of a class, the points of the judge, the exams."""
+"""What the checks in `docs/teaching.md` may call: the minutes of a class, the judge's points, the exams."""
 
 from mini_vllm_labs.classroom.judge.groups import TEST_GROUPS
 from tests.grading.checkout import PHASES

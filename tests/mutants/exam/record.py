@@ -70,7 +70,7 @@ def candidates(phase: int) -> list[Subject]:
 
 
 def bank_of(verdicts: dict[str, Verdict]) -> dict[str, Recorded]:
-    """Return a short run for each mutant that has one; none if too few options would be left beside it."""
+    """Return a short run for each mutant that has one; none if too few other options would be left."""
     bank = dict[str, Recorded]()
     for name, verdict in verdicts.items():
         alike = [

@@ -136,7 +136,7 @@ def test_the_process_ends_with_its_owner() -> None:
     process = psutil.Process(server._worker.pid)
     assert server.is_running
     del server
-    wait_until(lambda: not process.is_running(), "the process has ended")
+    wait_until(lambda: not process.is_running(), "the process has exited")
 
 
 @pytest.mark.parametrize(

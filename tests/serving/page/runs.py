@@ -21,7 +21,7 @@ CROWDED = EngineConfig(
 
 @dataclass
 class Watched:
-    """An engine with both recorders: the complete one, and the one of the server."""
+    """An engine with both recorders: the complete one, and the server's."""
 
     engine: LLMEngine
     recent: RecentSteps

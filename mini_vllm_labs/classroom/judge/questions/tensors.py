@@ -50,7 +50,7 @@ def draw_generation(rng: Random) -> JudgeQuestion:
             run.step()
         if generation.min_margin > MIN_MARGIN:
             return generation.script.question(scenario)
-    raise RuntimeError(f"no model in {MAX_DRAWS} is without near ties")
+    raise RuntimeError(f"each of {MAX_DRAWS} models has near ties")
 
 
 class Generation:

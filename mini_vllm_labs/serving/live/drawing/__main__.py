@@ -17,7 +17,7 @@ LOW_PRIORITY = 10
 
 def main() -> None:
     """Draw pictures until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C and ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C and stops this process
     if hasattr(os, "nice"):  # not on Windows
         os.nice(LOW_PRIORITY)  # the engine comes first
     _, facts = pickle.load(sys.stdin.buffer)

@@ -34,9 +34,9 @@ function showProblem({ message }, lasts = LASTS) {
 
 // The reason has several lines: it stands above everything, and stays. So does a notice until it is withdrawn.
 function showDeath(reason) {
-  showProblem({ message: "The engine has ended." }, Infinity);
-  engine.showEmpty(true, "The engine has ended.");
-  showAbove(`The engine has ended: restart the server.\n${reason}`);
+  showProblem({ message: "The engine has stopped." }, Infinity);
+  engine.showEmpty(true, "The engine has stopped.");
+  showAbove(`The engine has stopped: restart the server.\n${reason}`);
 }
 
 function showAbove(words = "") {

@@ -1,4 +1,4 @@
-"""`python -m mini_vllm_labs.upkeep.site.website [FOLDER]`: build the pages alone, into `build/site` beside the lab."""
+"""`python -m mini_vllm_labs.upkeep.site.website [FOLDER]`: build only the pages, into `build/site` next to the lab."""
 
 import argparse
 import sys
