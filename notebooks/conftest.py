@@ -2,13 +2,28 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
+from nbformat.v4 import new_output
 from nbval.plugin import IPyNbCell, NbCellError
 
 from mini_vllm.assembly.lineup import CHECKOUT, lineup_from_env
 
 NOTICE = 'role="note"'
+TEXTS = Path(__file__).with_name("outputs.yaml")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let nbval compare the output of some cells as text, where all code is the reference's."""
+    texts = yaml.safe_load(TEXTS.read_text(encoding="utf-8"))
+    for item in items:
+        if isinstance(item, IPyNbCell) and item.cell.get("id") in texts and "starter" not in str(lineup_from_env()):
+            item.options["check"] = True
+            item.cell.outputs = [new_output("execute_result", {"text/plain": texts[item.cell.id].strip()})]
+            item.cell.execution_count = 1  # nbval refuses outputs of a cell that never ran
+            item.parent.skip_compare = (*item.parent.skip_compare, "text/html")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.pictures.browser.chromium import NoBrowserError, headless_chromium
 
+AXE = CHECKOUT / "build/site-cache/axe.min.js"
 MEASURES = Path(__file__).with_name("measures.js").read_text(encoding="utf-8")
 
 
@@ -25,6 +27,16 @@ def browser() -> Iterator[Any]:
             yield running
     except NoBrowserError as error:
         (pytest.fail if os.environ.get("REQUIRE_CHROMIUM") else pytest.skip)(str(error))
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """axe-core's script. Skipped where it was not fetched; with `REQUIRE_SITE` set it fails."""
+    if not AXE.is_file():
+        (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(
+            "no axe-core here: mini_vllm_labs/upkeep/install_axe.sh fetches it"
+        )
+    return AXE.read_text(encoding="utf-8")
 
 
 class Pages:

@@ -5,11 +5,11 @@ import os
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.chromium import browser, pages
+from tests.chromium import axe, browser, pages
 from tests.cli.conftest import mini_vllm
 from tests.snapshots import pytest_addoption, snapshots
 
-__all__ = ["browser", "mini_vllm", "pages", "pytest_addoption", "snapshots"]
+__all__ = ["axe", "browser", "mini_vllm", "pages", "pytest_addoption", "snapshots"]
 
 settings.register_profile(
     "ci",

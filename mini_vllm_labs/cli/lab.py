@@ -12,7 +12,10 @@ from mini_vllm.installation import install_command
 from mini_vllm_labs.pictures.terminal.console import fail, friendly
 
 CONTEXT = {"ignore_unknown_options": True}
-OPTIONS = ("--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks")
+OPTIONS = (
+    *("--ServerApp.root_dir=.", "--LabApp.default_url=/lab/tree/notebooks"),
+    *("--HTMLExporter.template_name=page", "--HTMLExporter.extra_template_basedirs=notebooks"),
+)
 
 
 @friendly

@@ -1,7 +1,7 @@
 """Draws a race: the same requests under several policies, each in a lane from waiting to answered."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from mini_vllm_labs.pictures import svg
@@ -20,15 +20,22 @@ from mini_vllm_labs.runs.traces.recording import Recording
 from mini_vllm_labs.runs.traces.run_state import RunInfo, RunState
 
 ZONES = ("waiting", "running", "answered")
-HIGH, MIDDLE, LANE, GAP, LEAST, MORE = 28, 14, 64, 3, 26, 32
+HIGH, MIDDLE, LANE, GAP, LEAST, MORE = 28, 14, 64, 3, 32, 32
 MAX_ROWS, ROWS_HIGH = 8, 64  # of a lane's timeline
+
+
+# What these policies of `mini_vllm_labs/policies` compare, the smallest first.
+KEYS = {"fcfs": "arrival", "priority": "priority", "sjf": "tokens left", "srtf": "tokens left"}
+OVERTAKES = "\N{LEFTWARDS ARROW}"
+LEGEND = {"race": [(svg.text(7, 10, OVERTAKES, class_="mv-middle mv-strong"), "served before an earlier arrival")]}
 
 
 @dataclass(frozen=True)
 class Lane:
     """One run in one step: each zone's requests, their generated tokens, and the mean wait in steps.
 
-    `rows` is the timeline of the whole run for each width, and `computed` the same as text.
+    `rows` is the timeline of the whole run for each width, and `computed` the same as text. `keys` are what the policy
+    compares, and `starts` the steps of arrival.
     """
 
     name: str
@@ -38,6 +45,26 @@ class Lane:
     mean: float
     rows: Mapping[float, Part]
     computed: str
+    starts: Mapping[str, int]
+    keys: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def compares(self) -> str:
+        return KEYS.get(self.name.lower(), "")
+
+    def with_keys(self, lengths: Mapping[str, int]) -> "Lane":
+        """Return the lane with the keys of its policy, if known, and the waiting requests in their order."""
+        left = {i: length - self.done.get(i, 0) for i, length in lengths.items()}
+        of = {"arrival": self.starts, "priority": self.info.priorities, "tokens left": left}
+        keys = of.get(self.compares, {})
+        waiting = sorted(self.zones["waiting"], key=lambda i: (keys.get(i, 0), self.starts[i]))
+        return replace(self, keys=keys, zones={**self.zones, "waiting": waiting})
+
+    def overtakes(self, request_id: str) -> bool:
+        """Return whether a request is served before a waiting one that arrived earlier."""
+        waiting = self.zones["waiting"]
+        later = waiting[waiting.index(request_id) + 1 :] if request_id in waiting else waiting
+        return any(self.starts[i] < self.starts[request_id] for i in later)
 
 
 def race(runs: Mapping[str, Recording]) -> Film:
@@ -46,7 +73,8 @@ def race(runs: Mapping[str, Recording]) -> Film:
         raise ValueError("a race needs at least one run")
     num_steps, last = max(len(run.steps) for run in runs.values()), [*runs][-1]
     lanes = [lanes_of(name, run, num_steps, with_axis=name == last) for name, run in runs.items()]
-    steps = [list(lanes_now) for lanes_now in zip(*lanes, strict=True)]
+    keyed = [[lane.with_keys(each[-1].done) for lane in each] for each in lanes]
+    steps = [list(lanes_now) for lanes_now in zip(*keyed, strict=True)]
     return Film.of({width: pictures(steps, width) for width in WIDTHS}, requests_of(next(iter(runs.values())).info))
 
 
@@ -69,7 +97,10 @@ def lanes_of(name: str, run: Recording, num_steps: int, *, with_axis: bool) -> l
         waits = [(step + 1 if token is None else token) - start for start, token in firsts]
         zones = dict(zip(ZONES, (waiting, running, list(state.finished)), strict=True))
         rows = {width: one.part(state, step, with_axis=with_axis) for width, one in timelines.items()}
-        lanes.append(Lane(name, info, zones, dict(state.num_output_tokens), fmean(waits or [0]), rows, computed))
+        starts = {i: one.spans[0].first for i, one in arrived.items()}
+        lanes.append(
+            Lane(name, info, zones, dict(state.num_output_tokens), fmean(waits or [0]), rows, computed, starts)
+        )
     return lanes
 
 
@@ -83,7 +114,9 @@ def pictures(steps: Sequence[Sequence[Lane]], width: float) -> list[Picture]:
     num_lines, made = most_lines(told, width), []
     for step, lanes in enumerate(steps):
         best = min(lane.mean for lane in lanes)
-        headline = headline_part(f"step {step} of {len(steps) - 1}", "mean wait for the first token, in steps", width)
+        headline = headline_part(
+            f"step {step} of {len(steps) - 1}", "boxes: after the step · mean wait for the first token, in steps", width
+        )
         ends = (each.done for each in steps[-1])
         drawn = [track(lane, end, lane.mean == best, width) for lane, end in zip(lanes, ends, strict=True)]
         tracks = [stacked([part, lane.rows[width]], lane.name) for part, lane in zip(drawn, lanes, strict=True)]
@@ -110,20 +143,32 @@ def track(lane: Lane, lengths: Mapping[str, int], leads: bool, width: float) -> 
             share = done / lengths[i] if lengths.get(i) else 0
             box = svg.group(tile(info.index(i), "", 0, 0, wide, HIGH), opacity=0.35)
             about = svg.tooltip(f"{info.label(i)}: {done} of {lengths.get(i, 0)} tokens generated")
-            name = shorten(info.label(i), wide, 12, True)
-            label = svg.text(wide / 2, MIDDLE + 4, name, class_="mv-middle mv-strong mv-cased")
+            name, key = shorten(info.label(i), wide, 12, True), key_text(lane, i) if zone != "answered" else ""
+            look = "mv-middle mv-strong mv-cased"
+            label = svg.joined(
+                svg.text(wide / 2, y, line, class_=look)
+                for y, line in zip((MIDDLE - 2, HIGH - 3) if key else (MIDDLE + 4, 0), (name, key), strict=True)
+                if line
+            )
             bar = tile(info.index(i), "", 0, 0, wide * share, HIGH)
             moving = svg.group(about, box, bar, label, data_id=f"request:{info.index(i)}")
             drawn.append(svg.group(moving, transform=svg.at(x, 4), data_request=str(info.index(i)), class_="mv-link"))
             x += wide + GAP
     mean = svg.text(MARGIN, 40, f"{lane.mean:.1f} steps", class_="mv-title" if leads else "mv-faint")
     head = [svg.text(MARGIN, 22, lane.name, class_="mv-strong" if leads else None), mean]
+    head += [svg.text(MARGIN, 57, f"by {lane.compares}", class_="mv-faint")] if lane.keys else []
     layers = [
         Layer("name", svg.joined(head)),
         Layer("zones", svg.joined(grounds), LEFT, 18),
         Layer("requests", svg.joined(drawn), LEFT, 18),
     ]
-    return Part(layers, LANE)
+    return Part(layers, LANE, LEGEND if lane.keys else {})
+
+
+def key_text(lane: Lane, request_id: str) -> str:
+    """Return a request's key, after an arrow if it overtakes."""
+    key = lane.keys.get(request_id)
+    return "" if key is None else f"{OVERTAKES * lane.overtakes(request_id)}{key}"
 
 
 def sentence(step: int, lanes: Sequence[Lane]) -> str:
@@ -138,4 +183,10 @@ def sentence(step: int, lanes: Sequence[Lane]) -> str:
 
 def line_of(lane: Lane) -> str:
     zones = (f"{zone} {spaced(map(lane.info.label, ids)) or 'none'}" for zone, ids in lane.zones.items())
-    return f"{', '.join(zones)}, mean wait {lane.mean:.1f} steps; computed in steps: {lane.computed}"
+    compared = [*lane.zones["waiting"], *lane.zones["running"]] if lane.keys else []
+    keys = (
+        f", {lane.compares}: {spaced(f'{lane.info.label(i)} {key_text(lane, i)}' for i in compared)}"
+        if compared
+        else ""
+    )
+    return f"{', '.join(zones)}{keys}, mean wait {lane.mean:.1f} steps; computed in steps: {lane.computed}"

@@ -11,7 +11,7 @@ from mini_vllm_labs.pictures.typeset import text_width
 MAX_STEP_WIDTH = 44
 MIN_STEP_WIDTH = 1.5
 AXIS = 18
-NUMBER = 12
+NUMBER, BEYOND = 12, 12
 # The last interval always fits.
 INTERVALS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10**9)
 
@@ -89,9 +89,10 @@ class StepAxis:
             every = next(interval for interval in INTERVALS if interval * self.width(self.first) >= widest)
         for step in range(-(-self.first // every) * every, self.first + self.num_steps, every):
             half = text_width(str(step), NUMBER) / 2
-            if self.middle(step) - half >= end and self.width(step):
-                drawn.append(svg.text(self.middle(step), 14, str(step), class_="mv-middle mv-faint"))
-                end = self.middle(step) + half
+            middle = min(self.middle(step), self.edges[-1] + BEYOND - half)  # a long number stays in the picture
+            if middle - half >= end and self.width(step):
+                drawn.append(svg.text(middle, 14, str(step), class_="mv-middle mv-faint"))
+                end = middle + half
         return svg.joined(drawn)
 
     def cursor(self, step: int, height: float, identity: str = "cursor") -> svg.Markup:

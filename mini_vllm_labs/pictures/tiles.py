@@ -20,9 +20,14 @@ def tile(index: int, label: str, x: float, y: float, width: float, height: float
         parts.append(svg.hatch(x, y, width, height, stroke=ink_on(index)))
     parts.append(marks(index, x, y, width, height))
     if label and text_width(label, SIZE, bold=True) <= width:
-        # 0.36: from the middle of a letter down to its baseline.
-        parts.append(on_tile(index, x + width / 2, y + height / 2 + SIZE * 0.36, label, halo=hatched))
+        parts.append(on_tile(index, x + width / 2, y + baseline(index, height), label, halo=hatched))
     return svg.joined(parts)
+
+
+def baseline(index: int, height: float) -> float:
+    """Return the y of the baseline of a label in a box: the label is centred above the marks."""
+    # 0.36: from the middle of a letter down to its baseline.
+    return (height - (MARK + 1) * bool(lap(index))) / 2 + SIZE * 0.36
 
 
 def on_tile(index: int, x: float, y: float, content: str, *, halo: bool = False) -> Markup:
@@ -33,12 +38,14 @@ def on_tile(index: int, x: float, y: float, content: str, *, halo: bool = False)
 
 
 def marks(index: int, x: float, y: float, width: float, height: float) -> Markup:
-    """Draw a dash at the foot of a box for each earlier request with the same colour."""
+    """Draw a dash at the foot of a box for each earlier request with the same colour.
+
+    The dashes begin at the left: one in the middle would make an I look like an exclamation mark.
+    """
     num_dashes = min(lap(index), MAX_MARKS)
     long = min(5.0, width / (2 * MAX_MARKS + 1))
-    first = x + width / 2 - (2 * num_dashes - 1) * long / 2
     return svg.joined(
-        svg.rect(first + 2 * long * place, y + height - MARK - 0.5, long, MARK, fill=ink_on(index), class_="mv-mark")
+        svg.rect(x + (2 * place + 1) * long, y + height - MARK - 0.5, long, MARK, fill=ink_on(index), class_="mv-mark")
         for place in range(num_dashes)
     )
 

@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
+from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.upkeep.jupyter.server import Screen, copy_course, jupyterlab, write_notebook
 from tests.chromium import Pages
 from tests.notebook.files import read
@@ -70,9 +71,12 @@ def without_scripts(pages: Pages) -> Any:
     return pages.new_page(expected=NO_NETWORK, offline=True, java_script_enabled=False)
 
 
-def exported(notebook: Path, folder: Path, template: str = "lab") -> str:
+def exported(notebook: Path, folder: Path, template: str = "lab", **options: str) -> str:
     make_exporter: Callable[..., HTMLExporter] = HTMLExporter
-    page, _ = make_exporter(template_name=template).from_filename(str(notebook))
+    ours = [str(CHECKOUT / "notebooks")]
+    page, _ = make_exporter(template_name=template, extra_template_basedirs=ours, **options).from_filename(
+        str(notebook)
+    )
     (folder / "page.html").write_text(page, encoding="utf-8")
     return (folder / "page.html").as_uri()
 

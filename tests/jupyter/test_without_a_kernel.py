@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.chromium import Pages
 from tests.jupyter.conftest import Opener, exported
 from tests.notebook.files import read, write
 
@@ -15,6 +16,9 @@ from mini_vllm_labs.runs.workloads.small_workload import make_workload
 watch(Lab(phase=3, lineup="solution").play(make_workload(1, 4)), step=5)
 """
 PICTURE = 'img[src^="data:image/svg+xml"]'
+SERIOUS = """async () => (await axe.run(document)).violations
+  .filter((found) => ["serious", "critical"].includes(found.impact))
+  .map((found) => [found.id, ...found.nodes.slice(0, 3).map((node) => node.html.slice(0, 90))])"""
 TRUSTED = "() => window.jupyterapp.shell.currentWidget.content.model.cells.get(0).trusted"
 # Whether an image has loaded, what it says, and how many different colours it shows.
 SEEN = """async (image) => { await image.decode();
@@ -61,7 +65,7 @@ def assert_a_picture_of_step_5(page: Any) -> None:
     assert seen["colours"] > 8, "not blank"
 
 
-@pytest.mark.parametrize("template", ["lab", "classic", "basic"])
+@pytest.mark.parametrize("template", ["lab", "classic", "basic", "page"])
 def test_an_exported_page_plays_its_films_offline_and_without_scripts_shows_its_pictures(
     saved: Path, offline: Any, without_scripts: Any, tmp_path: Path, template: str
 ) -> None:
@@ -72,6 +76,19 @@ def test_an_exported_page_plays_its_films_offline_and_without_scripts_shows_its_
     assert without_scripts.locator(PICTURE).count() == 1
     assert "step 5" in without_scripts.locator(PICTURE).get_attribute("alt")
     assert without_scripts.locator(PICTURE).bounding_box()["height"] > 300
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_our_exported_page_asks_no_host_and_axe_finds_nothing_serious(
+    saved: Path, pages: Pages, axe: str, tmp_path: Path, theme: str
+) -> None:
+    page, asked = pages.new_page(), list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(exported(saved, tmp_path, "page", theme=theme))
+    assert_a_film_from_step_5(page)
+    page.evaluate(axe)
+    assert page.evaluate(SERIOUS) == []
+    assert [url for url in asked if url.startswith("http")] == []
 
 
 def test_an_untrusted_notebook_shows_its_pictures(changed: Path, opened: Opener, tmp_path: Path) -> None:

@@ -39,6 +39,10 @@ def test_no_outputs_are_committed_and_cell_ids_are_unique(path: Path) -> None:
             assert (cell.outputs, cell.execution_count) == ([], None), cell.id
 
 
+def test_every_text_that_nbval_compares_belongs_to_a_cell() -> None:
+    assert set(load("../../notebooks/outputs.yaml")) <= {cell.id for path in NOTEBOOKS for cell in read(path).cells}
+
+
 def cell_with(begins: str, shown: list[Shown]) -> Shown:
     (found,) = (cell for cell in shown if f"\n{begins}" in f"\n{cell.source}")
     return found

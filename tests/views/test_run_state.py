@@ -200,6 +200,7 @@ def test_no_sentence_of_the_recordings_is_cut(width: float) -> None:
         (0, {"num_blocks": 4, "lengths": (8, 12)}, "B waits: its 12 tokens fill 3 blocks, and 2 of 4 are free."),
         (0, {"phases": 4, "lengths": (30, 12)}, "B waits: its 12 tokens are more than the 10 left of the budget."),
         (0, {}, ""),
+        (0, {"max_num_batched_tokens": 9}, "The step computes 8 of at most 9 tokens, and takes 2 blocks."),
     ],
 )
 def test_a_sentence_says_why_a_request_waits(step: int, settings: dict[str, Any], why: str) -> None:

@@ -1,6 +1,7 @@
 """The time machine: drawing and text hold exactly the facts of the trace, at every step."""
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -18,7 +19,7 @@ from mini_vllm_labs.runs.palette import color
 from mini_vllm_labs.runs.parity.scenario import PUBLIC_TRACES, read_scenarios
 from mini_vllm_labs.runs.traces.recording import Recording
 from tests.views.drawing import SVG, count, described, layers, numbers, texts, tooltips, tree
-from tests.views.runs import THREE, in_a_huge_pool, in_blocks_of_4, large, observed, small
+from tests.views.runs import THREE, in_a_huge_pool, in_blocks_of_4, large, observed, queued, small
 
 
 @pytest.mark.parametrize("recording", [small(), large(), observed(), observed("phase_1_alone")], ids=str)
@@ -118,6 +119,22 @@ def test_the_lanes_of_a_race_lie_over_one_axis_and_under_one_cursor_also_after_t
             [box.get("x") for box in drawn[f"{run}timeline-{part}"].iter(f"{SVG}rect")] for run in ("short", "large")
         ]
         assert places[0] == places[1] != []
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_a_race_shows_what_its_policy_compares_and_who_overtakes(policy: str) -> None:
+    run, overtaken = queued(policy), 0
+    for picture in race({policy.upper(): run}).pictures:
+        told = described(picture)[policy.upper()]
+        of = {"fcfs": "arrival", "priority": "priority"}[policy]
+        for tag in re.findall(rf"{of}: ([^,]*)", told)[:1]:
+            names, keys = tag.split()[::2], [int(key.lstrip("←")) for key in tag.split()[1::2]]
+            overtaken += tag.count("←")
+            waiting = re.findall("waiting ([^,]*)", told)[0].replace("none", "").split()
+            assert names[: len(waiting)] == waiting
+            assert keys[: len(waiting)] == sorted(keys[: len(waiting)])
+            assert {*tag.split()} <= {*texts(layers(picture)[f"{policy.upper()}requests"])}
+    assert (overtaken > 0) == (policy == "priority")
 
 
 def test_what_is_written_into_a_row_lies_over_the_lines_of_cursor_and_difference() -> None:

@@ -1,6 +1,5 @@
 """Every page in a browser: axe-core finds nothing, nothing is wider than a phone, and no other machine is asked."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,9 @@ from typing import Any
 import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
-from tests.chromium import Pages
+from tests.chromium import AXE, Pages
 from tests.website.conftest import Page
 
-AXE = CHECKOUT / "build/site-cache/axe.min.js"
 RULES = "wcag2a wcag2aa wcag21a wcag21aa wcag22aa".split()
 HEADINGS = {
     name: {"enabled": True} for name in ("heading-order", "page-has-heading-one", "empty-heading", "aria-dialog-name")
@@ -22,16 +20,6 @@ WIDE = "() => document.documentElement.scrollWidth - document.documentElement.cl
 # A page is as wide as its window even where a part of it is cut off, so wider parts have to scroll.
 CUT = """() => [...document.querySelectorAll("article *")].filter(one => one.scrollWidth > one.clientWidth + 1
   && getComputedStyle(one).overflowX === "hidden" && one.clientWidth > 1).map(one => one.outerHTML.slice(0, 120))"""
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    """axe-core's script. Skipped where it was not fetched; with `REQUIRE_SITE` set it fails."""
-    if not AXE.is_file():
-        (pytest.fail if os.environ.get("REQUIRE_SITE") else pytest.skip)(
-            "no axe-core here: mini_vllm_labs/upkeep/install_axe.sh fetches it"
-        )
-    return AXE.read_text(encoding="utf-8")
 
 
 @pytest.fixture

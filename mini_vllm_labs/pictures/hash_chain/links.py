@@ -7,7 +7,7 @@ from mini_vllm.core.cdiv import cdiv
 from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.hash_chain.chains import Chain, digest, kin
 from mini_vllm_labs.pictures.text import counted, ordinal, spaced
-from mini_vllm_labs.pictures.tiles import marks, on_tile
+from mini_vllm_labs.pictures.tiles import baseline, marks, on_tile
 from mini_vllm_labs.pictures.typeset import first_fitting, text_width
 from mini_vllm_labs.runs.palette import color
 
@@ -78,7 +78,7 @@ def draw_link(
     drawn += [
         svg.rect(x, top, layout.box, HASH, rx=3, fill=color(link.first)),
         marks(link.first, x, top, layout.box, HASH),
-        on_tile(link.first, x + layout.box / 2, top + HASH / 2 + SIZE * 0.36, named),
+        on_tile(link.first, x + layout.box / 2, top + baseline(link.first, HASH), named),
     ]
     if looks_alike:
         dotted: dict[str, svg.Value] = {"class_": "mv-line mv-alike", "stroke_width": 2, "stroke_dasharray": "2 2"}

@@ -28,8 +28,8 @@ def row_part(scene: BatchScene, row: int, step_of: dict[int, int], width: float)
         (14, "1 one row", "mv-strong"),
         (34, "row", "mv-faint"),
         (TOP + 14, "input_ids", ""),
-        (TOP + LINE_HEIGHT + 14, "2 positions", "mv-strong"),
-        (TOP + 2 * LINE_HEIGHT + 14, "3 slot_mapping", "mv-strong"),
+        (TOP + LINE_HEIGHT + 14, "2 positions", ""),
+        (TOP + 2 * LINE_HEIGHT + 14, "3 slot_mapping", ""),  # bold, it would touch the first value
         (high + 14, "logits rows", ""),
         (high + 30, "query_start_loc", ""),
     ]

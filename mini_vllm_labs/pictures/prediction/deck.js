@@ -38,6 +38,7 @@ function deck(model, root) {
     };
     const dots = cards.map((card, i) => {
       const dot = marked(result(card));
+      if (result(card) === "open") dot.textContent = "○";
       dot.classList.toggle("mvq-here", i === place);
       dot.onclick = () => go(i);
       return dot;

@@ -9,11 +9,11 @@ from mini_vllm_labs.pictures import svg
 from mini_vllm_labs.pictures.parts import LEFT, Part, heading
 from mini_vllm_labs.pictures.picture import Layer
 from mini_vllm_labs.pictures.text import counted
-from mini_vllm_labs.pictures.tiles import marks, on_tile
+from mini_vllm_labs.pictures.tiles import MARK, baseline, marks, on_tile
 from mini_vllm_labs.pictures.time_machine.queues import record_of
 from mini_vllm_labs.pictures.time_machine.shelf import HIGHS, NAME, Shelf
 from mini_vllm_labs.pictures.typeset import first_fitting, text_width
-from mini_vllm_labs.runs.palette import color
+from mini_vllm_labs.runs.palette import color, lap
 from mini_vllm_labs.runs.traces.run_state import RunState
 
 MIN_CELL_SEPARATED, LETTER = 3, 12
@@ -143,9 +143,9 @@ def letters(block: Block, wide: float, high: float) -> list[svg.Markup]:
         return [ground, svg.text(wide / 2, y, name, class_="mv-middle mv-strong")]
     if block.owner is not None:
         return [svg.text(wide / 2, y, name, class_="mv-middle mv-faint")]
-    used = max(width, wide * block.num_used / block.size)
-    ground = svg.rect((used - width) / 2, 1, width, high - 2, fill=color(block.holders[0]))
-    return [ground, on_tile(block.holders[0], used / 2, y, name)]
+    index, used = block.holders[0], max(width, wide * block.num_used / block.size)
+    ground = svg.rect((used - width) / 2, 1, width, high - 2 - MARK * bool(lap(index)), fill=color(index))
+    return [ground, on_tile(index, used / 2, baseline(index, high), name)]
 
 
 def sample(**changed: Any) -> svg.Markup:

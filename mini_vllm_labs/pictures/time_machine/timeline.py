@@ -40,11 +40,13 @@ class Timeline:
         shown: Sequence[str] | None = None,
         num_rows: int = 0,
         max_rows: int = MAX_ROWS,
+        num_hidden: int | None = None,
     ) -> None:
         """`axes` has the places of the steps, by scale. `mark` is a step to highlight: the first difference.
 
         All rows together have at most `most_high` px, unless their text needs more. `shown` are the requests with a row
-        (default: the first `max_rows` of the run); there is room for at least `num_rows` rows.
+        (default: the first `max_rows` of the run); there is room for at least `num_rows` rows. `num_hidden` requests
+        are left out (default: the others of the run).
         """
         self.info, self.histories, self.axes, self.mark = info, histories, axes, mark
         self.shown = list(info.titles)[:max_rows] if shown is None else shown
@@ -56,8 +58,9 @@ class Timeline:
         self.boxes = [
             svg.joined([ground, tile(info.index(i), info.label(i), 0, 1, 30, self.row - 2)]) for i in self.shown
         ]
-        num_hidden = len(info.titles) - len(self.shown) if shown is None else 0
-        self.caption = f"{num_hidden} more requests" if num_hidden else ""
+        hidden = len(info.titles) - len(self.shown) if shown is None else num_hidden
+        self.caption = counted(hidden, "more request") if hidden else ""
+        self.foot = 20 if self.caption or num_hidden is not None else 8  # constant while `num_hidden` changes
 
     def part(self, state: RunState, step: int, *, with_axis: bool = True) -> Part:
         below = self.height + TOP
@@ -74,7 +77,7 @@ class Timeline:
         if not with_axis:
             return Part(layers, below + 10, legend)
         layers.append(heading("timeline", "step", below + 14, self.caption))
-        return Part(layers, below + AXIS + (20 if self.caption else 8), legend)
+        return Part(layers, below + AXIS + self.foot, legend)
 
     def _unchanging(self, scale: str) -> dict[str, svg.Markup]:
         """Draw the layers that are the same in all steps on a scale; the cursor is inserted between them."""

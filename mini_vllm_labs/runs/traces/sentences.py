@@ -18,6 +18,8 @@ def describe_step(state: RunState) -> str:
     if is_stuck(record):
         return stuck(state, record)
     events = [*preempted(state, record), *admitted(state, record), *chunks(state, record), *finished(state, record)]
+    if len(events) == 1 and events[0].startswith("Admitted"):
+        events.append(taken(state, record))
     wait = waiting(state, record)
     return " ".join([*(events or ordinary(state, record))[: MAX_SENTENCES - len(wait)], *wait])
 
@@ -80,6 +82,13 @@ def admitted(state: RunState, record: StepRecord) -> list[str]:
         else:
             plain.append(share["id"])
     return [*sentences, f"Admitted: {labels(state, plain)}."] if plain else sentences
+
+
+def taken(state: RunState, record: StepRecord) -> str:
+    """Return what a step takes that only admits requests: tokens and blocks."""
+    blocks, info = sum(len(share["new_blocks"]) for share in record["scheduled"]), state.info
+    of = f"{record['total']:,} of at most {info.token_budget:,} tokens"
+    return f"The step computes {of}, and takes {blocks:,} {info.unit}{'s' * (blocks != 1)}."
 
 
 def chunks(state: RunState, record: StepRecord) -> list[str]:

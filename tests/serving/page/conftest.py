@@ -24,10 +24,17 @@ def server() -> Iterator[ServerUnderTest]:
 
 @pytest.fixture
 def open_page(pages: Pages) -> Callable[..., Any]:
-    """Opens pages of a server. Log entries that contain `expected` are not errors; `stream` gets their streams."""
+    """Opens pages of a server. Log entries that contain `expected` are not errors; `stream` gets their streams.
 
-    def open_one(server: ServerUnderTest, stream: Callable[[Any], None] | None = None, **options: Any) -> Any:
-        page = pages.new_page(viewport={"width": 1280, "height": 800}, **options)
+    A `first` visit is slow.
+    """
+
+    def open_one(
+        server: ServerUnderTest, stream: Callable[[Any], None] | None = None, *, first: bool = False, **options: Any
+    ) -> Any:
+        page = pages.new_page(**{"viewport": {"width": 1280, "height": 800}} | options)
+        if not first:
+            page.add_init_script("localStorage.setItem('mini-vllm-visited', 'yes')")
         page.set_default_timeout(1000 * PATIENCE)
         if stream is not None:
             page.route("**/live/stream*", stream)

@@ -379,3 +379,39 @@ def test_the_death_of_the_engine_stands_above_the_page(open_page: Any, fresh_ser
     page.wait_for_selector("#death:not([hidden])")
     assert "restart the server.\nyour code was still running\n  labs/phase1:3" in page.locator("#death").text_content()
     page.close()
+
+
+def test_a_first_visit_is_slow_enough_to_watch_and_a_second_one_is_not(open_page: Any, fresh_server: Any) -> None:
+    for first, pace in ((True, "20 steps/s"), (False, "full speed")):
+        page = open_page(fresh_server, first=first)
+        send_and_wait(page, max_tokens=8)
+        assert page.locator("#pace").evaluate("(menu) => menu.selectedOptions[0].textContent") == pace
+        page.close()
+        wait_until(lambda: not fresh_server.llm.is_paused, "the engine runs again when the page is closed")
+
+
+def test_four_chats_and_the_whole_sentence_fit_on_a_laptop_and_on_a_phone(open_page: Any) -> None:
+    with serving(replace(SMALL, max_num_seqs=16)) as server:
+        page = open_page(server, viewport={"width": 390, "height": 844})
+        page.wait_for_selector("#connection[data-state=open]")
+        for _ in range(3):
+            page.click("#add-chat")
+        page.check("#to-all")
+        page.locator("#show-me").click()
+        page.wait_for_selector("body.paused")
+        page.wait_for_selector("#show-me:enabled")
+        until(page, "document.getElementById('sentence').textContent.includes('preempt')")
+        assert all(high >= 24 for high in page.locator("input[type=range]").evaluate_all(HEIGHTS))
+        assert page.locator("#picture svg").evaluate("(one) => one.viewBox.baseVal.width") <= 358, "no text is shrunk"
+        send(page, max_tokens=4)
+        page.click("#live")
+        page.click("#step")
+        until(page, "document.querySelectorAll('#tabs .tile').length === 4")
+        for width in (390, 1280):
+            page.set_viewport_size({"width": width, "height": 844})
+            assert page.locator(".told, .tabs").evaluate_all(CUT) == []
+        page.close()
+
+
+HEIGHTS = "(all) => all.map((one) => one.getBoundingClientRect().height)"
+CUT = "(all) => all.filter((one) => one.scrollHeight > one.clientHeight + 1 || one.scrollWidth > one.clientWidth)"

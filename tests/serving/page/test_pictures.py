@@ -17,7 +17,7 @@ from mini_vllm_labs.serving.live.recent_steps import facts_of
 from tests.serving.page.runs import CROWDED, Watched
 from tests.views.drawing import described, layers, marked, texts, tooltips
 
-SIZES = [(460, 300), (720, 480), (1100, 1200)]
+SIZES = [(340, 560), (460, 300), (720, 480), (1100, 1200)]
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +128,22 @@ def test_the_followed_request_has_a_row_and_a_place_in_its_queue_in_any_crowd() 
     [words] = [text for text in texts(layers(picture)["waiting"]) if "more" in text]
     assert words.endswith(f" more; {run.info.label(last)} is number {len(watched.engine.scheduler.waiting)}")
     assert marked(picture, "request", about.partition(":")[2])
+
+
+def test_victim_and_requester_have_the_first_rows_and_the_others_are_counted() -> None:
+    watched = Watched.build(replace(CROWDED, max_num_seqs=40, num_gpu_blocks=60))
+    for _ in watched.steps(300):
+        watched.add()
+    run, facts = watched.live_run(), facts_of(watched.engine)
+    preempting = [step for step in range(run.oldest, run.newest - 9) if run.records[step]["preempted"]]
+    assert len(preempting) > 5
+    for step in preempting[:20]:
+        picture = picture_of(run, WantedPicture(step, 720, 300, with_text=True), facts)
+        rows = [tooltips(part)[0].split(":")[0] for name, part in layers(picture).items() if name.startswith("head-")]
+        victim, cause, _ = run.records[step]["preempted"][0]
+        assert rows[: len({victim, cause})] == [run.info.label(name) for name in dict.fromkeys([victim, cause])]
+        assert run.info.label(cause) in described(picture)["they needed a block"].split()
+        assert texts(layers(picture)["timeline-heading"])[-1].endswith(" more requests")
 
 
 def test_drafts_are_marked_one_by_one() -> None:

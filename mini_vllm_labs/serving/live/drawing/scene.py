@@ -25,7 +25,8 @@ from mini_vllm_labs.serving.live.drawing_process import WantedPicture
 
 STEP_WIDTH, AHEAD = 8, 0.3
 MIN_MEMORY, MAX_MEMORY, SHARE_OF_MEMORY = 40, 210, 0.45
-BELOW_TIMELINE, MIN_ROWS, MAX_ROWS = 34, 3, 24
+BELOW_TIMELINE, MIN_ROWS, MAX_ROWS = 46, 3, 24
+NEAR = 3  # steps: as far as "Show me a preemption" goes
 MAX_CHARACTERS = 40
 ROWS = (MAX_ROW_HEIGHT, MIN_ROW_HEIGHT_FOR_TEXT)
 HIGH, MARK, APART, GAP, TILE = 20, 14, 16, 12, 30
@@ -97,7 +98,7 @@ def marked_drafts(verdict: Verdict, info: RunInfo) -> Markup:
 
 
 def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: float) -> Part:
-    """Draw the steps around the shown one; in a crowd, only the followed and the running requests have rows."""
+    """Draw the steps around the shown one; in a crowd, rows of a preemption come first."""
     assert state.record is not None
     step, room = state.record["step"], span_of(look.width)
     num_steps = int(room // STEP_WIDTH)
@@ -109,21 +110,31 @@ def timeline_part(run: LiveRun, state: RunState, look: WantedPicture, height: fl
     shown = rows_of(run, state, look.follow, first, end, many)
     num_rows, row = (few, ROWS[0]) if len(shown) <= few else (many, ROWS[1])
     timeline = Timeline(
-        run.info, run.histories, {"steps": axis}, most_high=row * num_rows, shown=shown, num_rows=num_rows
+        run.info,
+        run.histories,
+        {"steps": axis},
+        most_high=row * num_rows,
+        shown=shown,
+        num_rows=num_rows,
+        num_hidden=len(set(run.histories.between(first, end)) - set(shown)),
     )
     return timeline.part(state, step)
 
 
 def rows_of(run: LiveRun, state: RunState, follow: str, first: int, last: int, num_rows: int) -> list[str]:
-    """Return the requests with rows: the followed one, then current and recent ones in order of arrival."""
+    """Return the requests with rows: the followed one, those of a near preemption, then the others by arrival."""
     assert state.record is not None
-    record = state.record
-    followed = [follow] if follow in run.info.titles else []
+    record, titles = state.record, run.info.titles
+    near = [
+        run.records[step] for step in range(record["step"] - NEAR, record["step"] + NEAR + 1) if step in run.records
+    ]
+    involved = [name for each in [record, *near] for victim, cause, _ in each["preempted"] for name in (victim, cause)]
+    leading = [name for name in dict.fromkeys([follow, *involved]) if name in titles][:num_rows]
     there = run.histories.between(first, last)
     running = [*(share["id"] for share in record["scheduled"]), *(name for name, *_ in record["running_after"])]
-    wanted = dict.fromkeys([*followed, *running, *record["waiting_after"], *reversed(there)])
-    chosen = set(list(wanted)[:num_rows]) - set(followed)
-    return [*followed, *(name for name in run.info.titles if name in chosen)]
+    wanted = dict.fromkeys([*leading, *running, *record["waiting_after"], *reversed(there)])
+    chosen = set(list(wanted)[:num_rows]) - set(leading)
+    return [*leading, *(name for name in titles if name in chosen)]
 
 
 def figures_of(run: LiveRun, state: RunState) -> dict[str, Any]:
@@ -164,6 +175,7 @@ def text_of(run: LiveRun, state: RunState, constants: Mapping[str, Any]) -> str:
             ("running", labels(name for name, *_ in record["running_after"])),
             ("waiting", labels(record["waiting_after"])),
             ("preempted", labels(victim for victim, *_ in record["preempted"])),
+            ("they needed a block", labels(cause for _, cause, _ in record["preempted"])),
             ("finished", labels(name for name, *_ in record["finished"])),
             ("memory", f"{held} of {counted(info.num_blocks, info.unit)} of {info.block_size} slots held"),
             *[(f"{info.unit}s of {info.label(i)}", ranges(table)) for i, table in state.tables.items() if table],

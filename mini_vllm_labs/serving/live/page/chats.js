@@ -52,7 +52,8 @@ export class Chats {
       const isChosen = chat === chosen, tile = chat.answer?.tile;
       chat.tab.setAttribute("aria-selected", isChosen);
       chat.tab.tabIndex = isChosen ? 0 : -1;
-      chat.tab.replaceChildren(...(tile ? [tileOf(tile)] : []), `chat ${chat.number}`);
+      chat.tab.replaceChildren(...(tile ? [tileOf(tile)] : []), make("span", { textContent: "chat " }), `${chat.number}`);
+      chat.tab.setAttribute("aria-label", `chat ${chat.number}${tile ? `, request ${tile.letter}` : ""}`);
       chat.tab.classList.toggle("busy", chat.isBusy);
       chat.panel.classList.toggle("chosen", isChosen);
     }

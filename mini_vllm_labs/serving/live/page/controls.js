@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import { make } from "./shared.js";
 
 const PACES = [[null, "full speed"], [20, "20 steps/s"], [5, "5 steps/s"], [1, "1 step/s"]];
+const FIRST = 20, VISITED = "mini-vllm-visited";
 
 export class Controls {
   constructor(find, onError) {
@@ -38,6 +39,20 @@ export class Controls {
 
   setPace(steps_per_second) {
     return this.tell("live/pace", { steps_per_second });
+  }
+
+  // The pace from now on, or from when a held engine goes on.
+  async setNext(pace) {
+    if (!this.isPaused) await this.setPace(pace);
+    else this.before = pace || null;
+  }
+
+  // Several short answers would be over before a block is seen to move.
+  slowForFirstVisit() {
+    const { steps_per_second: pace, requests_per_second: crowd, num_unfinished: others } = this.status;
+    if (localStorage.getItem(VISITED) || pace !== null || crowd || others) return;
+    localStorage.setItem(VISITED, "yes");
+    this.setPace(FIRST);
   }
 
   step() {

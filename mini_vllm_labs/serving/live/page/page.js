@@ -87,7 +87,10 @@ const controls = new Controls(find, showProblem);
 const engine = new Engine(find, look, controls, requests);
 const chats = new Chats(find, requests, (id) => engine.follow(id === engine.followed ? "" : id));
 
-chats.onAsk = () => engine.showEmpty(true);
+chats.onAsk = () => {
+  engine.showEmpty(true);
+  controls.slowForFirstVisit();
+};
 find("show-me").onclick = () => showPreemption(find, engine, controls);
 
 find("key-button").onclick = () => find("key-dialog").showModal();

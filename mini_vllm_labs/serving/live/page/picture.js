@@ -2,7 +2,7 @@
 
 import { about, isMotionWanted, keyOf, mark, travel, TRAVEL } from "./shared.js";
 
-const GRID = 20, MIN_WIDTH = 460, MAX_WIDTH = 1100, MAX_GROWTH = 1.3, CALM = 400;
+const GRID = 20, MIN_WIDTH = 340, MAX_WIDTH = 1100, MAX_GROWTH = 1.3, CALM = 400;
 
 export class EnginePicture {
   constructor(root) {
@@ -16,9 +16,10 @@ export class EnginePicture {
   // The size to draw for, on a grid so that a window that is being resized asks for few sizes.
   size() {
     const { clientWidth, clientHeight } = this.root;
-    const growth = Math.max(1, Math.min(MAX_GROWTH, clientWidth / MAX_WIDTH));
-    const onGrid = (length) => GRID * Math.floor(length / growth / GRID);
-    return { width: Math.max(MIN_WIDTH, Math.min(MAX_WIDTH, onGrid(clientWidth))), height: Math.max(240, onGrid(clientHeight)) };
+    const onGrid = (length) => GRID * Math.floor(length / GRID);
+    const width = Math.max(MIN_WIDTH, Math.min(MAX_WIDTH, onGrid(clientWidth)));
+    const growth = Math.min(MAX_GROWTH, clientWidth / width);
+    return { width, height: Math.max(240, onGrid(clientHeight / growth)) };
   }
 
   take(message) {

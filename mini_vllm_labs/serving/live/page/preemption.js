@@ -1,6 +1,6 @@
 // "Show me a preemption": lets a crowd in until a request loses its blocks, then goes slowly through those steps.
 
-const CROWD = 50, PATIENCE = 30000, LOOK = 200, BEFORE = 2, AFTER = 3, SLOW = 1800;
+const CROWD = 50, PATIENCE = 30000, LOOK = 200, BEFORE = 2, AFTER = 3, SLOW = 1800, PACE = 20;
 
 const wait = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 let isShowing = false;
@@ -20,18 +20,21 @@ export async function showPreemption(find, engine, controls) {
 
 const isKept = ({ preempted, oldest }) => preempted >= 0 && preempted - BEFORE >= oldest;
 
-// Waits for one, unless the kept steps have one; the crowd leaves again.
+// Waits for one, unless the kept steps have one; the crowd leaves again. Slow steps make the requests overlap.
 async function happens(engine, controls) {
   if (isKept(engine)) return true;
-  const { requests_per_second: before } = controls.status, end = performance.now() + PATIENCE;
   if (controls.isPaused) await controls.toggle();
+  const { requests_per_second: before, steps_per_second: pace } = controls.status, end = performance.now() + PATIENCE;
+  await controls.setPace(Math.min(pace || PACE, PACE));
   await controls.setCrowd(CROWD);
   while (!isKept(engine) && performance.now() < end) await wait(LOOK);
   await controls.setCrowd(before);
+  if (isKept(engine)) await controls.toggle(); // held, so that the steps are kept
+  await controls.setNext(pace);
   return isKept(engine);
 }
 
-// The engine is held meanwhile, so that the steps are kept; the visitor may go on from there.
+// The engine is held meanwhile; the visitor may go on from there.
 async function play(engine, controls) {
   const { preempted } = engine;
   if (!controls.isPaused) await controls.toggle();

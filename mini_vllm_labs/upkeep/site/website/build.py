@@ -21,7 +21,15 @@ HERE = Path(__file__).parent
 # For readers other than learners; the student edition lacks these.
 ELECTIVES = ("README", "tokens_ahead", "structured_output", "kv_transfer", "gates", "windows", "policies")
 DOCUMENTS = (
-    *("docs/benchmarks.md", "docs/teaching.md", "docs/serving.md", "docs/contributing.md", "CONTRIBUTING.md"),
+    *(
+        "docs/README.md",
+        "docs/topics.md",
+        "docs/benchmarks.md",
+        "docs/teaching.md",
+        "docs/serving.md",
+        "docs/contributing.md",
+        "CONTRIBUTING.md",
+    ),
     *(f"docs/electives/{name}.md" for name in ELECTIVES),
 )
 SET_UP = "## Set up\n"
