@@ -30,9 +30,9 @@ def conformance(
 ) -> None:
     """Ask an engine in any language for the decisions of vLLM 0.13.0 and 0.33.0, and compare them.
 
-    The engine's command comes last, as in `mini-vllm conformance -- ./my-engine --flags`; docs/conformance/protocol.md
-    says what it reads and writes. Exit code 0: all scenarios asked are the same. 1: one differs or broke, or nothing
-    was asked. 2: a bad option, trace or greeting.
+    The engine's command comes last, as in `mini-vllm conformance -- ./my-engine --flags`. The course's page on the
+    protocol says what it reads and writes. Exit code 0: all scenarios asked are the same. 1: one differs or broke, or
+    nothing was asked. 2: a bad option, trace or greeting.
     """
     console = make_console()
 
