@@ -64,7 +64,7 @@ class HashPrefixCache:
         for blocks in map(self._blocks_of_hash.get, request.block_hashes[:max_num_blocks]):
             if blocks is None:
                 break
-            # The first one cached, as vLLM does: requests share one copy, and the later ones become free.
+            # The first one stays cached, as in vLLM: requests share that copy, and later copies become free.
             hit_blocks.append(next(iter(blocks)))
         return hit_blocks
 

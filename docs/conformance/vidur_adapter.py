@@ -30,7 +30,7 @@ UNUSED = {  # what the scheduler's modules import and its decisions do not use
     "vidur.logger": "",
     "vidur.types": "",
 }
-for name in (*PACKAGES, *UNUSED):  # the packages' own `__init__` import pandas, plotly and a GPU's profile
+for name in (*PACKAGES, *UNUSED):  # the packages' own `__init__` files import pandas, plotly and a GPU profile
     sys.modules[name] = module = ModuleType(name)
     module.__path__ = [f"{ROOT}/{name.replace('.', '/')}"] if name in PACKAGES else []
     vars(module).update(dict.fromkeys(UNUSED.get(name, "").split(), list))

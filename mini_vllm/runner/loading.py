@@ -186,6 +186,6 @@ def layer_groups(config: Any, windows: list[int | None], longest: int) -> KVCach
     if told != windows or len(set(windows) - {None}) > 1:
         raise ValueError(
             f"{config.model_type} calls the attention of its layers with the windows {windows}, and its config has "
-            f"{told}; the cache supports one length of window, the same in both"
+            f"{told}; the cache supports a single window length, the same in both"
         )
     return KVCacheGroups(tuple(None if one is None or one >= longest else one for one in windows))

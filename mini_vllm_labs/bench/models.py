@@ -24,7 +24,7 @@ RANDOM_MODEL: dict[str, Any] = {
     "max_position_embeddings": 2048,
     "tie_word_embeddings": True,
     "bos_token_id": None,
-    "eos_token_id": None,  # random weights would end texts by chance
+    "eos_token_id": None,  # with random weights, texts would end by chance
     "pad_token_id": 0,
 }
 SMALLER_MODEL = RANDOM_MODEL | {

@@ -129,7 +129,7 @@ def take_step(maker: Maker, scheduler: Any, num_requests: int | None = None) -> 
 def admissions(makers: Mapping[str, Maker], count: int, num_rounds: int) -> dict[str, list[Measured]]:
     """Measure the cost of requests that share a cached prefix and are all admitted in one step.
 
-    An arrival makes, hashes and queues a request. An admission schedules it for its only step, in which it finishes.
+    On arrival, a request is created, hashed and queued. An admission schedules it for its only step, which ends it.
     """
     rounds = in_turns({name: partial(admit, maker, count) for name, maker in makers.items()}, num_rounds)
     parts = ("arrival", "schedule()", "update")

@@ -61,7 +61,7 @@ SETTINGS: dict[str, Callable[[Any], bool]] = {
     "attention_dropout": _one_of(0, 0.0),
     "bos_token_id": _is_token,
     "dtype": _one_of(*DTYPES.values()),
-    "eos_token_id": _anything,  # `find_end_tokens` refuses wrong values
+    "eos_token_id": _anything,  # `find_end_tokens` rejects invalid values
     "head_dim": _is_size,
     "hidden_act": _one_of("silu"),
     "initializer_range": _is_positive,

@@ -229,7 +229,7 @@ MIN_PERCENT = 3.0
 
 
 def step_bars(expected: Mapping[str, int], yours: Mapping[str, int], budget: int) -> str:
-    """Render the expected plan above the learner's, to one scale, with differing shares framed."""
+    """Render the expected plan above the learner's, to the same scale, with differing shares framed."""
     names = list(dict.fromkeys([*expected, *yours]))
     totals = [sum(max(0, amount) for amount in plan.values()) for plan in (expected, yours)]
     # In a mostly unused budget, all shares would be slivers.

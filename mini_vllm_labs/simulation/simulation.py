@@ -215,7 +215,7 @@ class Simulation:
             if request_id in decoding:
                 sampling[request_id] = request
                 continue
-            if request_id not in self._admitted:  # a resumed request finds its own blocks, which vLLM counts apart
+            if request_id not in self._admitted:  # a resumed request finds its own blocks, which vLLM counts separately
                 self._admitted.add(request_id)
                 self._num_hit_tokens += request.num_cached_tokens
                 self._num_query_tokens += request.num_prompt_tokens

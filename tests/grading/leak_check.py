@@ -123,7 +123,7 @@ def answers(function: Function, calls: list[Call], names: list[str]) -> bool:
 
 
 def forbid(event: str, args: tuple[Any, ...]) -> None:
-    """Keep a function from starting processes, and from writing or removing files: an audit hook."""
+    """Use an audit hook to keep a function from starting processes and from writing or removing files."""
     writes = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     if writes or (event.startswith(FORBIDDEN) and event not in HARMLESS):
         raise PermissionError(event)

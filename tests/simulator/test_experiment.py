@@ -133,7 +133,7 @@ def test_percentiles_without_values_are_0_and_bad_percents_are_refused() -> None
     assert percentiles([], [50, 99]) == [0.0, 0.0]
     assert Spread.of([]).mean == 0.0
     for percents in ([0], [101], [50, -1]):
-        with pytest.raises(ValueError, match="percents must be over 0 and at most 100"):
+        with pytest.raises(ValueError, match="percentages must be above 0 and at most 100"):
             percentiles([1.0], percents)
 
 

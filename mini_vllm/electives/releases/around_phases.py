@@ -188,7 +188,7 @@ class NewerFunctions:
         scheduler_output = plan(running, max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens)
         if step.budget_kept is not None:
             scheduler_output.token_budget, step.budget_kept = step.budget_kept, None
-            if not scheduler_output.preempted:  # the empty budget has closed admission; only a preemption should
+            if not scheduler_output.preempted:  # the empty budget has closed admission; only a preemption may do so
                 self._admit(scheduler_output, running, max_num_seqs, plan)
         if step.holders is not None:
             step.holders.is_paused = False

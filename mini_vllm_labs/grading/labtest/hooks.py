@@ -219,7 +219,7 @@ def limited_memory(phase: int) -> Iterator[None]:
         return
     import resource
 
-    # Not RLIMIT_AS: threads and torch reserve far more addresses than they use.
+    # Not RLIMIT_AS: threads and torch reserve far more address space than they use.
     before = resource.getrlimit(resource.RLIMIT_DATA)
     most = used + EXTRA_BYTES
     if before[0] == resource.RLIM_INFINITY or most < before[0]:

@@ -33,7 +33,7 @@ POLICIES: dict[int, Policy] = {4: "fcfs", 5: "priority"}
 RANKS: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = (
     ((0, 1, 2), (0.0, 1.0, 2.0)),
     ((-10, -9, 9, 10), (0.5, 9.0, 10.0, 1e6)),  # sorting them as texts changes the order
-    ((999, 1000, 1001), (1.75e9 + 0.25, 1.75e9 + 0.5, 1.75e9 + 0.75)),  # seconds since 1970, as time.time() counts
+    ((999, 1000, 1001), (1.75e9 + 0.25, 1.75e9 + 0.5, 1.75e9 + 0.75)),  # seconds since 1970, as returned by time.time()
     ((0, 1), (5.0, 5.0001, 5.0002)),  # prompts sent together
     ((0, 1), (5.0, 5.0 + 2**-30, 5.0 + 2**-21)),  # a billionth of a second apart
     ((0, 1), (1.75e9, 1.75e9 + 2**-22, 1.75e9 + 2**-21)),  # neighbouring floats at today's time

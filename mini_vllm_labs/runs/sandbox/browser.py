@@ -16,7 +16,7 @@ from mini_vllm_labs.runs.sandbox.errors import OutOfTime
 from mini_vllm_labs.runs.sandbox.frames import is_learners
 
 FORGOTTEN = ("labs", "solutions")
-TOOL = 4  # an id of `sys.monitoring` that debuggers and profilers do not use
+TOOL = 4  # a `sys.monitoring` tool id that debuggers and profilers do not use
 # Pyodide reads its interrupt buffer at every fiftieth call or jump. This buffer holds a clock instead of a number.
 CLOCK = """({
     next: 0,

@@ -139,7 +139,7 @@ def ordinary(state: RunState, record: StepRecord) -> list[str]:
 
 
 def events_in(*recordings: Recording) -> list[list[str]]:
-    """Return for each step the events that happen in it in any of the runs."""
+    """Return, for each step, the events that any of the runs has in that step."""
     runs = [map(events_of, recording.steps) for recording in recordings]
     return [list(dict.fromkeys(chain(*step))) for step in zip_longest(*runs, fillvalue=())]
 

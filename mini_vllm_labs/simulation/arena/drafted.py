@@ -107,7 +107,7 @@ class DraftedSimulation(Simulation):
     def _draft(self, rows: Iterable[ScheduledRequest]) -> None:
         drafts: dict[str, list[int]] = {}
         for request in (row.request for row in rows):
-            # A step gives one more token than its drafts, and tokens after the last one are discarded.
+            # A step yields one token more than it has drafts; tokens after the request's last one are discarded.
             num_left = self.requests[int(request.request_id)].num_output_tokens - request.num_output_tokens - 1
             drafts[request.request_id] = [request.prompt_token_ids[-1]] * min(self.drafter.num_drafts, num_left)
         self.scheduler.update_draft_token_ids(drafts)
