@@ -212,7 +212,7 @@ def test_points_below_the_limit(checkout: Checkout) -> None:
     assert "0 of 50 points" in done.stdout
 
 
-@pytest.mark.parametrize("phase", ["0", "14", "x", "3-2", "1-"])
+@pytest.mark.parametrize("phase", ["0", "15", "x", "3-2", "1-"])
 def test_a_phase_that_does_not_exist_is_bad_usage(checkout_for_usage: Checkout, phase: str) -> None:
     done = checkout_for_usage.run("--phase", phase)
     assert done.returncode == 2
