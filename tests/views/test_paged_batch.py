@@ -140,7 +140,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         (([],), "batch is empty"),
         ((alone(), 0), "block_size is 0"),
         ((alone(0),), "at least 1"),
-        ((alone(5),), "up to token 5, but has 4"),
+        ((alone(5),), "up to token 5, but has only 4"),
         ((alone(), 3), "needs 4 slots"),
         ((alone() * 17,), "17 requests"),
         ((alone(), 4, functions(compute_slot_mapping=lambda *_: None)), "returned None, but must return a list"),
