@@ -25,7 +25,9 @@ from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.electives.gates.connector import KVConnector
 from mini_vllm.electives.policy.scheduling_policy import SchedulingPolicy
-from mini_vllm.electives.windows.grouped_kv_cache import CountedPool, GroupedKVCacheManager, GroupedPrefixCache
+from mini_vllm.electives.windows.counted_pool import CountedPool
+from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
+from mini_vllm.electives.windows.grouped_prefix_cache import GroupedPrefixCache
 from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions, require_window_functions
 
 if TYPE_CHECKING:

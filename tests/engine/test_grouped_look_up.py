@@ -9,7 +9,8 @@ from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig
 from mini_vllm.core.request import Request, RequestStatus
-from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager, NamedBlocks
+from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
+from mini_vllm.electives.windows.grouped_prefix_cache import NamedBlocks
 from mini_vllm.sampling_params import SamplingParams
 
 LINEUP, BLOCK_SIZE = parse_lineup("solution:1-5,solution:12"), 4

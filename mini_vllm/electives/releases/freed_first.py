@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from mini_vllm.core.interfaces import PrefixCache, WholeBlockPool
 from mini_vllm.core.request import Request
 from mini_vllm.electives.releases.release_functions import ReleaseFunctions
-from mini_vllm.electives.windows.grouped_kv_cache import CountedPool
+from mini_vllm.electives.windows.counted_pool import CountedPool
 from mini_vllm.electives.wrappers import WrappedPrefixCache
 
 

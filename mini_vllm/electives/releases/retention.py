@@ -7,7 +7,7 @@ from typing import Literal
 from mini_vllm.core.interfaces import PrefixCache
 from mini_vllm.core.request import Request
 from mini_vllm.electives.releases.release_functions import ReleaseFunctions
-from mini_vllm.electives.windows.grouped_kv_cache import GroupedPrefixCache
+from mini_vllm.electives.windows.grouped_prefix_cache import GroupedPrefixCache
 from mini_vllm.electives.windows.window_functions import Tables, WindowFunctions
 
 
