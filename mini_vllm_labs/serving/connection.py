@@ -116,7 +116,8 @@ class Connection(HttpToolsProtocol):
             return
         if self._is_in_header:
             header, end, rest = data.partition(b"\r\n\r\n")
-            data = OFFER_OF_HTTP2.sub(b"", header) + end + rest
+            if end and not self._num_header_bytes:  # a whole header: a body that follows in pieces stays as it is
+                data = OFFER_OF_HTTP2.sub(b"", header) + end + rest
             self._num_header_bytes += len(data)  # before `super`, which resets the count after a message
         super().data_received(data)
         if self._is_in_header and self._num_header_bytes > self._settings.max_header_bytes:
