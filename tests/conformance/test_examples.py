@@ -1,6 +1,5 @@
 """The example engines decide as vLLM 0.13.0, and the suite finds each of twelve wrong rules."""
 
-import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -8,18 +7,25 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm.release_rules import RELEASES, SETTINGS
+from mini_vllm_labs.conformance.scenarios import FILES, OPTIONS
 from mini_vllm_labs.conformance.suite import Options
 from tests.conformance.asked import NAMED, NAMED33, NO_FAULT, RANDOM, recorded, suite
+from tests.tab.node_model import node
 
 EXAMPLES = CHECKOUT / "docs" / "conformance"
 JAVASCRIPT = EXAMPLES / "engine.mjs"
-needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node, which runs the JavaScript example")
 WRONG = tomllib.loads(Path(__file__).with_name("wrong_rules.toml").read_text(encoding="utf-8"))
 
 
-@needs_node
+def test_the_suite_has_the_releases_of_the_engine_and_the_defaults_of_their_settings() -> None:
+    """Written twice, because the suite runs without the engine."""
+    assert tuple(FILES) == RELEASES
+    assert {name: SETTINGS[name].default for name in OPTIONS} == OPTIONS
+
+
 def test_the_javascript_example_reaches_all_of_plain() -> None:
-    code, said = suite(["node", str(JAVASCRIPT)], Options(kinds=["plain"]))
+    code, said = suite([node(), str(JAVASCRIPT)], Options(kinds=["plain"]))
     assert code == 0, said
     assert "344 of 344 scenarios asked" in said
     assert len(JAVASCRIPT.read_text().splitlines()) <= 300
@@ -47,7 +53,6 @@ def test_the_suite_plays_every_kind_of_both_releases() -> None:
     assert "187 of 187 scenarios asked" in said
 
 
-@needs_node
 @pytest.mark.parametrize("rule", WRONG)
 def test_each_wrong_rule_is_found(tmp_path: Path, rule: str) -> None:
     right, wrong, expected = WRONG[rule].values()
@@ -58,6 +63,6 @@ def test_each_wrong_rule_is_found(tmp_path: Path, rule: str) -> None:
     options = Options(files=[NAMED], kinds=["plain"])
     if rule.startswith("chunking off"):  # no named scenario shows the order of the two tests
         options = Options(files=[RANDOM], names=["random-base-030", "random-base-045"])
-    code, said = suite(["node", str(engine)], options)
+    code, said = suite([node(), str(engine)], options)
     assert code == 1, said
     assert expected in said
