@@ -17,11 +17,10 @@ from tests.cli.conftest import Commands
 
 OURS = {"labs", "mini_vllm", "mini_vllm_labs", "solutions"}
 HEAVY = {"IPython", "fastapi", "httpx", "numpy", "playwright", "pytest", "torch", "transformers"}
-MAX_MODULES = 140  # modules of this repository, about 85 of them the engine
-FEW = dict.fromkeys(("approaches", "bring", "generate", "grade", "hint", "info", "lab", "watch"), 70)
-MANY = {"arena": 166, "claims": 166, "gradescope": 142} | dict.fromkeys(
-    ("calibrate", "incidents", "league", "router", "simulate"), 158
-)
+# Modules of this repository, about 85 of them the engine. A tenth is spare, so that a file can be cut in two.
+MAX_MODULES = 155
+FEW = dict.fromkeys(("approaches", "bring", "generate", "grade", "hint", "info", "lab", "watch"), 75)
+MANY = {"arena": 185, "claims": 185} | dict.fromkeys(("calibrate", "incidents", "league", "router", "simulate"), 175)
 LOAD_EACH = """
 import json, os, sys
 from mini_vllm_labs.cli.main import app
