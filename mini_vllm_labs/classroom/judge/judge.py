@@ -28,6 +28,7 @@ from mini_vllm_labs.runs.sandbox.channel import ChannelError
 LOAD_SECONDS = 60.0
 PHASE_SECONDS = 300.0
 MORE_TIME = 4  # factor for the second try of a late situation, because the machine may have been busy
+NEARLY_ALL = 0.8
 MAX_TIMEOUTS = 2
 LAST_WITHOUT_MODEL = 5
 PHASES_WITH_TENSORS = (6, 7, 9, 10, 11, 12)
@@ -110,7 +111,7 @@ class Judge:
                     return failed
             return play(asked, worker, seconds)
 
-        return with_second_chance(play_in, self.settings.seconds, self._deadline)
+        return with_second_chance(play_in, workers, self.settings.seconds, self._deadline)
 
     def draw(self, phases: Container[int]) -> None:
         """Draw the situations of some phases, unless they exist already."""
@@ -141,7 +142,7 @@ class PhaseSession:
     def play(self, situation: JudgeQuestion) -> Outcome:
         """Play one situation; set `error` if the file cannot be loaded."""
         usual = self.judge.settings.seconds
-        return with_second_chance(lambda seconds: self._play_in(situation, seconds), usual, self.deadline)
+        return with_second_chance(lambda seconds: self._play_in(situation, seconds), self.workers, usual, self.deadline)
 
     def _play_in(self, situation: JudgeQuestion, seconds: float) -> Outcome:
         worker = self.workers.fresh(self.phase, with_torch=self.phase in PHASES_WITH_TENSORS, until=self.deadline)
@@ -153,13 +154,17 @@ class PhaseSession:
         return play(situation, worker, seconds)
 
 
-def with_second_chance(play_in: Callable[[float], Outcome], seconds: float, deadline: float) -> Outcome:
+def with_second_chance(
+    play_in: Callable[[float], Outcome], workers: Workers, seconds: float, deadline: float
+) -> Outcome:
     """Return the outcome of `play_in` under a time limit; if it is late, call it again with more time.
 
-    If the overall deadline ends it first, the outcome is `NO_TIME`.
+    A worker that had a processor for nearly all of its time gets no second try: more time helps where the machine was
+    busy. If the overall deadline ends the first try, the outcome is `NO_TIME`.
     """
     outcome = play_in(seconds)
-    if outcome.status == "late" and monotonic() < deadline:
+    is_late = outcome.status == "late" and workers.last_cpu_seconds < NEARLY_ALL * seconds
+    if is_late and monotonic() < deadline:
         outcome = play_in(MORE_TIME * seconds)
     return NO_TIME if outcome.status == "late" and monotonic() >= deadline else outcome
 

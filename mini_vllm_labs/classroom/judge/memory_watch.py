@@ -1,5 +1,6 @@
-"""The last limit on a worker's memory: the memory its processes really hold, including page tables."""
+"""What a worker's processes use: the CPU time, and the memory that they really hold, including page tables."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,6 +43,12 @@ def held_bytes(pid: int) -> int:
     """Return the bytes that a process holds in memory; 0 if it has ended."""
     lines = [line.split() for line in read(f"/proc/{pid}/status").splitlines()]
     return sum(1024 * int(line[1]) for line in lines if line and line[0] in COUNTED)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds of a process and its running descendants; 0 where there is no `/proc`."""
+    stats = [read(f"/proc/{one}/stat").rpartition(") ")[2].split() for one in family(pid)]
+    return sum(int(fields[11]) + int(fields[12]) for fields in stats if fields) / os.sysconf("SC_CLK_TCK")
 
 
 def read(path: str) -> str:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mini_vllm_labs.classroom.judge.jail import ENVIRONMENT, FIRST_USER, Jail
-from mini_vllm_labs.classroom.judge.memory_watch import MemoryWatch, family
+from mini_vllm_labs.classroom.judge.memory_watch import MemoryWatch, cpu_seconds, family
 from mini_vllm_labs.classroom.judge.needed_files import WHOLE_ENGINE, copy_course
 from mini_vllm_labs.classroom.worker.answers import AnswerError, Json, checked
 from mini_vllm_labs.classroom.worker.text import printable
@@ -88,6 +88,7 @@ class JailedWorker:
             command = jail.command(course, arguments, inherited)
             self.process = WorkerProcess(command, env=ENVIRONMENT, cwd=submission.path, pass_fds=inherited)
         self.until = float("inf")
+        self.cpu_seconds = 0.0
         self._is_jailed = jail.is_a_jail
         self._watch = MemoryWatch(self.process.pid, self.process.kill)
         self.set_deadline(START_SECONDS)
@@ -139,8 +140,11 @@ class JailedWorker:
     def set_deadline(self, seconds: float) -> None:
         """Require every answer within `seconds` from now."""
         self.process.deadline = min(time.monotonic() + seconds, self.until)
+        self._cpu_at_start = cpu_seconds(self.process.pid)
 
     def close(self) -> None:
+        """Kill the worker, and note in `cpu_seconds` what it has used since its last deadline was set."""
+        self.cpu_seconds = max(self.cpu_seconds, cpu_seconds(self.process.pid) - self._cpu_at_start)
         self._watch.stop()
         self.process.close()
 
@@ -160,6 +164,11 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         if self._kept is not None:
             self._kept.close()
+
+    @property
+    def last_cpu_seconds(self) -> float:
+        """The CPU seconds that the last worker used after its last deadline was set, if it was closed."""
+        return 0.0 if self._kept is None else self._kept.cpu_seconds
 
     def fresh(self, phase: int, *, with_torch: bool = False, until: float) -> JailedWorker:
         """Return a worker of a phase without loaded files. None of its deadlines is later than `until`."""

@@ -6,11 +6,24 @@ from typing import Any
 READS_PER_TOKEN = 100
 
 
-class LookupWork:
-    """Counts the work of a lookup: tokens read and tokens compared, including those of copies of the text."""
+class TooMuchWorkError(BaseException):
+    """The work is over its limit. Not an `Exception`, so that the code under test does not catch it and continue."""
 
-    def __init__(self) -> None:
+
+class LookupWork:
+    """Counts the work of a lookup: tokens read and tokens compared, including those of copies of the text.
+
+    What does more than `at_most` ends with a `TooMuchWorkError`.
+    """
+
+    def __init__(self, at_most: int) -> None:
         self.count = 0
+        self.at_most = at_most
+
+    def add(self, num_tokens: int = 1) -> None:
+        self.count += num_tokens
+        if self.count > self.at_most:
+            raise TooMuchWorkError
 
 
 class CountedText(list[int]):
@@ -21,19 +34,19 @@ class CountedText(list[int]):
     def __getitem__(self, place: Any) -> Any:
         found = super().__getitem__(place)
         if isinstance(place, slice):
-            self.work.count += len(found)
+            self.work.add(len(found))
             return counted_text(found, self.work)
-        self.work.count += 1
+        self.work.add()
         return found
 
     def __iter__(self) -> Iterator[int]:
         for token_id in super().__iter__():
-            self.work.count += 1
+            self.work.add()
             yield token_id
 
     def __reversed__(self) -> Iterator[int]:
         for token_id in super().__reversed__():
-            self.work.count += 1
+            self.work.add()
             yield token_id
 
     def copy(self) -> list[int]:
@@ -53,14 +66,14 @@ def text_of(tokens: Iterable[int], work: LookupWork) -> CountedText:
         __slots__ = ()
 
         def __eq__(self, other: object) -> bool:
-            work.count += 1
+            work.add()
             return int(self) == other
 
         def __ne__(self, other: object) -> bool:
             return not self == other
 
         def __hash__(self) -> int:
-            work.count += 1
+            work.add()
             return hash(int(self))
 
     return counted_text(map(Token, tokens), work)

@@ -61,9 +61,12 @@ def changed(request: Request, before: Mapping[str, object]) -> str:
 
 
 def numbers(told: str) -> list[int]:
-    """Parse a text such as "7 1-3" into numbers."""
-    ends = [(first, last or first) for first, _, last in (part.partition("-") for part in told.split())]
-    return [number for first, last in ends for number in range(int(first), int(last) + 1)]
+    """Parse a text such as "7 1-3*2" into numbers: 7, 1, 2, 3, 1, 2, 3."""
+    found = list[int]()
+    for ends, _, times in (part.partition("*") for part in told.split()):
+        first, _, last = ends.partition("-")
+        found += [*range(int(first), int(last or first) + 1)] * int(times or 1)
+    return found
 
 
 def yes_or_no(answer: object) -> object:
