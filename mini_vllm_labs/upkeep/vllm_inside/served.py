@@ -21,7 +21,8 @@ from vllm.v1.engine.core import EngineCore
 from vllm.v1.engine.output_processor import OutputProcessor
 
 from mini_vllm.environment import LAB_CHECKS
-from mini_vllm_labs.upkeep.vllm_inside.fake_executor import BLOCK_SIZE, LEARNERS, VOCABULARY, FakeExecutor
+from mini_vllm_labs.inside_vllm.environment import LEARNERS
+from mini_vllm_labs.upkeep.vllm_inside.fake_executor import BLOCK_SIZE, VOCABULARY, FakeExecutor
 
 NUM_REQUESTS = 200
 MAX_MODEL_LEN = 512
