@@ -137,7 +137,7 @@ def answers(team: Lineup, asked: Result) -> Iterator[Result]:
 
 
 def show(pairs: Sequence[Pair], console: Console, *, whole: bool) -> int:
-    """Print the numbers of all pools and the texts of the last; return how many texts differ."""
+    """Print the numbers of all pools and the texts of the first that differs; return how many texts differ."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading in ("pool", "scheduler", "steps", "preemptions", "tokens/s", "drafts accepted", "equal texts"):
         table.add_column(heading, justify="left" if heading in ("pool", "scheduler") else "right")
