@@ -69,6 +69,7 @@ REQUIRED = tuple(
         "REVEAL": "reveal.js",
         "SITE": "the website",
         "VLLM": "vLLM's scheduler",
+        "VLLM_CPU": "a whole vLLM",
     }.items()
 )
 THREADS = (NUM_THREADS, SPIN_COUNT, WAIT_POLICY)

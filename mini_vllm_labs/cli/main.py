@@ -29,8 +29,8 @@ LOOK = [
     ),
     (
         "inside-vllm",
-        "modules:inside_vllm",
-        "Run your scheduler inside vLLM 0.13.0: its own tests, its engine and the cost, without a GPU.",
+        "inside_vllm:inside_vllm",
+        "Text from a whole vLLM in which your scheduler decides, without a GPU.",
     ),
     ("share", "share:share", "Write a run of your engine as one HTML file to show to others."),
 ]

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import NoReturn
 
 import typer
 
@@ -11,19 +13,18 @@ from mini_vllm.assembly.lineup import CHECKOUT
 CONTEXT = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["--no-help"]}
 
 
-def _run(module: str, context: typer.Context) -> None:
+def run_module(module: str, name: str, arguments: Sequence[str]) -> NoReturn:
     """Run a module and exit with its code. Exits with 2 if a student edition lacks the module."""
     if not CHECKOUT.joinpath(*module.split(".")).is_dir():
-        print(f"error: `{context.info_name}` needs a checkout of the course with solutions and tests", file=sys.stderr)
+        print(f"error: `{name}` needs a checkout of the course with solutions and tests", file=sys.stderr)
         raise typer.Exit(2)
     path = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", module, *context.args]
+    command = [sys.executable, "-m", module, *arguments]
     raise typer.Exit(subprocess.call(command, env={**os.environ, "PYTHONPATH": path}))
 
 
-def inside_vllm(context: typer.Context) -> None:
-    """Run your scheduler inside vLLM 0.13.0: its own tests, its engine and the cost, without a GPU."""
-    _run("mini_vllm_labs.upkeep.vllm_inside", context)
+def _run(module: str, context: typer.Context) -> None:
+    run_module(module, str(context.info_name), context.args)
 
 
 def decks(context: typer.Context) -> None:

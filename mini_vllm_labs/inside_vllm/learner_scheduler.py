@@ -1,4 +1,4 @@
-"""A scheduler class for vLLM: the lineup makes every decision, the messages are vLLM's."""
+"""A scheduler class for vLLM 0.13.0 and 0.32.0: the lineup makes every decision, the messages are vLLM's."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from vllm.logger import init_logger
-from vllm.v1.core.sched.interface import SchedulerInterface
+from vllm.v1.core.sched import interface
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine import EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, FinishReason
 from vllm.v1.metrics.stats import PrefixCacheStats, SchedulerStats
@@ -30,8 +30,8 @@ Answers = list[tuple[int, EngineCoreOutput]]  # each with the number of its clie
 logger = init_logger("vllm.mini_vllm_labs")  # below vLLM's logger, so that its settings apply
 
 
-class LearnerScheduler(SchedulerInterface):
-    """The scheduler of `LAB_IMPL`, phases 1 to 5 (7 for drafts, 8 for asynchronous scheduling), inside vLLM 0.13.0.
+class LearnerScheduler(interface.SchedulerInterface):
+    """The scheduler of `LAB_IMPL`, phases 1 to 5 (7 for drafts, 8 for asynchronous scheduling), inside vLLM.
 
     The lineup decides which requests run, wait or are preempted, each request's tokens and blocks in a step, the prefix
     cache hits, and when a request ends. Incoming requests, messages to workers and outputs are vLLM's. Each vLLM
@@ -45,17 +45,20 @@ class LearnerScheduler(SchedulerInterface):
     def __init__(
         self, *, vllm_config: Any, kv_cache_config: Any, block_size: int, log_stats: bool = False, **_: Any
     ) -> None:
-        config = engine_config(vllm_config, kv_cache_config, block_size)
         lineup = replace(lineup_from_env(), runner="absent")
+        config = engine_config(vllm_config, kv_cache_config, block_size, lineup)
         if lineup.kv_cache == "absent":
             raise ValueError(f"LAB_IMPL={lineup}: phase 2 must not be absent, because vLLM's memory comes in blocks")
         logger.info("Scheduler: %s", describe(lineup))
         self.lineup, self.policy, self.log_stats = lineup, config.policy, log_stats
-        self.scheduler = build_scheduler(config, lineup)
+        self.evicted: list[int] = []  # in the newest step
+        self.scheduler = build_scheduler(config, lineup, self.evicted.append)
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
         self.vllm_config = vllm_config
         self.connector = self.ec_connector = None  # vLLM's engine reads these attributes
+        if hasattr(interface, "PauseState"):
+            self._pause_state = interface.PauseState.UNPAUSED
         self._in_flight: deque[own.SchedulerOutput] = deque()
         self._workers = WorkerState()
         self._refused: Answers = []
@@ -70,6 +73,10 @@ class LearnerScheduler(SchedulerInterface):
     def waiting(self) -> list[Request]:
         return [self.requests[request.request_id] for request in self.scheduler.waiting]
 
+    @property
+    def newest_plan(self) -> own.SchedulerOutput:
+        return self._in_flight[-1]
+
     def add_request(self, request: Request) -> None:
         if reason := reason_to_refuse(request):
             logger.warning("Request %s: %s", request.request_id, reason)
@@ -82,8 +89,12 @@ class LearnerScheduler(SchedulerInterface):
         if self.log_stats:
             request.record_event(EngineCoreEventType.QUEUED)
 
-    def schedule(self) -> SchedulerOutput:
-        """Plan a step. Raises `StalledError` if no later step could ever schedule anything."""
+    def schedule(self, throttle_prefills: bool = False) -> SchedulerOutput:
+        """Plan a step. Raises `StalledError` if no later step could ever schedule anything.
+
+        `throttle_prefills` balances data-parallel replicas, which are refused at the start.
+        """
+        self.evicted.clear()
         with self._naming_the_line():
             plan = self.scheduler.schedule()
             shares = self.scheduler.start_step(plan)
@@ -102,6 +113,8 @@ class LearnerScheduler(SchedulerInterface):
             request.num_computed_tokens = share.num_computed_tokens
         message = self._workers.message(plan, shares, self.requests)
         message.finished_req_ids, self.finished_req_ids = self.finished_req_ids, set()
+        if hasattr(message, "num_spec_tokens_to_schedule") and (drafts := self.vllm_config.speculative_config):
+            message.num_spec_tokens_to_schedule = drafts.num_speculative_tokens  # later releases draft none by default
         for share in shares:
             self.requests[share.request.request_id].num_computed_tokens += share.num_scheduled_tokens
         return message
@@ -110,6 +123,9 @@ class LearnerScheduler(SchedulerInterface):
         self._hits.record(share.request.num_tokens, share.num_computed_tokens, request.num_preemptions > 0)
         request.status = RequestStatus.RUNNING
         request.num_cached_tokens = share.request.num_cached_tokens
+        if getattr(request, "prefill_stats", None) is not None and request.num_preemptions == 0:
+            num_cached = min(share.num_computed_tokens, request.num_prompt_tokens)
+            request.prefill_stats.set(request.num_prompt_tokens, num_cached, 0)
         if self.log_stats:
             request.record_event(EngineCoreEventType.SCHEDULED)
 
@@ -150,8 +166,13 @@ class LearnerScheduler(SchedulerInterface):
         if twin.is_finished:
             self._end(request, RequestStatus[twin.status.name], twin.stop_reason)
         logprobs = None
-        if request.sampling_params.logprobs is not None and output.logprobs:
+        params = request.sampling_params
+        if getattr(params, "num_logprobs", params.logprobs) is not None and output.logprobs:
             logprobs = output.logprobs.slice_request(output.req_id_to_index[request.request_id], len(token_ids))
+        if hasattr(request, "take_prefill_stats"):
+            cached = {"prefill_stats": request.take_prefill_stats()}
+        else:
+            cached = {"num_cached_tokens": request.num_cached_tokens}
         return EngineCoreOutput(
             request_id=request.request_id,
             new_token_ids=list(token_ids),
@@ -161,7 +182,7 @@ class LearnerScheduler(SchedulerInterface):
             stop_reason=request.stop_reason,
             events=request.take_events(),
             trace_headers=request.trace_headers,
-            num_cached_tokens=request.num_cached_tokens,
+            **cached,
         )
 
     def _sent(self, answers: Answers, drafts: list[tuple[int, int]]) -> dict[int, EngineCoreOutputs]:
@@ -178,12 +199,16 @@ class LearnerScheduler(SchedulerInterface):
             sent[next(iter(sent), 0)].scheduler_stats = stats
         return sent
 
-    def finish_requests(self, request_ids: str | Iterable[str], finished_status: RequestStatus) -> None:
-        for name in [request_ids] if isinstance(request_ids, str) else list(request_ids):
-            if (request := self.requests.get(name)) is not None:
-                with self._naming_the_line():
-                    self.scheduler.finish_request(name, OwnStatus.FINISHED_ABORTED)
-                self._end(request, finished_status, request.stop_reason)
+    def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: RequestStatus) -> list[Request]:
+        """End some requests, or all for None, and return those that were alive."""
+        names = self.requests if request_ids is None else request_ids
+        names = [names] if isinstance(names, str) else dict.fromkeys(names)
+        ended = [self.requests[name] for name in names if name in self.requests]
+        for request in ended:
+            with self._naming_the_line():
+                self.scheduler.finish_request(request.request_id, OwnStatus.FINISHED_ABORTED)
+            self._end(request, finished_status, request.stop_reason)
+        return ended
 
     def _end(self, request: Request, status: RequestStatus, stop_reason: int | str | None) -> None:
         name = request.request_id
@@ -216,9 +241,11 @@ class LearnerScheduler(SchedulerInterface):
     def make_stats(self, *_: object) -> SchedulerStats | None:
         if not self.log_stats:
             return None
-        hits, self._hits, kv = self._hits, PrefixCacheStats(), self.scheduler.kv
-        usage = 1 - kv.num_free_blocks / kv.num_usable_blocks
+        hits, self._hits, usage = self._hits, PrefixCacheStats(), self.get_kv_cache_usage()
         return SchedulerStats(*self.get_request_counts(), kv_cache_usage=usage, prefix_cache_stats=hits)
+
+    def get_kv_cache_usage(self) -> float:
+        return 1 - self.scheduler.kv.num_free_blocks / self.scheduler.kv.num_usable_blocks
 
     def get_grammar_bitmask(self, scheduler_output: SchedulerOutput) -> None:
         return None  # a request with a grammar is refused
@@ -235,13 +262,34 @@ class LearnerScheduler(SchedulerInterface):
     def shutdown(self) -> None:
         """Do nothing: the scheduler holds only memory."""
 
+    # Later releases require the next four.
+
+    def update_draft_token_ids_in_output(self, draft_token_ids: Any, scheduler_output: SchedulerOutput) -> None:
+        raise NotImplementedError("drafts under a grammar are not served with a learner's scheduler")
+
+    def reset_encoder_cache(self) -> None:
+        """Do nothing: no request with images is accepted."""
+
+    @property
+    def pause_state(self) -> Any:
+        return self._pause_state
+
+    def set_pause_state(self, pause_state: Any) -> None:
+        """Accept the running state. Raises `ValueError` for a pause."""
+        if pause_state is not self._pause_state:
+            raise ValueError(f"a learner's scheduler cannot be paused, got {pause_state.name}")
+
     @contextmanager
     def _naming_the_line(self) -> Iterator[None]:
-        """Add notes to an error: whose code ran, and the last line of a lab in its traceback."""
+        """Add notes to an error: whose code ran, and the last line of a lab in its traceback.
+
+        The log has them too, because a server tells its client only that the engine died.
+        """
         try:
             yield
         except Exception as error:
             error.add_note(f"Scheduler: {describe(self.lineup)}")
             if yours := learners_frames(error.__traceback__):
                 error.add_note(f"Last line of yours: {place_of(*yours[-1])}")
+            logger.error("%s: %s. %s", type(error).__name__, error, ". ".join(error.__notes__))
             raise

@@ -2,22 +2,29 @@
 
 from typing import Any
 
+import vllm
 from vllm.config import VllmConfig
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig
 from vllm.v1.request import Request as VllmRequest
 
+from mini_vllm.assembly.lineup import Lineup
 from mini_vllm.config import DraftMethod, EngineConfig, SpeculativeConfig
 from mini_vllm.core.request import Request
+from mini_vllm.release_rules import RELEASES, number
 from mini_vllm.sampling_params import SamplingParams
 
 MUST_BE_NONE = ("kv_transfer_config", "ec_transfer_config", "lora_config", "kv_events_config")
 NOT_PARALLEL = ("pipeline", "data", "decode_context", "prefill_context")
+VERSION = vllm.__version__.partition("+")[0]
 NOT_SERVED = ("pooling_params", "prompt_embeds", "lora_request", "kv_transfer_params")
 DRAFTERS_WITHOUT_BLOCKS = ("ngram", "suffix", "medusa", "mlp_speculator")
 
 
-def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size: int) -> EngineConfig:
-    """Translate a vLLM engine's settings. Raises `ValueError` naming a setting that phases 1 to 5, 7, 8 lack."""
+def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size: int, lineup: Lineup) -> EngineConfig:
+    """Translate a vLLM engine's settings. Raises `ValueError` naming a setting that phases 1 to 5, 7, 8 lack.
+
+    With phase 14 in the lineup, a newer vLLM than 0.13.0 gets the decisions of 0.33.0.
+    """
     for name in MUST_BE_NONE:
         if (value := getattr(config, name)) is not None:
             raise ValueError(f"{name} must be None with a learner's scheduler, got {value!r}")
@@ -43,6 +50,7 @@ def engine_config(config: VllmConfig, kv_cache_config: KVCacheConfig, block_size
         async_scheduling=bool(scheduler.async_scheduling),
         block_size=block_size,
         num_gpu_blocks=kv_cache_config.num_blocks,
+        vllm=RELEASES[lineup.year != "absent" and number(VERSION) > number(RELEASES[0])],
     )
 
 
@@ -70,6 +78,8 @@ def reason_to_refuse(request: VllmRequest) -> str | None:
 def twin_of(request: VllmRequest) -> Request:
     """Return our twin of a request that `reason_to_refuse` has accepted."""
     params = request.sampling_params
+    # Later releases have it in the sampling parameters.
+    eos_token_id = request.eos_token_id if hasattr(request, "eos_token_id") else params.eos_token_id
     return Request(
         request.request_id,
         list(request.prompt_token_ids),
@@ -80,7 +90,7 @@ def twin_of(request: VllmRequest) -> Request:
             ignore_eos=params.ignore_eos,
             skip_reading_prefix_cache=request.skip_reading_prefix_cache,
         ),
-        frozenset() if request.eos_token_id is None else frozenset({request.eos_token_id}),
+        frozenset() if eos_token_id is None else frozenset({eos_token_id}),
         priority=request.priority,
         arrival_time=request.arrival_time,
         cache_salt=request.cache_salt,

@@ -12,14 +12,13 @@ from vllm.v1.core.sched import interface
 from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import RequestStatus
 
+from mini_vllm_labs.inside_vllm.decisions import REASONS, Decisions, Step
 from mini_vllm_labs.inside_vllm.stock_scheduler import VERSION, make_request, make_scheduler
 from mini_vllm_labs.runs.parity.replay import RecordedModel
 from mini_vllm_labs.runs.parity.scenario import Scenario
 from mini_vllm_labs.runs.parity.transfers import RecordedConnector
 
-REASONS = {"FINISHED_STOPPED": "stop", "FINISHED_LENGTH_CAPPED": "length", "FINISHED_ABORTED": "abort"}
 PAUSES = {"off": "UNPAUSED", "new": "PAUSED_NEW", "all": "PAUSED_ALL"}
-Step = dict[str, Any]
 
 
 class Connector:
@@ -82,40 +81,8 @@ class Recorder:
         self.requests: dict[str, Any] = {}
         self.first_hits: dict[str, int] = {}
         self.in_flight: list[tuple[int, Any, dict[str, list[int]], Any]] = []
-        self.admitted: set[str] = set()
         self.told: set[str] = set()
-        self.preempted: list[list[Any]] = []
-        self.evicted: list[int] = []
-        self.cause: str | None = None  # whose slots are requested
-        self.taken: dict[str, int] = {}
-        self._observe()
-
-    def _observe(self) -> None:
-        scheduler, manager = self.scheduler, self.scheduler.kv_cache_manager
-        preempt, evict, allocate = (
-            scheduler._preempt_request,
-            self.pool._maybe_evict_cached_block,
-            manager.allocate_slots,
-        )
-
-        def preempting(request: Any, *args: Any, **options: Any) -> Any:
-            self.preempted.append([request.request_id, self.cause, self.taken.pop(request.request_id, 0)])
-            return preempt(request, *args, **options)
-
-        def evicting(block: Any, *args: Any, **options: Any) -> Any:
-            if evicted := evict(block, *args, **options):
-                self.evicted.append(block.block_id)
-            return evicted
-
-        def allocating(request: Any, num_new_tokens: int, *args: Any, **options: Any) -> Any:
-            self.cause = request.request_id
-            blocks = allocate(request, num_new_tokens, *args, **options)
-            if blocks is not None:
-                self.taken[request.request_id] = num_new_tokens
-            return blocks
-
-        scheduler._preempt_request, manager.allocate_slots = preempting, allocating
-        self.pool._maybe_evict_cached_block = evicting
+        self.decisions = Decisions(self.scheduler, self.config["block_size"])
 
     def run(self) -> dict[str, Any]:
         """Run the scenario to its end and return its `trace`."""
@@ -139,7 +106,7 @@ class Recorder:
 
     def _run_step(self, number: int) -> Step:
         step: Step = {"step": number, "added": [], "aborted": [], "aborted_before_update": []}
-        self.preempted, self.evicted, self.taken = [], [], {}
+        self.decisions.begin()
         self._apply_events(step, "aborted", before_update=False)
         placeholders = {one.request_id: one.num_output_placeholders for one in self.scheduler.running}
         output = self.scheduler.schedule()
@@ -184,7 +151,7 @@ class Recorder:
                 step["reset_done"] = self._reset(drops=value == "running")
 
     def _reset(self, *, drops: bool) -> bool:
-        self.cause = None
+        self.decisions.cause = None
         if drops:  # tokens in flight are sampled again
             for request in self.scheduler.running:
                 self.model.num_sampled[request.request_id] = request.num_output_tokens
@@ -243,63 +210,23 @@ class Recorder:
 
     def _described(self, output: Any) -> Step:
         """Describe the plan."""
-        manager, cached = self.scheduler.kv_cache_manager, output.scheduled_cached_reqs
-        new = {one.req_id: one.num_computed_tokens for one in output.scheduled_new_reqs}
-        resumed = {one for one in new if one in self.admitted} | set(cached.resumed_req_ids)
-        computed = new | dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
-        increments = dict(zip(cached.req_ids, cached.new_block_ids, strict=True))
-        shares = []
-        for request_id, num_tokens in output.num_scheduled_tokens.items():
-            tables = [list(table) for table in manager.get_block_ids(request_id)]
-            share: Step = {"id": request_id, "kind": "running", "computed": computed[request_id], "n": num_tokens}
-            if request_id in new or request_id in resumed:
-                share["kind"] = "resumed" if request_id in resumed else "new"
-                share["hit"] = share["computed"]
-                self.first_hits.setdefault(request_id, share["hit"])
-                share["new_blocks"] = tables[0][-(-share["hit"] // self.config["block_size"]) :]
-            else:
-                share["new_blocks"] = list(increments[request_id][0]) if increments[request_id] else []
-            self.admitted.add(request_id)
-            share["blocks"] = tables[0]
-            if len(tables) > 1:
-                share["sliding_blocks"] = tables[1]
-            if request_id in output.scheduled_encoder_inputs:
-                share["encode"] = list(output.scheduled_encoder_inputs[request_id])
-            if drafts := output.scheduled_spec_decode_tokens.get(request_id):
-                share["drafts"] = list(drafts)
-            shares.append(share)
-        described: Step = {
-            "scheduled": shares,
-            "total": output.total_num_scheduled_tokens,
-            "preempted": self.preempted,
-            "evicted": self.evicted,
-            "finished_sent": sorted(output.finished_req_ids),
-            "free_after_schedule": self.pool.get_num_free_blocks(),
-        }
+        described = self.decisions.plan(output)
+        for share in described["scheduled"]:
+            if share["kind"] != "running":
+                self.first_hits.setdefault(share["id"], share["hit"])
         if self.config["spec"] and hasattr(output, "skip_drafts"):
             described["skip_drafts"] = output.skip_drafts
         if self.config["spec"] and self.config["spec"].get("per_batch_size"):
             described["drafts_wanted"] = output.num_spec_tokens_to_schedule
         if self.connector is not None:
             begun, self.connector.begun = self.connector.begun, []
-            described["loading"] = [[*one, list(manager.get_block_ids(one[0])[0])] for one in begun]
+            described["loading"] = [[*one, self.decisions.tables(one[0])[0]] for one in begun]
         if self.config.get("encoder"):
             described["encodings_freed"] = list(output.free_encoder_mm_hashes)
         return described
 
     def _state(self) -> Step:
-        scheduler = self.scheduler
-        # Requests that hold blocks wait in a separate queue since 0.31; from 0.18 to 0.30 all passed-over ones did.
-        first = getattr(scheduler, "kv_holding_waiting", None) or getattr(scheduler, "skipped_waiting", None) or ()
-        waiting = [*first, *scheduler.waiting]
-        state: Step = {
-            "free_after_update": self.pool.get_num_free_blocks(),
-            "running_after": [
-                [one.request_id, one.num_tokens, one.num_computed_tokens, one.num_output_placeholders]
-                for one in scheduler.running
-            ],
-            "waiting_after": [one.request_id for one in waiting],
-        }
+        scheduler, waiting, state = self.scheduler, self.decisions.waiting(), self.decisions.state()
         if hasattr(scheduler, "deferred_waiting"):
             state["deferred_after"] = sorted(one.request_id for one in scheduler.deferred_waiting)
         if self.config.get("grammar") or self.config.get("connector"):

@@ -79,8 +79,7 @@ def tests(lineup: str, folder: Path, files: Sequence[str]) -> int:
 
 def engine(lineup: str, folder: Path) -> int:
     (folder / "config.json").write_text(json.dumps(TINY))
-    answer("served", "ours", lineup, folder, LAB_CHECKS="1")  # reports a broken invariant before a text is wrong
-    pairs = [[answer("served", name, lineup, folder) for name in ("stock", "ours")] for _ in range(NUM_ROUNDS)]
+    pairs = answer("served", str(NUM_ROUNDS), lineup, folder)
     stock, ours = pairs[0]
     equal = stock["texts"] == ours["texts"]
     print(f"\nvLLM's EngineCore and output processor, {len(ours['texts'])} requests, an executor that checks K and V")
@@ -117,17 +116,14 @@ def compared(stock: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     return found
 
 
-def answer(
-    module: str, scheduler: str, lineup: str, place: object, python: object = VLLM_PYTHON, **variables: str
-) -> dict[str, Any]:
+def answer(module: str, what: str, lineup: str, place: object, python: object = VLLM_PYTHON) -> Any:
     """Run a module of this package and return its result. Exits with the last lines of a failed process."""
-    environment = {**os.environ, "LAB_IMPL": lineup, "LAB_CHECKS": "0", "PYTHONHASHSEED": "0", **variables}
-    command = [str(python), "-m", f"mini_vllm_labs.upkeep.vllm_inside.{module}", scheduler, str(place)]
+    environment = {**os.environ, "LAB_IMPL": lineup, "LAB_CHECKS": "0", "PYTHONHASHSEED": "0"}
+    command = [str(python), "-m", f"mini_vllm_labs.upkeep.vllm_inside.{module}", what, str(place)]
     done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit("\n".join(done.stderr.strip().splitlines()[-12:]))
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":

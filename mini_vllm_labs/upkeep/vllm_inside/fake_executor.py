@@ -10,7 +10,6 @@ from vllm.v1.executor.abstract import Executor
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.outputs import ModelRunnerOutput
 
-LEARNERS = "mini_vllm_labs.inside_vllm.learner_scheduler.LearnerScheduler"  # in the form that `--scheduler-cls` expects
 VOCABULARY = 2_000
 BLOCK_SIZE, NUM_BLOCKS = 16, 160
 

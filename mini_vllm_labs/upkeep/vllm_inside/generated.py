@@ -15,7 +15,8 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.sampling_params import SamplingParams
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from mini_vllm_labs.upkeep.vllm_inside.fake_executor import BLOCK_SIZE, LEARNERS
+from mini_vllm_labs.inside_vllm.environment import LEARNERS
+from mini_vllm_labs.upkeep.vllm_inside.fake_executor import BLOCK_SIZE
 
 HEAD = "You are a patient teacher. Explain the following in plain words, with one example from a kitchen. Explain: "
 TOPICS = (

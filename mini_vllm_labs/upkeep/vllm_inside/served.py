@@ -1,7 +1,8 @@
-"""Serves 200 requests through vLLM's engine core and output processor with one scheduler.
+"""Serves 200 requests through vLLM's engine core and output processor, with both schedulers in turns.
 
-`python -m mini_vllm_labs.upkeep.vllm_inside.served stock|ours FOLDER` runs in `.venv-vllm` and prints a JSON object:
-the texts by request, and the CPU seconds of the scheduler. FOLDER contains the configuration of a small model.
+`python -m mini_vllm_labs.upkeep.vllm_inside.served ROUNDS FOLDER` runs in `.venv-vllm` and prints a JSON list with a
+pair for each round, stock and ours: the texts by request, and the CPU seconds of the scheduler. FOLDER contains the
+configuration of a small model. All rounds share a process, because vLLM takes seconds to import.
 """
 
 import json
@@ -19,7 +20,9 @@ from vllm.v1.engine import EngineCoreRequest
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.engine.output_processor import OutputProcessor
 
-from mini_vllm_labs.upkeep.vllm_inside.fake_executor import BLOCK_SIZE, LEARNERS, VOCABULARY, FakeExecutor
+from mini_vllm.environment import LAB_CHECKS
+from mini_vllm_labs.inside_vllm.environment import LEARNERS
+from mini_vllm_labs.upkeep.vllm_inside.fake_executor import BLOCK_SIZE, VOCABULARY, FakeExecutor
 
 NUM_REQUESTS = 200
 MAX_MODEL_LEN = 512
@@ -95,5 +98,13 @@ def serve(scheduler_cls: str | None, folder: str) -> dict[str, Any]:
     }
 
 
+def main() -> None:
+    num_rounds, folder = int(sys.argv[1]), sys.argv[2]
+    os.environ[LAB_CHECKS.name] = "1"  # reports a broken invariant before a text is wrong
+    serve(LEARNERS, folder)
+    os.environ[LAB_CHECKS.name] = "0"
+    print(json.dumps([[serve(scheduler, folder) for scheduler in (None, LEARNERS)] for _ in range(num_rounds)]))
+
+
 if __name__ == "__main__":
-    print(json.dumps(serve(LEARNERS if sys.argv[1] == "ours" else None, sys.argv[2])))
+    main()

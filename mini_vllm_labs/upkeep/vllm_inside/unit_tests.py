@@ -66,6 +66,7 @@ def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict
         "HF_HOME": str(folder),
         "HF_HUB_OFFLINE": "1",
         "PYTHONHASHSEED": "0",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the borrowed packages have plugins that take five seconds to import
         "VLLM_LOGGING_LEVEL": "ERROR",
         "PYTHONPATH": os.pathsep.join([str(TESTS), str(CHECKOUT)]),
     }
@@ -74,7 +75,14 @@ def run(scheduler: str, lineup: str, folder: Path, files: Sequence[str]) -> dict
     pytest = [str(VLLM_PYTHON), "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"]
     (folder / "pytest.ini").write_text("[pytest]\n")  # otherwise our own file applies, two folders up
     pytest += ["-c", str(folder / "pytest.ini"), "--rootdir", str(TESTS)]
-    own = ["-p", "mini_vllm_labs.upkeep.vllm_inside.plugin", f"--timeout={SECONDS_PER_TEST}", f"--junitxml={report}"]
+    own = [
+        "-p",
+        "pytest_timeout",
+        "-p",
+        "mini_vllm_labs.upkeep.vllm_inside.plugin",
+        f"--timeout={SECONDS_PER_TEST}",
+        f"--junitxml={report}",
+    ]
     command = [*pytest, *own, *(f"tests/v1/core/{name}" for name in files)]
     done = subprocess.run(command, cwd=TESTS, env=variables, capture_output=True, text=True, check=False)
     if not report.exists():
