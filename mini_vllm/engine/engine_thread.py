@@ -114,6 +114,7 @@ class EngineThread:
         except BaseException as error:
             logger.exception("a step failed; the requests in it end with an error")
             reason = shortened(f"{type(error).__name__}: {error}")
+            self.engine.last_failure = time.monotonic(), reason
             outputs = self._end_requests(self.engine.requests_in_failed_step(), reason)
         finally:
             self._step_clock.value = 0.0
