@@ -19,6 +19,10 @@ class Tokenizer(Protocol):
     def control_tokens(self) -> Mapping[str, int]:
         """The control tokens' ids by name. `decode` leaves them out, so a text never contains them."""
 
+    @property
+    def max_characters_per_token(self) -> int:
+        """The most characters of a text that one token may stand for, as in vLLM's check of a prompt's length."""
+
     def encode(self, text: str) -> list[int]: ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -36,6 +40,7 @@ class ByteTokenizer:
 
     eos_token_ids = frozenset([256])
     control_tokens: Mapping[str, int] = {}
+    max_characters_per_token = 1
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

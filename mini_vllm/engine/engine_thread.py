@@ -22,6 +22,7 @@ Deliver = Callable[[list[RequestOutput]], None]
 OnDeath = Callable[[EngineDeadError], None]
 StepClock = c_double  # start of the current step, 0 between steps; its memory may be shared by processes
 MAX_REASON = 2_000
+SECONDS_OF_CALLS = 0.02  # between two steps: one client may send hundreds of requests at once
 logger = logging.getLogger(__name__)
 
 
@@ -113,6 +114,7 @@ class EngineThread:
         except BaseException as error:
             logger.exception("a step failed; the requests in it end with an error")
             reason = shortened(f"{type(error).__name__}: {error}")
+            self.engine.last_failure = time.monotonic(), reason
             outputs = self._end_requests(self.engine.requests_in_failed_step(), reason)
         finally:
             self._step_clock.value = 0.0
@@ -180,10 +182,19 @@ class EngineThread:
         return not self.is_paused and self.engine.has_unfinished_requests()
 
     def _run_calls(self) -> bool:
-        """Run all queued calls; wait for one if there is nothing else to do. Returns False at the end."""
+        """Run queued calls, for `SECONDS_OF_CALLS` if a step is due; wait for one if there is nothing else to do.
+
+        Returns False at the end, when no call is left.
+        """
+        end = time.monotonic() + SECONDS_OF_CALLS
         try:
             while True:
-                self._calls.get(block=not self._may_step() and not self.is_ending)()
+                waits = not self._may_step() and not self.is_ending
+                call = self._calls.get(block=waits)
+                end = time.monotonic() + SECONDS_OF_CALLS if waits else end
+                call()
+                if time.monotonic() >= end and self._may_step() and not self.is_ending:
+                    return True
         except Empty:
             return not self.is_ending
 

@@ -51,6 +51,7 @@ class LLMEngine:
         self._in_step: list[str] = []
         self._held: Sequence[str] = ()
         self._idle_steps = 0
+        self.last_failure = 0.0, ""  # when a step failed, by `time.monotonic`, and why
 
     @property
     def recorder(self) -> TraceRecorder:

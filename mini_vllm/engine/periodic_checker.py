@@ -69,14 +69,16 @@ class PeriodicChecker(StepObserver):
         now = {request: _progress(request) for request in self._served_next()}
         for request, progress in now.items():
             before, count = self._progress.get(request, (progress, 0))
-            is_stuck = before == progress and self._min_budget_left > 0 and not self._num_idle_steps
+            is_stuck = _is_stuck(before, progress) and self._min_budget_left > 0 and not self._num_idle_steps
             self._progress[request] = progress, count + 1 if is_stuck else 0
             if self._progress[request][1] >= NUM_CHECKS_WITHOUT_PROGRESS:
                 name, what = request.request_id, "runs" if request in self.scheduler.running else "waits first in line"
+                cause = "`schedule_step` (phase 1) or `num_new_tokens` (phase 5) passes it over"
+                if before[2] < progress[2]:
+                    cause = "`schedule_step` (phase 1) or `make_room` (phase 3) preempts it although blocks are free"
                 raise InvariantError(
                     f"{name} {what} and got no token in {NUM_CHECKS_WITHOUT_PROGRESS} seconds, although every step had "
-                    f"at least {self._min_budget_left} tokens of its budget left. `schedule_step` (phase 1) or "
-                    f"`num_new_tokens` (phase 5) passes it over",
+                    f"at least {self._min_budget_left} tokens of its budget left. {cause}",
                     request_ids=[name],
                 )
         self._begin_interval({request: self._progress[request] for request in now})
@@ -99,6 +101,11 @@ class PeriodicChecker(StepObserver):
         self._progress, self._num_idle_steps = progress, 0
         self._min_budget_left = self.scheduler.max_num_batched_tokens
         self._min_free_blocks = self.scheduler.kv.num_usable_blocks
+
+
+def _is_stuck(before: Progress, now: Progress) -> bool:
+    """Return whether a request got no token, and either computed none or was preempted, all while blocks were free."""
+    return now == before or (now[1] == before[1] and now[2] > before[2])
 
 
 def _progress(request: Request) -> Progress:

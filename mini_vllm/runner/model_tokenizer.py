@@ -1,6 +1,7 @@
 """Adapts a transformers tokenizer. Does not import torch, because a server's process needs no tensors."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from tokenizers.models import BPE
@@ -24,6 +25,10 @@ class ModelTokenizer:
         # For byte-pair encodings transformers makes the same call after checks that cost more than decoding.
         is_plain = type(getattr(backend, "model", None)) is BPE
         self._decode = backend.decode if is_plain else tokenizer.decode if backend is not None else self._decode_known
+
+    @cached_property
+    def max_characters_per_token(self) -> int:
+        return max(map(len, self.tokenizer.get_vocab()))
 
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text))

@@ -18,7 +18,7 @@ from mini_vllm_labs.grading.hints import hint_for, with_hint
 from mini_vllm_labs.grading.plan import PlannedPhase, load_whole_plan
 from mini_vllm_labs.grading.results import NOT_CHECKED, EngineCheck, Grade, PhaseGrade, TaskGrade, TestResult
 from mini_vllm_labs.grading.spare_worker import SpareWorker
-from mini_vllm_labs.grading.starter_file import forgotten_breakpoints
+from mini_vllm_labs.grading.starter_file import forgotten_breakpoints, modules_without_points
 from mini_vllm_labs.grading.testrun import can_fork, run_tests
 from mini_vllm_labs.grading.worker import GradingWorker, Importing, receive_events
 from mini_vllm_labs.runs.sandbox.explain import explain_death
@@ -198,8 +198,9 @@ def grade_tests(
         TaskGrade(task, hinted(f"{phase.number}.{task.number}", [results[test] for test in task.tests]))
         for task in phase.tasks
     ]
-    note = "" if run.error else forgotten_breakpoints(run.starter.read_bytes())
-    return PhaseGrade(phase, run.sha256, tasks, run.error, run.missing, note=note)
+    content = b"" if run.error else run.starter.read_bytes()
+    notes = [forgotten_breakpoints(content), modules_without_points(content, phase.number)]
+    return PhaseGrade(phase, run.sha256, tasks, run.error, run.missing, note=" ".join(filter(None, notes)))
 
 
 def hinted(task: str, results: list[TestResult]) -> list[TestResult]:

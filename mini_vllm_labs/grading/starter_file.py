@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import importlib
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -12,10 +13,11 @@ from types import ModuleType
 
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.runs.sandbox.explain import place_in, shown_path
-from mini_vllm_labs.runs.sandbox.imports import refused_import
+from mini_vllm_labs.runs.sandbox.imports import imported_names, refused_import
 from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content, newer_syntax, whereabouts
 
 DEBUGGERS = ("breakpoint", "set_trace")
+JAIL_MODULES = Path(__file__).with_name("jail_modules.json")  # python -m mini_vllm_labs.classroom.judge.needed_files
 
 
 def sha256(path: Path) -> str:
@@ -50,6 +52,25 @@ def forgotten_breakpoints(content: bytes) -> str:
     return f"Your file starts a debugger in {where}. Grading skips it; remove it before you hand the file in." * bool(
         lines
     )
+
+
+def modules_without_points(content: bytes, phase: int) -> str:
+    """Return a sentence that names imports of engine modules that the judge's jail lacks; empty if there are none."""
+    known: dict[str, list[str]] = json.loads(JAIL_MODULES.read_text(encoding="utf-8"))
+    allowed = {*known["every phase"], *known.get(str(phase), [])}
+    lacking = dict[str, int]()
+    for line, name in imported_names(content):
+        module = next((one for one in (name, name.rpartition(".")[0]) if is_engine_module(one)), None)
+        if module is not None and module not in allowed:
+            lacking.setdefault(module, line)
+    shown = ", ".join(f"{module} (line {line})" for module, line in lacking.items())
+    return f"Your file imports {shown}. The judge does not have this, so the phase gets no points there." * bool(shown)
+
+
+def is_engine_module(name: str) -> bool:
+    path = CHECKOUT / name.replace(".", "/")
+    is_file = path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+    return name.partition(".")[0] == "mini_vllm" and is_file
 
 
 def import_starter(module: str) -> ModuleType:

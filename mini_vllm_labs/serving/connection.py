@@ -1,6 +1,8 @@
 """Extends uvicorn's HTTP connection with deadlines, a header limit and a lingering close."""
 
+import logging
 import re
+import time
 from asyncio import Transport
 from asyncio.events import TimerHandle
 from collections.abc import Callable
@@ -8,11 +10,13 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from mini_vllm_labs.serving.errors import ApiError
-from mini_vllm_labs.serving.settings import ServerSettings
+from mini_vllm_labs.serving.errors import ApiError, unavailable
+from mini_vllm_labs.serving.settings import ServerSettings, num_free_files
 
 CallLater = Callable[..., TimerHandle]
 IDLE_SECONDS = 2.0
+SPARE_FILES, SECONDS_BETWEEN_WARNINGS = 16, 10.0
+logger = logging.getLogger(__name__)
 # Java's client offers HTTP/2 with every request. A server may ignore that, but httptools would skip the body.
 OFFER_OF_HTTP2 = re.compile(rb"\r\nUpgrade:[ \t]*h2c[ \t]*(?=\r\n|\Z)", re.IGNORECASE)
 
@@ -84,15 +88,37 @@ class LingeringTransport:
         self._deadline.stop()
 
 
+class ConnectionLimit:
+    """The number of connections for which the process has files, less `SPARE_FILES` for everything else.
+
+    Without a free file, uvloop closes a new connection without a word. So those over the limit are refused, and the log
+    says so at most every `SECONDS_BETWEEN_WARNINGS`.
+    """
+
+    def __init__(self) -> None:
+        self.max_connections = max(1, num_free_files() - SPARE_FILES)
+        self._next_warning = 0.0
+
+    def refusal(self, num_connections: int) -> ApiError | None:
+        """Return the error for the newest of so many connections, or None if it may stay."""
+        if num_connections <= self.max_connections:
+            return None
+        message = f"the server has {self.max_connections:.0f} connections, as many as its limit of open files allows"
+        if time.monotonic() >= self._next_warning:
+            self._next_warning = time.monotonic() + SECONDS_BETWEEN_WARNINGS
+            logger.warning("%s: new ones are refused. `ulimit -n` shows the limit", message)
+        return unavailable(message, "too_many_connections")
+
+
 class Connection(HttpToolsProtocol):
     """A connection with deadlines for headers and for a client that does not read.
 
     A half-open connection therefore occupies a socket for some seconds and never delays other clients' requests.
     """
 
-    def __init__(self, *args: Any, settings: ServerSettings, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, settings: ServerSettings, limit: ConnectionLimit, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._settings = settings
+        self._settings, self._limit = settings, limit
         self._header_timer = Timer(settings.header_timeout, self._header_is_late)
         self._send_timer = Timer(settings.send_timeout, self._client_reads_nothing)
         self._num_header_bytes = 0
@@ -104,6 +130,8 @@ class Connection(HttpToolsProtocol):
         self._lingering = LingeringTransport(transport, self.loop.call_later, self._settings.header_timeout)
         super().connection_made(cast(Transport, self._lingering))
         self._header_timer.start(self.loop.call_later)
+        if (refusal := self._limit.refusal(len(self.connections))) is not None:
+            self._refuse(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._header_timer.stop()

@@ -30,6 +30,8 @@ from mini_vllm.engine.metrics import (
 from mini_vllm.engine.statistics import BucketCounts, Counts, EngineStatistics
 from mini_vllm_labs.serving.observed import observer_of
 
+SECONDS_OF_FAILURE = 60.0
+
 
 class EngineCollector(Collector):
     """Yields the metrics of an engine. `params_n` counts the values of `n` in HTTP requests."""
@@ -75,3 +77,11 @@ def keep_statistics(engine: LLMEngine) -> None:
 def counts_of(engine: LLMEngine) -> Counts:
     """Return the counts of an engine so far."""
     return observer_of(engine, EngineStatistics).counts
+
+
+def counts_and_failure(engine: LLMEngine) -> tuple[Counts, str]:
+    """Return the counts of an engine, and why a step failed in the last `SECONDS_OF_FAILURE` seconds."""
+    when, reason = engine.last_failure
+    seconds = time.monotonic() - when
+    is_recent = reason and seconds < SECONDS_OF_FAILURE
+    return counts_of(engine), f"a step failed {seconds:.0f} seconds ago: {reason}" if is_recent else ""

@@ -2,17 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from mini_vllm.core.tokenizer import Message, Tool
 from mini_vllm.engine.admission import longest_request
 from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.errors import ContextLengthError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.statistics import HISTOGRAMS, BucketCounts
 from mini_vllm_labs.serving.errors import ApiError, invalid, unavailable
 from mini_vllm_labs.serving.settings import ServerSettings
 
 MAX_SHORT_TEXT = 2000  # characters
+MAX_TIMES = 2  # a prompt that is not much too long is tokenized, so that its error has the exact number of tokens
 
 
 class ServedModel:
@@ -70,6 +72,16 @@ class ServedModel:
     def room_for(self, num_prompt_tokens: int) -> int:
         """Return the maximum length of an answer in tokens, at least 1."""
         return max(1, self._max_tokens - num_prompt_tokens)
+
+    def require_room(self, texts: Iterable[str], max_tokens: int, at_least: int = 0) -> None:
+        """Raise `ContextLengthError` if a prompt has certainly `MAX_TIMES` too many tokens, without tokenizing it.
+
+        Tokenizing 3 MB takes seconds. `at_least` is the number of tokens in addition to those of `texts`.
+        """
+        num_tokens = at_least + sum(map(len, texts)) // self.llm.tokenizer.max_characters_per_token
+        if num_tokens >= MAX_TIMES * self.max_model_len:
+            message = f"the prompt has at least {num_tokens} tokens, judged by its characters"
+            raise ContextLengthError(message, num_tokens, max_tokens, self.max_model_len)
 
     async def encode(self, text: str) -> list[int]:
         """Return the tokens of a text. A thread encodes a long text, so that other requests do not wait."""

@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import Depends, FastAPI
 
 from mini_vllm.engine.async_llm import AsyncLLM
-from mini_vllm_labs.serving.connection import Connection
+from mini_vllm_labs.serving.connection import Connection, ConnectionLimit
 from mini_vllm_labs.serving.errors import install_error_handlers
 from mini_vllm_labs.serving.limits import KnownHosts
 from mini_vllm_labs.serving.live.recent_steps import keep_recent_steps
@@ -80,7 +80,7 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: FastAPI, engine: Ending, settings: ServerSettings) -> None:
-        connection = functools.partial(Connection, settings=settings)
+        connection = functools.partial(Connection, settings=settings, limit=ConnectionLimit())
         super().__init__(
             uvicorn.Config(
                 app,

@@ -1,9 +1,11 @@
 """Holds the server's settings in one frozen object, which is checked when it is created."""
 
 import math
+import os
 import re
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 from mini_vllm.config import require_at_least
 
@@ -74,3 +76,13 @@ def allow_many_connections() -> None:
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_OPEN_FILES if limit == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, limit)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, limit))
+
+
+def num_free_files() -> float:
+    """Return how many more files this process may open; infinity where the system does not say."""
+    if find_spec("resource") is None or not Path("/dev/fd").is_dir():  # Windows
+        return math.inf
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if limit == resource.RLIM_INFINITY else limit - len(os.listdir("/dev/fd"))

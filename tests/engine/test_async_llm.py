@@ -14,6 +14,7 @@ from mini_vllm import LLM, RequestOutput, SamplingParams, parse_lineup
 from mini_vllm.assembly.build import build_engine
 from mini_vllm.core.request import Request
 from mini_vllm.core.step import ModelRunnerOutput, ScheduledRequest
+from mini_vllm.engine import engine_thread
 from mini_vllm.engine.async_llm import AsyncLLM
 from mini_vllm.engine.errors import EngineDeadError, QueueFullError
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -173,6 +174,24 @@ def test_one_step_at_a_time(llm: AsyncLLM) -> None:
 
 def num_output_tokens(engine: LLMEngine, request_id: str) -> int:
     return engine.scheduler.requests[request_id].num_output_tokens
+
+
+def test_many_calls_at_once_do_not_hold_up_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_thread, "SECONDS_OF_CALLS", 0.0)
+
+    async def counts(llm: AsyncLLM) -> list[int]:
+        llm.pause()
+        task = await waiting(llm, PROMPTS[0])
+        count = partial(num_output_tokens, request_id="a")
+        calls = [asyncio.create_task(llm.call(count)) for _ in range(10)]
+        await asyncio.sleep(0)
+        llm.resume()
+        found = await asyncio.gather(*calls)
+        await task
+        return found
+
+    found = with_llm(counts, build_engine(CONFIG, LINEUP))
+    assert len(set(found)) > 3, f"steps between the calls: {found}"
 
 
 def test_an_id_is_in_use_until_its_request_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from mini_vllm.core.step_checks import InvariantError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.periodic_checker import NUM_CHECKS_WITHOUT_PROGRESS, PeriodicChecker
 from mini_vllm.sampling_params import SamplingParams
+from solutions.phase3_preemption import preempt
 from tests.engine.fault_kinds import KINDS, FaultKind
 from tests.engine.fault_table import BAD, ENGINES, outcome_of
 from tests.engine.workloads import make_engine, small_config
@@ -57,6 +58,26 @@ def test_a_request_that_gets_no_token_is_named_while_others_run(monkeypatch: pyt
     monkeypatch.setattr(engine.scheduler.chunks, "num_new_tokens", none_for_b)
     error = raised_within(engine, 100 * (NUM_CHECKS_WITHOUT_PROGRESS + 3))
     assert str(error).startswith("B runs and got no token in 6 seconds")
+    assert engine.requests_in_failed_step() == ["B"]
+
+
+def test_a_request_that_is_preempted_again_and_again_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = serving_engine(max_model_len=20_000, num_gpu_blocks=10_000)
+    scheduler = engine.scheduler
+    inner = scheduler.schedule
+
+    def preempts_b() -> Any:
+        scheduler_output = inner()
+        if "B" in scheduler_output.num_scheduled_tokens:
+            victim = scheduler.requests["B"]
+            scheduler_output.token_budget += scheduler_output.num_scheduled_tokens.pop("B")
+            scheduler.running.remove(victim)
+            preempt(victim, scheduler.waiting, scheduler.kv)
+        return scheduler_output
+
+    monkeypatch.setattr(scheduler, "schedule", preempts_b)
+    error = raised_within(engine, 100 * (NUM_CHECKS_WITHOUT_PROGRESS + 3))
+    assert "`make_room` (phase 3) preempts it although blocks are free" in str(error)
     assert engine.requests_in_failed_step() == ["B"]
 
 

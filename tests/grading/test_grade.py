@@ -297,10 +297,14 @@ def test_a_phase_that_never_ends_is_at_fault_and_not_those_after_it(tmp_path: Pa
     assert [(graded[number]["status"], graded[number]["culprits"]) for number in (3, 4)] == [("failed", [2])] * 2
 
 
-def test_a_forgotten_breakpoint_is_named_and_stops_nothing(checkout: Checkout) -> None:
+def test_what_only_the_judge_would_say_is_named_and_stops_nothing(checkout: Checkout) -> None:
     text = with_line(solution(1), "clamp", "breakpoint()")
+    text = with_line(text, "schedule_step", "from mini_vllm.engine import errors")
     checkout.starter(1).write_text(text, encoding="utf-8")
-    shown = checkout.run("--phase", "1", engines=False).stdout
-    line = text[: text.index("breakpoint()")].count("\n") + 1
-    assert f"Phase 1: Your file starts a debugger in line {line}." in shown
+    shown = " ".join(checkout.run("--phase", "1", engines=False).stdout.split())
+    debugger, foreign = (
+        text[: text.index(words)].count("\n") + 1 for words in ("breakpoint()", "from mini_vllm.engine")
+    )
+    assert f"Phase 1: Your file starts a debugger in line {debugger}." in shown
+    assert f"Your file imports mini_vllm.engine.errors (line {foreign}). The judge does not have this" in shown
     assert "50 of 50 points" in shown

@@ -108,6 +108,9 @@ def test_a_failing_step_ends_a_request_with_an_error(failing: ServerUnderTest) -
     status, error = failing.post(COMPLETION, prompt="fail!", max_tokens=20)
     assert (status, error["code"]) == (500, "engine_error")
     assert "MemoryError: no memory for this step" in error["message"]
+    health = httpx.get(f"{failing.address}/health")
+    assert (health.status_code, health.json()["status"]) == (200, "failing")
+    assert "seconds ago: MemoryError: no memory for this step" in health.json()["message"]
     assert failing.post(COMPLETION, prompt="abc")[1]["choices"][0]["finish_reason"] == "length"
     failing.wait_until_idle()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mini_vllm_labs.serving import connection as connection_module
 from tests.serving.running import CHAT, COMPLETION, RawConnection, ServerUnderTest, head, serving, wait_until
 
 DEADLINE = 0.3
@@ -186,3 +187,21 @@ def test_a_client_that_falls_silent_after_its_refusal_is_closed() -> None:
         began = time.monotonic()
         wait_until(lambda: not server.server.server_state.connections, "the half that reads is closed, too")
         assert time.monotonic() - began < server.server.settings.header_timeout / 2
+
+
+def test_connections_over_the_limit_of_files_are_refused_and_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection_module, "num_free_files", lambda: connection_module.SPARE_FILES + 2)
+    with serving() as server:
+        held = [RawConnection(server) for _ in range(2)]
+        for _ in range(5):
+            with RawConnection(server) as connection:
+                connection.send(head("GET", "/health"))
+                assert connection.read_status() == (503, "too_many_connections")
+        for connection in held:
+            connection.send(head("GET", "/health"))
+            assert connection.read_answer()[0] == 200
+            connection.close()
+        wait_until(lambda: server.post("/tokenize", prompt="x")[0] == 200, "there is room again")
+    assert caplog.text.count("the server has 2 connections, as many as its limit of open files allows") == 1

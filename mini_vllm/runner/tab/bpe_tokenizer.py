@@ -39,6 +39,10 @@ class BPETokenizer:
                 self._bytes[token_id] = bytes(byte_of[char] for char in name)
         self._word = lru_cache(maxsize=4096)(self._merge)
 
+    @property
+    def max_characters_per_token(self) -> int:
+        return max(map(len, self._bytes))
+
     def encode(self, text: str) -> list[int]:
         token_ids: list[int] = []
         for part in self._control.split(text):

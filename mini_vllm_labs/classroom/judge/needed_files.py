@@ -1,6 +1,7 @@
 """Finds the files in the jail of a phase: what the worker, the starters and the phase's plays import."""
 
 import ast
+import json
 import shutil
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -8,6 +9,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.grading.starter_file import JAIL_MODULES
 from mini_vllm_labs.runs.starter_status import LABS, lab_folder
 
 ENGINE = "mini_vllm/"
@@ -59,6 +61,18 @@ def needed_files(phase: int) -> frozenset[str]:
     return frozenset(found)
 
 
+def modules_in_jails() -> dict[str, list[str]]:
+    """Return the engine's modules in every phase's jail, and by number those that one phase's jail has in addition."""
+    modules = {phase: {module_of(name) for name in needed_files(phase) if name.startswith(ENGINE)} for phase in LABS}
+    everywhere = set.intersection(*modules.values())
+    more = {str(phase): sorted(own - everywhere) for phase, own in modules.items() if own > everywhere}
+    return {"every phase": sorted(everywhere), **more}
+
+
+def module_of(name: str) -> str:
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
 def reference_path(phase: int) -> Path:
     return CHECKOUT / "solutions" / f"{lab_folder(phase)}.py"
 
@@ -79,3 +93,11 @@ def files_of(modules: Iterable[str]) -> Iterator[str]:
         parts = module.split(".")
         for path in ("/".join(parts[:number]) for number in range(1, len(parts) + 1)):
             yield from (name for name in (f"{path}/__init__.py", f"{path}.py") if (CHECKOUT / name).is_file())
+
+
+def modules_text() -> str:
+    return json.dumps(modules_in_jails(), indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    JAIL_MODULES.write_text(modules_text(), encoding="utf-8")

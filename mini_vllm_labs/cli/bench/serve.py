@@ -4,6 +4,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,13 +15,13 @@ from rich.table import Table
 from mini_vllm.environment import API_KEY
 from mini_vllm_labs.bench.backend import BackendSettings
 from mini_vllm_labs.bench.case import Case
-from mini_vllm_labs.bench.models import EMBEDDED, RANDOM, model_directory
+from mini_vllm_labs.bench.models import EMBEDDED, EMBEDDED_MODEL, RANDOM, model_directory
 from mini_vllm_labs.bench.peer_process import chosen_peers
-from mini_vllm_labs.bench.serve.server_process import OURS, SERVERS
+from mini_vllm_labs.bench.serve.server_process import OURS, SERVERS, MeasuredServer, server_command
 from mini_vllm_labs.bench.serve.text_requests import DESCRIPTIONS, SHAREGPT
 from mini_vllm_labs.cli.bench.measured import run_cases
 from mini_vllm_labs.pictures.terminal.console import friendly, make_console
-from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
+from mini_vllm_labs.pictures.terminal.learner_lineup import WHOLE_REFERENCE, lineup_to_run
 from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
 from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
 from mini_vllm_labs.pictures.terminal.progress import ProgressReport
@@ -122,6 +123,9 @@ def bench_serve(
     lineup: LineupText = None,
     threads: ServerThreads = None,
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Type of weights and KV cache.")] = "float32",
+    hostile: Annotated[
+        bool, typer.Option("--hostile", help="Measure how costly requests of one client delay another's stream.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A handful of short requests: a trial run.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -137,6 +141,9 @@ def bench_serve(
     from mini_vllm_labs.bench.serve.http_cost import NUM_STREAMS
     from mini_vllm_labs.bench.serve.load import Search
 
+    if hostile:
+        bench_hostile(where, lineup, threads, as_json=as_json)
+        return
     load = sent.load()
     search = Search(searched.max_p99_ttft / 1e3, searched.probes, searched.probe_seconds)
     if quick:
@@ -166,6 +173,37 @@ def bench_serve(
 
     seconds = expected_seconds(load, wanted, len(names), rounds if endpoint is None else 0)
     run_cases(cases, lineup=team, seconds=seconds, as_json=as_json, closing=closing, facts=facts)
+
+
+def bench_hostile(where: EndpointOptions, lineup: str | None, threads: int | None, *, as_json: bool) -> None:
+    """Run `--hostile` against an endpoint or against our own server."""
+    # Imported here, for a quick `--help`.
+    from mini_vllm_labs.bench.serve.hostile import MAX_GAP_MS, hostile_case
+
+    team = None if where.base_url else lineup_to_run(lineup, make_console(stderr=as_json), WHOLE_REFERENCE)
+    closing: list[str | Table] = []
+
+    def cases(report: ProgressReport) -> Iterator[Case]:
+        with ExitStack() as running:
+            endpoint = where.endpoint(where.base_url or "http://unused")
+            if team is not None:
+                directory = str(EMBEDDED_MODEL) if team.runner != "absent" else ""
+                settings = BackendSettings(
+                    directory,
+                    num_threads=threads or 0,
+                    kv_cache_tokens=KV_CACHE_TOKENS,
+                    max_num_seqs=256,
+                    lineup=str(team),
+                )
+                server = MeasuredServer(server_command(OURS, settings))
+                running.callback(server.stop)
+                endpoint = server.endpoint
+            for case in hostile_case(endpoint, report):
+                yield case
+                num_over = sum(side.median > MAX_GAP_MS for side in case.sides.values())
+                closing.append(f"Aim: no gap over {MAX_GAP_MS:g} ms. Over it: {num_over} of {len(case.sides)}.")
+
+    run_cases(cases, lineup=team, seconds=150, as_json=as_json, closing=closing)
 
 
 def closing_of(facts: dict[str, Any]) -> Iterator[str]:

@@ -19,7 +19,7 @@ def refused_import(source: str | bytes) -> str:
 
     Starters may import `mini_vllm` and other phases' starters. A file that is not Python gives an empty text.
     """
-    found = [(line, name) for line, name in _imports(source) if _is_refused(name)]
+    found = [(line, name) for line, name in imported_names(source) if _is_refused(name)]
     if not found:
         return ""
     line, name = min(found)
@@ -29,7 +29,7 @@ def refused_import(source: str | bytes) -> str:
     )
 
 
-def _imports(source: str | bytes) -> Iterator[tuple[int, str]]:
+def imported_names(source: str | bytes) -> Iterator[tuple[int, str]]:
     """Yield the line and name of each import in a source; yield nothing if it is not Python."""
     try:
         tree = ast.parse(source)
@@ -62,7 +62,7 @@ def _imported(node: ast.AST, importers: Container[str]) -> Iterator[str]:
         case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called)) if called in importers:
             yield from (text for text in _texts(node) if NAMED.fullmatch(text))
         case ast.Call(func=ast.Name(id="exec" | "eval" | "compile")):
-            yield from (name for text in _texts(node) for _, name in _imports(text))
+            yield from (name for text in _texts(node) for _, name in imported_names(text))
         case ast.Constant(value=str() as text) if "." in text and NAMED.fullmatch(text):
             yield text
 

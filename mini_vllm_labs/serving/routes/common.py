@@ -1,5 +1,6 @@
 """Contains the routes' common code: the API key, the request's id, and the path from a body to generated text."""
 
+import pickle
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,6 +9,7 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Request, Response
 
+from mini_vllm.engine.errors import ContextLengthError
 from mini_vllm_labs.serving.answer_format import AnswerFormat
 from mini_vllm_labs.serving.answers import StreamedAnswer, whole_answer
 from mini_vllm_labs.serving.errors import ApiError, invalid
@@ -20,6 +22,7 @@ Body = TypeVar("Body", bound=SamplingFields)
 
 MAX_ID_CHARACTERS = 128
 MAX_REPORTED = 500_000  # logprobs of an answer
+MAX_SENT = 16 * 1024 * 1024
 REQUEST_ID = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_ID_CHARACTERS}}}")
 
 
@@ -65,6 +68,20 @@ def require_few_logprobs(choices: Sequence[TextChoice], max_model_len: int) -> N
         )
 
 
+def require_little_to_send(choices: Sequence[TextChoice]) -> None:
+    """Raise `ApiError` (400) if the prompts and settings of all texts together exceed `MAX_SENT` bytes.
+
+    Each text's request goes to the engine with all its settings, so `n` multiplies long stop strings and grammars.
+    """
+    settings = len(pickle.dumps(choices[0].sampling_params)) * len(choices)
+    if (count := settings + sum(3 * len(one.prompt_token_ids) + len(one.echo) for one in choices)) > MAX_SENT:
+        raise invalid(
+            f"prompts and settings of {len(choices)} texts have {count:,} bytes together, at most {MAX_SENT:,} are "
+            f"served: ask for fewer texts, or shorter prompts, stop strings or grammars",
+            "n",
+        )
+
+
 def generate_router(
     served: ServedModel,
     path: str,
@@ -86,10 +103,14 @@ def generate_router(
             raise invalid(message, "priority")
         choices = list[TextChoice]()
         async with ended_by_disconnect(request.receive):  # scoring a prompt takes long
-            choices = await texts_of(body, served)
+            try:
+                choices = await texts_of(body, served)
+            except ContextLengthError as error:
+                raise body.sent.too_long(error) from None
         if not choices:
             return Response()
         require_few_logprobs(choices, served.max_model_len)
+        require_little_to_send(choices)
         wanted = GenerateRequest(
             request_id=request_id,
             format=format,

@@ -16,11 +16,14 @@ from mini_vllm_labs.serving.served_model import ServedModel
 
 Prompt = str | list[int]
 DEFAULT_MAX_TOKENS = 16  # as in OpenAI's API and vLLM
+MAX_PROMPTS = 4096
 
 
 def prompts_of(value: object) -> list[Prompt]:
     """Return the prompts in a field. Raises `ValueError` unless it has one of the four legal forms."""
     prompts = [value] if isinstance(value, str) or _is_token_ids(value) else value
+    if isinstance(prompts, list) and len(prompts) > MAX_PROMPTS:
+        raise ValueError(f"must have at most {MAX_PROMPTS:,} prompts, got {len(prompts):,}")
     if isinstance(prompts, list) and prompts:
         if all(isinstance(prompt, str) for prompt in prompts) or all(_is_token_ids(prompt) for prompt in prompts):
             return prompts
@@ -57,7 +60,9 @@ async def texts_of(body: CompletionRequest, served: ServedModel) -> list[TextCho
     params = body.sampling_params(max_tokens, body.logprobs)
     choices = list[TextChoice]()
     for prompt in body.prompt:
+        await asyncio.sleep(0)  # many short prompts take as long as a long one
         if isinstance(prompt, str):
+            served.require_room([prompt], max_tokens)
             text, token_ids = prompt, await served.encode(prompt)
         else:
             text = await asyncio.to_thread(served.llm.tokenizer.decode, prompt) if body.echo else ""

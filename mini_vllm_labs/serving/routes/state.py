@@ -12,7 +12,7 @@ from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm_labs.serving.errors import ApiError, invalid, unavailable
 from mini_vllm_labs.serving.limits import read_body
-from mini_vllm_labs.serving.metrics import EngineCollector, counts_of
+from mini_vllm_labs.serving.metrics import EngineCollector, counts_and_failure, counts_of
 from mini_vllm_labs.serving.routes.fields import Fields, parse
 from mini_vllm_labs.serving.served_model import ServedModel
 
@@ -28,10 +28,12 @@ def state_router(served: ServedModel) -> APIRouter:
         served.require_responsive()
         if served.llm.notice:  # the engine might not answer
             return JSONResponse({"status": "slow", "message": served.llm.notice})
-        counts = await served.llm.call_during_step(counts_of)
+        counts, failure = await served.llm.call_during_step(counts_and_failure)
         if counts.leak and counts.gauges["kv_cache_usage_perc"] == 1:
             raise unavailable(f"no block is left: {counts.leak}", "blocks_leaked")
-        return JSONResponse({"status": "leaking", "message": counts.leak} if counts.leak else {"status": "ok"})
+        if problem := counts.leak or failure:
+            return JSONResponse({"status": "leaking" if counts.leak else "failing", "message": problem})
+        return JSONResponse({"status": "ok"})
 
     @router.api_route("/metrics", methods=READING)
     async def metrics() -> Response:

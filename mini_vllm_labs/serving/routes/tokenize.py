@@ -1,17 +1,21 @@
 """Serves `/tokenize` and `/detokenize` for texts and chats. (vLLM: `entrypoints/serve/tokenize/`.)"""
 
 import asyncio
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
+from mini_vllm_labs.serving.answers import compact
 from mini_vllm_labs.serving.errors import invalid
 from mini_vllm_labs.serving.limits import read_body
 from mini_vllm_labs.serving.routes.chat import Messages, as_chat
 from mini_vllm_labs.serving.routes.fields import Fields, TokenId, parse
 from mini_vllm_labs.serving.served_model import ServedModel
+
+PIECE = 10_000
 
 
 class TokenizeRequest(Fields):
@@ -45,8 +49,16 @@ def tokenize_router(served: ServedModel) -> APIRouter:
         text_of = cache(lambda token: tokenizer.decode([token]))
         return [text_of(token) for token in tokens]
 
+    async def encoded_list(values: Sequence[int | str]) -> str:
+        """Encode a list in pieces, between which other requests are served."""
+        pieces = []
+        for start in range(0, len(values), PIECE):
+            pieces.append(compact(values[start : start + PIECE])[1:-1])
+            await asyncio.sleep(0)
+        return f"[{','.join(pieces)}]"
+
     @router.post("/tokenize")
-    async def tokenize(request: Request) -> JSONResponse:
+    async def tokenize(request: Request) -> Response:
         body = parse(TokenizeRequest, await read_body(request, served.settings))
         served.require(body.model)
         body.require_possible()
@@ -54,9 +66,10 @@ def tokenize_router(served: ServedModel) -> APIRouter:
             tokens = await served.encode_chat(as_chat(body.messages))
         else:
             tokens = await served.encode(body.prompt or "")
-        answer: dict[str, Any] = {"count": len(tokens), "max_model_len": served.max_model_len, "tokens": tokens}
-        answer["token_strs"] = await asyncio.to_thread(texts_of, tokens) if body.return_token_strs else None
-        return JSONResponse(answer)
+        texts = await asyncio.to_thread(texts_of, tokens) if body.return_token_strs else None
+        head = compact({"count": len(tokens), "max_model_len": served.max_model_len})[:-1]
+        lists = [await encoded_list(tokens), "null" if texts is None else await encoded_list(texts)]
+        return Response(f'{head},"tokens":{lists[0]},"token_strs":{lists[1]}}}', media_type="application/json")
 
     @router.post("/detokenize")
     async def detokenize(request: Request) -> JSONResponse:
