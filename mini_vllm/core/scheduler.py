@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import ScheduleStep
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler_parts import SchedulerParts
 from mini_vllm.core.step import KVConnectorOutput, ScheduledRequest, SchedulerOutput
@@ -35,6 +36,8 @@ class Scheduler:
         self.running: list[Request] = []
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()
+        # Wraps each step's `schedule_step` for a recorder that must see the calls inside; None costs nothing.
+        self.witness: Callable[[ScheduleStep], ScheduleStep] | None = None
         self._to_roll_back: list[ScheduledRequest] | None = None
         self._is_half_updated = False
         # The requests and their numbers of tokens before the last update, until `settle_update`.
@@ -72,7 +75,10 @@ class Scheduler:
         """Plan the next step and count its tokens as computed. Its results only ever correct that count."""
         self.finished_req_ids.clear()
         self.gates.start_step()
-        scheduler_output = self.functions.schedule_step(
+        schedule_step = self.functions.schedule_step
+        if self.witness is not None:
+            schedule_step = self.witness(schedule_step)
+        scheduler_output = schedule_step(
             self.running,
             self.waiting,
             max_num_seqs=self.max_num_seqs,

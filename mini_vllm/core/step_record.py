@@ -45,3 +45,5 @@ class StepRecord(TypedDict):
     waiting_after: list[str]
     detail: dict[str, Any]
     priorities: NotRequired[dict[str, int]]
+    reasons: NotRequired[dict[str, dict[str, Any]]]
+    limits: NotRequired[dict[str, dict[str, Any]]]

@@ -61,6 +61,12 @@ class LLMEngine:
                 return observer
         raise ValueError("this engine records no steps: build it with record=True")
 
+    def explain_steps(self) -> None:
+        """Make the records of later steps say why requests got no token. Raises `ValueError` without a recorder."""
+        from mini_vllm.engine.step_reasons import StepReasons  # two modules that few engines need
+
+        self.recorder.reasons = StepReasons(self.scheduler, self.config)
+
     @property
     def draft_statistics(self) -> DraftStatistics | None:
         """Statistics of the drafts; None without speculative decoding."""

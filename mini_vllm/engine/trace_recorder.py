@@ -1,12 +1,16 @@
 """Records an engine's decisions, step by step."""
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
 from mini_vllm.engine.observers import StepObserver, StepResult
+
+if TYPE_CHECKING:  # its modules are needed only by an engine that records
+    from mini_vllm.engine.step_reasons import StepReasons
 
 
 class StepRecorder(StepObserver):
@@ -120,12 +124,12 @@ class TraceRecorder(StepRecorder):
     """Keeps the record of every step in `steps`, including the whole state of the pool.
 
     `evicted` is a list to which the scheduler's prefix cache appends the ids of evicted blocks
-    (`ObservedPrefixCache`); each step empties it.
+    (`ObservedPrefixCache`); each step empties it. With `reasons` a record also says why requests got no token.
     """
 
-    def __init__(self, scheduler: Scheduler, evicted: list[int]) -> None:
+    def __init__(self, scheduler: Scheduler, evicted: list[int], reasons: "StepReasons | None" = None) -> None:
         super().__init__(scheduler)
-        self.evicted = evicted
+        self.evicted, self.reasons = evicted, reasons
         self.steps: list[StepRecord] = []
         self._num_ended = 0
         self._finished: set[str] = set()
@@ -144,6 +148,8 @@ class TraceRecorder(StepRecorder):
         record["evicted"], record["finished_sent"] = list(self.evicted), sorted(self._finished)
         shared = {str(b): n for b, n in sorted(self.scheduler.kv.ref_counts().items()) if n > 1}
         record["detail"] = {"shared": shared}
+        if self.reasons is not None:
+            record["reasons"], record["limits"] = self.reasons.of_step(scheduler_output)
         self.steps.append(record)
         self.plan_recorded(record)
 

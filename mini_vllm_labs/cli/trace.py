@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from mini_vllm.core.invariants import InvariantError
 from mini_vllm.core.step_record import StepRecord
@@ -16,6 +17,7 @@ from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
 from mini_vllm_labs.pictures.terminal.options import LineupText
 from mini_vllm_labs.pictures.terminal.step_table import step_table, totals
 from mini_vllm_labs.runs.traces.trace_file import read_trace, write_trace
+from mini_vllm_labs.runs.traces.why import life_of, lines_of, require_reasons, waited_for, waited_sentence
 from mini_vllm_labs.runs.workloads.fallbacks import make_possible
 from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, Run, make_workload, policy_of
 
@@ -33,6 +35,8 @@ def trace(
     by: Annotated[
         str | None, typer.Option("--policy", metavar="NAME", help="A policy of `mini-vllm arena`, such as static.")
     ] = None,
+    why: Annotated[bool, typer.Option("--why", help="Print for each request what it got, or why nothing.")] = False,
+    request: Annotated[str | None, typer.Option(metavar="ID", help="Tell this request's life, as in r3.")] = None,
     *,
     engine: EngineOptions,
 ) -> None:
@@ -55,16 +59,34 @@ def trace(
         budget = config.max_num_batched_tokens
         console.print("\n".join([whose_code(team), *remarks]), markup=False)
         arrivals = make_workload(seed, requests)
-        records, ended_by = run_to_the_end(Run(arrivals, config, team, policy_of(by, arrivals)))
+        run = Run(arrivals, config, team, policy_of(by, arrivals))
+        run.engine.explain_steps()
+        records, ended_by = run_to_the_end(run)
     if jsonl is not None:
         write_trace(jsonl, records, budget)
     if records or ended_by is None:
         first, last = step_range(steps, len(records))
-        console.print(step_table(records, budget, range(first, last + 1)))
-        console.print(f"\n{totals(records)}", markup=False)
+        if why or request is not None:
+            print_reasons(console, records, range(first, last + 1), request)
+        else:
+            console.print(step_table(records, budget, range(first, last + 1)))
+            console.print(f"\n{totals(records)}", markup=False)
     if ended_by is not None:
         when = "an invariant was violated in step" if isinstance(ended_by, InvariantError) else "stalled before step"
         fail(f"{when} {len(records)}: {ended_by}", 1)
+
+
+def print_reasons(console: Console, records: list[StepRecord], steps: range, request_id: str | None) -> None:
+    """Print a line per request and step, or the life of one request. Raises `ValueError` without reasons."""
+    require_reasons(records)
+    if request_id is not None:
+        console.print("\n".join(life_of(records, request_id)), markup=False, highlight=False, soft_wrap=True)
+        return
+    for step in steps:
+        for name, text in lines_of(records[step]):
+            console.print(f"step {step:<4} {name:<6} {text}", markup=False, highlight=False, soft_wrap=True)
+    for name, waited in waited_for(records).items():
+        console.print(f"{name:<6} {waited_sentence(waited)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def run_to_the_end(run: Run) -> tuple[list[StepRecord], StalledError | InvariantError | None]:

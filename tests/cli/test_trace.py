@@ -50,6 +50,42 @@ def test_steps_cuts_the_table_but_not_its_memory(mini_vllm: Commands) -> None:
     assert all(row in [line.split() for line in whole.splitlines()] for row in rows)
 
 
+def test_why_tells_each_request_and_step_also_from_a_file(mini_vllm: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    shown = mini_vllm("trace", "--lineup", "solution:1-5", "--why", "--steps", "5-7", "--jsonl", file).output
+    for line in (
+        "step 5    r4     nothing: 4 of 4 seats are taken",
+        "step 6    r3     nothing: r0 needed its blocks",
+        "step 6    r4     nothing: r0 was short of blocks in this step, which closes admission",
+        "step 7    r3     nothing: it needs 6 blocks, and 3 are free",
+        "step 7    r4     nothing: r3 comes first and was refused",
+        "r3     it waited 3 steps (tokens 1, victim 1, blocks 1)",
+    ):
+        assert line in shown
+    assert shown.endswith(mini_vllm("trace", "--read", file, "--why", "--steps", "5-7").output)
+    life = mini_vllm("trace", "--read", file, "--request", "r3").output.splitlines()
+    assert life[0] == "Step 0: it arrives."
+    assert life[3] == "Step 2: it gets 12 tokens, limited by the long-prefill threshold of 12 tokens."
+    assert life[5] == "Steps 4 to 5: it gets one token in each step."
+    assert life[-2:] == [
+        "Step 9: it ends at its maximum length.",
+        "In all it waited 3 steps (tokens 1, victim 1, blocks 1).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--request", "r99"], "no request 'r99'; it has r0, r1"),
+        (["--read", PUBLIC_TRACES / "named.jsonl", "--name", "preempted_hits_its_own_blocks", "--why"], "no reasons"),
+    ],
+)
+def test_why_refuses_unknown_requests_and_traces_without_reasons(
+    mini_vllm: Commands, options: list[object], message: str
+) -> None:
+    assert message in " ".join(mini_vllm("trace", *options, exit_code=2).stderr.split())
+
+
 def test_the_last_line_adds_up_all_steps(mini_vllm: Commands) -> None:
     file = PUBLIC_TRACES / "named.jsonl"
     options = ("--read", file, "--name", "preempted_hits_its_own_blocks", "--steps", "9")

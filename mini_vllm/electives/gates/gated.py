@@ -8,7 +8,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import KVConnectorOutput, SchedulerOutput
 from mini_vllm.electives.gates.encoder_gate import EncoderGate
-from mini_vllm.electives.gates.gate import Gate, failure_of
+from mini_vllm.electives.gates.gate import Gate, GrammarGate, LookaheadGate, failure_of
 from mini_vllm.electives.gates.kv_transfers import KVTransfers
 from mini_vllm.electives.gates.passing_queue import Look, PassingQueue
 from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
@@ -44,6 +44,8 @@ class AdmissionGates:
         # Since 0.33 a request is also passed over if the gates leave it no token of the remaining budget.
         self.num_tokens_left = num_tokens_left
         self.leaving: Collection[str] = ()  # ended requests whose blocks a step in flight may still write
+        # Why a step passed over or limited a request: the name of a reason, by request id.
+        self.whys: dict[str, str] = {}
         self._errors: dict[str, str] = {}
         self._is_stalled = False
         self.transfers = transfers
@@ -77,6 +79,7 @@ class AdmissionGates:
 
     def start_step(self) -> None:
         self.waiting.start_step()
+        self.whys = {}
         for gate in self.gates:
             gate.start_step()
         for request in self.counted():
@@ -137,14 +140,19 @@ class AdmissionGates:
 
     def _look(self, request: Request) -> Look:
         if (why := failure_of(request)) is not None:
-            self._errors[request.request_id] = why
+            self._errors[request.request_id], self.whys[request.request_id] = why, "failed"
             return Look.PASS_OVER
         if self.transfers is not None and not self.transfers.has_arrived(request):
             return Look.PASS_OVER
-        if not all(gate.is_open(request) for gate in self.gates):
-            return Look.PASS_OVER
+        for gate in self.gates:
+            if not gate.is_open(request):
+                self.whys[request.request_id] = name_of(gate)
+                return Look.PASS_OVER
         answer = Look.READY if self.transfers is None else self.transfers.look(request)
-        if answer is Look.STOP:
+        if answer is Look.PASS_OVER:
+            self.whys[request.request_id] = "transfer"
+        elif answer is Look.STOP:
+            self.whys[request.request_id] = "blocks"
             self.refused(request)
         return Look.PASS_OVER if answer is Look.READY and self._leaves_nothing(request) else answer
 
@@ -155,6 +163,11 @@ class AdmissionGates:
         num_computed_tokens = self.kv.num_computed_tokens(request, num_hit_tokens)
         num_new_tokens = self.chunks.inner.num_new_tokens(request, num_computed_tokens, self.num_tokens_left())
         return num_new_tokens > 0 and self.chunks.limited(request, num_computed_tokens, num_new_tokens) == 0
+
+
+def name_of(gate: Gate) -> str:
+    """Return the name of the reason for which a gate refuses a request."""
+    return {GrammarGate: "grammar", EncoderGate: "images", LookaheadGate: "lookahead"}.get(type(gate), "adapters")
 
 
 def encoder_of(scheduler: Scheduler) -> EncoderGate | None:
@@ -187,7 +200,10 @@ class GatedChunks(WrappedChunks):
         """Return how many of a request's next tokens the gates allow."""
         for gate in self.gates.gates:
             if num_new_tokens:
+                num_before = num_new_tokens
                 num_new_tokens = gate.limit(request, num_computed_tokens, num_new_tokens)
+                if num_new_tokens < num_before:
+                    self.gates.whys[request.request_id] = name_of(gate)
         return num_new_tokens
 
 

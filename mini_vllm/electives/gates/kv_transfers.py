@@ -35,6 +35,7 @@ class KVTransfers:
         self.sending: dict[str, tuple[Request, int]] = {}
         self.loading: dict[str, int] = {}
         self.is_asking = False
+        self.refused_load: tuple[Sequence[int], int] = ((), 0)  # hit and tokens of the last load without blocks
         self._num_hit_tokens: dict[str, int] = {}
         self._received: set[str] = set()
         self._failed: set[str] = set()
@@ -71,6 +72,7 @@ class KVTransfers:
         with self.commits.delayed():
             new_blocks = self.kv.allocate_slots(request, num_external, hit_blocks)
         if new_blocks is None:
+            self.refused_load = hit_blocks, num_external
             return Look.STOP
         self._num_hit_tokens[request.request_id] = len(hit_blocks) * self.kv.block_size
         self.tell_allocated(request, num_external)

@@ -108,7 +108,9 @@ class NewerKVCacheManager(GroupedKVCacheManager):
             is_load=is_load and self.rules.loads_leave_room,
             has_running=bool(self.step.running),
         )
-        return self.step.functions.has_room(asked)
+        has_room = self.step.functions.has_room(asked)
+        self.step.refused_room = None if has_room else asked
+        return has_room
 
     def _num_missing(self, tables: Tables, num_tokens: int, *, is_capped: bool) -> int:
         num_blocks, num_missing = cdiv(num_tokens, self.block_size), 0

@@ -10,7 +10,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.request_queue import FCFSRequestQueue
 from mini_vllm.core.step import Preempted, SchedulerOutput
 from mini_vllm.electives.releases.holders_first import HoldersFirst
-from mini_vllm.electives.releases.release_functions import ReleaseFunctions
+from mini_vllm.electives.releases.release_functions import ReleaseFunctions, RoomAsked
 from mini_vllm.release_rules import rules_of
 
 
@@ -71,6 +71,7 @@ class StepState:
         self.holders: HoldersFirst | None = None
         self.drafts_are_used = False
         self.holds_prompts = False
+        self.refused_room: RoomAsked | None = None  # the last question of phase 14's `has_room` if it said no
         self._num_rows = 0
         self.threshold = config.long_prefill_token_threshold
         self.is_adaptive: bool = config.setting("long_prefill_token_threshold_adaptive")

@@ -88,6 +88,13 @@ class GroupedKVCacheManager:
         num_certain_tokens = request.num_computed_tokens - self.num_uncertain_tokens
         self.functions.free_outside_window(table, window, num_certain_tokens, self.block_size, self.pool)
 
+    def num_wanted(self, request: Request, num_tokens: int, hit_blocks: Sequence[int]) -> int:
+        """Return how many free blocks a request takes to reach `num_tokens` tokens, those of its hit included."""
+        held, num_blocks = self.tables.get(request.request_id), cdiv(num_tokens, self.block_size)
+        tables = self._hit_tables(request, hit_blocks) if held is None else held
+        num_free_hits = sum(map(self.pool.num_free_among, tables)) if held is None else 0
+        return sum(max(0, num_blocks - len(table)) for table in tables) + num_free_hits
+
     def _hit_tables(self, request: Request, hit_blocks: Sequence[int]) -> Tables:
         if self.grouped is None or not hit_blocks:
             return tuple([] for _ in self.windows)

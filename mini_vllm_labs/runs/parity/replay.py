@@ -17,6 +17,7 @@ from mini_vllm.electives.releases.release_functions import ReleaseFunctions
 from mini_vllm.electives.releases.reset import reset_prefix_cache, set_pause_state
 from mini_vllm.electives.releases.step_state import PauseState
 from mini_vllm.engine.observers import StepResult
+from mini_vllm.engine.step_reasons import StepReasons
 from mini_vllm.engine.trace_recorder import TraceRecorder
 from mini_vllm.release_rules import RELEASES, rules_of
 from mini_vllm_labs.runs.parity.gates_record import GatesRecorder
@@ -66,7 +67,10 @@ class RecordedModel:
 
 
 class ScenarioReplay:
-    """Runs one scenario on one lineup and checks the invariants after every step."""
+    """Runs one scenario on one lineup and checks the invariants after every step.
+
+    With `explain` the records say why requests got no token.
+    """
 
     def __init__(
         self,
@@ -74,6 +78,8 @@ class ScenarioReplay:
         lineup: Lineup,
         policy: SchedulingPolicy | None = None,
         releases: ReleaseFunctions | None = None,
+        *,
+        explain: bool = False,
     ) -> None:
         self.scenario = scenario
         self.config = scenario.config()
@@ -89,7 +95,8 @@ class ScenarioReplay:
             images_have_places=rules_of(self.config.vllm).images_have_places,
             releases=releases,
         )
-        self.recorder = TraceRecorder(self.scheduler, evicted)
+        reasons = StepReasons(self.scheduler, self.config, has_policy=policy is not None) if explain else None
+        self.recorder = TraceRecorder(self.scheduler, evicted, reasons)
         self.gates_recorder = GatesRecorder(self.scheduler, self.connector)
         self.requests: dict[str, Request] = {}
         self.model = RecordedModel(scenario)

@@ -1,0 +1,173 @@
+"""Writes down what a step asked about each request at the seams of phases 2, 3 and 5, and the answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from mini_vllm.core.absent import SlotReservation
+from mini_vllm.core.cdiv import cdiv
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue, ScheduleStep
+from mini_vllm.core.request import Request, RequestStatus
+from mini_vllm.core.scheduler import Scheduler
+from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.electives.gates.gated import transfers_of
+from mini_vllm.electives.tokens_ahead import KVCacheAhead
+from mini_vllm.electives.windows.grouped_kv_cache import GroupedKVCacheManager
+from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
+
+if TYPE_CHECKING:  # 0.13.0's rules, the default, need none of the modules of later releases
+    from mini_vllm.electives.releases.step_state import StepState
+
+
+@dataclass(slots=True)
+class Shortage:
+    """The numbers of a refusal by phase 2: blocks needed, free, promised to others, and kept free."""
+
+    needed: int
+    free: int
+    promised: int | None = None  # None: no reservation
+    kept: int = 0
+
+    @property
+    def is_real(self) -> bool:
+        return self.needed + (self.promised or 0) + self.kept > self.free
+
+
+@dataclass(slots=True)
+class Asked:
+    """The last answers about one request. `granted` is None if phase 5 was not asked for tokens."""
+
+    granted: int | None = None
+    num_computed_tokens: int = 0
+    token_budget: int = 0
+    is_guarded: bool = False
+    shortage: Shortage | None = None
+
+
+class StepCalls:
+    """The calls of the newest step. Set it as the scheduler's `witness`.
+
+    `asked` is by request id. `short` are the running requests that were refused blocks, in order; `head` is the last
+    waiting request about which phase 5 or phase 2 was asked.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.asked: dict[str, Asked] = {}
+        self.short: list[str] = []
+        self.head: str | None = None
+        scheduler.witness = self.watch
+
+    def watch(self, schedule_step: ScheduleStep) -> ScheduleStep:
+        """Return a `schedule_step` that passes wrapped parts to the given one."""
+        return partial(self._schedule_step, schedule_step)
+
+    def _schedule_step(
+        self,
+        inner: ScheduleStep,
+        running: list[Request],
+        waiting: RequestQueue,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        kv: KVCacheManager,
+        preemption: Preemption,
+        chunks: ChunkPolicy,
+    ) -> SchedulerOutput:
+        self.asked, self.short, self.head = {}, [], None
+        return inner(
+            running,
+            waiting,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            kv=WatchedKVCache(kv, self),
+            preemption=preemption,
+            chunks=WatchedChunks(chunks, self),
+        )
+
+    def about(self, request: Request) -> Asked:
+        """Return the answers about a request, which are the last to be asked for."""
+        if request.status is not RequestStatus.RUNNING:
+            self.head = request.request_id
+        return self.asked.setdefault(request.request_id, Asked())
+
+
+class WatchedChunks(WrappedChunks):
+    """Phase 5, whose answers are written down."""
+
+    def __init__(self, inner: ChunkPolicy, calls: StepCalls) -> None:
+        super().__init__(inner)
+        self.calls = calls
+
+    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        granted = self.inner.num_new_tokens(request, num_computed_tokens, token_budget)
+        asked = self.calls.about(request)
+        asked.granted, asked.num_computed_tokens, asked.token_budget = granted, num_computed_tokens, token_budget
+        return granted
+
+    def admits(
+        self, request: Request, hit_blocks: Sequence[int], running: Sequence[Request], kv: KVCacheManager
+    ) -> bool:
+        admits = self.inner.admits(request, hit_blocks, running, kv)
+        self.calls.about(request).is_guarded = not admits
+        return admits
+
+
+class WatchedKVCache(WrappedKVCache):
+    """Phase 2, whose refusals are written down with their numbers."""
+
+    def __init__(self, inner: KVCacheManager, calls: StepCalls) -> None:
+        super().__init__(inner)
+        self.calls = calls
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, hit_blocks: Sequence[int] = (), num_lookahead_tokens: int = 0
+    ) -> list[int] | None:
+        new_blocks = self.inner.allocate_slots(request, num_new_tokens, hit_blocks, num_lookahead_tokens)
+        if new_blocks is None:
+            scheduler, is_running = self.calls.scheduler, request.status is RequestStatus.RUNNING
+            transfers = transfers_of(scheduler)
+            num_external = transfers.num_external_tokens.get(request.request_id, 0) if transfers else 0
+            num_external = 0 if is_running or request.num_computed_tokens else num_external
+            num_slots = num_new_tokens + num_external
+            shortage = shortage_of(scheduler, self.inner, request, num_slots, hit_blocks, num_lookahead_tokens)
+            self.calls.about(request).shortage = shortage
+            if is_running and request.request_id not in self.calls.short:
+                self.calls.short.append(request.request_id)
+        elif asked := self.calls.asked.get(request.request_id):
+            asked.shortage = None
+        return new_blocks
+
+
+def shortage_of(
+    scheduler: Scheduler,
+    kv: KVCacheManager,
+    request: Request,
+    num_slots: int,
+    hit_blocks: Sequence[int],
+    num_lookahead_tokens: int = 0,
+) -> Shortage:
+    """Return the numbers of a refusal that has just happened. Nothing has changed since."""
+    end = request.num_computed_tokens + len(hit_blocks) * kv.block_size + num_slots
+    while isinstance(kv, WrappedKVCache):
+        if isinstance(kv, KVCacheAhead):
+            if kv.speculation is not None:
+                num_lookahead_tokens += kv.speculation.num_lookahead_tokens(request)
+            num_lookahead_tokens = min(num_lookahead_tokens, scheduler.max_model_len - end)
+        kv = kv.inner
+    is_running = request.status is RequestStatus.RUNNING
+    release = cast("StepState | None", scheduler.release)
+    if release is not None and (room := release.refused_room) is not None and not is_running:
+        kept = int(room.watermark * room.num_gpu_blocks) if room.has_running else 0
+        for_step = (room.num_for_step, room.num_promised if room.is_load else 0)
+        needed, promised = max(for_step, (room.num_for_sequence or 0, room.num_promised), key=sum)
+        return Shortage(needed, room.num_free, promised, kept)
+    if isinstance(kv, SlotReservation):
+        return Shortage(request.max_total_tokens(scheduler.max_model_len) - 1, kv.num_free_blocks)
+    if isinstance(kv, GroupedKVCacheManager):
+        return Shortage(kv.num_wanted(request, end + num_lookahead_tokens, hit_blocks), kv.num_free_blocks)
+    num_held = len(kv.block_ids(request.request_id)) or len(hit_blocks)
+    num_free_hits = len(set(hit_blocks) - kv.ref_counts().keys()) if hit_blocks else 0
+    needed = cdiv(end + num_lookahead_tokens, kv.block_size) - num_held + num_free_hits
+    return Shortage(needed, kv.num_free_blocks)

@@ -1,0 +1,97 @@
+"""Turns the recorded reasons of a trace into sentences: per step, per request's life, and summed."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from mini_vllm.core.step_record import ScheduledRecord, StepRecord
+from mini_vllm.engine.reasons import REASONS, limit_sentence, sentence_of
+
+ENDS = {"stop": "it ends at a stop token", "length": "it ends at its maximum length", "abort": "it was aborted"}
+
+
+def require_reasons(steps: Sequence[StepRecord]) -> None:
+    """Raise `ValueError` if no step has reasons."""
+    if not any("reasons" in step for step in steps):
+        raise ValueError("this trace has no reasons: only traces of this engine have some, and vLLM's have none")
+
+
+def tokens_of(num_tokens: int) -> str:
+    return f"{num_tokens} token{'s' * (num_tokens != 1)}"
+
+
+def share_sentence(step: StepRecord, share: ScheduledRecord) -> str:
+    """Return what a request got in a step, and which limit bound it."""
+    found = step.get("limits", {}).get(share["id"], {"limit": "need"})
+    cached = f", after a hit of {share['hit']}" if share.get("hit") else ""
+    return f"it gets {tokens_of(share['n'])}{cached}, limited by {limit_sentence(found)}"
+
+
+def lines_of(step: StepRecord) -> Iterator[tuple[str, str]]:
+    """Yield each unfinished request of a step, first those with tokens, and what it got or why it got nothing."""
+    for share in step["scheduled"]:
+        yield share["id"], share_sentence(step, share)
+    for name, found in step.get("reasons", {}).items():
+        yield name, f"nothing: {sentence_of(found)}"
+
+
+def life_of(steps: Sequence[StepRecord], request_id: str) -> list[str]:
+    """Return a request's life as sentences; equal reasons in a row share one, with the numbers of the last step.
+
+    Raises `ValueError` if the trace has no such request.
+    """
+    if not any(request_id in step["added"] for step in steps):
+        names = ", ".join(name for step in steps for name in step["added"])
+        raise ValueError(f"the trace has no request {request_id!r}; it has {names}")
+    stages = [(kind, text, step) for step in steps for kind, text in _stages(step, request_id)]
+    sentences = []
+    for kind, group in groupby(stages, key=lambda stage: stage[0]):
+        members = list(group)
+        (_, _, first), (_, text, last) = members[0], members[-1]
+        when = f"Step {first['step']}" if first is last else f"Steps {first['step']} to {last['step']}"
+        same = kind == "decode" and len(members) > 1
+        sentences.append(f"{when}: {'it gets one token in each step' if same else text}.")
+    if waited := waited_for(steps).get(request_id):
+        sentences.append(f"In all {waited_sentence(waited)}.")
+    return sentences
+
+
+def _stages(step: StepRecord, request_id: str) -> Iterator[tuple[str, str]]:
+    if request_id in step["added"]:
+        yield "arrives", "it arrives"
+    for share in step["scheduled"]:
+        if share["id"] == request_id:
+            is_decode = share["kind"] == "running" and share["n"] == 1
+            yield "decode" if is_decode else f"share {step['step']}", share_sentence(step, share)
+    if found := step.get("reasons", {}).get(request_id):
+        verb = "it is preempted" if "preempted" in found["reason"] else "it waits"
+        yield found["reason"], f"{verb}: {sentence_of(found)}"
+    for name, reason, _ in step["finished"]:
+        if name == request_id:
+            yield "ends", ENDS.get(reason or "", f"it ends: {reason}")
+    if request_id in step["aborted"] + step["aborted_before_update"]:
+        yield "ends", ENDS["abort"]
+
+
+def waited_for(steps: Iterable[StepRecord]) -> dict[str, Counter[str]]:
+    """Count for each request the steps without a token, by the name of their reason.
+
+    A request behind one that was refused waits for the same thing, so its step counts under that request's reason.
+    """
+    waited: dict[str, Counter[str]] = {}
+    for step in steps:
+        reasons = step.get("reasons", {})
+        for name, found in reasons.items():
+            head = reasons.get(found.get("by", ""), found) if found["reason"] == "behind" else found
+            waited.setdefault(name, Counter())[head["reason"]] += 1
+    return waited
+
+
+def waited_sentence(waited: Counter[str]) -> str:
+    """Return `it waited 14 steps (blocks 9, seats 5)`, with the marks of the reasons, the main one first."""
+    marks: Counter[str] = Counter()
+    for name, number in waited.items():
+        marks[REASONS[name].mark] += number
+    parts = ", ".join(f"{mark} {number}" for mark, number in marks.most_common())
+    total = sum(waited.values())
+    return f"it waited {total} step{'s' * (total != 1)} ({parts})"
