@@ -111,6 +111,7 @@ def build_scheduler(
         make_parts=make_parts,
         num_spare_tokens=max_model_len if lineup.kv_cache == "absent" else num_spare_tokens,
         orders_by_priority=orders_by_priority,
+        has_policy=policy is not None,
     )
 
 

@@ -126,6 +126,7 @@ class NoGates:
     """Phases 9 to 11 absent: admits any waiting request and transfers no K and V."""
 
     passes_over = has_connector = awaits_others = False
+    num_deferred = 0
     requests_being_sent: Sequence[str] = ()
 
     def take_errors(self) -> dict[str, str]:

@@ -27,12 +27,14 @@ class Scheduler:
         make_parts: Callable[[], SchedulerParts],
         num_spare_tokens: int = 0,
         orders_by_priority: bool = False,
+        has_policy: bool = False,
     ) -> None:
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self.max_model_len = max_model_len
         self.num_spare_tokens = num_spare_tokens
         self.orders_by_priority = orders_by_priority
+        self.has_policy = has_policy  # whether a scheduling policy chooses among the requests
         self.running: list[Request] = []
         self.requests: dict[str, Request] = {}
         self.finished_req_ids: set[str] = set()

@@ -30,6 +30,10 @@ class Gates(Protocol):
         """Whether a connector loads the K and V of requests from outside the cache, or sends them."""
 
     @property
+    def num_deferred(self) -> int:
+        """How many waiting requests were passed over, because something other than room is missing."""
+
+    @property
     def awaits_others(self) -> bool:
         """Whether an empty plan is expected because a grammar or a transfer is in progress outside the steps."""
 

@@ -18,7 +18,7 @@ from mini_vllm.electives.gates.transferring_runner import run_step
 from mini_vllm.engine.admission import require_acceptable
 from mini_vllm.engine.control_stops import with_control_stops
 from mini_vllm.engine.engine_parts import EngineParts
-from mini_vllm.engine.errors import RequestIdInUseError, StalledError
+from mini_vllm.engine.errors import QueueFullError, RequestIdInUseError, StalledError
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
 from mini_vllm.engine.output_processor import OutputProcessor
 from mini_vllm.engine.runner_answer import checked_answer, only
@@ -122,8 +122,10 @@ class LLMEngine:
         )
         try:
             require_acceptable(request, self.config, self.scheduler, self.runner.vocab_size, self.adapter_names)
-        except ValueError:
+        except ValueError as error:
             drop_grammar(request)
+            for observer in self.observers if isinstance(error, QueueFullError) else ():
+                observer.request_rejected()
             raise
         with self._undoing(partial(self._discard, request_id)):
             self.scheduler.add_request(request)

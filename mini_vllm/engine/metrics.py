@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
-from mini_vllm.engine.statistics import COUNTERS, GAUGES, HISTOGRAMS, Counts
+from mini_vllm.engine.statistics import COUNTERS, DEFERRED, GAUGES, HISTOGRAMS, Counts
 
 DRAFT_COUNTERS = {
     "spec_decode_num_drafts": "Requests with drafts in a step.",
@@ -18,6 +18,11 @@ DRAFT_COUNTERS = {
     "spec_decode_num_accepted_tokens_per_pos": "Draft tokens accepted by position.",
 }
 ABOUT = GAUGES | COUNTERS | DRAFT_COUNTERS | {name: about for name, (about, _) in HISTOGRAMS.items()}
+ABOUT |= {
+    "num_requests_waiting_by_reason": "Waiting requests: for room (capacity), or passed over (deferred).",
+    "prompt_tokens_by_source": "Tokens of prompts, by where their K and V came from.",
+    "admission_rejections": "Requests that found the waiting queue full.",
+}
 ABOUT |= {"request_success": "Requests that ended.", "cache_config_info": "The cache's settings, as labels."}
 LOG_SECONDS = 10.0
 logger = logging.getLogger(__name__)
@@ -64,11 +69,19 @@ class Histogram(Metric):
 def get_metrics_snapshot(counts: Counts, model_name: str) -> Iterator[Metric]:
     """Yield every metric with the labels `model_name` and `engine` (always 0, because there is one engine)."""
     labels = {"model_name": model_name, "engine": "0"}
-    for name, level in counts.gauges.items():
-        yield Gauge(f"vllm:{name}", labels, level)
+    gauges = counts.gauges  # read once, because the engine's thread replaces them
+    for name in GAUGES:
+        yield Gauge(f"vllm:{name}", labels, gauges[name])
+    deferred = gauges[DEFERRED]
+    for reason, level in {"capacity": gauges["num_requests_waiting"] - deferred, "deferred": deferred}.items():
+        yield Gauge("vllm:num_requests_waiting_by_reason", {**labels, "reason": reason}, level)
     yield Gauge("vllm:cache_config_info", {**counts.cache_config, "engine": "0"}, 1.0)
     for name, number in counts.counters.items():
         yield Counter(f"vllm:{name}", labels, number)
+    for source, number in counts.prompt_tokens_by_source.items():
+        yield Counter("vllm:prompt_tokens_by_source", {**labels, "source": source}, number)
+    rejected = {"model_name": model_name, "reason": "max_num_queued_reqs"}
+    yield Counter("vllm:admission_rejections", rejected, counts.num_rejected)
     for reason, number in counts.num_finished.items():
         yield Counter("vllm:request_success", {**labels, "finished_reason": reason}, number)
     for name, histogram in counts.histograms.items():
@@ -102,12 +115,13 @@ class StatLogger:
         counters, seconds = dict(counts.counters), now - self._last_time
         new = {name: counters[name] - self._before[name] for name in counters}
         rates = tuple(new[name] / seconds if seconds > 0 else 0.0 for name in ("prompt_tokens", "generation_tokens"))
-        running, waiting, usage = counts.gauges.values()
+        running, waiting, usage, _ = counts.gauges.values()
+        main = ", ".join(f"{mark} {number}" for mark, number in counts.waiting_for.most_common(2))
         parts = [
             f"Avg prompt throughput: {rates[0]:.1f} tokens/s",
             f"Avg generation throughput: {rates[1]:.1f} tokens/s",
             f"Running: {running:.0f} reqs",
-            f"Waiting: {waiting:.0f} reqs",
+            f"Waiting: {waiting:.0f} reqs" + (f" ({main})" if waiting and main else ""),
             *([f"Preemptions: {new['num_preemptions']}"] if new["num_preemptions"] else []),
             f"GPU KV cache usage: {100 * usage:.1f}%",
             f"Prefix cache hit rate: {100 * counts.recent_hit_rate():.1f}%",

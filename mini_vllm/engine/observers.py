@@ -32,6 +32,9 @@ class StepObserver:
     def request_added(self, request_id: str) -> None:
         """A request was queued."""
 
+    def request_rejected(self) -> None:
+        """A request was refused, because the waiting queue is full."""
+
     def request_aborted(self, request_id: str) -> None:
         """A request was ended by `abort_request`."""
 

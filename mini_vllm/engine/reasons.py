@@ -4,6 +4,7 @@ Labels are those of `vllm:num_requests_waiting_by_reason` in vLLM 0.33.0
 (`v1/metrics/loggers.py`): "capacity" for requests in `waiting`, "deferred" for those in `skipped_waiting`.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -91,3 +92,15 @@ def sentence_of(found: Found) -> str:
 def limit_sentence(found: Found) -> str:
     """Return a recorded limit in words, numbers included."""
     return LIMITS[found["limit"]].format_map(found)
+
+
+def cause_of(found: Found, reasons: Mapping[str, Found]) -> Reason:
+    """Return what a request waits for; behind a request that was refused, what that request waits for."""
+    head = reasons.get(found["by"], found) if found["reason"] == "behind" else found
+    return REASONS[head["reason"]]
+
+
+def waiting_for(reasons: Mapping[str, Found]) -> Counter[str]:
+    """Count the waiting requests of a step by the mark of their reason."""
+    causes = (cause_of(found, reasons) for found in reasons.values())
+    return Counter(cause.mark for cause in causes if cause.label)

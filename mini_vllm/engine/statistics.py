@@ -5,29 +5,38 @@ vLLM: `v1/metrics/stats.py`.
 
 import logging
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
+from typing import TYPE_CHECKING
 
 from mini_vllm.core.invariants import leak_of
 from mini_vllm.core.request import FINISH_REASONS, Request
 from mini_vllm.core.step import SchedulerOutput
+from mini_vllm.electives.gates.gated import transfers_of
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
+from mini_vllm.engine.reasons import waiting_for
+
+if TYPE_CHECKING:  # imported when the first request waits
+    from mini_vllm.engine.step_reasons import StepReasons
 
 GAUGES = {
     "num_requests_running": "Requests that run.",
     "num_requests_waiting": "Requests that wait to run.",
     "kv_cache_usage_perc": "Share of the blocks in use, 0 to 1.",
 }
+DEFERRED = "deferred"  # among the gauges, so that both reasons and their sum are of one moment
 COUNTERS = {
     "prefix_cache_queries": "Prompt tokens looked up in the cache.",
     "prefix_cache_hits": "Prompt tokens found in the prefix cache.",
     "num_preemptions": "Preemptions.",
     "prompt_tokens": "Tokens of prompts, cached ones too.",
     "generation_tokens": "Tokens generated.",
+    "prompt_tokens_cached": "Tokens of prompts that were not computed here.",
 }
+SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
 # Bounds and names are vLLM's. Without bounds: 1, 2, 5, 10, 20, 50 ... up to `max_model_len`.
 FIRST_TOKEN_SECONDS = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
@@ -53,11 +62,14 @@ HISTOGRAMS: dict[str, tuple[str, Sequence[float]]] = {
     "request_prompt_tokens": ("A request's prompt tokens.", ()),
     "request_generation_tokens": ("A request's generated tokens.", ()),
     "request_params_max_tokens": ("The max_tokens that a request asked for.", ()),
+    "request_num_preemptions": ("How often a request was preempted.", (1, 2, 3, 4, 5, 10, 20)),
+    "request_prefill_kv_computed_tokens": ("A prompt's tokens that were computed here.", ()),
     "request_params_n": ("The n that a request asked for.", (1, 2, 5, 10, 20)),
 }
 CACHE_SETTINGS = (
     "block_size enable_prefix_caching gpu_memory_utilization kv_cache_memory_bytes num_gpu_blocks"
 ).split()
+SECONDS_BETWEEN_LOOKS = 1.0
 WARN_EVERY = 50  # preemptions, as in vLLM V0
 NUM_RECENT = 1_000  # number of requests that a logged hit rate covers, as in vLLM
 # The text is from vLLM's page on optimisation; V1 itself only counts preemptions.
@@ -104,17 +116,21 @@ class Counts:
 
     The gauges are as of the newest step or request. `drafts` is None without speculative decoding. `leak` describes
     blocks that were in use although no request ran. `cache_config` holds the cache settings as strings.
-    `recent_lookups` holds, for each of the latest 1,000 requests, the prompt tokens looked up in the cache and those
-    found.
+    `waiting_for` counts waiting requests by the mark of their reason (`engine/reasons.py`), in a step of the last
+    second. `num_rejected` requests came while the waiting queue was full. `recent_lookups` holds, for each of the
+    latest 1,000 requests, the prompt tokens looked up in the cache and those found.
     """
 
     drafts: DraftStatistics | None
     cache_config: dict[str, str]
     histograms: dict[str, BucketCounts]
     leak: str = ""
-    gauges: dict[str, float] = field(default_factory=lambda: dict.fromkeys(GAUGES, 0.0))
+    gauges: dict[str, float] = field(default_factory=lambda: dict.fromkeys((*GAUGES, DEFERRED), 0.0))
     counters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
     num_finished: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FINISH_REASONS.values(), 0))
+    num_rejected: int = 0
+    prompt_tokens_by_source: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(SOURCES, 0)))
+    waiting_for: Counter[str] = field(default_factory=Counter)
     recent_lookups: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=NUM_RECENT))
 
     @classmethod
@@ -143,6 +159,9 @@ class EngineStatistics(StepObserver):
         self.engine = engine
         self.counts = Counts.of(engine)
         self._last_token_times: dict[str, float] = {}
+        self._external: dict[str, int] = {}
+        self._reasons: StepReasons | None = None
+        self._next_look = 0.0
         self._note_queues()
 
     def request_added(self, request_id: str) -> None:
@@ -154,7 +173,24 @@ class EngineStatistics(StepObserver):
             self._count_finished(state.request)
         self._note_queues()
 
+    def request_rejected(self) -> None:
+        self.counts.num_rejected += 1
+
+    def before_schedule(self) -> None:
+        # One step in a second is explained, which costs less than 0.1% of the engine's time.
+        scheduler = self.engine.scheduler
+        if scheduler.witness is None and len(scheduler.waiting) and (now := self.engine.clock()) >= self._next_look:
+            from mini_vllm.engine.step_reasons import StepReasons
+
+            self._next_look = now + SECONDS_BETWEEN_LOOKS
+            self._reasons = StepReasons(scheduler, self.engine.config)
+
     def after_schedule(self, scheduler_output: SchedulerOutput) -> None:
+        if self._reasons is not None:
+            self.counts.waiting_for = waiting_for(self._reasons.of_step(scheduler_output)[0])
+            self._reasons = self.engine.scheduler.witness = None
+        if (transfers := transfers_of(self.engine.scheduler)) is not None:
+            self._external |= transfers.loading
         if scheduler_output.preempted:
             self._count_preempted(one.victim_id for one in scheduler_output.preempted)
         if scheduler_output.total_num_scheduled_tokens:
@@ -196,6 +232,11 @@ class EngineStatistics(StepObserver):
         counters["prompt_tokens"] += state.request.num_prompt_tokens
         num_hits = max(0, state.request.num_cached_tokens)
         counters["prefix_cache_hits"] += num_hits
+        num_external = min(self._external.pop(request_id, 0), num_hits)
+        counters["prompt_tokens_cached"] += num_hits
+        by_source = (state.request.num_prompt_tokens - num_hits, num_hits - num_external, num_external)
+        for source, number in zip(SOURCES, by_source, strict=True):
+            self.counts.prompt_tokens_by_source[source] += number
         # Counted once per request, as in vLLM: after a preemption a request finds its own blocks.
         if self.engine.config.enable_prefix_caching and not state.request.sampling_params.skip_reading_prefix_cache:
             counters["prefix_cache_queries"] += state.request.num_prompt_tokens
@@ -203,6 +244,10 @@ class EngineStatistics(StepObserver):
 
     def _count_ended(self, request: Request) -> None:
         self._observe("request_prompt_tokens", request.num_prompt_tokens)
+        self._observe(
+            "request_prefill_kv_computed_tokens", request.num_prompt_tokens - max(0, request.num_cached_tokens)
+        )
+        self._observe("request_num_preemptions", request.num_preemptions)
         self._observe("request_generation_tokens", request.num_output_tokens)
         self._observe("request_params_max_tokens", request.sampling_params.max_tokens)
         metrics = self.engine.processor.states[request.request_id].metrics
@@ -221,11 +266,14 @@ class EngineStatistics(StepObserver):
     def _count_finished(self, request: Request) -> None:
         self.counts.num_finished[request.finish_reason or "abort"] += 1
         self._last_token_times.pop(request.request_id, None)
+        self._external.pop(request.request_id, None)
 
     def _note_queues(self) -> None:
         scheduler = self.engine.scheduler
         if not scheduler.running:
             self.counts.leak = leak_of(scheduler)
+        deferred = min(scheduler.gates.num_deferred, len(scheduler.waiting))
         used = 1 - scheduler.kv.num_free_blocks / scheduler.kv.num_usable_blocks
         # One assignment, because a different thread may read the gauges during a step.
-        self.counts.gauges = dict(zip(GAUGES, (len(scheduler.running), len(scheduler.waiting), used), strict=True))
+        levels = (len(scheduler.running), len(scheduler.waiting), used, deferred)
+        self.counts.gauges = dict(zip((*GAUGES, DEFERRED), levels, strict=True))

@@ -1,13 +1,13 @@
-"""Writes down what a step asked about each request at the seams of phases 2, 3 and 5, and the answers."""
+"""Writes down what a step asked phases 2 and 5 about each request, and their answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mini_vllm.core.absent import SlotReservation
 from mini_vllm.core.cdiv import cdiv
-from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, Preemption, RequestQueue, ScheduleStep
+from mini_vllm.core.interfaces import ChunkPolicy, KVCacheManager, ScheduleStep
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
@@ -26,12 +26,12 @@ class Shortage:
 
     needed: int
     free: int
-    promised: int | None = None  # None: no reservation
+    promised: int = 0
     kept: int = 0
 
     @property
     def is_real(self) -> bool:
-        return self.needed + (self.promised or 0) + self.kept > self.free
+        return self.needed + self.promised + self.kept > self.free
 
 
 @dataclass(slots=True)
@@ -64,27 +64,10 @@ class StepCalls:
         return partial(self._schedule_step, schedule_step)
 
     def _schedule_step(
-        self,
-        inner: ScheduleStep,
-        running: list[Request],
-        waiting: RequestQueue,
-        *,
-        max_num_seqs: int,
-        max_num_batched_tokens: int,
-        kv: KVCacheManager,
-        preemption: Preemption,
-        chunks: ChunkPolicy,
+        self, inner: ScheduleStep, *queues: Any, kv: KVCacheManager, chunks: ChunkPolicy, **others: Any
     ) -> SchedulerOutput:
         self.asked, self.short, self.head = {}, [], None
-        return inner(
-            running,
-            waiting,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            kv=WatchedKVCache(kv, self),
-            preemption=preemption,
-            chunks=WatchedChunks(chunks, self),
-        )
+        return inner(*queues, kv=WatchedKVCache(kv, self), chunks=WatchedChunks(chunks, self), **others)
 
     def about(self, request: Request) -> Asked:
         """Return the answers about a request, which are the last to be asked for."""

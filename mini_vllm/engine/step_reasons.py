@@ -1,4 +1,4 @@
-"""Finds why each unfinished request got no token in a step, and which limit cut a share, from the step's calls."""
+"""Finds in a step's calls why requests got no token, and which limits cut shares."""
 
 from typing import TYPE_CHECKING, Any, cast
 
@@ -6,10 +6,10 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.core.absent import WholePrompts
 from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
-from mini_vllm.core.step import Preempted, SchedulerOutput
+from mini_vllm.core.step import SchedulerOutput
 from mini_vllm.electives.gates.gated import AdmissionGates, transfers_of
 from mini_vllm.electives.wrappers import WrappedChunks
-from mini_vllm.engine.step_calls import Asked, StepCalls, shortage_of
+from mini_vllm.engine.step_calls import Asked, Shortage, StepCalls, shortage_of
 
 if TYPE_CHECKING:  # 0.13.0's rules, the default, need none of the modules of later releases
     from mini_vllm.electives.releases.step_state import StepState
@@ -19,10 +19,10 @@ QUEUED = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
 
 
 class StepReasons:
-    """Explains each plan of one scheduler. `has_policy` tells whether a scheduling policy chooses among requests."""
+    """Explains each plan of one scheduler."""
 
-    def __init__(self, scheduler: Scheduler, config: EngineConfig, *, has_policy: bool = False) -> None:
-        self.scheduler, self.config, self.has_policy = scheduler, config, has_policy
+    def __init__(self, scheduler: Scheduler, config: EngineConfig) -> None:
+        self.scheduler, self.config = scheduler, config
         self.calls = StepCalls(scheduler)
         self._plan = SchedulerOutput(0)
         self._left = 0
@@ -33,7 +33,7 @@ class StepReasons:
         Call it right after `schedule()`. Both map request ids to a name and the numbers of its sentence.
         """
         self._plan, self._left = plan, self.scheduler.max_num_batched_tokens - plan.total_num_scheduled_tokens
-        victims = {entry.victim_id: entry for entry in plan.preempted}
+        victims = {entry.victim_id: entry.cause_id for entry in plan.preempted}
         reasons, limits = dict[str, Found](), dict[str, Found]()
         planned, known = plan.num_scheduled_tokens, self.calls.asked.keys() | self._gate_names.keys() | victims.keys()
         others: Found | None = None  # one reason for all in the queue about which nothing was asked
@@ -42,8 +42,9 @@ class StepReasons:
                 if request.num_computed_tokens < request.num_tokens and name in self.calls.asked:
                     limits[name] = self._limit(request, planned[name], self.calls.asked[name])
             elif name in known or request.status not in QUEUED:
-                victim = victims.get(name)
-                reasons[name] = _why_preempted(victim) if victim and victim.cause_id else self._why(request)
+                cause = victims.get(name)  # "" if the prefix cache was reset before the step
+                preempted = {"reason": "self_preempted"} if cause == name else {"reason": "preempted", "by": cause}
+                reasons[name] = preempted if cause else self._why(request)
             else:
                 reasons[name] = others = others or self._unasked(is_waiting=True)
         return reasons, limits
@@ -66,13 +67,15 @@ class StepReasons:
         if asked is None:
             return self._unasked(is_waiting=is_waiting)
         if asked.shortage is not None:
-            return self._short(asked, is_waiting=is_waiting)
+            return self._short(asked.shortage, is_waiting=is_waiting)
         if asked.is_guarded:
             return {"reason": "guard", "free": self.scheduler.kv.num_free_blocks}
         if asked.granted:
-            left = max(0, self._left)
-            return {"reason": "policy"} if self.has_policy else {"reason": "no_tokens", "left": left}
+            return self._unused(self._left)
         return self._ungranted(request, asked, is_waiting=is_waiting)
+
+    def _unused(self, left: int) -> Found:
+        return {"reason": "policy"} if self.scheduler.has_policy else {"reason": "no_tokens", "left": left}
 
     def _held(self, request: Request, gate: str | None) -> str:
         """Return the reason for which a waiting request cannot be admitted whatever is free; "" without one."""
@@ -84,13 +87,9 @@ class StepReasons:
         return "" if gate is None or gate == "blocks" else gate
 
     def _gate(self, name: str) -> Found:
-        numbers: dict[str, Found] = {
-            "adapters": {"adapters": self.config.max_loras},
-            "images": {
-                "budget": self.config.max_num_encoder_input_tokens,
-                "cache": self.config.encoder_cache_size,
-            },
-        }
+        config = self.config
+        encoder = {"budget": config.max_num_encoder_input_tokens, "cache": config.encoder_cache_size}
+        numbers: dict[str, Found] = {"adapters": {"adapters": config.max_loras}, "images": encoder}
         return {"reason": name, **numbers.get(name, {})}
 
     def _load_refused(self, request: Request) -> Found:
@@ -98,19 +97,17 @@ class StepReasons:
         assert transfers is not None
         hit_blocks, num_external = transfers.refused_load
         short = shortage_of(self.scheduler, transfers.kv, request, num_external, hit_blocks)
-        return self._short(Asked(shortage=short), is_waiting=True)
+        return self._short(short, is_waiting=True)
 
-    def _short(self, asked: Asked, *, is_waiting: bool) -> Found:
-        short = asked.shortage
-        assert short is not None
+    def _short(self, short: Shortage, *, is_waiting: bool) -> Found:
         numbers = {"needed": short.needed, "free": short.free}
         if not short.is_real:
             return {"reason": "refused", **numbers}
         if not is_waiting and self._release is not None and self._release.defers_frees:
             return {"reason": "blocks_in_flight"}
-        if short.promised is None or not (short.promised or short.kept):
-            return {"reason": "blocks", **numbers}
-        return {"reason": "reservation", **numbers, "promised": short.promised, "kept": short.kept}
+        if short.promised or short.kept:
+            return {"reason": "reservation", **numbers, "promised": short.promised, "kept": short.kept}
+        return {"reason": "blocks", **numbers}
 
     def _unasked(self, *, is_waiting: bool) -> Found:
         """Return why a step did not even ask for a request."""
@@ -127,7 +124,7 @@ class StepReasons:
             return {"reason": "seats", "running": len(scheduler.running), "seats": scheduler.max_num_seqs}
         if not is_waiting and last_short:
             return {"reason": "loop_ended", "by": last_short}
-        if self.has_policy:
+        if self.scheduler.has_policy:
             return {"reason": "policy"}
         seats = max(0, scheduler.max_num_seqs - len(scheduler.running))
         return {"reason": "overlooked", "left": self._left, "seats": seats, "free": scheduler.kv.num_free_blocks}
@@ -163,7 +160,7 @@ class StepReasons:
         needed = request.num_tokens - num_computed_tokens
         if is_waiting and needed > left and not self._cuts_prompts:
             return {"reason": "whole_prompt", "needed": needed, "left": left}
-        return {"reason": "policy"} if self.has_policy else {"reason": "no_tokens", "left": left}
+        return self._unused(left)
 
     @property
     def _cuts_prompts(self) -> bool:
@@ -207,9 +204,3 @@ class StepReasons:
         if release is not None and release.limits_rows and share < asked.token_budget:
             return {"limit": "tokens", "budget": share}
         return {"limit": "chunks", "n": share, "needed": request.num_tokens - end + share}
-
-
-def _why_preempted(entry: Preempted) -> Found:
-    if entry.cause_id == entry.victim_id:
-        return {"reason": "self_preempted"}
-    return {"reason": "preempted", "by": entry.cause_id}

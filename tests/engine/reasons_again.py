@@ -56,16 +56,13 @@ class Trace:
     def step(self, step: dict[str, Any]) -> dict[str, Found]:
         """Return the reason of every waiting request, from the record before the update's tokens are known."""
         gone = set(step["aborted"])
-        for name in [name for name in self.pool.tables if name not in {row[0] for row in self.before["running_after"]}]:
-            del self.pool.tables[name]
-        for name in gone:
-            self.pool.tables.pop(name, None)
+        alive = {row[0] for row in self.before["running_after"]} - gone
+        self.pool.tables = {name: table for name, table in self.pool.tables.items() if name in alive}
         self.pool.take(step, self.before["detail"]["cached"] if self.config["enable_prefix_caching"] else ())
         shares = {share["id"]: share for share in step["scheduled"]}
         victims = {victim: cause for victim, cause, _ in step["preempted"]}
-        running = [row[0] for row in self.before["running_after"] if row[0] not in gone | victims.keys()]
-        running += [name for name, share in shares.items() if share["kind"] != "running"]
-        self.prompts &= set(running)
+        running = alive - victims.keys() | {name for name, share in shares.items() if share["kind"] != "running"}
+        self.prompts &= running
         for name, share in shares.items():
             is_part = share["computed"] + share["n"] < len(self.tokens_of(name))
             if is_part and share["kind"] != "running":
@@ -103,12 +100,10 @@ class Trace:
         threshold = config["long_prefill_token_threshold"]
         if "version" in config and len(self.before["running_after"]) + len(self.before["waiting_after"]) == 0:
             threshold = 0
-        if (
-            not config["enable_chunked_prefill"]
-            and (min(num_wanted, threshold) if threshold else num_wanted) > num_left
-        ):
+        num_new = min(num_wanted, threshold or num_wanted)
+        if num_new > num_left and not config["enable_chunked_prefill"]:
             return {"reason": "whole_prompt", "needed": num_wanted, "left": num_left}
-        num_new = min(num_wanted, num_left, threshold or num_wanted)
+        num_new = min(num_new, num_left)
         num_idle = len(hit) - self.pool.num_held(hit)
         free = step["free_after_schedule"]
         now = -(-(len(hit) * size + num_new) // size) - len(hit) + num_idle
@@ -116,17 +111,7 @@ class Trace:
             return {"reason": "blocks", "needed": now, "free": free}
         kept = int(config["watermark"] * config["num_gpu_blocks"]) if has_running else 0
         whole = -(-num_tokens // size) - len(hit) + num_idle if config["scheduler_reserve_full_isl"] else 0
-        promised = (
-            sum(max(0, -(-len(self.tokens_of(one)) // size) - len(self.pool.tables[one])) for one in self.prompts)
-            if whole
-            else 0
-        )
-        numbers = {"needed": max(now, whole), "free": free}
-        return (
-            {"reason": "reservation", **numbers, "promised": promised, "kept": kept}
-            if promised or kept
-            else {
-                "reason": "blocks",
-                **numbers,
-            }
-        )
+        missing = (max(0, -(-len(self.tokens_of(i)) // size) - len(self.pool.tables[i])) for i in self.prompts)
+        promised = sum(missing) if whole else 0
+        found = {"reason": "blocks", "needed": max(now, whole), "free": free}
+        return found | ({"reason": "reservation", "promised": promised, "kept": kept} if promised or kept else {})

@@ -8,8 +8,18 @@ import pytest
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.config import SpeculativeConfig
+from mini_vllm.engine.errors import QueueFullError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.metrics import Counter, Gauge, Histogram, Metric, StatLogger, StepLogger, Vector
+from mini_vllm.engine.metrics import (
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    StatLogger,
+    StepLogger,
+    Vector,
+    get_metrics_snapshot,
+)
 from mini_vllm.engine.statistics import Counts, EngineStatistics, bounds_1_2_5
 from mini_vllm.outputs import RequestMetrics, RequestOutput
 from tests.engine.workloads import drain, make_engine, small_config
@@ -125,6 +135,42 @@ def test_a_line_comes_with_the_first_step_after_ten_seconds(caplog: pytest.LogCa
         engine.step()
     assert len(caplog.messages) == 2
     assert "Avg generation throughput: 0.3 tokens/s" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("release", ["0.13.0", "0.33.0"])
+def test_the_reasons_add_up_to_the_waiting_requests_in_every_step(
+    release: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    config = small_config(max_num_seqs=2, max_loras=1, max_num_waiting=5, vllm=release)
+    engine, now = make_engine(config, "solution:1-5,solution:11,solution:14"), 0.0
+    engine.clock = lambda: now
+    statistics = EngineStatistics(engine)
+    engine.add_observer(statistics)
+    engine.add_observer(StepLogger(engine, statistics.counts))
+    for name, adapter in {"a": "red", "b": "blue", "c": "red", "d": None, "e": None}.items():
+        engine.add_request(name, list(range(5)), SamplingParams(max_tokens=3, ignore_eos=True), adapter_id=adapter)
+    with pytest.raises(QueueFullError):
+        engine.add_request("f", [1])
+    found = []
+    while engine.has_unfinished_requests():
+        now += 10
+        engine.step()
+        metrics = list(get_metrics_snapshot(statistics.counts, "m"))
+        waiting = {
+            one.labels.get("reason", ""): one.value
+            for one in metrics
+            if isinstance(one, Gauge) and "waiting" in one.name
+        }
+        assert waiting.pop("") == sum(waiting.values())
+        found.append((waiting["capacity"], waiting["deferred"]))
+    assert found[0] == (2, 1), "blue waits for a place, and the last two for a seat"
+    assert found[-1] == (0, 0)
+    assert "Waiting: 3 reqs (seats 2, adapter 1), " in caplog.messages[0]
+    assert "Waiting: 0 reqs, " in caplog.messages[-1]
+    rejected = {"model_name": "m", "reason": "max_num_queued_reqs"}
+    assert Counter("vllm:admission_rejections", rejected, 1) in metrics
+    assert engine.scheduler.witness is None, "the next step is not explained"
 
 
 def test_bounds_are_1_2_5_up_to_the_longest_request() -> None:

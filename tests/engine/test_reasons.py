@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,9 @@ import pytest
 from mini_vllm import EngineConfig
 from mini_vllm.assembly.build_scheduler import build_scheduler
 from mini_vllm.assembly.lineup import CHECKOUT, parse_lineup
-from mini_vllm.core.interfaces import SchedulingFunctions
 from mini_vllm.core.request import Request
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import SchedulerOutput
-from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
 from mini_vllm.engine.reasons import LIMITS, REASONS, limit_sentence, sentence_of
 from mini_vllm.engine.step_reasons import StepReasons
 from mini_vllm_labs.runs.parity.replay import ScenarioReplay
@@ -80,67 +77,52 @@ def test_reasons_equal_those_recomputed_from_the_recording(scenario: Scenario) -
             tokens[name] = tokens[name] + new
 
 
-class Stingy(WrappedKVCache):
-    def allocate_slots(self, *arguments: Any, **named: Any) -> list[int] | None:
-        return None
+CONFIG = EngineConfig(max_num_seqs=2, max_num_batched_tokens=8, max_model_len=16, block_size=4, num_gpu_blocks=6)
 
 
-class Mute(WrappedChunks):
-    def num_new_tokens(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        return 0
-
-
-def plans_nothing(*arguments: Any, **named: Any) -> SchedulerOutput:
-    return SchedulerOutput(8)
-
-
-def scheduler_with(wrong: str) -> Scheduler:
-    """Return a scheduler for two requests whose phase 2, 5 or 1 is wrong."""
-    config = EngineConfig(
-        max_num_seqs=2, max_num_batched_tokens=8, max_model_len=16, block_size=4, num_gpu_blocks=6
-    ).resolved(16, 6)
-    scheduler = build_scheduler(config, parse_lineup("solution:1-5"))
-    StepReasons(scheduler, config)
-    functions: SchedulingFunctions = scheduler.functions
-    match wrong:
-        case "phase 2":
-            scheduler.kv = Stingy(scheduler.kv)
-        case "phase 5":
-            scheduler.chunks = Mute(scheduler.chunks)
-        case "phase 1":
-            scheduler.functions = replace(functions, schedule_step=plans_nothing)
+def scheduler_of_two() -> Scheduler:
+    scheduler = build_scheduler(CONFIG.resolved(16, 6), parse_lineup("solution:1-5"))
     for name in ("r0", "r1"):
         scheduler.add_request(Request(name, [1, 2, 3, 4, 5]))
     return scheduler
 
 
 @pytest.mark.parametrize(
-    ("wrong", "sentences"),
+    ("part", "method", "answer", "sentences"),
     [
-        ("phase 2", ["it was refused although 5 blocks were free and it needs 2", "r0 comes first and was refused"]),
-        ("phase 5", ["it got no token although 8 were left", "r0 comes first and was refused"]),
-        ("phase 1", ["the step passed it over although 8 tokens, 2 seats and 5 blocks were left"] * 2),
+        (
+            *("kv", "allocate_slots", None),
+            ["it was refused although 5 blocks were free and it needs 2", "r0 comes first and was refused"],
+        ),
+        ("chunks", "num_new_tokens", 0, ["it got no token although 8 were left", "r0 comes first and was refused"]),
+        (
+            *("functions", "schedule_step", SchedulerOutput(8)),
+            ["the step passed it over although 8 tokens, 2 seats and 5 blocks were left"] * 2,
+        ),
     ],
 )
-def test_wrong_code_is_told_apart(wrong: str, sentences: list[str]) -> None:
-    scheduler = scheduler_with(wrong)
-    reasons = StepReasons(scheduler, EngineConfig())
-    found, limits = reasons.of_step(scheduler.schedule())
-    assert [sentence_of(one) for one in found.values()] == sentences
-    assert not limits
+def test_wrong_code_is_told_apart(part: str, method: str, answer: object, sentences: list[str]) -> None:
+    scheduler = scheduler_of_two()
+    object.__setattr__(scheduler, part, Replaced(getattr(scheduler, part), method, answer))
+    found, limits = StepReasons(scheduler, CONFIG).of_step(scheduler.schedule())
+    assert ([sentence_of(one) for one in found.values()], limits) == (sentences, {})
 
 
-def test_phases_receive_the_parts_themselves_unless_somebody_records() -> None:
-    config = EngineConfig(max_model_len=16, num_gpu_blocks=6).resolved(16, 6)
-    scheduler, received = build_scheduler(config, parse_lineup("solution:1-5")), list[Any]()
+class Replaced:
+    """A part whose one method always gives the same answer."""
 
-    def schedule_step(*arguments: Any, **named: Any) -> SchedulerOutput:
-        received.append(named["kv"])
-        return SchedulerOutput(8)
+    def __init__(self, inner: object, method: str, answer: object) -> None:
+        self.inner, self.method, self.answer = inner, method, answer
 
-    scheduler.functions = replace(scheduler.functions, schedule_step=schedule_step)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name) if name != self.method else lambda *_, **__: self.answer
+
+
+def test_phases_receive_the_parts_themselves_unless_somebody_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler, received = scheduler_of_two(), list[Any]()
+    monkeypatch.setattr(type(scheduler.chunks), "admits", lambda *arguments: received.append(arguments[-1]))
     scheduler.schedule()
-    StepReasons(scheduler, config)
+    StepReasons(scheduler, CONFIG)
     scheduler.schedule()
     assert [kv is scheduler.kv for kv in received] == [True, False]
 

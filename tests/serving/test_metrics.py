@@ -31,7 +31,9 @@ VLLM_NAMES = {
     *("request_time_per_output_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds"),
     *("iteration_tokens_total", "request_prefill_time_seconds", "request_decode_time_seconds", "cache_config_info"),
     *("request_inference_time_seconds", "request_prompt_tokens", "request_generation_tokens", "request_params_n"),
-    *("request_params_max_tokens",),
+    *("request_params_max_tokens", "num_requests_waiting_by_reason", "prompt_tokens_cached_total"),
+    *("prompt_tokens_by_source_total", "admission_rejections_total", "request_num_preemptions"),
+    *("request_prefill_kv_computed_tokens",),
 }
 METRIC = re.compile(r"vllm:\w+")
 
@@ -49,7 +51,7 @@ def scrape(server: ServerUnderTest) -> Samples:
     samples: Samples = {}
     for family in text_string_to_metric_families(page.text):
         for sample in family.samples:
-            assert sample.labels.pop("engine") == "0"
+            assert sample.labels.pop("engine", "0") == "0"  # vLLM's front end counts rejections, not an engine
             if sample.name == "vllm:cache_config_info":  # as in vLLM: the settings, and the engine
                 assert sample.labels.keys() >= {"block_size", "num_gpu_blocks"}
                 samples["cache_config_info"] = sample.value
@@ -85,6 +87,9 @@ def test_tokens_and_times_of_finished_requests(server: ServerUnderTest, client: 
         **{"request_prompt_tokens_sum": 80, "request_prompt_tokens_bucket 20.0": 0},
         **{"request_prompt_tokens_bucket 50.0": 2, "request_generation_tokens_sum": 20},
         **{"request_params_max_tokens_sum": 20, "request_params_max_tokens_count": 2},
+        **{"prompt_tokens_cached_total": 32, "prompt_tokens_by_source_total local_compute": 48},
+        **{"prompt_tokens_by_source_total local_cache_hit": 32, "request_num_preemptions_bucket 1.0": 2},
+        **{"prompt_tokens_by_source_total external_kv_transfer": 0, "request_prefill_kv_computed_tokens_sum": 48},
         **{"request_params_n_sum": 2, "request_prefill_time_seconds_count": 2, "request_decode_time_seconds_count": 2},
     }
     assert {name: samples[name] for name in counts} == counts

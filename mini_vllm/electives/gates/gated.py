@@ -62,6 +62,10 @@ class AdmissionGates:
         return () if self.transfers is None else (*self.transfers.sending, *self.leaving)
 
     @property
+    def num_deferred(self) -> int:
+        return len(self.waiting.deferred)
+
+    @property
     def awaits_others(self) -> bool:
         # If nothing else happens, a later step takes the blocks away from a waiting request that holds some.
         transfers = self.transfers

@@ -30,7 +30,7 @@ class PassingQueue:
         self._passes_over = False
         self._passed: list[Request] = []
         self._ready: Request | None = None
-        self.deferred: set[str] | None = None  # for releases after 0.13.0: the requests that were passed over
+        self.deferred: set[str] = set()  # the waiting requests that were passed over when last looked at
 
     def start_step(self) -> None:
         """Let `peek_request` search for a ready request until `put_back`. At other times a peek changes nothing."""
@@ -46,8 +46,7 @@ class PassingQueue:
                 self._ready = request if answer is Look.READY else None
                 return request
             self._passed.append(self.inner.pop_request())
-            if self.deferred is not None:
-                self.deferred.add(request.request_id)
+            self.deferred.add(request.request_id)
         return self._passed[-1] if self._passed else self.inner.peek_request()
 
     def is_ready(self, request: Request) -> bool:
@@ -62,7 +61,7 @@ class PassingQueue:
 
     def add_request(self, request: Request) -> None:
         self.inner.add_request(request)
-        if self.deferred is not None and request.status is RequestStatus.WAITING_FOR_FSM:
+        if request.status is RequestStatus.WAITING_FOR_FSM:
             self.deferred.add(request.request_id)
 
     def prepend_request(self, request: Request) -> None:
@@ -70,9 +69,12 @@ class PassingQueue:
 
     def pop_request(self) -> Request:
         self._ready = None
-        return self.inner.pop_request()
+        request = self.inner.pop_request()
+        self.deferred.discard(request.request_id)
+        return request
 
     def remove_request(self, request: Request) -> None:
+        self.deferred.discard(request.request_id)
         if any(passed is request for passed in self._passed):
             self._passed = [passed for passed in self._passed if passed is not request]
         else:

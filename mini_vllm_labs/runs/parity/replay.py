@@ -95,7 +95,7 @@ class ScenarioReplay:
             images_have_places=rules_of(self.config.vllm).images_have_places,
             releases=releases,
         )
-        reasons = StepReasons(self.scheduler, self.config, has_policy=policy is not None) if explain else None
+        reasons = StepReasons(self.scheduler, self.config) if explain else None
         self.recorder = TraceRecorder(self.scheduler, evicted, reasons)
         self.gates_recorder = GatesRecorder(self.scheduler, self.connector)
         self.requests: dict[str, Request] = {}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from mini_vllm.core.step_record import ScheduledRecord, StepRecord
-from mini_vllm.engine.reasons import REASONS, limit_sentence, sentence_of
+from mini_vllm.engine.reasons import cause_of, limit_sentence, sentence_of
 
 ENDS = {"stop": "it ends at a stop token", "length": "it ends at its maximum length", "abort": "it was aborted"}
 
@@ -74,7 +74,7 @@ def _stages(step: StepRecord, request_id: str) -> Iterator[tuple[str, str]]:
 
 
 def waited_for(steps: Iterable[StepRecord]) -> dict[str, Counter[str]]:
-    """Count for each request the steps without a token, by the name of their reason.
+    """Count for each request the steps without a token, by the mark of their reason.
 
     A request behind one that was refused waits for the same thing, so its step counts under that request's reason.
     """
@@ -82,16 +82,12 @@ def waited_for(steps: Iterable[StepRecord]) -> dict[str, Counter[str]]:
     for step in steps:
         reasons = step.get("reasons", {})
         for name, found in reasons.items():
-            head = reasons.get(found.get("by", ""), found) if found["reason"] == "behind" else found
-            waited.setdefault(name, Counter())[head["reason"]] += 1
+            waited.setdefault(name, Counter())[cause_of(found, reasons).mark] += 1
     return waited
 
 
 def waited_sentence(waited: Counter[str]) -> str:
     """Return `it waited 14 steps (blocks 9, seats 5)`, with the marks of the reasons, the main one first."""
-    marks: Counter[str] = Counter()
-    for name, number in waited.items():
-        marks[REASONS[name].mark] += number
-    parts = ", ".join(f"{mark} {number}" for mark, number in marks.most_common())
+    parts = ", ".join(f"{mark} {number}" for mark, number in waited.most_common())
     total = sum(waited.values())
     return f"it waited {total} step{'s' * (total != 1)} ({parts})"
