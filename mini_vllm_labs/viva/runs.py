@@ -1,0 +1,105 @@
+"""Runs a learner's files, as they are and changed, each in the sandbox, and compares what the runs decide."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from mini_vllm.core.step_record import StepRecord
+from mini_vllm_labs.grading.worker import GradingWorker
+from mini_vllm_labs.runs.oracle.divergence import COMPARED
+from mini_vllm_labs.runs.sandbox import IN_BROWSER
+from mini_vllm_labs.runs.sandbox.channel import ChannelError
+from mini_vllm_labs.viva.files import Files
+from mini_vllm_labs.viva.play import MAX_BYTES, play
+
+SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Played:
+    """The steps of a run, what was seen in the files, why it ended early, and the settings that questions change."""
+
+    steps: Sequence[StepRecord]
+    seen: Mapping[str, list[list[Any]]]
+    problem: str = ""
+    settings: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[str]:
+        return [row_of(step) for step in self.steps]
+
+    def share(self, step: int, request_id: str) -> int:
+        """Return the tokens that a request gets in a step."""
+        return sum(one["n"] for one in self.steps[step]["scheduled"] if one["id"] == request_id)
+
+
+def row_of(step: StepRecord) -> str:
+    """Return what a step decides, as in `r0 1, r5 8 · preempts r3 · ends r1 · 5 free`."""
+    shares = ", ".join(f"{one['id']} {one['n']}" for one in step["scheduled"]) or "nothing"
+    parts = [f"preempts {', '.join(one[0] for one in step['preempted'])}"] if step["preempted"] else []
+    parts += [f"ends {', '.join(one[0] for one in step['finished'])}"] if step["finished"] else []
+    return " · ".join([shares, *parts, f"{step['free_after_update']} free"])
+
+
+def first_change(before: Played, after: Played) -> int | None:
+    """Return the first step whose row differs, or that one of the runs does not have; None if there is none."""
+    ours, theirs = before.rows, after.rows
+    both = zip(ours, theirs, strict=False)
+    shared = min(len(ours), len(theirs))
+    step = next((step for step, (one, other) in enumerate(both) if one != other), shared)
+    return step if step < max(len(ours), len(theirs)) else None
+
+
+def first_wrong(mine: Played, reference: Played) -> int | None:
+    """Return the first step in which the full decisions differ from the reference's, or None."""
+    pairs = enumerate(zip(mine.steps, reference.steps, strict=False))
+    for number, (step, other) in pairs:
+        if any(step[field] != other[field] for field in COMPARED):  # type: ignore[literal-required]
+            return number
+    shared = min(len(mine.steps), len(reference.steps))
+    return None if len(mine.steps) == len(reference.steps) else shared
+
+
+class RunPlayer:
+    """Plays runs of one workload in one process, which is replaced if a run ends it. A browser has no processes."""
+
+    def __init__(self, seed: int, requests: int) -> None:
+        self._job = {"seed": seed, "requests": requests}
+        self._worker: GradingWorker | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def play(
+        self, files: Files, settings: Mapping[str, Any] | None = None, *, lineup: str = "", watched: bool = False
+    ) -> Played:
+        """Return a run of these files with changed settings of the engine, or of a `lineup` without them."""
+        texts = {} if lineup else files.texts
+        job = self._job | {"lineup": lineup or files.lineup, "settings": settings or {}, "watched": watched}
+        found = self._ask(job | {"texts": texts})
+        return Played(found["steps"], found["seen"], found["problem"], found["settings"])
+
+    def _ask(self, job: dict[str, Any]) -> dict[str, Any]:
+        if IN_BROWSER:
+            return play(job)
+        if self._worker is None:
+            self._worker = GradingWorker(["-m", "mini_vllm_labs.viva"], max_bytes=MAX_BYTES)
+        self._worker.deadline = time.monotonic() + SECONDS
+        try:
+            self._worker.send(job)
+            while True:
+                try:
+                    return self._worker.receive()
+                except ChannelError as error:
+                    if error.reason != "malformed":
+                        raise
+        except ChannelError as error:
+            self.__exit__()
+            problem = f"the process of the run ended or took too long ({error})"
+            return {"steps": [], "seen": {}, "problem": problem, "settings": {}}
