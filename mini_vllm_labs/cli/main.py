@@ -52,6 +52,7 @@ TEACH = [
     ("release", "classroom.release:release", "Write the student edition."),
     ("collect", "classroom.collect:collect", "Give each learner of a bulk download a folder."),
     ("judge", "classroom.judge:judge", "Grade submissions on secret situations."),
+    ("class-report", "classroom.class_report:class_report", "Show where the learners of a class stop."),
     ("decks", "modules:decks", "Write eight slide decks, each one HTML file for a room without a network."),
     ("exam", "modules:exam", "Write an exam from the known mistakes of a phase, and its answers in another file."),
     ("site", "modules:site", "Build the website: the pages, and the lab in a browser's tab."),

@@ -3,7 +3,6 @@
 import secrets
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +12,8 @@ from rich.console import Console
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 from mini_vllm_labs.pictures.terminal.progress import reported
-from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG
-from mini_vllm_labs.pictures.terminal.typed_lines import typed_lines
+from mini_vllm_labs.pictures.terminal.step_view import STRONG
+from mini_vllm_labs.pictures.terminal.typed_lines import typed_lines, typed_number
 from mini_vllm_labs.viva.drawing import make_sheet
 from mini_vllm_labs.viva.files import Files, read_files
 from mini_vllm_labs.viva.sheet import Sheet, options_of
@@ -97,7 +96,7 @@ def ask(console: Console, sheet: Sheet, *, practice: bool) -> None:
         heading = f"\n{number} of {len(sheet.questions)}: {question.text}"
         console.print(heading, style=STRONG, markup=False, soft_wrap=True)
         console.print("\n".join(options_of(question)), markup=False, soft_wrap=True)
-        line = next_answer(console, typed, len(question.options))
+        line = typed_number(console, typed, "an answer", len(question.options), may_skip=True)
         if line is None:
             break
         sheet.given.append(int(line) if line else None)
@@ -109,16 +108,3 @@ def ask(console: Console, sheet: Sheet, *, practice: bool) -> None:
             shown = enumerate(sheet.run[first : question.step + 3], start=first)
             console.print("\n".join(f"    {step:2}  {row}" for step, row in shown), markup=False)
     console.print(f"\n{sheet.points} of {len(sheet.questions)} right, seed {sheet.seed}.", style=STRONG, markup=False)
-
-
-def next_answer(console: Console, typed: Iterator[str], num_options: int) -> str | None:
-    """Return the next number that is typed, or an empty line; None at the end. Anything else is asked again."""
-    for line in typed:
-        text = line.strip()
-        if text == "/quit":
-            return None
-        if not text or (text.isdecimal() and (not num_options or 1 <= int(text) <= num_options)):
-            return text
-        legal = f"a number from 1 to {num_options}" if num_options else "a whole number"
-        console.print(f"type {legal}, got {text!r}; /quit ends the viva", style=FAINT, markup=False)
-    return None

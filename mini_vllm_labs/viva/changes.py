@@ -3,18 +3,10 @@
 import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
-SWAPS: dict[type[ast.cmpop], tuple[str, str]] = {
-    ast.Lt: ("<", "<="),
-    ast.LtE: ("<=", "<"),
-    ast.Gt: (">", ">="),
-    ast.GtE: (">=", ">"),
-    ast.Eq: ("==", "!="),
-    ast.NotEq: ("!=", "=="),
-    ast.Is: ("is", "is not"),
-    ast.IsNot: ("is not", "is"),
-}
-OTHER_WORDS = {"min": "max", "max": "min", "and": "or", "or": "and"}
+PAIRS = (("<", "<="), (">", ">="), ("==", "!="), ("is", "is not"), ("and", "or"), ("min", "max"))
+TWINS = dict([*PAIRS, *(pair[::-1] for pair in PAIRS)])
 DELETED = (ast.Assign, ast.AugAssign, ast.Expr, ast.Break, ast.Continue)
 
 
@@ -45,26 +37,26 @@ def deletions(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]
 def swaps(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
     """Yield the file with one operator, `and`, `or`, `min` or `max` on these lines swapped for its twin."""
     rows = text.splitlines()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPS:
-            (old, new), parts = SWAPS[type(node.ops[0])], (node.left, node.comparators[0])
-        elif isinstance(node, ast.BoolOp) and len(node.values) == 2:
-            old = "and" if isinstance(node.op, ast.And) else "or"
-            new, parts = OTHER_WORDS[old], (node.values[0], node.values[1])
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
-            line, start = node.func.lineno, node.func.col_offset
-            old, new = node.func.id, OTHER_WORDS[node.func.id]
-            if line in lines and rows[line - 1].isascii():
-                yield Change(phase, line, old, new, replaced(rows, line, start, start + len(old), new))
-            continue
-        else:
-            continue
-        line, start, end = parts[0].lineno, parts[0].end_col_offset or 0, parts[1].col_offset
-        between = rows[line - 1][start:end]
-        # An operator on one line of plain characters, or else its place in the line would have to be searched.
-        if line in lines and parts[0].end_lineno == parts[1].lineno == line and between.strip(" ()") == old:
-            if rows[line - 1].isascii():
-                yield Change(phase, line, old, new, replaced(rows, line, start, end, between.replace(old, new)))
+    for line, start, end in places_of_words(ast.parse(text)):
+        # `ast` counts bytes, so a line must have plain characters.
+        if line in lines and rows[line - 1].isascii() and (old := rows[line - 1][start:end].strip(" ()")) in TWINS:
+            new = rows[line - 1][start:end].replace(old, TWINS[old])
+            yield Change(phase, line, old, TWINS[old], replaced(rows, line, start, end, new))
+
+
+def places_of_words(tree: ast.AST) -> Iterator[tuple[int, int, int]]:
+    """Yield line, start and end of each name, and of the text between two operands on one line."""
+    for node in ast.walk(tree):
+        operands: list[ast.expr] = []
+        if isinstance(node, ast.Name):
+            yield node.lineno, node.col_offset, node.end_col_offset or 0
+        elif isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.BoolOp):
+            operands = node.values
+        for left, right in pairwise(operands):
+            if left.end_lineno == right.lineno:
+                yield right.lineno, left.end_col_offset or 0, right.col_offset
 
 
 def replaced(rows: list[str], line: int, start: int, end: int, new: str) -> str:

@@ -8,7 +8,7 @@ from mini_vllm_labs.runs.workloads.small_workload import make_workload
 from mini_vllm_labs.viva import NUM_QUESTIONS
 from mini_vllm_labs.viva.files import Files
 from mini_vllm_labs.viva.questions import all_candidates, gather
-from mini_vllm_labs.viva.runs import Played, RunPlayer, first_wrong
+from mini_vllm_labs.viva.runs import Played, RunPlayer, first_change, whole_decision
 from mini_vllm_labs.viva.sheet import Sheet, VivaQuestion
 
 LEAST_KINDS = 4
@@ -45,7 +45,8 @@ def require_right(files: Files, base: Played, player: RunPlayer) -> None:
     if base.problem:
         raise ValueError(f"no viva about a run that fails: in step {len(base.steps)}, {base.problem}")
     if solutions_exist():
-        wrong = first_wrong(base, player.play(files, lineup=files.lineup.replace("starter", "solution")))
+        reference = player.play(files, lineup=files.lineup.replace("starter", "solution"))
+        wrong = first_change(base, reference, whole_decision)
         if wrong is not None:
             raise ValueError(f"no viva about a run that breaks the rules: step {wrong} is wrong (mini-vllm oracle)")
 

@@ -71,14 +71,6 @@ def values(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
             yield VivaQuestion("value", text, value, str(value), step=step)
 
 
-def calls(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
-    """What did a function of numbers return?"""
-    for step, phase, function, arguments, result in facts.base.seen["calls"]:
-        given = ", ".join(f"{name}={value}" for name, value in arguments.items())
-        text = f"In step {step}, phase {phase} calls `{function}({given})`. What does it return?"
-        yield VivaQuestion("call", text, result, str(result), step=step)
-
-
 def stops(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
     """Which line ended the plan of a step?"""
     stopping = dict.fromkeys(line for _, line, _ in facts.base.seen["stops"])
@@ -121,19 +113,17 @@ def deleted_lines(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
 
 def swapped_traces(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
     """Which steps come from the file with another operator?"""
-    others = [facts.base, *(run for _, run in [*facts.swapped, *facts.deleted]), *(run for *_, run in facts.settings)]
+    runs = [facts.base, *(run for _, run in [*facts.swapped, *facts.deleted]), *(run for *_, run in facts.settings)]
     for change, run in facts.swapped:
         step = first_change(facts.base, run)
         if step is None:
             continue
         start = max(0, step - 1)
-        right = window(run, start)
-        wrong = [one for one in dict.fromkeys(window(one, start) for one in others) if one != right and is_long(one)]
-        if not is_long(right):
+        right, *others = dict.fromkeys(window(one, start) for one in (run, *runs))
+        wrong = [one for one in others if is_long(one)]
+        if not is_long(right) or len(wrong) < NUM_OPTIONS - 1:
             continue
-        if len(wrong) < NUM_OPTIONS - 1:
-            continue
-        # The learner's own run is among them: it shows what `no change` looks like.
+        # The learner's own run comes first: it shows what no change looks like.
         own, *rest = wrong
         options = rng.sample([right, own, *rng.sample(rest, NUM_OPTIONS - 2)], NUM_OPTIONS)
         place = facts.quoted(change.phase, change.line)
@@ -182,7 +172,7 @@ def ends_of(run: Played) -> dict[str, int]:
 
 
 KINDS: Sequence[Callable[[Facts, Random], Iterator[VivaQuestion]]] = (
-    *(stops, deleted_lines, swapped_traces, tokens_under, values, first_steps, ends_under, blocks, calls),
+    *(stops, deleted_lines, swapped_traces, tokens_under, values, first_steps, ends_under, blocks),
 )
 
 

@@ -1,11 +1,13 @@
 """Runs a learner's files, as they are and changed, each in the sandbox, and compares what the runs decide."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Self
 
 from mini_vllm.core.step_record import StepRecord
+from mini_vllm_labs.fresh.process import receive
 from mini_vllm_labs.grading.worker import GradingWorker
 from mini_vllm_labs.runs.oracle.divergence import COMPARED
 from mini_vllm_labs.runs.sandbox import IN_BROWSER
@@ -42,23 +44,16 @@ def row_of(step: StepRecord) -> str:
     return " · ".join([shares, *parts, f"{step['free_after_update']} free"])
 
 
-def first_change(before: Played, after: Played) -> int | None:
-    """Return the first step whose row differs, or that one of the runs does not have; None if there is none."""
-    ours, theirs = before.rows, after.rows
-    both = zip(ours, theirs, strict=False)
-    shared = min(len(ours), len(theirs))
-    step = next((step for step, (one, other) in enumerate(both) if one != other), shared)
-    return step if step < max(len(ours), len(theirs)) else None
+def first_change(before: Played, after: Played, decision: Callable[[StepRecord], object] = row_of) -> int | None:
+    """Return the first step whose decision differs, or that one of the runs does not have; None if there is none."""
+    both = zip_longest(before.steps, after.steps)
+    differ = (one is None or other is None or decision(one) != decision(other) for one, other in both)
+    return next((step for step, is_different in enumerate(differ) if is_different), None)
 
 
-def first_wrong(mine: Played, reference: Played) -> int | None:
-    """Return the first step in which the full decisions differ from the reference's, or None."""
-    pairs = enumerate(zip(mine.steps, reference.steps, strict=False))
-    for number, (step, other) in pairs:
-        if any(step[field] != other[field] for field in COMPARED):  # type: ignore[literal-required]
-            return number
-    shared = min(len(mine.steps), len(reference.steps))
-    return None if len(mine.steps) == len(reference.steps) else shared
+def whole_decision(step: StepRecord) -> list[object]:
+    """Return all that a step decides, as the oracle compares it."""
+    return [step[field] for field in COMPARED]  # type: ignore[literal-required]
 
 
 class RunPlayer:
@@ -93,12 +88,7 @@ class RunPlayer:
         self._worker.deadline = time.monotonic() + SECONDS
         try:
             self._worker.send(job)
-            while True:
-                try:
-                    return self._worker.receive()
-                except ChannelError as error:
-                    if error.reason != "malformed":
-                        raise
+            return receive(self._worker)
         except ChannelError as error:
             self.__exit__()
             problem = f"the process of the run ended or took too long ({error})"

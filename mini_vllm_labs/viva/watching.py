@@ -1,4 +1,4 @@
-"""Watches a run of starters line by line, for questions about lines, values and calls."""
+"""Watches a run of starters line by line, for questions about lines and values."""
 
 import ast
 import linecache
@@ -18,14 +18,13 @@ class LineWatch:
     """Notes what the starters' lines did while its `with` block runs. Set `step` before each step.
 
     `seen` has lists for JSON: `lines` [step, phase, line], the first time in each step; `values` [step, phase, line,
-    name, value, request id], of the whole numbers that such a line reads; `calls` [step, phase, function, arguments,
-    result], of calls with only whole numbers; `stops` [step, line, lines], the last line of phase 1
-    before a plan is returned, and all its lines that ran.
+    name, value, request id], of the whole numbers that such a line reads; `stops` [step, line, lines], the last line
+    of phase 1 before a plan is returned, and all its lines that ran.
     """
 
     def __init__(self) -> None:
         self.step = 0
-        self.seen: dict[str, list[Any]] = {"lines": [], "values": [], "calls": [], "stops": []}
+        self.seen: dict[str, list[Any]] = {"lines": [], "values": [], "stops": []}
         self._known: set[tuple[int, int, int]] = set()
         self._plan: dict[int, None] = {}
         self._read: dict[str, Reads] = {}
@@ -46,28 +45,18 @@ class LineWatch:
         phase = phase_of(frame)
         if code.co_name == PLAN:
             self._plan.clear()
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        given = {name: frame.f_locals[name] for name in names}
-        numbers = {name: one for name, one in given.items() if type(one) is int}
-        # A method's other arguments and its object hold numbers that the question could not show.
-        is_plain = len(numbers) == len(given) > 1
 
         def on_event(frame: FrameType, kind: str, value: object) -> Any:
             if kind == "line":
                 self._on_line(frame, phase)
-            elif kind == "return":
-                if is_plain and type(value) is int:
-                    self.seen["calls"].append([self.step, phase, code.co_qualname, numbers, value])
-                if code.co_name == PLAN and self._plan:
-                    lines = list(self._plan)
-                    self.seen["stops"].append([self.step, lines[-1], lines])
+            elif kind == "return" and code.co_name == PLAN and self._plan:
+                self.seen["stops"].append([self.step, next(reversed(self._plan)), list(self._plan)])
             return on_event
 
         return on_event
 
     def _on_line(self, frame: FrameType, phase: int) -> None:
-        line = frame.f_lineno
-        file = frame.f_code.co_filename
+        line, file = frame.f_lineno, frame.f_code.co_filename
         if file not in self._read:
             self._read[file] = reads_of("".join(linecache.getlines(file)))
         paths, is_return = self._read[file].get(line, ((), False))

@@ -1,5 +1,9 @@
-"""Draws vivas of fair alternatives, and counts how often the best guess of each kind would be right."""
+"""Draws vivas of fair alternatives, and counts how often the best guess of each kind would be right.
 
+`python -m tests.viva.trial [LINEUPS]` prints this.
+"""
+
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -44,3 +48,20 @@ def best_guesses(found: Sequence[Sheet]) -> dict[str, tuple[int, int, float]]:
 def num_guessable(found: Sequence[Sheet]) -> int:
     """Return the number of questions whose kind has an answer that is right in more than `MOST` of them."""
     return sum(total for total, _, share in best_guesses(found).values() if share > MOST)
+
+
+def main(count: int) -> int:
+    found = []
+    for name, sheet in sheets(count):
+        found.append(sheet)
+        print(f"{len(found):3} {len(sheet.questions)} questions  {name}", flush=True)
+    print(f"\n{'kind':12}{'questions':>10}{'answers':>9}{'most frequent':>15}")
+    for kind, (total, different, share) in best_guesses(found).items():
+        print(f"{kind:12}{total:10}{different:9}{share:15.0%}")
+    total, guessable = sum(len(sheet.questions) for sheet in found), num_guessable(found)
+    print(f"\n{guessable} of {total} questions have an answer that guesses hit in more than 40%.")
+    return int(guessable > total / 20)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else 20))
