@@ -103,8 +103,5 @@ def ask(console: Console, sheet: Sheet, *, practice: bool) -> None:
         sheet.seconds.append(round(time.monotonic() - since, 1))
         if practice:
             verdict = "Right" if sheet.given[-1] == question.right else f"No: {question.right}"
-            console.print(f"{verdict}. Your run around step {question.step}:", markup=False)
-            first = max(0, question.step - 2)
-            shown = enumerate(sheet.run[first : question.step + 3], start=first)
-            console.print("\n".join(f"    {step:2}  {row}" for step, row in shown), markup=False)
+            console.print("\n    ".join([f"{verdict}. The run with the answer:", *question.shown]), markup=False)
     console.print(f"\n{sheet.points} of {len(sheet.questions)} right, seed {sheet.seed}.", style=STRONG, markup=False)

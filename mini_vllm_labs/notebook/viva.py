@@ -25,10 +25,8 @@ def viva_deck(guess: Predictions, seed: int = 0) -> "Deck | Notice":
 
 
 def card_of(sheet: Sheet, number: int, question: VivaQuestion) -> Card:
-    """Build a question's card; its answer shows the run around the step that it is about."""
+    """Build a question's card; its answer shows the run that has it."""
     numbers = tuple(str(place) for place in range(1, len(question.options) + 1))
-    first = max(0, question.step - 2)
-    rows = enumerate(sheet.run[first : question.step + 3], start=first)
     # Answers are saved by the question's text, and a different seed has different answers.
     asked = Question(
         f"Your answer (seed {sheet.seed}, question {number})?",
@@ -43,5 +41,5 @@ def card_of(sheet: Sheet, number: int, question: VivaQuestion) -> Card:
         asked,
         str(question.right) if numbers else question.right,
         f"The answer {question.right} was computed by running your files.",
-        "\n".join(f"{step}: {row}" for step, row in rows),
+        "\n".join(question.shown),
     )

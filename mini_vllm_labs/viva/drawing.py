@@ -28,16 +28,22 @@ def make_sheet(files: Files, seed: int, requests: int = 8) -> Sheet:
             f"a run of {len(base.steps)} steps is too short: it has {len(found)} questions of {num_kinds} kinds; "
             f"take more than {requests} requests, or another seed"
         )
-    return Sheet(seed, requests, arrivals_of(seed, requests), files.digests, base.rows, found)
+    return Sheet(seed, requests, setup_of(base, seed, requests), files.digests, base.rows, found)
 
 
-def arrivals_of(seed: int, requests: int) -> list[str]:
-    """Return a line for each request of the run."""
-    return [
-        f"{one.request_id} arrives in step {one.arrival_time:g}, prompt {len(one.prompt_token_ids)}, "
-        f"at most {one.max_tokens} new tokens"
-        for one in make_workload(seed, requests)
-    ]
+def setup_of(base: Played, seed: int, requests: int) -> list[str]:
+    """Return a line with the settings of the run, and one for each request."""
+    settings = ", ".join(f"{name}={value}" for name, value in base.settings.items())
+    lines, firsts = [settings], dict[tuple[int, ...], str]()
+    for one in make_workload(seed, requests):
+        start = tuple(one.prompt_token_ids[: base.settings["block_size"]])
+        same = f" that begins like {firsts[start]}'s" if start in firsts else ""
+        firsts.setdefault(start, one.request_id)
+        lines.append(
+            f"{one.request_id} arrives in step {one.arrival_time:g} with a prompt of {len(one.prompt_token_ids)} "
+            f"tokens{same}, for {one.max_tokens} new ones"
+        )
+    return lines
 
 
 def require_right(files: Files, base: Played, player: RunPlayer) -> None:

@@ -22,7 +22,7 @@ from mini_vllm_labs.runs.workloads.small_workload import SMALL_POOL, Run, make_w
 from mini_vllm_labs.viva.watching import LineWatch
 
 MAX_STEPS = 200
-CHANGED = ("max_num_seqs", "max_num_batched_tokens", "num_gpu_blocks")
+SHOWN = ("max_num_seqs", "max_num_batched_tokens", "num_gpu_blocks", "block_size", "long_prefill_token_threshold")
 MAX_BYTES = 2**26
 CALL_SECONDS = 0.5
 MEMORY_BYTES = 2 * 2**30
@@ -39,7 +39,7 @@ def play(job: Mapping[str, Any]) -> Message:
         lineup = parse_lineup(job["lineup"])
         config, _ = make_possible(SMALL_POOL, lineup)
         config = replace(config, **job["settings"])
-        settings = {name: getattr(config, name) for name in CHANGED}
+        settings = {name: getattr(config, name) for name in SHOWN}
         run = Run(make_workload(job["seed"], job["requests"]), config, lineup)
         steps = run.engine.recorder.steps
         with watch if job["watched"] else limited_calls(CALL_SECONDS):
@@ -63,7 +63,7 @@ def plain_number(value: object) -> int | str:
 def install(texts: Mapping[int, str]) -> None:
     """Make the starters' modules from these texts; their lines are then those of the course's own files.
 
-    A file can import the starters of earlier phases. Any other import of a starter fails.
+    A file can import the starters of earlier phases, but not of later ones.
     """
     modules = dict[int, ModuleType]()
     for phase, text in texts.items():

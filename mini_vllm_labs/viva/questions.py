@@ -68,7 +68,7 @@ def values(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         if len(different[phase, line, name]) > 2 and not name.endswith("_id") and 0 <= value < 1000:
             whose = f" for {request}" if request else ""
             text = f"In step {step}, {facts.quoted(phase, line)} runs for the first time{whose}. What is `{name}` then?"
-            yield VivaQuestion("value", text, value, str(value), step=step)
+            yield VivaQuestion("value", text, value, str(value), facts.base.around(step))
 
 
 def stops(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
@@ -80,7 +80,7 @@ def stops(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         options = rng.sample([line, *wrong], 1 + len(wrong))
         text = f"In step {step} `schedule_step` ends. Which line of phase 1 runs last, except for `return`?"
         shown = tuple(f"line {one}: {facts.files.line(1, one)}" for one in options)
-        yield VivaQuestion("stop", text, options.index(line) + 1, f"line {line}", shown, step)
+        yield VivaQuestion("stop", text, options.index(line) + 1, f"line {line}", facts.base.around(step), shown)
 
 
 def first_steps(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
@@ -89,7 +89,7 @@ def first_steps(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         for line, step in lines.items():
             if step > 1:
                 text = f"Which is the first step in which {facts.quoted(phase, line)} runs?"
-                yield VivaQuestion("first run", text, step, f"step {step}", step=step)
+                yield VivaQuestion("first run", text, step, f"step {step}", facts.base.around(step))
 
 
 def blocks(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
@@ -98,7 +98,7 @@ def blocks(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         for share in step["scheduled"]:
             text = f"How many blocks does {share['id']} hold once step {step['step']} is planned?"
             held = len(share["blocks"])
-            yield VivaQuestion("blocks", text, held, str(held), step=step["step"])
+            yield VivaQuestion("blocks", text, held, str(held), facts.base.around(step["step"]))
 
 
 def deleted_lines(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
@@ -108,7 +108,7 @@ def deleted_lines(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         if step:  # most lines are needed at once: step 0 would be a good guess
             place = facts.quoted(change.phase, change.line)
             text = f"Write `pass` for {place}. Which is the first step that changes or fails?"
-            yield VivaQuestion("deletion", text, step, f"step {step}", step=step)
+            yield VivaQuestion("deletion", text, step, f"step {step}", run.around(step))
 
 
 def swapped_traces(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
@@ -128,13 +128,11 @@ def swapped_traces(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         options = rng.sample([right, own, *rng.sample(rest, NUM_OPTIONS - 2)], NUM_OPTIONS)
         place = facts.quoted(change.phase, change.line)
         text = f"Write `{change.new}` for `{change.old}` in {place}. Which of these steps are then the run's?"
-        yield VivaQuestion("operator", text, options.index(right) + 1, right, tuple(options), step)
+        yield VivaQuestion("operator", text, options.index(right) + 1, right, run.around(step), tuple(options))
 
 
 def window(run: Played, start: int) -> str:
-    """Return some steps of a run, and that it fails after them if it does."""
-    rows = [f"{start + place}: {row}" for place, row in enumerate(run.rows[start : start + WINDOW])]
-    return "\n".join([*rows, *(["it fails"] if run.problem and len(rows) < WINDOW else [])])
+    return "\n".join(run.lines(start, start + WINDOW))
 
 
 def is_long(text: str) -> bool:
@@ -150,7 +148,7 @@ def tokens_under(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
                 if number != facts.base.share(step, share["id"]):
                     asked = f"How many tokens does `schedule_step` give {share['id']} in step {step}?"
                     text = f"{again(name, before, value)} {asked}"
-                    yield VivaQuestion("setting", text, number, str(number), step=step)
+                    yield VivaQuestion("setting", text, number, str(number), run.around(step))
 
 
 def ends_under(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
@@ -160,7 +158,7 @@ def ends_under(facts: Facts, rng: Random) -> Iterator[VivaQuestion]:
         for request, step in ends_of(run).items():
             if step != ends.get(request):
                 text = f"{again(name, before, value)} In which step does {request} end?"
-                yield VivaQuestion("end", text, step, f"step {step}", step=step)
+                yield VivaQuestion("end", text, step, f"step {step}", run.around(step))
 
 
 def again(name: str, before: int, value: int) -> str:

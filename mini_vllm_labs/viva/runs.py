@@ -20,7 +20,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Played:
-    """The steps of a run, what was seen in the files, why it ended early, and the settings that questions change."""
+    """The steps of a run, what was seen in the files, why it ended early, and its settings."""
 
     steps: Sequence[StepRecord]
     seen: Mapping[str, list[list[Any]]]
@@ -30,6 +30,15 @@ class Played:
     @property
     def rows(self) -> list[str]:
         return [row_of(step) for step in self.steps]
+
+    def lines(self, start: int, stop: int) -> list[str]:
+        """Return the rows of some steps with their numbers, and that the run fails if it does so before `stop`."""
+        start = max(0, start)
+        rows = [f"{number}: {row}" for number, row in enumerate(self.rows[start:stop], start=start)]
+        return [*rows, "it fails"] if self.problem and stop > len(self.steps) else rows
+
+    def around(self, step: int) -> tuple[str, ...]:
+        return tuple(self.lines(step - 2, step + 3))
 
     def share(self, step: int, request_id: str) -> int:
         """Return the tokens that a request gets in a step."""

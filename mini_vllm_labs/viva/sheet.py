@@ -11,16 +11,16 @@ VERSION = 1
 class VivaQuestion:
     """A question with its right answer: a whole number or, with `options`, the place of one of them from 1.
 
-    `sameness` is what a guesser would have to know: equal for candidates with the same right answer. `step` is the
-    step to show afterwards.
+    `sameness` is what a guesser would have to know: equal for candidates with the same right answer. `shown` are
+    the steps of the run that has the answer.
     """
 
     kind: str
     text: str
     right: int
     sameness: str
+    shown: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    step: int = 0
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Sheet:
 
     seed: int
     requests: int
-    arrivals: list[str]
+    setup: list[str]
     digests: dict[str, str]
     run: list[str]
     questions: list[VivaQuestion]
@@ -51,7 +51,10 @@ class Sheet:
             if values.pop("version") != VERSION:
                 raise ValueError("it was written by a different version")
             values.pop("points")
-            asked = [VivaQuestion(**one | {"options": tuple(one["options"])}) for one in values.pop("questions")]
+            asked = [
+                VivaQuestion(**one | {name: tuple(one[name]) for name in ("options", "shown")})
+                for one in values.pop("questions")
+            ]
             return cls(questions=asked, **values)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a sheet of `mini-vllm viva`: {error}") from None
@@ -68,12 +71,11 @@ class Sheet:
         return "\n".join([*head, *rows, f"{self.points} of {len(self.questions)} right.", ""])
 
     def preface(self) -> list[str]:
-        """Return the requests, and the run that most of the questions are about."""
+        """Return settings and requests, and the run that most of the questions are about."""
         steps = [f"    {step:2}  {row}" for step, row in enumerate(self.run)]
         return [
-            "Requests:",
-            "",
-            *(f"- {one}" for one in self.arrivals),
+            *(f"- {one}" for one in self.setup),
+            "- If your files are changed, the engine does not check its invariants.",
             "",
             "Your run (tokens by request):",
             "",

@@ -47,7 +47,7 @@ def test_fair_alternatives_have_different_valid_sheets(drawn: list[tuple[str, Sh
     assert len(best_guesses([sheet for _, sheet in drawn])) >= len(KINDS) - 1
 
 
-def test_the_same_files_and_seed_give_the_same_sheet(drawn: list[tuple[str, Sheet]]) -> None:
+def test_the_same_files_and_seed_give_the_same_sheet() -> None:
     found = make_sheet(REFERENCE, 5)
     assert found.as_json() == make_sheet(REFERENCE, 5).as_json()
     assert Sheet.from_json(found.as_json()).is_about_the_same(found)

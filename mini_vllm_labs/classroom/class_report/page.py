@@ -32,17 +32,19 @@ def pictures(learners: Sequence[Learner]) -> list[Picture]:
     tasks = by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
     minutes = {task: median(one.minutes for one in found) for task, found in tasks.items()}
-    rules = Counter(rule for learner in learners for task in learner.tasks.values() for rule in task.rules)
+    # A rule is the case of a test, in brackets.
+    broken = [(task, rule) for task, found in tasks.items() for one in found for rule in one.rules]
+    rules = Counter(f"{task}: {rule.partition('[')[2].rstrip(']') or rule}" for task, rule in broken)
     missed = Counter(question for learner in learners for question in learner.missed)
     counted = {
-        "Tries of half the learners": most(tries),
-        "Minutes of half the learners": most(minutes),
-        "Learners who stopped there": most(stops(learners)),
-        "Rules broken first, by learners": most(rules),
-        "Predictions missed, by learners": most(missed),
+        "Median tries, by task": most(tries),
+        "Median minutes, by task": most(minutes),
+        "Learners who stopped, by task": most(stops(learners)),
+        "Learners who broke a rule first": most(rules),
+        "Learners who missed a prediction": most(missed),
     }
     return [
-        bars(title, values, {name: f"{value:.3g}" for name, value in values.items()})
+        bars(title, values, {name: f"{value:.3g}" for name, value in values.items()}, others=[0])
         for title, values in counted.items()
         if values
     ]
