@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from mini_vllm.assembly.lineup import CHECKOUT
 from mini_vllm.installation import install_command
 from mini_vllm_labs.grading.grader import Grader, OnProgress
+from mini_vllm_labs.grading.history import note_grades
 from mini_vllm_labs.grading.plan import PlannedPhase, load_whole_plan
 from mini_vllm_labs.grading.reports import as_json, as_junit, as_markdown
 from mini_vllm_labs.grading.view import show_grade
@@ -52,6 +53,7 @@ def grade(
     console = make_console()
     with progress(make_console(stderr=True), [phase for phase in plan if phase.number in numbers]) as say:
         found = Grader(say).grade(numbers)
+    note_grades(found.phases)
     if junit is not None:
         junit.write_text(as_junit(found), encoding="utf-8")
     if markdown is not None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.grading.history import note
 from mini_vllm_labs.pictures.terminal.console import friendly, make_console
 from mini_vllm_labs.runs.starter_status import LABS, starter_path
 
@@ -50,6 +51,8 @@ def show_hint(console: Console, task: str, *, again: bool = False) -> None:
         console.print(heading, style="bold", markup=False)
         console.print(Markdown(text))
         console.print()
+    if shown.stop > num_seen:
+        note(("hint", {"task": task, "step": shown.stop}))
     SEEN.write_text(json.dumps(known | {task: shown.stop}), encoding="utf-8")
     left = len(steps) - shown.stop
     console.print(f"{left} more: mini-vllm hint {task}" if left else "That was the last one.", style="dim")

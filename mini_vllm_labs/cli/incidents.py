@@ -1,6 +1,5 @@
 """`mini-vllm incidents`: it is 03:10, a figure is bad, and one of four knobs is right."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
@@ -13,8 +12,8 @@ from mini_vllm_labs.pictures.terminal.console import friendly, make_console, who
 from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
 from mini_vllm_labs.pictures.terminal.options import LineupText
 from mini_vllm_labs.pictures.terminal.progress import reported
-from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG
-from mini_vllm_labs.pictures.terminal.typed_lines import typed_lines
+from mini_vllm_labs.pictures.terminal.step_view import STRONG
+from mini_vllm_labs.pictures.terminal.typed_lines import typed_lines, typed_number
 from mini_vllm_labs.simulation.incidents import POINTS, Runs, incidents
 
 
@@ -42,9 +41,10 @@ def play(
         if answers:
             show_runs(console, runs)
             continue
-        knob = chosen(console, typed, len(incident.knobs))
-        if knob is None:
+        answer = typed_number(console, typed, "a knob", len(incident.knobs))
+        if answer is None:
             break
+        knob = int(answer) - 1
         points.append(runs.points(knob))
         show_runs(console, runs)
         console.print(f"{incident.knobs[knob]}: {points[-1]} of {POINTS} points", style=STRONG, markup=False)
@@ -71,17 +71,3 @@ def show_runs(console: Console, runs: Runs) -> None:
     names = ["as it was", *(f"knob {number}" for number in range(1, len(runs.after) + 1))]
     console.print(sweep_table("after each knob, in ms", names, [runs.before, *runs.after]))
     console.print(f"Knob {runs.best + 1}, {runs.incident.knobs[runs.best]}. {runs.lesson()}", markup=False)
-
-
-def chosen(console: Console, typed: Iterator[str], count: int) -> int | None:
-    """Return the knob that is typed, from 0; None at the end of the lines. What is no knob is asked again."""
-    for line in typed:
-        text = line.strip()
-        if text == "/quit":
-            return None
-        if text.isdecimal() and 1 <= int(text) <= count:
-            return int(text) - 1
-        console.print(
-            f"a knob is a number from 1 to {count}, got {text!r}; /quit ends the game", style=FAINT, markup=False
-        )
-    return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from mini_vllm_labs.grading.results import EngineCheck, TestResult
-from mini_vllm_labs.runs.sandbox.channel import Channel, ChannelError
+from mini_vllm_labs.runs.sandbox.channel import MAX_BYTES, Channel, ChannelError
 from mini_vllm_labs.runs.sandbox.limits import Limits
 from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
 
@@ -116,8 +116,8 @@ def shorten(text: str) -> str:
 class GradingWorker(WorkerProcess):
     """Runs `python ARGUMENTS` in the checkout. It imports what it needs, then waits for an order, a JSON object."""
 
-    def __init__(self, arguments: list[str]) -> None:
-        super().__init__([sys.executable, *arguments], env=environment())
+    def __init__(self, arguments: list[str], max_bytes: int = MAX_BYTES) -> None:
+        super().__init__([sys.executable, *arguments], env=environment(), max_bytes=max_bytes)
         self._trace = self.folder / "trace.txt"
 
     def give(self, order: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.grading.history import note
 from mini_vllm_labs.notebook.notice import Notice, Words
 from mini_vllm_labs.pictures.prediction import Answer, Card, Question, checked_answer, is_right
 from mini_vllm_labs.pictures.prediction.question import in_words
@@ -121,6 +122,10 @@ class Recall:
                 memory = memory.started(one.notebook).noted(one)
             if memory != before:
                 self.write(memory)
+                known = [(kept.key, kept.said) for kept in before.missed]
+                new = [one for one in wrong if (one.key, one.said) not in known]
+                for one in new:
+                    note(("missed", {"question": f"{one.notebook}, {one.title}"}))
 
     def start(self, notebook: str) -> "Deck | Notice | Words":
         """Return the questions due at a notebook's start as a deck; answering shows when each returns."""

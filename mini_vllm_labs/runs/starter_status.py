@@ -46,6 +46,11 @@ def unwritten_tasks(phase: int, checkout: Path = CHECKOUT) -> list[str]:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         problem = error.msg if isinstance(error, SyntaxError) else error
         return [f"Phase {phase}: {where}{line} cannot be read ({problem})"]
+    return unwritten_in(tree)
+
+
+def unwritten_in(tree: ast.AST) -> list[str]:
+    """Return the unwritten tasks of a parsed starter, in the order of the tasks."""
     return sorted((message for function in functions(tree) for message in _reached(function.body)), key=_place)
 
 

@@ -10,16 +10,18 @@ gradescope-autograders.readthedocs.io/en/latest/specs.
 import json
 import sys
 import zipfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.classroom.export.vivas import Vivas, points_for
 from mini_vllm_labs.classroom.judge.class_run import GraderError, GradingProcess, RecordedResult
 from mini_vllm_labs.classroom.judge.jail import JailError, find_jail
 from mini_vllm_labs.classroom.judge.probe import require_jail
 from mini_vllm_labs.classroom.judge.report import write_whole
-from mini_vllm_labs.classroom.judge.results import GroupResult, PhaseResult
+from mini_vllm_labs.classroom.judge.results import MAX_VIVA, GroupResult, PhaseResult
 from mini_vllm_labs.classroom.judge.settings import JudgeSettings
 from mini_vllm_labs.classroom.judge.submission import HandedIn
 from mini_vllm_labs.classroom.packages import top_level
@@ -36,9 +38,11 @@ SETUP = Path(__file__).with_name("setup.sh").read_text(encoding="utf-8")
 RUN = Path(__file__).with_name("run_autograder.sh").read_text(encoding="utf-8")
 
 
-def compose(settings: JudgeSettings, visibility: Visibility, checkout: Path = CHECKOUT) -> dict[str, bytes]:
+def compose(
+    settings: JudgeSettings, visibility: Visibility, vivas: Vivas | None = None, checkout: Path = CHECKOUT
+) -> dict[str, bytes]:
     """Return the files of the autograder, path to content. They include the seed and the solutions."""
-    kept = {"settings": asdict(settings), "visibility": visibility}
+    kept = {"settings": asdict(settings), "visibility": visibility, "vivas": vivas.by_digests() if vivas else []}
     scripts = {"setup.sh": SETUP, "run_autograder": RUN, SETTINGS_FILE: json.dumps(kept, indent=1) + "\n"}
     taken = (*TAKEN, *(f"{name}/" for name in top_level(checkout) if name != "tests"))
     course = {path: (checkout / path).read_bytes() for path in files_of(checkout) if path.startswith(taken)}
@@ -55,13 +59,21 @@ def write_zip(files: dict[str, bytes], target: Path) -> None:
             archive.writestr(entry, content)
 
 
-def as_gradescope(result: RecordedResult, visibility: Visibility = "visible") -> dict[str, Any]:
-    """Return the results for Gradescope: a test per group, and the judge's feedback as a last test without points."""
+def as_gradescope(
+    result: RecordedResult, visibility: Visibility = "visible", vivas: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return the results for Gradescope: a test per group, and the judge's feedback as a last test without points.
+
+    The viva about exactly these files, if there is one, is a test too.
+    """
     summary = result["summary"]
     tests = [test for phase in summary["phases"] for test in tests_of(phase)]
+    viva = points_for(result["digests"], vivas)
+    if viva is not None:
+        tests.append(one_test("viva", "Viva", viva, MAX_VIVA, f"{viva} of {MAX_VIVA} questions right"))
     text = {"name": "What went wrong", "output": printable(result["feedback"], MAX_OUTPUT)}
     return {
-        "score": summary["points"],
+        "score": summary["points"] + (viva or 0),
         "execution_time": round(result["seconds"]),
         "output": printable(summary["error"] or ""),
         "output_format": "text",
@@ -119,7 +131,7 @@ def main(folder: Path, target: Path) -> None:
     except (JailError, GraderError) as error:
         print(f"{error}\nNothing was graded. docs/teaching.md, Gradescope, says what to do.", file=sys.stderr)
         sys.exit(2)
-    write_whole(target, json.dumps(as_gradescope(result, found["visibility"]), indent=1) + "\n")
+    write_whole(target, json.dumps(as_gradescope(result, found["visibility"], found["vivas"]), indent=1) + "\n")
 
 
 if __name__ == "__main__":

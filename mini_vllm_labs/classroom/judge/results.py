@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from mini_vllm_labs.classroom.worker.scenario import EngineScenario
 from mini_vllm_labs.classroom.worker.text import printable
 from mini_vllm_labs.runs.oracle.divergence import Divergence
+from mini_vllm_labs.viva import NUM_QUESTIONS
 
 if TYPE_CHECKING:
     from mini_vllm_labs.classroom.judge.groups import TestGroup
 
+MAX_VIVA = NUM_QUESTIONS
 Status = Literal["right", "wrong", "stopped", "late", "not written", "not played"]
 
 
@@ -66,12 +68,16 @@ class SubmissionResult(TypedDict):
 
 @dataclass(frozen=True)
 class ClassResults:
-    """The results of a run. `jailed` is true if submissions were isolated from the machine."""
+    """The results of a run. `jailed` is true if submissions were isolated from the machine.
+
+    `vivas` has points by name, of at most `MAX_VIVA`; it is None if the run has no vivas.
+    """
 
     seed: str
     per_group: int
     jailed: bool
     submissions: list[SubmissionResult]
+    vivas: dict[str, int] | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -79,6 +85,7 @@ class ClassResults:
             "situations_per_group": self.per_group,
             "isolated": self.jailed,
             "submissions": self.submissions,
+            **({} if self.vivas is None else {"vivas": self.vivas}),
         }
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, get_args
 import typer
 
 from mini_vllm_labs.classroom.export.gradescope import Visibility, compose, write_zip
+from mini_vllm_labs.classroom.export.vivas import Vivas
 from mini_vllm_labs.classroom.judge.report import require_writable
 from mini_vllm_labs.cli.classroom.options import JudgeOptions, Seconds
 from mini_vllm_labs.pictures.terminal.console import friendly, make_console
@@ -30,6 +31,7 @@ def gradescope(
     shown: Annotated[
         str, typer.Option(metavar="WHEN", help=f"When learners see results: {', '.join(get_args(Visibility))}.")
     ] = "visible",
+    viva: Annotated[Path | None, typer.Option(metavar="DIR", help="Add points of the vivas in *.json.")] = None,
 ) -> None:
     """Write a Gradescope autograder.
 
@@ -40,7 +42,7 @@ def gradescope(
     if visibility is None:
         raise ValueError(f"--shown {shown}: one of {', '.join(get_args(Visibility))}")
     require_writable([target])
-    files = compose(settings, visibility)
+    files = compose(settings, visibility, None if viva is None else Vivas.read(viva))
     write_zip(files, target)
     console = make_console()
     size = target.stat().st_size / 1e6

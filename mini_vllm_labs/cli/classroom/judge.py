@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from mini_vllm_labs.classroom.export.gradebooks import Gradebooks
+from mini_vllm_labs.classroom.export.vivas import Vivas
 from mini_vllm_labs.classroom.judge.class_run import ClassRun, GradingProcess, Record, RecordedResult, recorded_settings
 from mini_vllm_labs.classroom.judge.jail import find_jail
 from mini_vllm_labs.classroom.judge.probe import require_jail
@@ -89,6 +90,7 @@ class ResultFiles:
     roster: Annotated[Path | None, typer.Option(metavar="FILE", help="CSV: submission, student id.")] = None
     canvas: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Canvas; needs --roster.")] = None
     moodle: Annotated[Path | None, typer.Option(metavar="FILE", help="Write CSV for Moodle; needs --roster.")] = None
+    viva: Annotated[Path | None, typer.Option(metavar="DIR", help="Add points of the vivas in NAME.json.")] = None
     reveal: Annotated[bool, typer.Option("--reveal", help="Include the seed in the feedback.")] = False
 
     def require_writable(self, resume: Path | None) -> None:
@@ -127,6 +129,7 @@ def judge(
         raise ValueError("the judge needs Linux (WSL2 on Windows): its workers are limited by Unix means")
     settings = options.settings()
     files.require_writable(resume)
+    vivas = None if files.viva is None else Vivas.read(files.viva)
     gradebooks = Gradebooks.wanted(files.roster, files.canvas, files.moodle)
     handed_in = name_submissions(submissions)
     shown = make_console(stderr=True)
@@ -149,6 +152,10 @@ def judge(
     summaries = [results[one.name]["summary"] for one in handed_in]
     report = ClassResults(settings.seed, settings.situations, settings.jailed, summaries)
     show(make_console(), report)
+    if vivas is not None:
+        report, notes = vivas.added_to(report)
+        for note in notes:
+            shown.print(f"{note}, so it has no points", markup=False, soft_wrap=True)
     unwritten += write_tables(report, json_file=files.json_file, csv_file=files.csv_file)
     if gradebooks is not None:
         unwritten += gradebooks.write(report)

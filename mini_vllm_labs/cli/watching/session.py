@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.grading.history import note_grades
 from mini_vllm_labs.grading.plan import PLAN_FILE, PlannedPhase, load_whole_plan
 from mini_vllm_labs.grading.results import PhaseGrade
 from mini_vllm_labs.grading.starter_file import sha256
@@ -107,6 +108,7 @@ class WatchSession:
             if task.status == "passed" and not grade.error:
                 self._passed[f"{phase}.{task.plan.number}"] = version(grade.sha256)
         keep(passed=self._passed)
+        note_grades([grade])
         failed = [TaskNumber(phase, task.plan.number) for task in grade.tasks if task.status != "passed"]
         stale = [task for task in self.unfinished(phase) if self.state(task) == "stale"]
         if failed or grade.error:

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Iterator
 
+from rich.console import Console
+
 
 def typed_lines(prompt: str) -> Iterator[str]:
     """Yield the lines that the user types, or the lines of a file on standard input, until the input ends."""
@@ -17,3 +19,20 @@ def typed_lines(prompt: str) -> Iterator[str]:
             yield line
         else:
             return
+
+
+def typed_number(console: Console, typed: Iterator[str], what: str, most: int, *, may_skip: bool = False) -> str | None:
+    """Return the next line that is a whole number, or None after /quit or at the end.
+
+    The number is from 1 to `most`, unless that is 0. With `may_skip` an empty line is returned too. Anything else is
+    refused with a sentence, and asked again.
+    """
+    for line in typed:
+        text = line.strip()
+        if text == "/quit":
+            return None
+        if (may_skip and not text) or (text.isdecimal() and (not most or 1 <= int(text) <= most)):
+            return text
+        legal = f"number from 1 to {most}" if most else "whole number"
+        console.print(f"{what} is a {legal}, got {text!r}; /quit ends it", style="dim", markup=False)
+    return None

@@ -48,7 +48,7 @@ def variables_at(frame: FrameType, line: int, *, in_loop: bool = False) -> list[
     """Return `name = value` for each variable in a line and, with `in_loop`, in its innermost loop."""
     found: dict[str, str] = {}
     for path in _paths_read(frame.f_code.co_filename, line, in_loop):
-        value, known = _value(path, frame.f_locals)
+        value, known = stored_value(path, frame.f_locals)
         if known:
             found[".".join(path)] = short(value)
     return [f"{name} = {value}" for name, value in found.items()][:MAX_VARIABLES]
@@ -65,7 +65,7 @@ def _paths_read(file: str, line: int, in_loop: bool) -> Iterator[tuple[str, ...]
     for statement in [*around[-1:], *loops[-1:]]:
         for node in ast.walk(statement):
             of_this = isinstance(node, ast.Name | ast.Attribute) and (in_loop or node.lineno == line)
-            if of_this and (path := _dotted(node)):
+            if of_this and (path := dotted(node)):
                 yield path
 
 
@@ -73,15 +73,16 @@ def _spans(node: ast.stmt, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
-def _dotted(node: ast.AST) -> tuple[str, ...]:
+def dotted(node: ast.AST) -> tuple[str, ...]:
+    """Return the parts of a name or dotted name, or an empty tuple for other nodes."""
     if isinstance(node, ast.Name):
         return (node.id,)
-    if isinstance(node, ast.Attribute) and (before := _dotted(node.value)):
+    if isinstance(node, ast.Attribute) and (before := dotted(node.value)):
         return (*before, node.attr)
     return ()
 
 
-def _value(path: tuple[str, ...], variables: dict[str, Any]) -> tuple[object, bool]:
+def stored_value(path: tuple[str, ...], variables: dict[str, Any]) -> tuple[object, bool]:
     """Return the value of a dotted name and whether it is known, without running the learner's code."""
     if path[0] not in variables:
         return None, False

@@ -1,0 +1,107 @@
+"""Reads the histories in a folder of a class, and sums up what each learner did. Their content is untrusted."""
+
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mini_vllm_labs.classroom.judge.report import file_name
+from mini_vllm_labs.classroom.worker.text import one_line
+from mini_vllm_labs.grading.history import NAME
+from mini_vllm_labs.grading.plan import load_whole_plan
+
+MAX_BYTES = 2**20
+PAUSE = 20 * 60  # a longer gap between two events counts as this long: the learner did something else
+
+
+@dataclass
+class TaskHistory:
+    """A learner's tries up to the first pass, minutes spent, hints seen, and the rules that a try broke first."""
+
+    tries: int = 0
+    minutes: float = 0.0
+    hints: int = 0
+    has_passed: bool = False
+    rules: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Learner:
+    """A learner: their tasks, the questions that they missed, and the task at which they stopped, if any."""
+
+    name: str
+    tasks: dict[str, TaskHistory] = field(default_factory=dict)
+    missed: set[str] = field(default_factory=set)
+    stopped: str = ""
+
+
+def read_class(folder: Path) -> list[Learner]:
+    """Return the learners with a history. Raises `ValueError` if there is none."""
+    tasks = {f"{phase.number}.{task.number}" for phase in load_whole_plan() for task in phase.tasks}
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = [learner_of(file_name(path.stem), events) for path in entries if (events := list(events_in(path, tasks)))]
+    if not found:
+        raise ValueError(f"{folder} has no {NAME}: name the folder in which each learner has a folder or a zip")
+    return found
+
+
+def events_in(entry: Path, tasks: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a learner's folder, zip or file in order of time, without what no course wrote."""
+    events = []
+    for line in text_of(entry).splitlines():
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(event, dict) and type(event.get("at")) is int:
+            subject = event.get("task", event.get("question"))
+            events += [event] if isinstance(subject, str) and ("task" not in event or subject in tasks) else []
+    yield from sorted(events, key=lambda event: int(event["at"]))
+
+
+def text_of(entry: Path) -> str:
+    """Return the history in a folder, a zip or a file; empty if there is none that can be read."""
+    try:
+        if entry.is_dir():
+            paths = [path for path in sorted(entry.rglob(NAME)) if path.is_file() and not path.is_symlink()]
+            entry = paths[0] if paths else entry / NAME
+        if entry.suffix.lower() == ".zip":
+            with zipfile.ZipFile(entry) as archive:
+                names = [name for name in archive.namelist() if PurePosixPath(name).name == NAME]
+                content = archive.open(names[0]).read(MAX_BYTES) if names else b""
+        elif entry.suffix == ".jsonl":
+            with entry.open("rb") as file:
+                content = file.read(MAX_BYTES)
+        else:
+            return ""
+    except Exception:  # `zipfile` raises various errors for a broken file
+        return ""
+    return content.decode("utf-8", "replace")
+
+
+def learner_of(name: str, events: list[dict[str, Any]]) -> Learner:
+    """Sum up a learner's events, which are in order of time."""
+    learner, before = Learner(one_line(name)), int(events[0]["at"])
+    for event in events:
+        if event.get("what") == "missed":
+            learner.missed.add(one_line(event["question"]))
+        if "task" not in event:
+            continue
+        task = learner.tasks.setdefault(event["task"], TaskHistory())
+        if task.has_passed:
+            continue
+        learner.stopped = event["task"]
+        task.minutes += min(event["at"] - before, PAUSE) / 60
+        before = event["at"]
+        if event.get("what") == "hint":
+            task.hints += 1
+        elif event.get("what") == "graded":
+            task.tries += 1
+            task.has_passed = event.get("passed") is True
+            if isinstance(event.get("rule"), str):
+                task.rules.add(one_line(event["rule"]))
+    if learner.stopped and learner.tasks[learner.stopped].has_passed:
+        learner.stopped = ""
+    return learner

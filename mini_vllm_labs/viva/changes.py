@@ -1,0 +1,65 @@
+"""Finds small changes of a learner's file: a line that is deleted, an operator that is another."""
+
+import ast
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+PAIRS = (("<", "<="), (">", ">="), ("==", "!="), ("is", "is not"), ("and", "or"), ("min", "max"))
+TWINS = dict([*PAIRS, *(pair[::-1] for pair in PAIRS)])
+DELETED = (ast.Assign, ast.AugAssign, ast.Expr, ast.Break, ast.Continue)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A changed file: its phase, the line, the words before and after, and the whole text."""
+
+    phase: int
+    line: int
+    old: str
+    new: str
+    text: str
+
+
+def deletions(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
+    """Yield the file without one of these lines, each of which holds a whole statement."""
+    rows = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, DELETED) or node.lineno != node.end_lineno or node.lineno not in lines:
+            continue
+        if rows[node.lineno - 1].strip() != ast.get_source_segment(text, node):
+            continue  # a docstring, a statement after a semicolon, a line with a comment at its end
+        row = rows[node.lineno - 1]
+        text_without = replaced(rows, node.lineno, len(row) - len(row.lstrip()), len(row), "pass")
+        yield Change(phase, node.lineno, row.strip(), "pass", text_without)
+
+
+def swaps(phase: int, text: str, lines: Collection[int]) -> Iterator[Change]:
+    """Yield the file with one operator, `and`, `or`, `min` or `max` on these lines swapped for its twin."""
+    rows = text.splitlines()
+    for line, start, end in places_of_words(ast.parse(text)):
+        # `ast` counts bytes, so a line must have plain characters.
+        if line in lines and rows[line - 1].isascii() and (old := rows[line - 1][start:end].strip(" ()")) in TWINS:
+            new = rows[line - 1][start:end].replace(old, TWINS[old])
+            yield Change(phase, line, old, TWINS[old], replaced(rows, line, start, end, new))
+
+
+def places_of_words(tree: ast.AST) -> Iterator[tuple[int, int, int]]:
+    """Yield line, start and end of each name, and of the text between two operands on one line."""
+    for node in ast.walk(tree):
+        operands: list[ast.expr] = []
+        if isinstance(node, ast.Name):
+            yield node.lineno, node.col_offset, node.end_col_offset or 0
+        elif isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.BoolOp):
+            operands = node.values
+        for left, right in pairwise(operands):
+            if left.end_lineno == right.lineno:
+                yield right.lineno, left.end_col_offset or 0, right.col_offset
+
+
+def replaced(rows: list[str], line: int, start: int, end: int, new: str) -> str:
+    """Return the file with the characters from `start` to `end` of a line replaced."""
+    row = rows[line - 1]
+    return "\n".join([*rows[: line - 1], row[:start] + new + row[end:], *rows[line:]]) + "\n"

@@ -1,0 +1,77 @@
+"""Reads the files that a viva is about, and says in one sentence why there can be none."""
+
+import ast
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.runs.sandbox.imports import refused_import
+from mini_vllm_labs.runs.sandbox.source_text import complaint_about_content
+from mini_vllm_labs.runs.starter_status import lab_folder, unwritten_in
+
+PHASES = range(1, 6)  # the runner of phase 6 decides nothing
+OWN_FILE = re.compile(r"(?:.*[^a-zA-Z])?(?:phase|starter)_?(\d+)(?!\d).*\.py", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Files:
+    """The text of each written phase from 1 to 5 that can run together."""
+
+    texts: Mapping[int, str]
+
+    @property
+    def lineup(self) -> str:
+        return ",".join(f"starter:{phase}" for phase in self.texts)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each file, by phase, as in the judge's results."""
+        return {str(phase): hashlib.sha256(text.encode()).hexdigest() for phase, text in self.texts.items()}
+
+    def line(self, phase: int, number: int) -> str:
+        return self.texts[phase].splitlines()[number - 1].strip()
+
+    def with_text(self, phase: int, text: str) -> "Files":
+        return Files({**self.texts, phase: text})
+
+
+def read_files(folder: Path = CHECKOUT) -> Files:
+    """Read starters from a checkout, its `labs`, or a folder of files such as `phase1.py`.
+
+    Raises `ValueError` if there is none, one is unreadable, or phase 1 is not written.
+    """
+    paths = {phase: path for phase in PHASES if (path := path_of(folder, phase)) is not None}
+    if not paths:
+        raise ValueError(f"{folder} has no starter of phases 1 to 5: name a folder with labs/ or phase1.py in it")
+    texts, unwritten = dict[int, str](), dict[int, list[str]]()
+    for phase, path in paths.items():
+        content = path.read_bytes()
+        if complaint := complaint_about_content(content) or refused_import(content):
+            raise ValueError(f"{path}: {complaint}")
+        try:
+            text = content.decode("utf-8-sig")
+            unwritten[phase] = unwritten_in(ast.parse(text))
+        except (SyntaxError, ValueError, RecursionError) as error:
+            raise ValueError(f"{path} cannot be read: {error}") from None
+        if not unwritten[phase]:
+            texts[phase] = text
+    if 1 not in texts:
+        missing = unwritten[1][0] if 1 in unwritten else "Phase 1"
+        raise ValueError(f"no viva yet, because a run needs phase 1: {missing} is not written")
+    if 2 not in texts:
+        texts.pop(4, None)  # a prefix cache shares blocks
+    return Files(texts)
+
+
+def path_of(folder: Path, phase: int) -> Path | None:
+    """Return the file of a phase in a folder, or None."""
+    inside = [Path("labs", lab_folder(phase), "starter.py"), Path(lab_folder(phase), "starter.py")]
+    named = [
+        path
+        for path in sorted(folder.glob("*.py"))
+        if (found := OWN_FILE.fullmatch(path.name)) and int(found[1]) == phase
+    ]
+    return next((path for path in [*(folder / one for one in inside), *named] if path.is_file()), None)
