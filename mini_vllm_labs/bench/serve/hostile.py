@@ -59,7 +59,7 @@ def hostile_requests() -> dict[str, Sent]:
         "regex, 2,048 states": structured(regex="(a|b)*a(a|b){10}"),
         "choice of 3,500": structured(choice=words[:3_500]),
         "one of 128 tools": chat(tools=tools, tool_choice="required"),
-        "20,000 messages": (CHAT, {"messages": 20_000 * chat()[1]["messages"]}),
+        "9,000 messages": (CHAT, {"messages": 9_000 * chat()[1]["messages"]}),
         "a prompt of 3 MB": completion(prompt=story),
         "150 prompts of 1,000 tokens": completion(prompt=[[10 + n] * 1_000 for n in range(150)], max_tokens=4),
         "250 prompts of 1,500 letters": completion(prompt=[f"{n} {story[:1_500]}" for n in range(250)]),
@@ -91,7 +91,8 @@ class Neighbour:
         """Stream until cancelled."""
         while True:
             self.last = None
-            await exchange(self.endpoint, *completion(max_tokens=2_000, stream=True, ignore_eos=True), self._note)
+            sent = completion(max_tokens=2_000, stream=True, ignore_eos=True)
+            await exchange(self.endpoint, encoded(self.endpoint, sent), self._note)
 
     def _note(self, _: bytes) -> None:
         now = time.perf_counter()
@@ -115,13 +116,15 @@ class Tried:
     outcome: str
 
 
-async def exchange(
-    endpoint: Endpoint, path: str, body: dict[str, Any], on_body: Callable[[bytes], None] = lambda data: None
-) -> str:
+def encoded(endpoint: Endpoint, sent: Sent) -> bytes:
+    path, body = sent
+    return endpoint.http("POST", path, json.dumps({"model": endpoint.model, **body}).encode())
+
+
+async def exchange(endpoint: Endpoint, data: bytes, on_body: Callable[[bytes], None] = lambda data: None) -> str:
     """Send a request and read its whole answer; return `answered`, or why it was refused."""
-    content = json.dumps({"model": endpoint.model, **body}).encode()
     _, http = await asyncio.get_running_loop().create_connection(
-        lambda: HttpExchange(endpoint.http("POST", path, content), on_body), endpoint.host, endpoint.port
+        lambda: HttpExchange(data, on_body), endpoint.host, endpoint.port
     )
     try:
         await http.finished
@@ -148,6 +151,7 @@ def hostile_case(endpoint: Endpoint, report: ProgressReport) -> Iterator[Case]:
 async def tried(endpoint: Endpoint, sent: Sent | None) -> Tried:
     """Send a request, or wait a second, while a neighbour streams."""
     neighbour, lateness = Neighbour(endpoint), 0.0
+    data = None if sent is None else encoded(endpoint, sent)  # before the stream, which it would delay
 
     async def watch() -> None:  # on a busy machine the gap is not the server's alone
         nonlocal lateness
@@ -164,7 +168,7 @@ async def tried(endpoint: Endpoint, sent: Sent | None) -> Tried:
         began, outcome = time.perf_counter(), ""
         try:
             async with asyncio.timeout(PATIENCE):
-                outcome = "" if sent is None else await exchange(endpoint, *sent)
+                outcome = "" if data is None else await exchange(endpoint, data)
         except TimeoutError:
             outcome = f"hung up after {PATIENCE:g} s"
         except BrokenAnswerError as error:

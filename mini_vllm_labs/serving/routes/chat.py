@@ -111,7 +111,7 @@ class ChatMessage(Fields):
         return message | ({"tool_calls": calls} if calls else {})
 
 
-Messages = Annotated[list[ChatMessage], Field(min_length=1)]
+Messages = Annotated[list[ChatMessage], Field(min_length=1, max_length=10_000)]
 
 
 def as_chat(messages: list[ChatMessage]) -> list[Message]:
