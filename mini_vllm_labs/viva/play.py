@@ -4,7 +4,7 @@ import importlib
 import json
 import linecache
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from numbers import Rational
 from types import ModuleType
@@ -51,12 +51,14 @@ def play(job: Mapping[str, Any]) -> Message:
         problem = f"no request can go on: {error}"
     except (Exception, SystemExit, OutOfTime) as error:
         problem = f"{type(error).__name__}: {error}"
-    plain = json.loads(json.dumps(steps, default=plain_number))
-    return {"steps": plain, "problem": problem, "seen": watch.seen, "settings": settings}
+    as_json = json.loads(json.dumps(steps, default=plain))
+    return {"steps": as_json, "problem": problem, "seen": watch.seen, "settings": settings}
 
 
-def plain_number(value: object) -> int | str:
-    """Return a whole number of any type, such as numpy's or a fraction, as Python's own, and anything else as text."""
+def plain(value: object) -> int | str | list[object]:
+    """Return a whole number of any type, or a numpy array, as Python's own, and anything else as text."""
+    if isinstance(value, Iterable):
+        return list(value)
     return int(value.numerator) if isinstance(value, Rational) and value.denominator == 1 else str(value)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from mini_vllm import EngineConfig
@@ -21,6 +22,7 @@ from mini_vllm_labs.viva.changes import deletions, swaps
 from mini_vllm_labs.viva.drawing import drawn as drawn_from
 from mini_vllm_labs.viva.drawing import make_sheet
 from mini_vllm_labs.viva.files import Files, read_files
+from mini_vllm_labs.viva.play import plain
 from mini_vllm_labs.viva.questions import KINDS, Facts, gather
 from mini_vllm_labs.viva.runs import Played, RunPlayer, first_change
 from mini_vllm_labs.viva.sheet import Sheet, VivaQuestion
@@ -179,6 +181,10 @@ def test_a_run_too_short_has_too_few_questions() -> None:
     alone = Files({1: REFERENCE.texts[1]})
     with pytest.raises(ValueError, match=r"a run of \d+ steps is too short: it has 8 questions of 1 kinds"):
         make_sheet(alone, 7, requests=1)
+
+
+def test_arrays_and_numbers_of_numpy_are_those_of_python() -> None:
+    assert json.loads(json.dumps([np.arange(3), np.int64(4)], default=plain)) == [[0, 1, 2], 4]
 
 
 def test_only_written_phases_that_run_together_count(tmp_path: Path) -> None:

@@ -64,4 +64,4 @@ def main(count: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else 20))
+    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else 60))
