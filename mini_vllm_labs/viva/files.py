@@ -3,7 +3,8 @@
 import ast
 import hashlib
 import re
-from collections.abc import Mapping
+from codecs import BOM_UTF8
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +19,10 @@ OWN_FILE = re.compile(r"(?:.*[^a-zA-Z])?(?:phase|starter)_?(\d+)(?!\d).*\.py", r
 
 @dataclass(frozen=True)
 class Files:
-    """The text of each written phase from 1 to 5 that can run together."""
+    """The text of each written phase from 1 to 5 that can run together, and the phases whose file began with a BOM."""
 
     texts: Mapping[int, str]
+    with_bom: Collection[int] = ()
 
     @property
     def lineup(self) -> str:
@@ -29,13 +31,16 @@ class Files:
     @property
     def digests(self) -> dict[str, str]:
         """The SHA-256 of each file, by phase, as in the judge's results."""
-        return {str(phase): hashlib.sha256(text.encode()).hexdigest() for phase, text in self.texts.items()}
+        contents = {
+            phase: BOM_UTF8 * (phase in self.with_bom) + text.encode("utf-8") for phase, text in self.texts.items()
+        }
+        return {str(phase): hashlib.sha256(content).hexdigest() for phase, content in contents.items()}
 
     def line(self, phase: int, number: int) -> str:
         return self.texts[phase].splitlines()[number - 1].strip()
 
     def with_text(self, phase: int, text: str) -> "Files":
-        return Files({**self.texts, phase: text})
+        return Files({**self.texts, phase: text}, self.with_bom)
 
 
 def read_files(folder: Path = CHECKOUT) -> Files:
@@ -46,7 +51,7 @@ def read_files(folder: Path = CHECKOUT) -> Files:
     paths = {phase: path for phase in PHASES if (path := path_of(folder, phase)) is not None}
     if not paths:
         raise ValueError(f"{folder} has no starter of phases 1 to 5: name a folder with labs/ or phase1.py in it")
-    texts, unwritten = dict[int, str](), dict[int, list[str]]()
+    texts, unwritten, with_bom = dict[int, str](), dict[int, list[str]](), set[int]()
     for phase, path in paths.items():
         content = path.read_bytes()
         if complaint := complaint_about_content(content) or refused_import(content):
@@ -58,12 +63,13 @@ def read_files(folder: Path = CHECKOUT) -> Files:
             raise ValueError(f"{path} cannot be read: {error}") from None
         if not unwritten[phase]:
             texts[phase] = text
+            with_bom |= {phase} if content.startswith(BOM_UTF8) else set()
     if 1 not in texts:
         missing = unwritten[1][0] if 1 in unwritten else "Phase 1"
         raise ValueError(f"no viva yet, because a run needs phase 1: {missing} is not written")
     if 2 not in texts:
         texts.pop(4, None)  # a prefix cache shares blocks
-    return Files(texts)
+    return Files(texts, with_bom)
 
 
 def path_of(folder: Path, phase: int) -> Path | None:

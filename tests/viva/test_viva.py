@@ -1,5 +1,6 @@
 """Vivas of fair alternatives: valid, repeatable, the same in the judge's worker, and hard to guess."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -193,6 +194,12 @@ def test_only_written_phases_that_run_together_count(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "starter.py").write_text(solution(phase), encoding="utf-8")
     assert list(read_files(tmp_path).texts) == [1], "phase 4 needs phase 2"
+
+
+def test_a_file_has_the_digest_of_its_bytes(tmp_path: Path) -> None:
+    content = b"\xef\xbb\xbf" + solution(1).replace("\n", "\r\n").encode()  # as Windows' Notepad may save it
+    (tmp_path / "phase1.py").write_bytes(content)
+    assert read_files(tmp_path).digests == {"1": hashlib.sha256(content).hexdigest()}
 
 
 def test_a_notebook_asks_the_same_questions_as_cards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
