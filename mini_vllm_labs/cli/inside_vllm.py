@@ -110,7 +110,7 @@ def compared(team: Lineup, console: Console) -> tuple[list[Pair], Result]:
         titles.append((f"{POOLS[0]} blocks, drafts", POOLS[0], more | {"speculative_config": DRAFTS}))
     # vLLM counts the null block, which no request can hold.
     rounds = [(name, blocks + 1, settings) for _, blocks, settings in titles for name in ("stock", "yours")]
-    # Before the drafts, because a process that has made n-gram drafts decodes several times slower from then on.
+    # Before the drafts, so that nothing that they leave in vLLM's process is measured.
     rounds.insert(2 * len(pools), ("speed", 0, more))
     asked = {"model": str(MODEL), "prompts": PROMPTS, "rounds": rounds}
     with reported("Starting vLLM") as report:
