@@ -91,8 +91,8 @@ class LingeringTransport:
 class ConnectionLimit:
     """The number of connections for which the process has files, less `SPARE_FILES` for everything else.
 
-    Without a free file, uvloop closes a new connection without a word. So those over the limit are refused, and the log
-    says so at most every `SECONDS_BETWEEN_WARNINGS`.
+    Without a free file, uvloop 0.23.0 closes a new connection and logs nothing, so connections over the limit are
+    refused with a reason. The log says so at most every `SECONDS_BETWEEN_WARNINGS`.
     """
 
     def __init__(self) -> None:
