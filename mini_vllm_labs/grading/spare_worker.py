@@ -25,6 +25,11 @@ class SpareWorker:
         self._waiting: tuple[int, GradingWorker] | None = None
         self._lock = Lock()
 
+    @property
+    def waiting_pid(self) -> int | None:
+        """The process of the worker that waits, if there is one."""
+        return self._waiting and self._waiting[1].pid
+
     def take(self, phase: PlannedPhase) -> tuple[GradingWorker, bool]:
         """Return a worker for a phase, and whether it was waiting."""
         with self._lock:

@@ -21,13 +21,13 @@ from mini_vllm_labs.grading.spare_worker import SpareWorker
 
 spare = SpareWorker()
 spare.prepare(1)
-pid, spent = spare._waiting[1].pid, None
+pid, spent = spare.waiting_pid, None
 while (now := Path(f"/proc/{pid}/stat").read_text().split()[13:15]) != spent or now == ["0", "0"]:
     spent = now  # until it has imported everything and waits
     time.sleep(2)
 if sys.argv[1:]:
     Path(sys.argv[1]).write_text(sys.argv[2])
-print(spare._waiting[1].pid == pid and spare._waiting[1].is_running)
+print(spare.waiting_pid == pid and spare._waiting[1].is_running)
 grade = grade_tests(spare.phases[1], threading.Event(), spare=spare)
 print(grade.alone, grade.error)
 spare.close()

@@ -51,6 +51,7 @@ COMMANDS = [
         "scheduler:bench_scheduler",
         "Measure the CPU time of scheduling, per request.",
     ),
+    ("loop", "loop:bench_loop", "Measure the time from a save to the verdict on a task."),
     (
         "pages",
         "pages:bench_pages",
