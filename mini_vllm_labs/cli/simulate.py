@@ -1,46 +1,37 @@
 """`mini-vllm simulate`: ten thousand requests on a simulated GPU, and how their figures are printed."""
 
-import gc
 import json
-import time
-from dataclasses import asdict, astuple, dataclass, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, replace
 from typing import Annotated
 
 import typer
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from mini_vllm import EngineConfig, Lineup
+from mini_vllm_labs.cli.simulation_runs import SimulationResult, as_record, run_all
 from mini_vllm_labs.pictures.terminal.charts import facts_table
 from mini_vllm_labs.pictures.terminal.console import friendly, make_console, whose_code
 from mini_vllm_labs.pictures.terminal.engine_options import SchedulerOptions, engine_config
 from mini_vllm_labs.pictures.terminal.learner_lineup import lineup_to_run
 from mini_vllm_labs.pictures.terminal.option_groups import with_option_groups
 from mini_vllm_labs.pictures.terminal.options import AsJson, LineupText
-from mini_vllm_labs.pictures.terminal.progress import ProgressReport, reported
-from mini_vllm_labs.pictures.terminal.step_view import FAINT
+from mini_vllm_labs.pictures.terminal.step_view import FAINT, STRONG
 from mini_vllm_labs.policies.named import POLICIES
 from mini_vllm_labs.runs.palette import OKABE_ITO
 from mini_vllm_labs.simulation.calibration import NEVER, read_calibration
 from mini_vllm_labs.simulation.experiment import ENGINE, Experiment, parse_sweep
 from mini_vllm_labs.simulation.gpus import GPUS
 from mini_vllm_labs.simulation.model_shapes import MODEL_SHAPES
+from mini_vllm_labs.simulation.relief import by_mark, relieved
 from mini_vllm_labs.simulation.served import Slo
-from mini_vllm_labs.simulation.summary import PERCENTS, Summary, summarize
+from mini_vllm_labs.simulation.summary import PERCENTS, Summary
 from mini_vllm_labs.simulation.workloads import WORKLOADS
 
 BAR_LENGTH = 8
 SWEPT = ("TTFT\np50", "TTFT\np99", "ITL\np50", "ITL\np99", "output\ntok/s", "pre-\nempted", "hits")
-
-
-@dataclass(frozen=True)
-class SimulationResult:
-    """One finished simulation. `wall_seconds` is the time it took on this machine."""
-
-    experiment: Experiment
-    summary: Summary
-    wall_seconds: float
 
 
 @dataclass(frozen=True)
@@ -76,6 +67,9 @@ def simulate(
     sweep: Annotated[
         str | None, typer.Option(metavar="SETTING=A,B,C", help="Run once for each value of a setting.")
     ] = None,
+    why: Annotated[
+        bool, typer.Option("--why", help="What requests waited for, and a second run with one setting moved.")
+    ] = False,
     lineup: LineupText = None,
     as_json: AsJson = False,
     engine: SchedulerOptions,
@@ -90,6 +84,8 @@ def simulate(
     base, slo = experiment.experiment(engine_config(ENGINE, engine)), Slo(slo_ttft, slo_itl)
     setting, values = parse_sweep(sweep) if sweep is not None else ("", [""])
     experiments = [base.with_setting(setting, value) if setting else base for value in values]
+    if why and setting:
+        raise ValueError("--why explains one run: leave out --sweep")
     for each in experiments:
         each.require_legal()
     console = make_console(stderr=as_json)
@@ -97,7 +93,7 @@ def simulate(
     if not as_json:
         console.print(whose_code(team), markup=False)
         console.print(conditions(base, setting), style=FAINT, markup=False)
-    results = run_all(experiments, team, slo)
+    results = run_all(experiments, team, slo, explained=why)
     if as_json:
         records = [as_record(result, slo) for result in results]
         typer.echo(json.dumps({"sweep": setting, "values": values, "runs": records} if setting else records[0]))
@@ -108,40 +104,30 @@ def simulate(
         console.print(latency_table(results[0].summary))
         console.print(totals(results[0].summary, results[0].wall_seconds))
         console.print(legend(slo), style=FAINT)
+        if why:
+            show_waits(console, results[0], team, slo)
 
 
-def run_all(experiments: list[Experiment], lineup: Lineup, slo: Slo) -> list[SimulationResult]:
-    """Run the experiments in order, show the progress and measure how long each takes."""
-    results, num_before = [], 0
-    total = sum(experiment.num_requests for experiment in experiments)
-    with reported("Drawing the requests") as report:
-        for experiment in experiments:
-            on_progress = partial(_report_finished, report, num_before, total)
-            started = time.perf_counter()
-            gc.freeze()  # what exists now need not be searched for garbage meanwhile
-            try:
-                summary = summarize(experiment.run(lineup, on_progress), slo)
-            finally:
-                gc.unfreeze()
-            results.append(SimulationResult(experiment, summary, time.perf_counter() - started))
-            num_before += experiment.num_requests
-    return results
+def show_waits(console: Console, result: SimulationResult, lineup: Lineup, slo: Slo) -> None:
+    """Print what requests waited for, and what changes with the setting that this calls for."""
+    assert result.waited is not None
+    console.print(f"\nWhat bound this load: {waits_sentence(result.waited)}", style=STRONG)
+    if (change := relieved(result.experiment, result.waited)) is None:
+        return
+    what, experiment = change
+    (moved,) = run_all([experiment], lineup, slo, explained=True)
+    assert moved.waited is not None
+    first, then = (1e3 * one.summary.time_to_first_token.p99 for one in (result, moved))
+    goodput = f"goodput {result.summary.goodput:,.2f} to {moved.summary.goodput:,.2f} requests/s"
+    console.print(f"With {what}: {waits_sentence(moved.waited)}")
+    console.print(f"Time to first token p99 {first:,.1f} to {then:,.1f} ms, {goodput}.")
 
 
-def _report_finished(report: ProgressReport, num_before: int, total: int, num_finished: int) -> None:
-    report("Simulating requests", num_before + num_finished, total)
-
-
-def as_record(result: SimulationResult, slo: Slo) -> dict[str, object]:
-    """Return the result as a JSON object: seconds of simulated time, tokens, requests."""
-    experiment = result.experiment
-    return {
-        "experiment": {**asdict(experiment), "engine": asdict(experiment.resolved_engine())},
-        "cost_model": asdict(experiment.cost),
-        "slo": asdict(slo),
-        **asdict(result.summary),
-        "wall_seconds": result.wall_seconds,
-    }
+def waits_sentence(waited: Mapping[str, float]) -> str:
+    """Return the seconds that requests spent without a token, and the share of each reason's mark."""
+    total = sum(waited.values())
+    shares = ", ".join(f"{mark} {seconds / total:.0%}" for mark, seconds in by_mark(waited).items() if seconds)
+    return f"requests got no token for {total:,.1f} seconds in all{f' ({shares})' if shares else ''}."
 
 
 def speed(rate: float, unit: str) -> str:

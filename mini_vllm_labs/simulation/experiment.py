@@ -17,6 +17,7 @@ from mini_vllm_labs.simulation.model_shapes import find_model_shape
 from mini_vllm_labs.simulation.roofline import max_concurrency, num_kv_blocks
 from mini_vllm_labs.simulation.served import Served
 from mini_vllm_labs.simulation.simulation import simulate_under
+from mini_vllm_labs.simulation.waiting import WaitingTimes
 from mini_vllm_labs.simulation.workloads import make_requests, scaled
 
 DEFAULT_LOAD = 0.7
@@ -81,13 +82,18 @@ class Experiment:
         bearable = sustainable_rate(sample, self.resolved_engine(), self.cost)
         return replace(self, rate=float(f"{DEFAULT_LOAD * bearable:.2g}"))
 
-    def run(self, lineup: Lineup, on_progress: Callable[[int], None] = lambda num_finished: None) -> Served:
+    def run(
+        self,
+        lineup: Lineup,
+        on_progress: Callable[[int], None] = lambda num_finished: None,
+        waits: WaitingTimes | None = None,
+    ) -> Served:
         """Run the simulation. Raises `ValueError` for incompatible settings and `StalledError` like `simulate`."""
         settled = self.with_rate()
         assert settled.rate is not None
         requests = scaled(make_requests(self.workload, self.num_requests, settled.rate, self.seed), self.scale)
         marked = with_urgent(requests, self.seed)
-        return simulate_under(self.policy, marked, self.resolved_engine(), self.cost, lineup, on_progress)
+        return simulate_under(self.policy, marked, self.resolved_engine(), self.cost, lineup, on_progress, waits)
 
     def require_legal(self) -> None:
         """Raise `ValueError` for an illegal setting, an unknown name or a model that does not fit its GPU."""

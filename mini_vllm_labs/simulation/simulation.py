@@ -20,6 +20,7 @@ from mini_vllm_labs.runs.workloads.simulated_time import VirtualClock
 from mini_vllm_labs.runs.workloads.timed_request import TimedRequest, require_in_order
 from mini_vllm_labs.simulation.cost_model import CostModel, pairs
 from mini_vllm_labs.simulation.served import Served
+from mini_vllm_labs.simulation.waiting import WaitingTimes
 
 STEPS_PER_REPORT = 200
 ENGINES_OWN: dict[str, Policy] = {name: name for name in get_args(Policy)}
@@ -36,16 +37,20 @@ def simulate(
     *,
     policy: SchedulingPolicy | None = None,
     on_step: OnStep | None = None,
+    waits: WaitingTimes | None = None,
 ) -> Served:
     """Serve the requests, in order of `arrival_time`, with the lineup's phases 1 to 5.
 
     `config` must set `max_model_len` and `num_gpu_blocks`. `on_progress` is called every 200 steps with the number
-    of finished requests, `on_step` in every step before its tokens are counted. `policy` replaces the config's.
+    of finished requests, `on_step` in every step before its tokens are counted. `policy` replaces the config's, and
+    `waits` learns why requests wait.
     Raises `ValueError` for a request that can never be served, `StalledError` if no request can be scheduled any more.
     """
     clock = VirtualClock()
     scheduler = build_scheduler(config, lineup, policy=policy, clock=lambda: clock.now)
-    return Simulation(requests, scheduler, cost, on_progress, clock, on_step).run()
+    if waits is not None:
+        waits.watch(scheduler, config)
+    return Simulation(requests, scheduler, cost, on_progress, clock, on_step, waits).run()
 
 
 def simulate_under(
@@ -55,6 +60,7 @@ def simulate_under(
     cost: CostModel,
     lineup: Lineup,
     on_progress: Callable[[int], None] = lambda num_finished: None,
+    waits: WaitingTimes | None = None,
 ) -> Served:
     """Simulate under a policy of `mini_vllm_labs.policies`. Raises `ValueError` also for an unknown name.
 
@@ -62,9 +68,9 @@ def simulate_under(
     """
     named = find_policy(name)
     if name in ENGINES_OWN:
-        return simulate(requests, replace(config, policy=ENGINES_OWN[name]), cost, lineup, on_progress)
+        return simulate(requests, replace(config, policy=ENGINES_OWN[name]), cost, lineup, on_progress, waits=waits)
     policy = named.make(output_lengths(requests))
-    return simulate(requests, config, cost, lineup, on_progress, policy=policy)
+    return simulate(requests, config, cost, lineup, on_progress, policy=policy, waits=waits)
 
 
 def output_lengths(requests: Sequence[TimedRequest]) -> dict[str, int]:
@@ -83,10 +89,11 @@ class Simulation:
         on_progress: Callable[[int], None] = lambda num_finished: None,
         clock: VirtualClock | None = None,
         on_step: OnStep | None = None,
+        waits: WaitingTimes | None = None,
     ) -> None:
         self.requests, self.scheduler, self.cost, self.on_progress = requests, scheduler, cost, on_progress
         self.clock = clock or VirtualClock()
-        self.on_step = on_step
+        self.on_step, self.waits = on_step, waits
         self.served = Served(requests, [0.0] * len(requests), [0.0] * len(requests))
         self.num_finished = 0
         self._decoding: dict[str, Request] = {}
@@ -153,8 +160,10 @@ class Simulation:
 
     def _step(self) -> None:
         """Schedule, advance the clock, and append one token to each sampling request."""
-        step = self._plan()
+        step, start = self._plan(), self.clock.now
         sampling = self._run(step)
+        if self.waits is not None:
+            self.waits.note(step, self.clock.now - start)
         if self.on_step is not None:
             self.on_step(step, sampling)
         # Any token will do, because no token ends an output.

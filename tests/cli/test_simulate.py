@@ -49,6 +49,16 @@ def test_a_sweep_has_a_row_and_a_record_per_value(mini_vllm: Commands, monkeypat
     assert record["runs"][0]["experiment"]["rate"] == record["runs"][1]["experiment"]["rate"]
 
 
+def test_why_names_what_bound_the_load_and_moves_the_setting(mini_vllm: Commands) -> None:
+    arguments = ("simulate", "chat", "--requests", 80, "--max-num-seqs", 2, "--why")
+    shown = " ".join(mini_vllm(*arguments).output.split())
+    assert "What bound this load: requests got no token for" in shown
+    assert "With max_num_seqs 4 instead of 2: requests got no token for" in shown
+    assert set(json.loads(mini_vllm(*arguments, "--json").stdout)["waited"]) == {"seats"}
+    refused = mini_vllm(*arguments, "--sweep", "rate=1,2", exit_code=2).output
+    assert "--why explains one run" in refused
+
+
 def test_a_calibration_is_written_checked_and_used(mini_vllm: Commands, tmp_path: Path) -> None:
     """Whether the predictions are near enough is not tested here: that needs a quiet machine."""
     path = str(tmp_path / "calibration.json")

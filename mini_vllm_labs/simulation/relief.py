@@ -1,0 +1,35 @@
+"""What bound a simulated load, and the setting that the longest waits call for."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from mini_vllm.engine.reasons import REASONS
+from mini_vllm_labs.simulation.experiment import Experiment
+
+BLOCKS = ("blocks", "reservation", "guard", "preempted", "self_preempted", "closed")
+DOUBLED = {"seats": "max_num_seqs", "tokens": "max_num_batched_tokens"} | dict.fromkeys(BLOCKS, "num_gpu_blocks")
+
+
+def by_mark(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Add up the seconds of reasons with the same mark, the longest first."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for name, value in seconds.items():
+        found[REASONS[name].mark] += value
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def relieved(experiment: Experiment, seconds: Mapping[str, float]) -> tuple[str, Experiment] | None:
+    """Return the change of a setting that the longest waits call for, and the experiment with it.
+
+    None if nothing waited, or no setting helps.
+    """
+    by_setting: defaultdict[str, float] = defaultdict(float)
+    for name, value in seconds.items():
+        by_setting["enable_chunked_prefill" if name == "whole_prompt" else DOUBLED.get(name, "")] += value
+    setting = max(by_setting, key=by_setting.__getitem__, default="")
+    if not setting:
+        return None
+    if setting == "enable_chunked_prefill":
+        return f"{setting} on", experiment.with_setting(setting, "on")
+    value = getattr(experiment.resolved_engine(), setting)
+    return f"{setting} {2 * value} instead of {value}", experiment.with_setting(setting, str(2 * value))
