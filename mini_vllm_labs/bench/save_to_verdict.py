@@ -32,9 +32,10 @@ REST_SECONDS = 0.5  # without CPU time: the worker has imported everything
 
 
 def verdict_cases(numbers: Sequence[int], num_rounds: int, report: ProgressReport) -> Iterator[Case]:
-    """Yield a case for each phase, measured on a copy of the course: its starter, or the solution where there is one.
+    """Yield a case for each phase, measured on a copy of the course.
 
-    Raises `ValueError` for a phase that is not written, `PeerError` if a first task does not pass.
+    Its starters are the solutions where there are some, and otherwise the learner's. Raises `ValueError` for a phase
+    that is not written, `PeerError` if a first task does not pass.
     """
     with TemporaryDirectory() as folder:
         for name in COPIED:

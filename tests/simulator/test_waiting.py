@@ -1,4 +1,4 @@
-"""What bound a simulated load: the seconds by reason add up, and the setting that is moved is the one that binds."""
+"""The seconds by reason add up to those without a token, and the setting that bound most is moved."""
 
 from collections import Counter
 from dataclasses import replace
