@@ -31,7 +31,7 @@ def pictures(learners: Sequence[Learner]) -> list[Picture]:
     """Return a picture each of tries, time, stops, broken rules and missed predictions."""
     tasks = by_task(learners)
     tries = {task: median(one.tries for one in found) for task, found in tasks.items()}
-    minutes = {task: median(one.minutes for one in found) for task, found in tasks.items()}
+    minutes = {task: round(median(one.minutes for one in found), 1) for task, found in tasks.items()}
     # A rule is the case of a test, in brackets.
     broken = [(task, rule) for task, found in tasks.items() for one in found for rule in one.rules]
     rules = Counter(f"{task}: {rule.partition('[')[2].rstrip(']') or rule}" for task, rule in broken)
