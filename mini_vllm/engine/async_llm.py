@@ -235,7 +235,7 @@ class AsyncLLM:
 
     def _fail_all(self, error: EngineDeadError) -> None:
         """Fail all readers, because no more outputs will arrive."""
-        self.reason_of_death = str(error)
+        self.reason_of_death = self.reason_of_death or str(error)
         for collector in list(self._collectors.values()):
             if collector is not None:
                 with suppress(RuntimeError):

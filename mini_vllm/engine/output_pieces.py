@@ -117,8 +117,11 @@ class OutputCollector:
         self._is_there.set()
 
     def fail(self, error: Exception) -> None:
-        """Make the reader's `get` raise `error` after any unread output. Called on the reader's loop."""
-        self._error = error
+        """Make the reader's `get` raise `error` after any unread output. Called on the reader's loop.
+
+        The first error stays: a process that is killed for a reason then also reports its exit code.
+        """
+        self._error = self._error or error
         self._is_there.set()
 
     async def get(self) -> RequestOutput:
