@@ -1,4 +1,4 @@
-"""Keeps what a learner tried in `history.jsonl`, one readable line for each event. It is never sent anywhere.
+"""Keeps what a learner tried in `labs/history.jsonl`, one readable line for each event. It is never sent anywhere.
 
 A file that begins with the word `off` stays as it is. A checkout with the solutions, a teacher's, keeps none.
 """
@@ -14,7 +14,7 @@ from mini_vllm.assembly.parts import solutions_exist
 from mini_vllm_labs.grading.results import PhaseGrade
 
 NAME = "history.jsonl"
-FILE = CHECKOUT / NAME
+FILE = CHECKOUT / "labs" / NAME  # with the work that is handed in
 OFF = b"off"
 What = Literal["graded", "hint", "missed"]
 
