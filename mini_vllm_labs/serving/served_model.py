@@ -80,7 +80,10 @@ class ServedModel:
         """
         num_tokens = at_least + sum(map(len, texts)) // self.llm.tokenizer.max_characters_per_token
         if num_tokens >= MAX_TIMES * self.max_model_len:
-            message = f"the prompt has at least {num_tokens} tokens, judged by its characters"
+            message = (
+                f"the prompt has at least {num_tokens} tokens, judged by its characters, but at most "
+                f"max_model_len - 1 = {self.max_model_len - 1} leave room for an answer"
+            )
             raise ContextLengthError(message, num_tokens, max_tokens, self.max_model_len)
 
     async def encode(self, text: str) -> list[int]:
