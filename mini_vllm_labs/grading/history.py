@@ -1,4 +1,4 @@
-"""Keeps what a learner tried in `labs/history.jsonl`, one readable line for each event. It is never sent anywhere.
+"""Keeps what a learner tried in `history.jsonl`, in `labs`, one readable line for each event. It is never sent.
 
 A file that begins with the word `off` stays as it is. A checkout with the solutions, a teacher's, keeps none.
 """
