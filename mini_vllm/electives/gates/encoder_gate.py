@@ -12,6 +12,8 @@ class EncoderGate(Gate):
     are released when a step's output has arrived, and a request that is refused blocks releases its images at once.
     """
 
+    reason = "images"
+
     def __init__(
         self,
         budget: int,

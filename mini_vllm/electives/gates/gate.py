@@ -4,7 +4,12 @@ from mini_vllm.core.request import Request, RequestStatus
 
 
 class Gate:
-    """The calls that a gate receives during a step. This base class is always open."""
+    """The calls that a gate receives during a step. This base class is always open.
+
+    `reason` names in `engine/reasons.py` why the gate passes a request over or limits its share.
+    """
+
+    reason = "adapters"  # the default is that of phase 11's gate, so that learners need not name it
 
     def start_step(self) -> None:
         """Drop the state of the last step."""
@@ -44,6 +49,8 @@ class Gate:
 class GrammarGate(Gate):
     """Makes a request wait while its grammar is being compiled. (vLLM: WAITING_FOR_FSM.)"""
 
+    reason = "grammar"
+
     def is_open(self, request: Request) -> bool:
         if request.grammar is None or request.status is not RequestStatus.WAITING_FOR_FSM:
             return True
@@ -58,6 +65,8 @@ class LookaheadGate(Gate):
 
     A drafter with several layers reads `num_tokens` tokens past a chunk, and would otherwise read guesses.
     """
+
+    reason = "lookahead"
 
     def __init__(self, num_tokens: int) -> None:
         self.num_tokens = num_tokens

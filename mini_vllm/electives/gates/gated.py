@@ -8,7 +8,7 @@ from mini_vllm.core.request import Request, RequestStatus
 from mini_vllm.core.scheduler import Scheduler
 from mini_vllm.core.step import KVConnectorOutput, SchedulerOutput
 from mini_vllm.electives.gates.encoder_gate import EncoderGate
-from mini_vllm.electives.gates.gate import Gate, GrammarGate, LookaheadGate, failure_of
+from mini_vllm.electives.gates.gate import Gate, failure_of
 from mini_vllm.electives.gates.kv_transfers import KVTransfers
 from mini_vllm.electives.gates.passing_queue import Look, PassingQueue
 from mini_vllm.electives.wrappers import WrappedChunks, WrappedKVCache
@@ -150,7 +150,7 @@ class AdmissionGates:
             return Look.PASS_OVER
         for gate in self.gates:
             if not gate.is_open(request):
-                self.whys[request.request_id] = name_of(gate)
+                self.whys[request.request_id] = gate.reason
                 return Look.PASS_OVER
         answer = Look.READY if self.transfers is None else self.transfers.look(request)
         if answer is Look.PASS_OVER:
@@ -167,11 +167,6 @@ class AdmissionGates:
         num_computed_tokens = self.kv.num_computed_tokens(request, num_hit_tokens)
         num_new_tokens = self.chunks.inner.num_new_tokens(request, num_computed_tokens, self.num_tokens_left())
         return num_new_tokens > 0 and self.chunks.limited(request, num_computed_tokens, num_new_tokens) == 0
-
-
-def name_of(gate: Gate) -> str:
-    """Return the name of the reason for which a gate refuses a request."""
-    return {GrammarGate: "grammar", EncoderGate: "images", LookaheadGate: "lookahead"}.get(type(gate), "adapters")
 
 
 def encoder_of(scheduler: Scheduler) -> EncoderGate | None:
@@ -207,7 +202,7 @@ class GatedChunks(WrappedChunks):
                 num_before = num_new_tokens
                 num_new_tokens = gate.limit(request, num_computed_tokens, num_new_tokens)
                 if num_new_tokens < num_before:
-                    self.gates.whys[request.request_id] = name_of(gate)
+                    self.gates.whys[request.request_id] = gate.reason
         return num_new_tokens
 
 
