@@ -1,8 +1,15 @@
 """Points: all for the reference and for fair alternatives, fewer for mistakes and only in their own phase."""
 
 import functools
+import os
+import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -11,16 +18,18 @@ from mini_vllm_labs.classroom.judge import worker as jailed
 from mini_vllm_labs.classroom.judge.groups import TEST_GROUPS
 from mini_vllm_labs.classroom.judge.jail import Jail
 from mini_vllm_labs.classroom.judge.judge import Judge
-from mini_vllm_labs.classroom.judge.results import SubmissionGrade, is_written
+from mini_vllm_labs.classroom.judge.memory_watch import cpu_seconds
+from mini_vllm_labs.classroom.judge.results import Outcome, SubmissionGrade, is_written
 from mini_vllm_labs.classroom.judge.settings import JudgeSettings
 from mini_vllm_labs.classroom.judge.submission import Submission
-from mini_vllm_labs.classroom.judge.worker import JailedWorker
+from mini_vllm_labs.classroom.judge.worker import JailedWorker, Workers
 from mini_vllm_labs.grading.plan import PlannedPhase, load_plan, load_whole_plan
 from mini_vllm_labs.runs.starter_status import starter_path
 from tests.grading.checkout import solution
 from tests.judge.__main__ import thinned
 from tests.judge.files import fair_texts, mutant, solved
 from tests.mutants.catalog import PHASES
+from tests.serving.running import wait_until
 
 MISTAKES = [
     {1: "clamp forgets the budget", 3: "queue ignores the arrival time", 5: "ignores the threshold"},
@@ -143,6 +152,32 @@ def test_a_budget_ends_a_submission_with_the_points_it_has() -> None:
     judge = Judge(JudgeSettings("tests", minutes=0, phases=(1,)), Jail())
     grade = judge.grade(Submission("ada", {1: solution(1).encode()}))
     assert {status for group in grade.phases[0]["groups"] for status in group["situations"]} == {"not played"}
+
+
+@pytest.mark.parametrize(("used", "tries"), [(9.9, [10]), (8.0, [10]), (5.0, [10, 40]), (0.0, [10, 40])])
+def test_only_a_worker_that_lacked_a_processor_gets_more_time(used: float, tries: list[float]) -> None:
+    """The first try may take ten seconds. Code that sleeps uses no CPU time."""
+    found = list[float]()
+
+    def play_in(seconds: float) -> Outcome:
+        found.append(seconds)
+        return Outcome("late")
+
+    workers = cast(Workers, SimpleNamespace(last_cpu_seconds=used))
+    judging.with_second_chance(play_in, workers, 10, float("inf"))
+    assert found == tries
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="CPU time of other processes is read from /proc")
+def test_the_cpu_time_of_a_process_includes_its_children() -> None:
+    spin = "import time\nwhile time.process_time() < 0.5: pass\ntime.sleep(60)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}])"
+    process = subprocess.Popen([sys.executable, "-c", parent], start_new_session=True)
+    try:
+        wait_until(lambda: cpu_seconds(process.pid) > 0.45, "the child has used its CPU time")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 SLOW_TO_LOAD = "import time\ntime.sleep(99)\n"
