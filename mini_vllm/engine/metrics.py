@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mini_vllm.engine.counts import COUNTERS, DEFERRED, GAUGES, HISTOGRAMS, Counts
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.observers import DraftStatistics, StepObserver, StepResult
-from mini_vllm.engine.statistics import COUNTERS, DEFERRED, GAUGES, HISTOGRAMS, Counts
 
 DRAFT_COUNTERS = {
     "spec_decode_num_drafts": "Requests with drafts in a step.",

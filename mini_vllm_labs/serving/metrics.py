@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.counts import BucketCounts, Counts
 from mini_vllm.engine.errors import EngineDeadError, ShuttingDownError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.metrics import (
@@ -27,7 +28,7 @@ from mini_vllm.engine.metrics import (
     Vector,
     get_metrics_snapshot,
 )
-from mini_vllm.engine.statistics import BucketCounts, Counts, EngineStatistics
+from mini_vllm.engine.statistics import EngineStatistics
 from mini_vllm_labs.serving.observed import observer_of
 
 SECONDS_OF_FAILURE = 60.0

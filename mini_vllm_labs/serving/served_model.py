@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from mini_vllm.core.tokenizer import Message, Tool
 from mini_vllm.engine.admission import longest_request
 from mini_vllm.engine.async_llm import AsyncLLM
+from mini_vllm.engine.counts import HISTOGRAMS, BucketCounts
 from mini_vllm.engine.errors import ContextLengthError
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.statistics import HISTOGRAMS, BucketCounts
 from mini_vllm_labs.serving.errors import ApiError, invalid, unavailable
 from mini_vllm_labs.serving.settings import ServerSettings
 

@@ -8,6 +8,7 @@ import pytest
 
 from mini_vllm import LLM, EngineConfig, SamplingParams, parse_lineup
 from mini_vllm.config import SpeculativeConfig
+from mini_vllm.engine.counts import Counts, bounds_1_2_5
 from mini_vllm.engine.errors import QueueFullError
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.metrics import (
@@ -20,7 +21,7 @@ from mini_vllm.engine.metrics import (
     Vector,
     get_metrics_snapshot,
 )
-from mini_vllm.engine.statistics import Counts, EngineStatistics, bounds_1_2_5
+from mini_vllm.engine.statistics import EngineStatistics
 from mini_vllm.outputs import RequestMetrics, RequestOutput
 from tests.engine.workloads import drain, make_engine, small_config
 

@@ -17,7 +17,7 @@ from mini_vllm.assembly.build import build_engine
 from mini_vllm.assembly.lineup import parse_lineup
 from mini_vllm.config import EngineConfig, SpeculativeConfig
 from mini_vllm.engine.async_llm import AsyncLLM
-from mini_vllm.engine.statistics import BucketCounts
+from mini_vllm.engine.counts import BucketCounts
 from mini_vllm_labs.upkeep.incidents import __main__ as command
 from mini_vllm_labs.upkeep.incidents.__main__ import OPERATE, NoPrometheusError, panel_queries
 from mini_vllm_labs.upkeep.incidents.injected import HEALTHY, INCIDENTS
