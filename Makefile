@@ -1,5 +1,5 @@
 # make demo       set up, then watch the engine run on the model that comes with the course
-# make test       set up, then test the installation and the engine (about five minutes)
+# make test       set up, then test the installation and the engine (about three minutes)
 # with solutions
 # make test-all   the same, then everything else: widgets, notebooks, judge, benchmarks, all mutants and fair alternatives
 # make wheel      set up, then write the package that learners install into dist/: the student edition, and `start`

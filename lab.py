@@ -39,11 +39,16 @@ HOOK = ["-m", "pre_commit", "install", "--hook-type", "commit-msg"]
 PYTEST = ["-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
 PYTEST += ["-p", "nbval.plugin", "--nbval-lax"]
 # These prove the installation and the engine: graded tests on the reference, equality with vLLM's recorded decisions
-# and with transformers, the course's commands and documents, and one whole notebook. The others are for contributors:
-# editions, the figures in the texts, grading, judge, widgets, benchmarks.
-FIRST_TESTS = ["tests/course", "tests/model", "tests/engine", "tests/cli", "notebooks/00_tour.ipynb", "labs"]
-FIRST_TESTS += ["labs/phase6_gpu_runner/optional_task6_9_c.py"]
-OTHER_TESTS = ["tests", "notebooks", *(f"--ignore={path}" for path in FIRST_TESTS)]
+# and with transformers, the course's documents, and one whole notebook. The others are for contributors: long runs of
+# the engine, commands, editions, the figures in the texts, grading, judge, widgets, benchmarks.
+FIRST_PLACES = ["tests/course", "tests/model", "tests/engine", "notebooks/00_tour.ipynb", "labs"]
+FIRST_PLACES += ["labs/phase6_gpu_runner/optional_task6_9_c.py"]
+LONG_TESTS = ["tests/engine/test_interrupts.py", "tests/engine/test_state_machine.py", "tests/engine/test_every_mix.py"]
+LONG_TESTS += ["tests/engine/test_parity_newer.py", "tests/engine/test_public_bugs.py"]
+LONG_TESTS += ["tests/model/test_lost_blocks.py", "tests/model/test_kv_transfer.py", "tests/model/test_draft_model.py"]
+LONG_TESTS += ["tests/model/test_architectures.py", "tests/model/test_long_texts.py"]
+FIRST_TESTS = [*FIRST_PLACES, *(f"--ignore={path}" for path in LONG_TESTS)]
+OTHER_TESTS = ["tests", "notebooks", *(f"--ignore={path}" for path in FIRST_PLACES)]
 # end
 
 COMMANDS = {
@@ -51,7 +56,12 @@ COMMANDS = {
     # with solutions
     "test": [[*PYTEST, *FIRST_TESTS]],
     "wheel": [["-m", "mini_vllm_labs.cli", "release", "--wheel", "dist"]],
-    "test-all": [[*PYTEST, *FIRST_TESTS], ["-m", "tests.mutants", "--quiet"], [*PYTEST, *OTHER_TESTS]],
+    "test-all": [
+        [*PYTEST, *FIRST_TESTS],
+        ["-m", "tests.mutants", "--quiet"],
+        [*PYTEST, *LONG_TESTS],
+        [*PYTEST, *OTHER_TESTS],
+    ],
     "site": [
         ["-m", "pip", "install", "-q", "-c", "constraints.txt", "-e", ".[site]"],
         ["-m", "mini_vllm_labs.upkeep.site"],

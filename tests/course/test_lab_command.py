@@ -127,10 +127,13 @@ def test_the_hook_refuses_a_long_subject(lab: ModuleType, tmp_path: Path) -> Non
 
 
 def test_test_all_is_test_and_the_rest_and_the_mutants(lab: ModuleType) -> None:
-    first, mutants, rest = lab.COMMANDS["test-all"]
+    first, mutants, long, rest = lab.COMMANDS["test-all"]
     assert [first] == lab.COMMANDS["test"]
-    assert all((ROOT / path).exists() for path in lab.FIRST_TESTS)
-    assert rest[-len(lab.OTHER_TESTS) :] == ["tests", "notebooks", *(f"--ignore={path}" for path in lab.FIRST_TESTS)]
+    assert all((ROOT / path).exists() for path in (*lab.FIRST_PLACES, *lab.LONG_TESTS))
+    assert all(path.startswith(tuple(lab.FIRST_PLACES)) for path in lab.LONG_TESTS)
+    assert first[-len(lab.FIRST_TESTS) :] == lab.FIRST_TESTS
+    assert long[-len(lab.LONG_TESTS) :] == lab.LONG_TESTS
+    assert rest[-len(lab.OTHER_TESTS) :] == lab.OTHER_TESTS
     assert mutants == ["-m", "tests.mutants", "--quiet"]
 
 

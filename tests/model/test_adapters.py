@@ -257,7 +257,8 @@ def test_the_command_loads_an_adapter(folders: dict[str, str]) -> None:
             "--lineup",
             "solution:1-6,solution:11",
         ]
-        return CliRunner().invoke(app, [*command, *options]).output
+        done = CliRunner().invoke(app, [*command, *options])
+        return done.stderr if done.exit_code else done.stdout  # after two seconds the first also shows progress
 
     plain, adapted = generate(), generate("--adapter", f"wide={folders['wide']}")
     params = SamplingParams(12)
