@@ -135,8 +135,9 @@ class Scheduler:
         requests = self.requests
         sampled_token_ids = self.gates.without_lost(sampled_token_ids, transfers, self.running)
         self._before_update = dict(requests)
-        known = [name for name in sampled_token_ids if name in requests]
-        self._num_tokens_before = {name: len(requests[name].all_token_ids) for name in known}
+        self._num_tokens_before = {
+            name: len(requests[name].all_token_ids) for name in sampled_token_ids if name in requests
+        }
         self._is_half_updated = True
         self._to_roll_back = None
         if self.ahead is None:

@@ -11,31 +11,31 @@ from mini_vllm.electives.wrappers import WrappedPrefixCache
 class CountedEntries(WrappedPrefixCache):
     """A `PrefixCache` that enters each block of a request once, as soon as its hash is known.
 
-    It counts them per request, so a later call can enter blocks whose hash was unknown. (vLLM: `num_cached_block`.)
+    `num_entered` counts them per request, so a later call can enter blocks whose hash was unknown. (vLLM: `num_cached_block`.)
     """
 
     def __init__(self, inner: PrefixCache) -> None:
         super().__init__(inner)
-        self._num_entered: dict[str, int] = {}
+        self.num_entered: dict[str, int] = {}
 
     def pin(self, request: Request, block_ids: Sequence[int], pool: BlockPool) -> None:
         self.inner.pin(request, block_ids, pool)
-        self._num_entered[request.request_id] = len(block_ids)
+        self.num_entered[request.request_id] = len(block_ids)
 
     def cache_full_blocks(
         self, request: Request, block_ids: Sequence[int], num_cached_blocks: int, num_full_blocks: int
     ) -> None:
         if len(request.block_hashes) < num_full_blocks:
             self.update_block_hashes(request)
-        first = self._num_entered.get(request.request_id, num_cached_blocks)
+        first = self.num_entered.get(request.request_id, num_cached_blocks)
         end = min(num_full_blocks, len(request.block_hashes))
         if end > first:
             self.inner.cache_full_blocks(request, block_ids, first, end)
-            self._num_entered[request.request_id] = end
+            self.num_entered[request.request_id] = end
 
     def forget(self, request_id: str) -> None:
         """Drop the count of a request that has lost its blocks."""
-        self._num_entered.pop(request_id, None)
+        self.num_entered.pop(request_id, None)
 
 
 class LookaheadHashes(WrappedPrefixCache):

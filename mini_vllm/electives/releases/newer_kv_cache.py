@@ -43,8 +43,7 @@ class NewerKVCacheManager(GroupedKVCacheManager):
             None if window is None else cdiv(min(window - 1 + most_in_flight, self.max_model_len), self.block_size) + 1
             for window in windows
         ]
-        self.counts_entries = True
-        step.free_leaving = self.free_leaving
+        step.free_leaving, step.num_groups = self.free_leaving, len(windows)
         self.decodes_fit = list(windows) == [None]
         self.num_unsettled_tokens = step.num_unsettled_tokens
 
@@ -82,6 +81,9 @@ class NewerKVCacheManager(GroupedKVCacheManager):
             del self.step.leaving[name]
             blocks = [block_id for table in self.tables.pop(name, ()) for block_id in table]
             self.pool.free_blocks([block_id for block_id in reversed(blocks) if block_id != NULL_BLOCK_ID])
+
+    def _num_cached(self, request: Request, num_computed_tokens: int) -> int:
+        return self.entries.num_entered.get(request.request_id, 0)
 
     def _leave_window(self, request: Request, table: list[int], window: int) -> None:
         num_tokens = request.num_computed_tokens - self.step.in_flight[request.request_id]

@@ -71,6 +71,7 @@ class StepState:
         self.holders: HoldersFirst | None = None
         self.drafts_are_used = False
         self.holds_prompts = False
+        self.num_groups = 1  # of layers
         self.refused_room: RoomAsked | None = None  # the last question of phase 14's `has_room` if it said no
         self._num_rows = 0
         self.threshold = config.long_prefill_token_threshold
@@ -89,6 +90,15 @@ class StepState:
         if self.interval > 1:
             has_decodes = any(request.request_id not in self.in_prompt for request in running)
             self.holds_prompts = self.pacer.holds(has_decodes)
+
+    def restricts_no_running(self, num_free_blocks: int) -> bool:
+        """Return whether this step serves the running requests as 0.13.0 does, so that phase 1 needs no wrapped parts.
+
+        Nothing counts their shares or holds them back, and no request can be preempted: each fills at most its last
+        block before it takes new ones.
+        """
+        num_blocks = (len(self.running) + self.most_tokens // self.config.block_size) * self.num_groups
+        return not self.counts_shares and not self.holds_prompts and num_blocks <= num_free_blocks
 
     @property
     def num_rows_left(self) -> int:

@@ -41,7 +41,6 @@ class GroupedKVCacheManager:
         self.tables = tables
         self.num_uncertain_tokens = num_uncertain_tokens
         self.num_unsettled_tokens = 0  # number of last tokens whose blocks must not enter the cache yet
-        self.counts_entries = False  # whether the cache records which blocks of a request have entered it
 
     @property
     def num_free_blocks(self) -> int:
@@ -74,11 +73,15 @@ class GroupedKVCacheManager:
             return None
         self.tables[request.request_id] = tables
         num_known = min(num_tokens, request.num_tokens) - self.num_unsettled_tokens
-        num_cached = 0 if self.counts_entries else num_computed_tokens // self.block_size
+        num_cached = self._num_cached(request, num_computed_tokens)
         num_full = num_known // self.block_size
         if num_full > num_cached:
             self.layered_cache.cache_full_blocks(request, tables[0], num_cached, num_full)
         return new_blocks[0]
+
+    def _num_cached(self, request: Request, num_computed_tokens: int) -> int:
+        """Return how many of the request's first blocks the prefix cache has been given before this step."""
+        return num_computed_tokens // self.block_size
 
     def _pin(self, request: Request, block_ids: list[int]) -> None:
         self.layered_cache.pin(request, block_ids, self.pool.inner)
