@@ -11,7 +11,8 @@ from mini_vllm.electives.wrappers import WrappedPrefixCache
 class CountedEntries(WrappedPrefixCache):
     """A `PrefixCache` that enters each block of a request once, as soon as its hash is known.
 
-    `num_entered` counts them per request, so a later call can enter blocks whose hash was unknown. (vLLM: `num_cached_block`.)
+    `num_entered` counts them per request, so a later call can enter blocks whose hash was unknown. (vLLM:
+    `num_cached_block`.)
     """
 
     def __init__(self, inner: PrefixCache) -> None:
