@@ -1,15 +1,17 @@
 """A pytest plugin for the worker: imports the learner's file, runs the tests, and sends each result.
 
 Where the system can fork, each test runs in a separate process with a fresh module, so that its side effects end with
-it. Elsewhere the module is reloaded before each test.
+it. Elsewhere the module is reloaded before each test. A learner who waits for the verdict gets it sooner: tests that
+pass share a process, with the module reloaded before each, and a test that fails there runs again alone.
 """
 
 import gc
 import importlib
+import mmap
 import os
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -18,6 +20,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from mini_vllm.assembly.lineup import CHECKOUT
+from mini_vllm_labs.grading.children import fork_patiently, wait
 from mini_vllm_labs.grading.hints import answer_of
 from mini_vllm_labs.grading.results import Outcome, TestResult
 from mini_vllm_labs.grading.starter_file import complaint_about_import, import_starter, missing_names, sha256
@@ -26,13 +29,12 @@ from mini_vllm_labs.runs.sandbox.channel import Channel, take_stdio
 from mini_vllm_labs.runs.sandbox.explain import explain, explain_death, is_not_written
 from mini_vllm_labs.runs.sandbox.imports import refused_import
 from mini_vllm_labs.runs.sandbox.limits import limit_resources
-from mini_vllm_labs.runs.sandbox.watch import Watchdog, waiting_seconds
+from mini_vllm_labs.runs.sandbox.watch import Watchdog
 
 SLOW_TESTS_ALLOWED = 3
 SHORT_SECONDS = 1.0  # after several slow tests the next ones are likely the same loop
-SENT = 73  # neither a signal nor an exit code of Python or pytest
-GRACE_SECONDS = 2.0  # the test's own limit must fire first, because it can name the line
-NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # within five seconds, old processes of the account may exit
+SENT, FAILED = 73, 74  # neither a signal nor an exit code of Python or pytest
+MAX_SHARED = 3  # processes that end with a failed test; each of the tests after them runs alone
 NO_PROCESS = "Not run: this system starts no more processes. Are old ones still running? The limit is `ulimit -u`."
 Failure = tuple[Outcome, str]
 failure_key = pytest.StashKey[Failure]()
@@ -67,6 +69,7 @@ class GradingPlugin:
         self.import_seconds: float = order["import_seconds"]
         self.forks = bool(order["forks"])
         self.num_slow: int = order["num_slow"]
+        self.shares_process = self.forks and bool(order["shares_process"])
         self.fixture = f"phase{order['phase']}"
         self.trace = Path(order["trace"])
         self.watch = Watchdog(self.trace)
@@ -83,8 +86,10 @@ class GradingPlugin:
             send_event(self.channel, NotGradable("the graded tests cannot be collected"))
         elif (module := self.load()) is not None:
             gc.freeze()  # a forked process then copies less memory
-            for number, item in enumerate(session.items):
-                self.run(item, session.items[number + 1] if number + 1 < len(session.items) else None, module)
+            num_run = self.run_together(session.items, module) if self.shares_process else 0
+            left = session.items[num_run:]
+            for number, item in enumerate(left):
+                self.run(item, left[number + 1] if number + 1 < len(left) else None, module)
         send_event(self.channel, End())
         return True
 
@@ -121,15 +126,23 @@ class GradingPlugin:
     def run(self, item: pytest.Item, next_item: pytest.Item | None, module: ModuleType) -> None:
         """Run one test and send its result."""
         send_event(self.channel, TestStarted(self.tests[item.nodeid]))
-        start = time.monotonic()
-        seconds = self.seconds if self.num_slow < SLOW_TESTS_ALLOWED else min(self.seconds, SHORT_SECONDS)
-        self.watch.clear()
-        if not self.forks:
-            self.watch.start(seconds)
-            importlib.reload(module)
-            self.run_here(item, next_item, start)
-            self.watch.stop()
+        if self.forks:
+            self.run_alone(item)
             return
+        self.watch.clear()
+        self.watch.start(self.seconds_of_test)
+        importlib.reload(module)
+        self.run_here(item, next_item, time.monotonic())
+        self.watch.stop()
+
+    @property
+    def seconds_of_test(self) -> float:
+        return self.seconds if self.num_slow < SLOW_TESTS_ALLOWED else min(self.seconds, SHORT_SECONDS)
+
+    def run_alone(self, item: pytest.Item) -> None:
+        """Run one test in a forked process and send its result."""
+        start, seconds = time.monotonic(), self.seconds_of_test
+        self.watch.clear()
         child = fork_patiently()
         if child is None:
             self.send_result(item, "not run", NO_PROCESS, start)
@@ -138,10 +151,7 @@ class GradingPlugin:
             self.run_in_child(item, start, seconds)
         status = wait(child, seconds)
         if status != SENT:
-            trace = self.trace.read_text(encoding="utf-8", errors="replace")
-            outcome, message = explain_death(status, trace, seconds)
-            self.num_slow += outcome == "timeout"
-            self.send_result(item, outcome, message, start)
+            self.send_death(item, status, start, seconds)
 
     def run_in_child(self, item: pytest.Item, start: float, seconds: float) -> NoReturn:
         """Run one test in the forked process; exit with `SENT` if the result was sent."""
@@ -153,8 +163,64 @@ class GradingPlugin:
         finally:
             os._exit(code)  # skip pytest's shutdown, which is the parent's job
 
+    def run_together(self, items: Sequence[pytest.Item], module: ModuleType) -> int:
+        """Run tests in few forked processes; return how many have run. After `MAX_SHARED` failed tests it stops."""
+        first = 0
+        for _ in range(MAX_SHARED):
+            if first == len(items):
+                break
+            num_passed = memoryview(mmap.mmap(-1, 8)).cast("q")  # shared with the child
+            start, seconds = time.monotonic(), self.seconds_of_test
+            self.watch.clear()
+            child = fork_patiently()
+            if child is None:
+                break
+            if child == 0:
+                self.run_all_in_child(items[first:], module, seconds, num_passed)
+            status = wait(child, seconds, num_passed)
+            first += num_passed[0]
+            if first == len(items):
+                break
+            if status == FAILED:
+                self.run_alone(items[first])
+            elif status != SENT:  # a test that exits with `SENT` is charged by the grader, because it has no result
+                self.send_death(items[first], status, start, seconds)
+            first += 1
+        return first
+
+    def run_all_in_child(
+        self, items: Sequence[pytest.Item], module: ModuleType, seconds: float, num_passed: memoryview
+    ) -> NoReturn:
+        """Run tests in the forked process, and count and send those that pass; exit with `FAILED` after another."""
+        code = 1
+        try:
+            for item in items:
+                send_event(self.channel, TestStarted(self.tests[item.nodeid]))
+                start = time.monotonic()
+                self.watch.start(seconds)
+                importlib.reload(module)
+                outcome, message = self.outcome_here(item, None)
+                if outcome != "passed":
+                    break
+                self.send_result(item, outcome, message, start)
+                num_passed[0] += 1
+            code = SENT if num_passed[0] == len(items) else FAILED
+        finally:
+            os._exit(code)
+
+    def send_death(self, item: pytest.Item, status: int | None, start: float, seconds: float) -> None:
+        """Send the result of a test whose process died."""
+        trace = self.trace.read_text(encoding="utf-8", errors="replace")
+        outcome, message = explain_death(status, trace, seconds)
+        self.num_slow += outcome == "timeout"
+        self.send_result(item, outcome, message, start)
+
     def run_here(self, item: pytest.Item, next_item: pytest.Item | None, start: float) -> None:
         """Run one test in this process and send its result."""
+        self.send_result(item, *self.outcome_here(item, next_item), start)
+
+    def outcome_here(self, item: pytest.Item, next_item: pytest.Item | None) -> Failure:
+        """Run one test in this process; return its outcome and message."""
         outcome: Outcome = "passed"
         message = ""
         try:
@@ -164,7 +230,7 @@ class GradingPlugin:
         else:
             if not all(report.passed for report in reports):
                 outcome, message = item.stash.get(failure_key, ("failed", "The test failed without a message."))
-        self.send_result(item, outcome, message, start)
+        return outcome, message
 
     def send_result(self, item: pytest.Item, outcome: Outcome, message: str, start: float) -> None:
         seconds = round(time.monotonic() - start, 3)
@@ -187,31 +253,3 @@ def has_changed(moment: float) -> bool:
     files = (getattr(module, "__file__", None) or "" for module in [*sys.modules.values()])
     ours = (Path(file) for file in files if file.startswith(f"{CHECKOUT}{os.sep}") and "site-packages" not in file)
     return any(not path.is_file() or path.stat().st_mtime > moment for path in ours)
-
-
-def fork_patiently() -> int | None:
-    """Fork, retrying for five seconds while the system refuses new processes; return None if it never allows one."""
-    for _ in range(NUM_TRIES):
-        try:
-            return os.fork()
-        except BlockingIOError:
-            time.sleep(PAUSE_SECONDS)
-    return None
-
-
-def wait(child: int, seconds: float) -> int | None:
-    """Wait for a child and return its exit status (negative for a signal), or None if it was killed here.
-
-    A child that disables its own limit of `seconds` is killed a little later, by the same two clocks.
-    """
-    cpu_clock = ~child << 3 | 2  # as clock_getcpuclockid(3) computes it
-    deadline, pause = time.monotonic() + waiting_seconds(seconds) + GRACE_SECONDS, 0.0005
-    while time.monotonic() < deadline and time.clock_gettime(cpu_clock) < seconds + GRACE_SECONDS:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(pause)
-        pause = min(0.01, pause * 1.3)  # most tests end at once; a long one must not cause a busy loop
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    return None

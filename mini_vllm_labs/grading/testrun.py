@@ -121,6 +121,7 @@ def run_worker(
         "import_seconds": IMPORT_SECONDS,
         "num_slow": run.num_slow,
         "forks": forks,
+        "shares_process": spare is not None,
         "has_waited": has_waited,
     }
     run.running, run.importing, run.is_outdated, ended = None, False, False, False

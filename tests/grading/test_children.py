@@ -7,8 +7,8 @@ from typing import NoReturn
 import pytest
 import typer
 
-from mini_vllm_labs.grading import plugin
-from mini_vllm_labs.grading.plugin import fork_patiently
+from mini_vllm_labs.grading import children
+from mini_vllm_labs.grading.children import fork_patiently
 from mini_vllm_labs.pictures.terminal.console import friendly
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the tests run in forked processes")
@@ -18,12 +18,12 @@ def refuse() -> NoReturn:
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
-@pytest.mark.parametrize(("refused", "answer"), [(2, 7), (plugin.NUM_TRIES, None)])
+@pytest.mark.parametrize(("refused", "answer"), [(2, 7), (children.NUM_TRIES, None)])
 def test_a_fork_that_is_refused_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, refused: int, answer: int | None
 ) -> None:
     answers: Iterator[Callable[[], int]] = iter([refuse] * refused + [lambda: 7])
-    monkeypatch.setattr(plugin, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(children, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(os, "fork", lambda: next(answers)())
     assert fork_patiently() == answer
 

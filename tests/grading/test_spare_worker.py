@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.grading.checkout import Checkout
+from tests.grading.checkout import Checkout, solution, with_line
 
 COLLECT = """
 import json, sys, pytest
@@ -32,6 +32,47 @@ grade = grade_tests(spare.phases[1], threading.Event(), spare=spare)
 print(grade.alone, grade.error)
 spare.close()
 """
+
+
+BOTH = """
+import json, sys, threading
+from dataclasses import replace
+from pathlib import Path
+from mini_vllm_labs.grading.grader import grade_tests
+from mini_vllm_labs.grading.plan import load_whole_plan
+from mini_vllm_labs.grading.spare_worker import SpareWorker
+
+phase, spare = load_whole_plan()[0], SpareWorker()
+phase = replace(phase, tasks=phase.tasks[:1])
+for text in json.load(sys.stdin):
+    Path(phase.starter).write_text(text)
+    grades = [grade_tests(phase, threading.Event(), spare=one) for one in (spare, None)]
+    print(json.dumps([{t.id: [t.outcome, t.message] for task in one.tasks for t in task.tests} for one in grades]))
+spare.close()
+"""
+CALLS_COUNTED = "import mini_vllm; mini_vllm.calls = getattr(mini_vllm, 'calls', 0) + 1"
+LINES = {
+    "wrong for some": "if budget < 5: return -1",
+    "wrong after calls of other tests": f"{CALLS_COUNTED}\n    if mini_vllm.calls > 8: return -1",
+    "exits as after a sent result": "if budget < 5: __import__('os')._exit(73)",
+    "exits as after a failed test": "if budget < 5: __import__('os')._exit(74)",
+    "dies": "if budget < 5: __import__('os').abort()",
+    "raises SystemExit": "if budget < 5: raise SystemExit",
+}
+
+
+def test_tests_that_share_a_process_have_the_results_of_tests_alone(tmp_path: Path) -> None:
+    student = Checkout(tmp_path)
+    texts = [solution(1), *(with_line(solution(1), "clamp", line) for line in LINES.values())]
+    command = [sys.executable, "-c", BOTH]
+    done = subprocess.run(
+        command, input=json.dumps(texts), cwd=student.folder, capture_output=True, text=True, check=True
+    )
+    found = dict(zip(["right", *LINES], map(json.loads, done.stdout.splitlines()), strict=True))
+    for name, (together, alone) in found.items():
+        assert together == alone, name
+    assert {outcome for outcome, _ in found["right"][0].values()} == {"passed"}
+    assert all("crashed" in {one for one, _ in found[name][0].values()} for name in ("dies", [*LINES][2], [*LINES][3]))
 
 
 def test_collecting_graded_tests_imports_no_starter() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm_labs.grading import plugin
-from mini_vllm_labs.grading.plugin import wait
+from mini_vllm_labs.grading import children
+from mini_vllm_labs.grading.children import wait
 from mini_vllm_labs.runs.sandbox.explain import explain_death
 from mini_vllm_labs.runs.sandbox.worker import WorkerProcess
 
@@ -56,8 +56,8 @@ def test_code_that_waits_ends_after_ten_times_its_seconds(tmp_path: Path) -> Non
 
 
 def test_a_child_without_its_own_limit_is_killed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin, "GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(plugin, "waiting_seconds", lambda seconds: 600)
+    monkeypatch.setattr(children, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(children, "waiting_seconds", lambda seconds: 600)
     child = os.fork()
     if child == 0:
         while time.process_time() < 3:
