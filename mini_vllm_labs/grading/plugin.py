@@ -29,7 +29,7 @@ from mini_vllm_labs.runs.sandbox.limits import limit_resources
 from mini_vllm_labs.runs.sandbox.watch import Watchdog, waiting_seconds
 
 SLOW_TESTS_ALLOWED = 3
-SHORT_SECONDS = 1.0  # after several slow tests the next ones are likely the same loop
+SHORT_SECONDS = 1.0  # after several slow tests the next ones probably hit the same loop
 SENT = 73  # neither a signal nor an exit code of Python or pytest
 GRACE_SECONDS = 2.0  # the test's own limit must fire first, because it can name the line
 NUM_TRIES, PAUSE_SECONDS = 20, 0.25  # within five seconds, old processes of the account may exit
@@ -202,7 +202,7 @@ def fork_patiently() -> int | None:
 def wait(child: int, seconds: float) -> int | None:
     """Wait for a child and return its exit status (negative for a signal), or None if it was killed here.
 
-    A child that disables its own limit of `seconds` is killed a little later, by the same two clocks.
+    A child that disables its own limit of `seconds` is killed slightly later, by the same two clocks.
     """
     cpu_clock = ~child << 3 | 2  # as clock_getcpuclockid(3) computes it
     deadline, pause = time.monotonic() + waiting_seconds(seconds) + GRACE_SECONDS, 0.0005
